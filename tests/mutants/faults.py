@@ -641,8 +641,8 @@ FAULTS = (
     Fault(
         "an overrun is counted as useful work",
         "core/account/metrics.py",
-        "sum(p.tokens for p in passes) - overrun,",
-        "sum(p.tokens for p in passes),",
+        "sum(p.tokens for p in passes) - overrun\n",
+        "sum(p.tokens for p in passes)\n",
         (METRICS, ASYNC),
     ),
     Fault(
