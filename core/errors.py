@@ -19,9 +19,7 @@ def shown(value: object) -> str:
 
 
 def first_sentence(error: BaseException) -> str:
-    """What went wrong, in one sentence without its full stop: exceptions of other libraries can be
-    pages long.
-    """
+    """What went wrong, in one sentence without its full stop: exceptions can be pages long."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text.split(". ")[0][:300].rstrip(".: ")
 
@@ -40,9 +38,7 @@ def malformed(error: Exception) -> str:
 
 
 class InflightError(Exception):
-    """A request, workload, model, limit or trace that cannot be accepted; the message says why in
-    one sentence.
-    """
+    """A refusal of a request, workload, model, limit or trace, with the reason in one sentence."""
 
 
 def require(value: T, kinds: Any, takes: str) -> T:
@@ -108,9 +104,7 @@ class InvalidTrace(InflightError, ValueError):
 
 
 class UnsupportedModel(InflightError):
-    """A model that cannot be loaded, or whose attention cannot be packed without changing its
-    results.
-    """
+    """A model that cannot be loaded, or not be packed without changing its results."""
 
 
 class ExecutionFailed(InflightError):

@@ -46,9 +46,7 @@ class Page:
         return brought(draw)(self.what, in_cell, self.place)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write that file; raises InflightError if there is nothing to show, or if it cannot be
-        written.
-        """
+        """Write that file; raises InflightError if it cannot be made or written."""
         text = self.html()
         with written(path) as out:
             out.write(text)

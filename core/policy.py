@@ -109,9 +109,7 @@ class RequestView(Protocol):
 
     @property
     def is_decoding(self) -> bool:
-        """Whether the only token left to compute is one that it has generated: a step then gives it
-        another.
-        """
+        """Whether only a token that it generated is left to compute: a step gives another."""
 
 
 class Capacity(NamedTuple):
@@ -303,9 +301,7 @@ class Policy:
 
     @property
     def knobs(self) -> tuple[str, ...]:
-        """The limits of an `EngineConfig` that matter only under some policies, including this
-        one.
-        """
+        """The limits of an `EngineConfig` that matter under this policy, and not under all."""
         in_line = self.token_budget and self.preemption != "after"
         means = {
             "max_num_batched_tokens": self.token_budget,
@@ -316,9 +312,7 @@ class Policy:
         return tuple(name for name, does in means.items() if does)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that affect decisions, as a trace's header carries them: all but the name and
-        its description.
-        """
+        """The fields that affect decisions, as a header has them: all but name and description."""
         return {
             name: value for name, value in asdict(self).items() if name not in ("name", "shows")
         }

@@ -74,9 +74,7 @@ def record_comparisons(
 
 
 def _list_sizes(schema: str, recorded: Iterable[tuple[str, Path]], as_json: bool) -> None:
-    """What was recorded, each as soon as it is saved; as JSON at the end. Ctrl-C keeps what is
-    saved.
-    """
+    """What was recorded, each once it is saved, as JSON at the end. Ctrl-C keeps that."""
     found: list[dict[str, Any]] = []
     try:
         for name, path in recorded:

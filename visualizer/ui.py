@@ -416,7 +416,5 @@ def _serve_until_interrupted(
 
 
 def _enter(request: Request) -> None:
-    """Set the request as Gradio does for its own events: ZeroGPU reads it to find whose quota to
-    use.
-    """
+    """Set the request as Gradio does for its events: ZeroGPU reads whose quota to use."""
     LocalContext.request.set(gr.Request(request))

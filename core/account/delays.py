@@ -216,9 +216,7 @@ def delays(trace: Trace) -> Delays:
 
 
 def spans(trace: Trace) -> dict[str, list[Span]]:
-    """By request the pieces of its time, in order and without holes; neighbours of one part are one
-    piece.
-    """
+    """By request the pieces of its time, in order; neighbours of one part are one piece."""
     return {
         request: list(_merged(life.spans or ()))
         for request, life in _RequestClock(trace, keep_spans=True).lives.items()
@@ -461,9 +459,7 @@ class _RequestClock:
         return DECODE if label == STALLED else label
 
     def _token(self, life: _Lifetime, index: int, n: int) -> None:
-        """It got n tokens at once. Those whose time from one moment on went the same way share one
-        gap.
-        """
+        """It got n tokens at once. Those whose time went the same way since share a gap."""
         gap = life.at - life.token_at
         if life.tokens and (gap > self._least or (life.token_at, gap) in self._moments):
             us = tuple(

@@ -182,9 +182,7 @@ def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
 
 
 def goodput(trace: Trace, slos: SLOs) -> dict[str, Any]:
-    """Requests that meet all SLOs: how many, what share of those that arrived, and how many a
-    second.
-    """
+    """Requests that meet all SLOs: how many, the share of arrivals, how many a second."""
     lives = [life for life in request_times(trace).values() if life.arrival is not None]
     met = sum(life.meets(slos) for life in lives)
     return {

@@ -327,9 +327,7 @@ def _texts(found: CheckResult) -> str:
 
 
 def _engine(header: Header) -> Engine:
-    """An engine for the model of a trace, as it ran. Raises InflightError for a run that cannot be
-    run again here.
-    """
+    """An engine for the model of a trace, as it ran. Raises InflightError for one that cannot."""
     if header.is_simulated:
         raise InflightError("A simulated run has no model to run again.")
     name = str(header.model.name)

@@ -102,9 +102,7 @@ Simulate = Annotated[
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """Where a model runs, and in which dtype. threads: of torch on the CPU, None for torch's own
-    choice.
-    """
+    """Where a model runs, and in which dtype. threads: of torch on a CPU, None for its own."""
 
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto"
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto"

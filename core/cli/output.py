@@ -136,9 +136,7 @@ def seconds(value: float | None) -> str:
 
 
 def percentile(numbers: Mapping[str, Any] | None, name: str) -> str:
-    """A percentile of `core.account.metrics.distribution`: a lower bound if requests were left
-    out.
-    """
+    """A percentile of `core.account.metrics.distribution`: a lower bound if some are left out."""
     if numbers is None or numbers[name] is None:
         return "–"
     return ("≥ " if numbers.get("left_out") else "") + seconds(numbers[name])
@@ -150,9 +148,7 @@ def percent(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """With commas between thousands, and one decimal where it is no whole number; a dash for
-    None.
-    """
+    """With commas between thousands, and one decimal for a fraction; a dash for None."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else _fixed(value, 1)

@@ -228,9 +228,7 @@ class _Grid:
             self._fold_keys(width - self._label - 1)
 
     def _fold_keys(self, room: int) -> None:
-        """Leave out requests that do not fit at all, and fold the keys of the others into as many
-        cells as fit.
-        """
+        """Leave out requests that do not fit at all, and fold the others' keys into the room."""
         requests, keys = list(dict.fromkeys(keys.request for keys in self._keys)), self._keys
         kept = len(requests)
         while kept > 1 and self._width(3) > room:
@@ -245,9 +243,7 @@ class _Grid:
         return sum(min(len(keys), cells) + len(self._gap(i)) for i, keys in enumerate(self._keys))
 
     def lines(self) -> Iterator[Text]:
-        """A line with the requests of the keys, a line per query, and notes on what is not
-        drawn.
-        """
+        """A line with the keys' requests, a line per query, notes on what is not drawn."""
         header = Text("keys:".rjust(self._label) + " ")
         for index, keys in enumerate(self._keys):
             header.append(self._gap(index)).append(

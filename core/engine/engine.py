@@ -323,9 +323,7 @@ class EngineCore:
         self._raise_failure(error, f"Step {step} could not be computed")
 
     def _raise_failure(self, error: Exception, failure: str) -> None:
-        """Where the device has failed: release the pool's memory, and raise ExecutionFailed with
-        one sentence.
-        """
+        """Where the device has failed: release the pool's memory, raise ExecutionFailed."""
         reason = self.executor.failure(error)
         if reason is not None:
             self._made_runner = None
@@ -350,9 +348,7 @@ class EngineCore:
         self._num_pool_blocks, self._made_runner = 0, None
 
     def _drop_work(self) -> None:
-        """Drop all running, waiting and future requests; the trace, the clock and the count of
-        steps stay.
-        """
+        """Drop all requests, future ones too; the trace, the clock and the step count stay."""
         number, origin = self._loop.number, self._loop.origin
         self._begin_loop()
         self._loop.number, self._loop.origin = number, origin
@@ -426,9 +422,7 @@ class EngineCore:
         return step.event(origin, start, end, self._num_pool_blocks, self.config.token_budget)
 
     def _describe(self) -> None:
-        """Complete the header's account of how passes are computed, which is known only
-        afterwards.
-        """
+        """Complete the header's account of how passes are computed, known only afterwards."""
         runner, header = self._runner(), self.trace.header
         notes = tuple(runner.notes) or header.notes
         self.trace.header = replace(

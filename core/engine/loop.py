@@ -40,9 +40,7 @@ class ManualClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Move the clock, by at least a nanosecond: a wait too short to change a large float would
-        never end.
-        """
+        """Move the clock, by at least a nanosecond: a wait that moves no float never ends."""
         self.now += max(seconds, 1e-9)
 
 
@@ -119,9 +117,7 @@ class StepLoop(Generic[Recorded]):
         return self.in_flight
 
     def settle(self, ahead: bool = True) -> Recorded:
-        """Settle and record the step in flight. ahead: an asynchronous runner may begin the next
-        step first.
-        """
+        """Settle and record the step in flight. ahead: the next step may begin before that."""
         step, self.in_flight = self.in_flight, None
         assert step is not None
         failure = None

@@ -119,9 +119,7 @@ class Runner(Protocol):
 
     @property
     def execution(self) -> ExecutionFacts | None:
-        """The options in effect, as a trace's header has them; None for passes computed eagerly,
-        one at a time.
-        """
+        """The options in effect, as a trace's header has them; None for eager passes."""
 
     @property
     def notes(self) -> Sequence[str]:
@@ -147,9 +145,7 @@ class Runner(Protocol):
 
 
 class Executor(Protocol):
-    """A model on a device: its facts, the KV blocks that it has room for, and a runner for a pool
-    of them.
-    """
+    """A model on a device: its facts, how many KV blocks it has room for, and its runners."""
 
     @property
     def model(self) -> ModelFacts:
@@ -187,9 +183,7 @@ class Executor(Protocol):
         ...
 
     def failure(self, error: Exception) -> str | None:
-        """What happened to the device, as the end of a sentence; None for an error that is not a
-        device failure.
-        """
+        """What happened to the device, as the end of a sentence; None if nothing did."""
         ...
 
 

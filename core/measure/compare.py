@@ -88,9 +88,7 @@ class Verdict:
 
     @property
     def decided(self) -> bool:
-        """Whether chance alone would split the rounds like this in at most a tenth of tries
-        (`SURE`).
-        """
+        """Whether chance would split the rounds so in at most a tenth of tries (`SURE`)."""
         return self.chance <= SURE
 
     def to_json(self) -> dict[str, Any]:
@@ -144,9 +142,7 @@ class Comparison(OnPage):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether times follow from cost models: then nothing was measured, and another round would
-        be the same.
-        """
+        """Whether times follow from cost models: then each round would be the same."""
         return any(
             run.trace is not None and run.trace.header.is_simulated for run in self.runs.values()
         )
@@ -158,9 +154,7 @@ class Comparison(OnPage):
 
     @property
     def requests(self) -> dict[str, dict[str, RequestTimes]]:
-        """The times of each request in the runs that left a trace: by request, then by
-        contender.
-        """
+        """Each request's times in runs that left a trace: by request, then by contender."""
         times = {
             name: request_times(run.trace)
             for name, run in self.runs.items()
@@ -408,9 +402,7 @@ def first_differences(reference: RunResult, run: RunResult, name: str) -> list[d
 
 
 def first_parting(one: Sequence[int], other: Sequence[int]) -> int | None:
-    """The first position at which two sequences differ, or only one of them continues; None if they
-    are the same.
-    """
+    """The first position at which two sequences differ or one ends; None for equal ones."""
     return next((at for at, (a, b) in enumerate(zip_longest(one, other)) if a != b), None)
 
 

@@ -161,9 +161,7 @@ def measuring_cost(
 
 
 def decode_step(requests: int, context: int) -> SchedulerOutput:
-    """A packed pass in which each request computes its token number `context`, with all earlier
-    ones cached.
-    """
+    """A packed pass in which each request computes token `context`, all before it cached."""
     each = -(-context // _BLOCK)
     return SchedulerOutput(
         "packed",
@@ -183,9 +181,7 @@ def decode_step(requests: int, context: int) -> SchedulerOutput:
 
 
 def _timed(runner: Runner, step: SchedulerOutput, params: Mapping[str, SamplingParams]) -> float:
-    """Seconds that a step takes; of one that is too short to be told, the mean of several in a
-    row.
-    """
+    """Seconds that a step takes; of one too short to be told, the mean of several."""
     passed, count = 0.0, 0
     while passed < _LEAST and count < 100:
         result = runner.launch(step, params).result()

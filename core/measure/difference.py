@@ -125,9 +125,7 @@ def _counts(trace: Trace) -> Mapping[str, float]:
 
 
 def _left_over(trace: Trace, cost: Linear) -> dict[str, float]:
-    """Seconds beyond the fit: of mixed steps, and of everything else, including the time between
-    steps.
-    """
+    """Seconds beyond the fit: of mixed steps, and of all else, the time between steps too."""
     found = {MIXED: 0.0, REST: wall_s(trace)}
     for event in trace.events:
         passes = measured([event], cost.kv_bytes_per_token)

@@ -85,9 +85,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Progress:
-    """A turn that is about to begin: its number and the total, the contender, and the round (0 is
-    the warm-up).
-    """
+    """A turn that begins: its number and the total, the contender, the round (0: the warm-up)."""
 
     index: int
     total: int
@@ -179,7 +177,5 @@ def summary(values: Sequence[float]) -> dict[str, Any]:
 
 
 def load_average() -> float | None:
-    """The load average of the last minute, over all CPUs; None where the system does not report
-    it.
-    """
+    """The load average of the last minute, over all CPUs; None where it is not reported."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None

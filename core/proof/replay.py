@@ -47,9 +47,7 @@ _SPARE_STEPS = 10
 
 
 class Differs(Exception):
-    """The record contains a decision that this policy does not take; the message names it, without
-    a full stop.
-    """
+    """A recorded decision that this policy does not take; the message has no full stop."""
 
 
 class Replay:
@@ -163,9 +161,7 @@ class Replay:
         return frozenset(stopped & self._stops)
 
     def _judge(self, step: Step) -> None:
-        """Compare a settled step with its event; raises Differs for the first decision that
-        differs.
-        """
+        """Compare a settled step with its event; raises Differs for the first difference."""
         event, self._launched = self._launched, None
         assert event is not None
         again = step.event(
@@ -249,9 +245,7 @@ class _RecordedArrivals:
         self._num_requests += 1
 
     def deliver(self, loop: StepLoop[None]) -> None:
-        """See `Source`: cancellations, each after its request's arrival, then the arrivals that
-        are due.
-        """
+        """See `Source`: cancellations, each after its own arrival, then arrivals that are due."""
         event = self.event
         assert event is not None
         times = {arrived.request: arrived.t for arrived in event.arrived}

@@ -39,9 +39,7 @@ class RerunResult:
 
 
 class _WrittenTokens:
-    """Each token of each request with its log-probability and margin, and how the requests
-    ended.
-    """
+    """Each request's tokens with log-probability and margin, and how it ended."""
 
     def __init__(self) -> None:
         self.tokens: dict[str, array[int]] = {}
@@ -121,9 +119,7 @@ class ModelRerun:
     def _compare(
         self, asked: Request, known: int, here: _WrittenTokens
     ) -> tuple[Request, int] | None:
-        """Compare a request's tokens from `known` on; returns what has still to be run, and from
-        which token on.
-        """
+        """Compare a request's tokens from `known` on; returns what to run, and from where."""
         request, record = asked.id, self.on_record
         tokens, ours = record.tokens.get(request, array("q")), here.tokens.get(request, array("q"))
         for position in range(known, len(tokens)):
@@ -194,9 +190,7 @@ class ModelRerun:
         return is_near and self._own and not self._header.leak and self._rounding == _ROUNDED_SHORT
 
     def _from(self, asked: Request, known: int, position: int) -> tuple[Request, int] | None:
-        """The rest of a request, whose tokens before `position` are those on record; None if no
-        more are.
-        """
+        """The rest of a request, from `position` on, after what is on record; None for none."""
         tokens = self.on_record.tokens[asked.id]
         most = asked.sampling.max_new_tokens - (position - known)
         if position == len(tokens):

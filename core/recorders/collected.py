@@ -144,9 +144,7 @@ class Collection:
     # -- a recording and its files -----------------------------------------------------------------
 
     def _stream(self, key: str, header_line: bytes) -> _CollectedStream:
-        """A recording that is not in memory yet: it continues the files that are there, or
-        begins.
-        """
+        """A recording that is new to this process: it continues its files, or begins."""
         text = header_line.decode("utf-8", "replace")
         if not is_raw(text):
             raise InvalidTrace("The first line is not the header of a recording.")
@@ -172,9 +170,7 @@ class Collection:
         return stream
 
     def _resume(self, stream: _CollectedStream, part: int, path: Path) -> bool:
-        """Continue its newest part, cut back to whole lines; a part without a whole header is
-        deleted.
-        """
+        """Continue its newest part, cut to whole lines; one without a header is deleted."""
         with path.open("r+b") as file:
             header = file.readline()
             if not header.endswith(b"\n"):
@@ -235,9 +231,7 @@ def _append(path: Path, content: bytes, anew: bool = False) -> None:
 
 
 def _held(path: Path) -> Any:
-    """Lock the folder for as long as this process lives. Raises InflightError if another process
-    holds the lock.
-    """
+    """Lock the folder while this process lives. Raises InflightError if another one has."""
     file = path.open("w")
     with suppress(ImportError):
         import fcntl  # missing on Windows

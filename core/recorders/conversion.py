@@ -72,9 +72,7 @@ class _Known:
 
 
 class Conversion:
-    """Converts the steps of a recording in order. start: time 0 of the events, in seconds of the
-    recording.
-    """
+    """Converts the steps of a recording in order. start: time 0 of the events, on its clock."""
 
     def __init__(self, recording: Recording, start: float) -> None:
         self.recording, self._start = recording, start
@@ -189,17 +187,13 @@ class Conversion:
         self._aborts += aborts
 
     def forget_finished(self) -> None:
-        """Forget requests that have ended and left their lanes, so that memory stays bounded in an
-        endless run.
-        """
+        """Forget requests that have ended and left their lanes: a run may be endless."""
         for request in self._run.finished.keys() - set(self._run.lanes.values()):
             del self._known[request]
             self._run.forget(request)
 
     def take_requests(self) -> list[Raw]:
-        """Requests that have arrived since the last call, as plain data of a workload: for an
-        endless run.
-        """
+        """Requests since the last call, as plain data of a workload: for an endless run."""
         requests, self._requests = self._requests, []
         return requests
 
@@ -358,9 +352,7 @@ class Conversion:
         }
 
     def _resumption(self, step: Raw, snapshot: Raw, missing: MissingSteps) -> Resumed:
-        """Requests from before the missing steps keep their lanes; others take the lowest free
-        ones.
-        """
+        """Requests from before missing steps keep their lanes; others take the lowest free."""
         run, known = self._run, self._known
         rows = {row["request"]: row for row in snapshot["requests"]}
         over = {

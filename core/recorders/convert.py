@@ -93,9 +93,7 @@ def checked_trace(recording: Recording, tokenizer: Any = None) -> Trace:
 
 
 def import_recording(*parts: str | os.PathLike[str]) -> Trace:
-    """The trace of another engine's raw recording, given all parts of one rank. Raises
-    InvalidTrace.
-    """
+    """The trace of another engine's recording, given all parts of a rank. Raises InvalidTrace."""
     recording, *others = read_raw(parts)
     if others:
         raise InvalidTrace("These are recordings of several ranks; import one at a time.")
@@ -111,9 +109,7 @@ def open_run(path: Path) -> Trace:
 
 @dataclass(frozen=True)
 class Opened:
-    """traces: each with its file's name. refused: a sentence for each of the files that cannot be
-    opened.
-    """
+    """traces: each with its file's name. refused: a sentence for each file that cannot be read."""
 
     traces: tuple[tuple[str, Trace], ...]
     refused: tuple[str, ...] = ()

@@ -363,9 +363,7 @@ class Follower:
         self._said = f"{sentence}: {_UNTIL}"
 
     def _say_passed(self, missing: MissingSteps) -> None:
-        """Count steps that cannot be shown in round numbers, so that the sentence rarely
-        changes.
-        """
+        """Steps that cannot be shown, in round numbers: a sentence that rarely changes."""
         if str(missing.passed).rstrip("0") in ("1", "2", "5"):
             passed = english(f"At least {missing.passed:,} [step has|steps have] passed meanwhile.")
             self._said = f"{self._lost}: {_UNTIL} {passed}"

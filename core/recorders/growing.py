@@ -227,9 +227,7 @@ class Lines:
         self._file.readline()  # skip the header, which is known
 
     def _following(self) -> tuple[Path, int] | None:
-        """The next part that is still there, whatever its file is called; None if it has not
-        begun.
-        """
+        """The next part that is there, whatever its file is called; None before it begins."""
         mine = recording_named(self.header)
         later = [
             (path, part_of(header))

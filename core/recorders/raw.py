@@ -77,9 +77,7 @@ class Recording:
 
     @property
     def untried(self) -> list[str]:
-        """A sentence if the recorder was never tried with this version of the engine and says
-        so.
-        """
+        """A sentence if its recorder says that it was never tried with this engine."""
         if self.header.get("tested") is not False:
             return []
         version = self.version or "of a version that it does not say"
@@ -232,9 +230,7 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
 
 
 def check_header(header: dict[str, Any], name: str) -> None:
-    """Raises InvalidTrace for a version of the format that this module does not read, and for an
-    impossible rank.
-    """
+    """Raises InvalidTrace for another version of the format, and for an impossible rank."""
     if header.get("raw", RAW) != RAW:
         raise InvalidTrace(
             f"{name} is of version {header['raw']!r} of the raw format; this one reads version"

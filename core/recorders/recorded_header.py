@@ -234,9 +234,7 @@ def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
 
 
 def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
-    """The known facts about the model: from its configuration if its folder is here, otherwise from
-    the recording.
-    """
+    """What is known of the model: from its configuration, if it is here, or the recording."""
     name, context = Path(facts.get("model", "unknown")).name, facts.get("max_model_len")
     if folder is None:
         return ModelFacts(name=name, vocab_size=facts.get("vocab_size"), context=context)

@@ -57,9 +57,7 @@ def _in_folder(folder: Path) -> Any:
 
 
 def named_tokenizer(name: str) -> Any:
-    """The tokenizer in a folder or with a hub id. Raises UnsupportedModel if it cannot be
-    loaded.
-    """
+    """The tokenizer in a folder or with a hub id; raises UnsupportedModel where there is none."""
     offline = not os.path.exists(name) and not hub_answers()
     try:
         return read_tokenizer(name, offline=offline)

@@ -41,9 +41,7 @@ def _units(cache: Any) -> int:
 
 
 def _free(cache: Any) -> int:
-    """Units of the pool that no request holds: in free sectors, and in sectors that an attention
-    type holds.
-    """
+    """Units of the pool that no request holds, in free sectors or in those of a type."""
     units = _units(cache)
     held = [
         units // a.blocks_per_sector * cache.pool.count_free_blocks(a.index)
@@ -182,9 +180,7 @@ class _Observer:
         self.arrived, self.preempted = [], []
 
     def _blocks(self, cache: Any) -> list[list[Any]]:
-        """Changes of the block tables. Ids count units of the pool; a block of an attention type is
-        several units.
-        """
+        """Changes of the block tables. Ids count units of the pool; a block has several."""
         units = _units(cache)
         tables: dict[str, list[list[int]]] = {}
         for index, allocator in enumerate(cache.cache_allocators.values()):

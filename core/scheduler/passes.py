@@ -131,9 +131,7 @@ def _prompts_alone(state: SchedulerState) -> Plan:
 def schedule_running(
     state: SchedulerState, requests: Sequence[RequestState], left: int, plan: Plan
 ) -> int:
-    """Give each running request its next tokens, first come, first served; returns the remaining
-    budget.
-    """
+    """Give each running request its next tokens, in order of arrival; returns the budget left."""
     size, facts, pool = state.config.block_size, state.facts, state.pool
     for request in requests:
         count = pending = len(request.token_ids) - request.num_computed_tokens
@@ -315,9 +313,7 @@ def transformers_fifo(state: SchedulerState, in_flight: bool) -> Plan:
 
 
 def _pass_over(state: SchedulerState) -> tuple[Plan, dict[RequestState, int], LimitReached | None]:
-    """The plan, the running requests that lack blocks and how many, and why the head of the queue
-    waits.
-    """
+    """The plan, how many blocks running requests lack, and why the head of the queue waits."""
     state.facts.clear_plan()
     pool, policy = state.pool, state.policy
     left = state.token_budget

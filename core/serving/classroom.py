@@ -24,9 +24,7 @@ BURST = "burst"  # the client under which a prepared burst's requests are counte
 
 
 class Classroom:
-    """The settings of one engine. All methods may be called from any thread; `burst` needs an event
-    loop.
-    """
+    """The settings of one engine. Any thread may call its methods; `burst` needs an event loop."""
 
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving

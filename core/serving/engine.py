@@ -100,9 +100,7 @@ class ServingEngine:
 
     @property
     def status(self) -> Status:
-        """failed: the engine could not be restored after a failed step; the next request tries
-        again.
-        """
+        """failed: the engine is not restored after a failed step; a request tries again."""
         return (
             "draining"
             if self._draining or self._thread.has_ended

@@ -32,9 +32,7 @@ from core.workload.request import Request
 
 
 class Pace:
-    """When the next step may be taken. steps_per_s: None for full speed, 0 for single steps only.
-    Not thread-safe.
-    """
+    """When the next step may be taken. steps_per_s: None for full speed, 0 for single steps."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.steps_per_s: float | None = None
@@ -200,9 +198,7 @@ class EngineThread:
         self._announce()
 
     def _recover(self, error: Exception) -> None:
-        """After a failed step: requests in a lane end with an error, waiting ones are queued
-        again.
-        """
+        """After a failed step: requests in a lane end with an error, others wait again."""
         _log.error(
             "A step failed; the server goes on without the requests in it.", exc_info=error
         )  # the reason may quote a prompt, so it goes only to the log

@@ -53,9 +53,7 @@ class Times:
     last_token: float | None = None
 
     def to_json(self) -> dict[str, float | None]:
-        """As sent to clients: seconds from arrival to a lane, to the first token and to the
-        last.
-        """
+        """As sent to clients: seconds from arrival to a lane, to the first and last token."""
         named = {"queue_s": self.admitted, "ttft_s": self.first_token, "e2e_s": self.last_token}
         return {
             name: None if t is None else round(max(0.0, t - self.arrived), 6)

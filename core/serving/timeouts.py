@@ -23,9 +23,7 @@ _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class Wait:
-    """Calls back on the event loop after this many seconds of listening. `cancel` ends it for
-    good.
-    """
+    """Calls back on the event loop after so many seconds of listening, unless cancelled."""
 
     def __init__(self, seconds: float, then: Callable[[], object]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -47,9 +45,7 @@ class Wait:
 
 
 class Deadline:
-    """A budget of seconds of listening, for one wait or several in succession. `cancel` ends it for
-    good.
-    """
+    """A budget of seconds of listening, for one wait or several in succession."""
 
     def __init__(self, seconds: float) -> None:
         self._is_late = asyncio.get_running_loop().create_future()
@@ -147,9 +143,7 @@ def _bound_sending(transport: asyncio.Transport, seconds: float) -> None:
 
 
 def _has_come(transport: asyncio.Transport) -> bool:
-    """Whether something waits to be read, which the event loop, busy with other calls, has not
-    seen.
-    """
+    """Whether something waits to be read that the event loop has not seen."""
     with _Selector() as selector:
         selector.register(transport.get_extra_info("socket"), selectors.EVENT_READ)
         return bool(selector.select(0))

@@ -36,9 +36,7 @@ _VOCABULARY = 50257  # where nothing is known of the model
 
 
 class SimulatedRunner:
-    """A `Runner` without a model: every pass takes what it costs, every sample is the same
-    token.
-    """
+    """A `Runner` without a model: a pass takes what it costs, each sample is the same token."""
 
     asynchronous = own_clock = False
     execution = memory = None

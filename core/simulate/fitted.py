@@ -333,9 +333,7 @@ def measured(events: Iterable[StepEvent], per_token: int) -> list[Measured]:
 
 
 def time_between_steps(events: Sequence[StepEvent]) -> float:
-    """The median of the seconds from a step's end to the next one's start while there were
-    requests.
-    """
+    """The median seconds from a step's end to the next one's start, while there was work."""
     there, gaps = set[str](), []
     for event, following in pairwise(events):
         there |= {arrived.request for arrived in event.newcomers}

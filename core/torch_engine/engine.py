@@ -156,9 +156,7 @@ class ModelExecutor:
 
     @property
     def header(self) -> dict[str, Any]:
-        """See `Executor`: device, threads, dtype, versions, and whether attention leaks on
-        purpose.
-        """
+        """See `Executor`: device, threads, dtype, versions, whether attention is to leak."""
         device = self._adapter.device
         return {
             "device": str(device),
@@ -242,9 +240,7 @@ class ModelExecutor:
         return runner
 
     def failure(self, error: Exception) -> str | None:
-        """See `Executor`: a bug of ours is not a failure of the device and must not look like
-        one.
-        """
+        """See `Executor`: a bug of ours must not look like a failure of the device."""
         on_gpu = self._adapter.device.type == "cuda"
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
             if not on_gpu:

@@ -86,9 +86,7 @@ def logit_stats(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch
 
 
 def _argmax(logits: torch.Tensor) -> torch.Tensor:
-    """The first of the highest logits, as `generate` takes it; NumPy finds it 13 times as fast as
-    torch on CPU.
-    """
+    """The first of the highest logits, as `generate` takes it; NumPy is 13 times faster here."""
     if logits.device.type == "cpu":
         return torch.from_numpy(logits.numpy().argmax(-1))
     return logits.argmax(-1)

@@ -53,9 +53,7 @@ _MOST_SIZE = 16384  # of a row: one program of the GPU's kernel holds it in regi
 
 
 def fused_norms(model: Any, kernel: RMSNorm) -> Iterator[tuple[dict[str, Any], Callable[..., Any]]]:
-    """The RMS norms of a model that a kernel can stand in for, each with its stand-in: see
-    `Forwards`.
-    """
+    """A model's RMS norms for which a kernel can stand in, with their stand-ins: see `Forwards`."""
     with torch.inference_mode():
         for module in model.modules():
             eps = epsilon(module)

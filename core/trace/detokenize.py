@@ -116,9 +116,7 @@ class AnswerText:
 def pieces(
     tokenizer: Any | None, token_ids: Iterable[int], context: Iterable[int] = ()
 ) -> list[str]:
-    """One piece of text for each token; joined they are the text. `context`: the tokens before
-    them.
-    """
+    """A piece of text for each token; joined they are the text. context: the tokens before."""
     detokenizer = Detokenizer(tokenizer, context)
     result = [detokenizer.add(token) for token in token_ids]
     if result:

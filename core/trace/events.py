@@ -175,9 +175,7 @@ class PrefixHit(NamedTuple):
 
 
 class KV(NamedTuple):
-    """The pool while the passes ran: `used` blocks of `total`, what changed, what was found in the
-    prefix cache.
-    """
+    """The pool while passes ran: `used` blocks of `total`, what changed, prefix-cache hits."""
 
     used: int
     total: int
@@ -319,9 +317,7 @@ class StepEvent(NamedTuple):
 
     @property
     def running(self) -> tuple[str, ...]:
-        """Requests that computed something in this step, each once, in the order of its passes and
-        their lanes.
-        """
+        """Requests that this step computed, each once, in the order of passes and lanes."""
         return tuple(dict.fromkeys(segment.request for segment in self.segments))
 
     @property
@@ -336,9 +332,7 @@ class StepEvent(NamedTuple):
 
     @property
     def tokens(self) -> tuple[tuple[str, int], ...]:
-        """New tokens by request, in order; those first that were sampled in steps that are not
-        shown.
-        """
+        """New tokens by request, in order; first those of steps that are not shown."""
         before = (
             ()
             if self.resumed is None
@@ -364,9 +358,7 @@ class StepEvent(NamedTuple):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> StepEvent:
-        """Inverse of `to_json`; raises TypeError, ValueError or KeyError for data of another
-        shape.
-        """
+        """Inverse of `to_json`; raises TypeError, ValueError or KeyError for other data."""
         event: StepEvent = from_object(cls, data)
         return event
 

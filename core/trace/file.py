@@ -193,9 +193,7 @@ def lines_of(path: Path) -> Iterator[str]:
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file is compressed by gzip, whatever its name; raises InvalidTrace if it cannot be
-    read.
-    """
+    """Whether a file is gzip's, whatever its name; raises InvalidTrace if it cannot be read."""
     try:
         with open_file(path) as start:
             return start.read(2) == b"\x1f\x8b"

@@ -160,9 +160,7 @@ class GroupFacts(Facts):
         return min(needed, self.most_blocks or needed) * (self.units or 1)
 
     def first_seen(self, position: int) -> int | None:
-        """The first position that a query at `position` attends to; None where the group has no
-        sliding window.
-        """
+        """The first position that a query at `position` attends to; None without a window."""
         slides = self.window is not None and (self.kind or "").startswith("sliding_window")
         return max(0, position - self.window + 1) if slides and self.window else None
 

@@ -125,9 +125,7 @@ def _unsettled(record: Any, kinds: tuple[type, ...]) -> tuple[tuple[int, Any], .
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value fits the annotation; floats must be finite, and a whole number counts as a
-    float.
-    """
+    """Whether a value fits the annotation; floats are finite, and whole numbers are floats."""
     if hint in _PLAIN:
         return type(value) is hint
     if hint is float:

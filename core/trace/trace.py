@@ -209,9 +209,7 @@ class Trace(OnPage):
         return answers
 
     def token_text(self, request: str, position: int) -> str:
-        """The text of one token by its position in prompt + output; `NO_TEXT` for an output of a
-        simulated run.
-        """
+        """The text of a token by its place in prompt + output; `NO_TEXT` if it is simulated."""
         prompt = self.texts.prompt[request]
         if position < len(prompt):
             return prompt[position]

@@ -150,7 +150,5 @@ def template_text(template: str, messages: Sequence[Message], **tokens: Any) -> 
 
 
 def chat_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
-    """The token ids of a conversation as `chat_text` gives it: the template has written the special
-    tokens already.
-    """
+    """The token ids of a conversation from `chat_text`, which has written the special tokens."""
     return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])

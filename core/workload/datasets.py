@@ -202,9 +202,7 @@ def _tokens(
 
 
 def read_dataset(path: Path, count: CountTokens | None = None, most: int | None = None) -> Dataset:
-    """A file of any of the formats above; see `dataset_of`. Raises InvalidWorkload naming the file
-    and its fault.
-    """
+    """A file of any of the formats above, see `dataset_of`. Raises InvalidWorkload."""
     try:
         if path.stat().st_size > MAX_DATASET_BYTES:
             raise InvalidWorkload(f"{path.name} is larger than {MAX_DATASET_BYTES >> 20} MiB.")

@@ -139,9 +139,7 @@ class SamplingParams:
 
 
 def _pairs(bias: object) -> object:
-    """A logit bias as pairs, however it was given: a mapping (of JSON, with ids as text) or pairs
-    already.
-    """
+    """A logit bias as pairs, however it was given: as a mapping, ids as text or not, or pairs."""
     if isinstance(bias, Mapping):
         bias = [
             (int(k) if isinstance(k, str) and k.isascii() and k.isdigit() else k, v)
@@ -256,9 +254,7 @@ class Request:
         return replace(self, prompt=None, messages=None, prompt_token_ids=tuple(ids))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: the fields that were given, sampling only where it differs from the
-        default.
-        """
+        """Plain data: the fields that were given, sampling where it is not the default."""
         default = asdict(SamplingParams())
         sampling = {
             k: v

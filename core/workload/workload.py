@@ -157,9 +157,7 @@ class Workload:
 
 
 def from_file(path: Path, read: Callable[[object], T]) -> T:
-    """What `read` makes of the JSON in a file of at most 64 MiB; raises InvalidWorkload naming file
-    and fault.
-    """
+    """What `read` makes of the JSON in a file of at most 64 MiB; raises InvalidWorkload."""
     try:
         with open_file(path) as file:
             text = file.read(MAX_FILE_BYTES + 1)

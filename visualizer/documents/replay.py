@@ -38,16 +38,12 @@ _CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one
 
 
 def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
-    """The whole run for the player. source: replaces the header's, unless that says that the run
-    was simulated.
-    """
+    """The whole run for the player. source: replaces the header's, unless it was simulated."""
     return {**drawn(trace, source), **spoken(trace), "delays": delays_document(trace)}
 
 
 def translated_replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
-    """The replay, and under "translations" what is said of the run in other languages. source: see
-    `replay`.
-    """
+    """The replay, and under "translations" its sentences in other languages. See `replay`."""
     return {**replay(trace, source), "translations": elsewhere(lambda: spoken(trace))}
 
 
@@ -78,9 +74,7 @@ def drawn(trace: Trace, source: str | None = None) -> dict[str, Any]:
 
 
 def captions_in(trace: Trace, language: str) -> dict[str, Any]:
-    """The sentences about the run in another language, to replace the replay's own: {"captions",
-    "totals"}.
-    """
+    """A run's sentences in another language, in place of the replay's: {"captions", "totals"}."""
     with speaking(language):
         return spoken(trace)
 
@@ -126,9 +120,7 @@ def ranks_document(
 
 
 def ranks_captions_in(ranks: Ranks, language: str) -> dict[str, Any]:
-    """The sentences about each in another language, to replace the replays' own: {"ranks": [see
-    `captions_in`]}.
-    """
+    """The sentences about each in another language: {"ranks": [see `captions_in`]}."""
     return {"ranks": [captions_in(rank.trace, language) for rank in ranks.ranks]}
 
 
@@ -189,9 +181,7 @@ class Deltas:
         max_new_tokens: int | None,
         messages: Sequence[Message] | None = None,
     ) -> None:
-        """Announce a request that will arrive. prompt: its token ids; messages: that it was written
-        from.
-        """
+        """A request will arrive. prompt: its token ids; messages: that it was written from."""
         self._prompts[request] = prompt
         if messages is not None:
             self._conversations[request] = messages
@@ -252,9 +242,7 @@ class Deltas:
         return found
 
     def _detokenizer(self, request: str) -> Detokenizer:
-        """A detokenizer primed with the prompt, because a token's text may depend on the tokens
-        before it.
-        """
+        """A detokenizer primed with the prompt: a token's text may depend on those before it."""
         if request not in self._detokenizers:
             detokenizer = self._detokenizers[request] = Detokenizer(self._tokenizer)
             for token in self._prompts[request][-_CONTEXT:]:

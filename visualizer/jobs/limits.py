@@ -127,9 +127,7 @@ def check(spec: object, limits: Limits) -> Spec:
 
 
 def check_tokens(prompts: Mapping[str, list[int]], workload: Workload, limits: Limits) -> None:
-    """Once the prompts are tokens; raises Refused if prompts and new tokens together are too
-    many.
-    """
+    """Once prompts are tokens; raises Refused if there are too many with the new ones."""
     total = sum(map(len, prompts.values())) + sum(r.sampling.max_new_tokens for r in workload)
     _at_most(
         total, limits.total_tokens, "The workload has {} tokens, prompts and new ones together"
@@ -148,9 +146,7 @@ def check_upload(size: int, limits: Limits) -> None:
 def as_the_page_says(
     error: InvalidRequest, requests: Iterable[Request | dict[str, Any]]
 ) -> InvalidRequest:
-    """The refusal of one of these requests, naming it by its letter on the page, if its position is
-    known.
-    """
+    """The refusal of one of these requests by its letter on the page, if its place is known."""
     asked = [
         r.to_json() if isinstance(r, Request) else r
         for r in requests
@@ -164,9 +160,7 @@ def as_the_page_says(
 
 
 def _letters(arrivals: Iterable[tuple[str, float]]) -> dict[str, str]:
-    """Letters by request, from ids and arrivals in order of submission: letters follow the order of
-    arrival.
-    """
+    """Letters by request, in order of arrival; from ids and arrivals in order of submission."""
     return {
         request: letter(i)
         for i, (request, _) in enumerate(sorted(arrivals, key=lambda pair: pair[1]))

@@ -68,15 +68,11 @@ class Work:
         raise NotImplementedError
 
     def keep(self, host: Host) -> dict[str, Any]:
-        """After the work, even if that failed: keep what there is; returns what was kept, as part
-        of the answer.
-        """
+        """After the work, even if it failed: keep what there is; part of the answer."""
         return {}
 
     def news(self) -> dict[str, Any] | None:
-        """The next delta, None if there is nothing new. May be called from another thread than the
-        work.
-        """
+        """The next delta, None if nothing is new. Another thread than the work's may call it."""
         progress = self.so_far()
         if progress == self._last_news:
             return None

@@ -116,9 +116,7 @@ def _scoped(name: str, source: str) -> str:
 
 @cache
 def style() -> str:
-    """Watch's style sheets as one; a rule of a later one wins over an equal rule of an earlier
-    one.
-    """
+    """Watch's style sheets as one; a later rule wins over an equal one before it."""
     sheets = (PLAYER / "watch" / "style" / f"{name}.css" for name in STYLES)
     return _packed(sheets)
 

@@ -232,9 +232,7 @@ def modules_in_tab(entries: Iterable[str] = _ENTRIES) -> dict[str, str]:
 
 @cache
 def _modules() -> dict[str, str]:
-    """Every module of ours, without the package of a wheel in its name, and its file below the
-    root.
-    """
+    """Every module of ours, named without a wheel's package, and its file below the root."""
     found = {}
     for package in _OURS:
         for path in (_ROOT / package).rglob("*.py"):
@@ -267,9 +265,7 @@ def _with_packages(name: str) -> Iterator[str]:
 
 @cache
 def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    """What a module imports when it is imported, and what it imports when it is called; types are
-    left out.
-    """
+    """What a module imports at once, and what when it is called; types are left out."""
     at_once: set[str] = set()
     later: set[str] = set()
 

@@ -86,9 +86,7 @@ ENTRY = "figure/embed.js"
 
 
 def embed_html(urls: Mapping[str, Mapping[str, str]], player: str) -> str:
-    """The page. urls: by run and language, where its `figure_replay` is; player: where the whole
-    player is.
-    """
+    """The page. urls: of `figure_replay`s, by run and language; player: where all of it is."""
     data = {
         "runs": {
             name: {"title": _titles(RUNS[name].title), "urls": dict(found)}

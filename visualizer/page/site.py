@@ -177,9 +177,7 @@ def _write_loading(path: Path, page: str) -> None:
 
 
 def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
-    """Write the Compare tab's files; returns its options for the page, or None if no comparison is
-    recorded.
-    """
+    """Write the Compare tab's files; its options for the page, None without a comparison."""
     entries = recorded(comparisons)
     if not entries:
         return None

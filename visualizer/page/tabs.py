@@ -34,9 +34,7 @@ STORY: dict[str, Any] = {"name": "story", "title": "Story", "href": "story"}
 
 @cache
 def tab_script(name: str) -> str:
-    """A classic script that leaves the tab's mount, `window.inflight<Name>Mount(holder,
-    options)`.
-    """
+    """A classic script that leaves `window.inflight<Name>Mount(holder, options)`."""
     files: dict[str, Any] = {
         "style": (PLAYER / name / f"{name}.css").read_text(encoding="utf-8"),
         "markup": (PLAYER / name / f"{name}.html").read_text(encoding="utf-8"),

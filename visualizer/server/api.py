@@ -42,9 +42,7 @@ _QUIET_S, _LATEST_S = 1.0, 5.0
 def answering(
     function: Callable[_Args, dict[str, Any]], what: str = ""
 ) -> Callable[_Args, dict[str, Any]]:
-    """The function with refusals turned into answers: `{"error": one sentence}`. what: precedes the
-    refusal.
-    """
+    """The function with refusals as answers: `{"error": one sentence}`, begun with `what`."""
 
     @functools.wraps(function)
     def answered(*args: _Args.args, **kwargs: _Args.kwargs) -> dict[str, Any]:
@@ -140,9 +138,7 @@ class Server:
         return {"job": self.jobs.begin(self._job(kind, spec), visitor, address).id}
 
     def follow(self, job: object, start: int = 0) -> AsyncIterator[bytes]:
-        """A job's deltas from a number on, as server-sent events; raises Refused for an unknown
-        one.
-        """
+        """A job's deltas from a number on, as server-sent events; raises Refused for no job."""
         found = self.jobs.find(job)
         if found is None:
             raise Refused(
@@ -191,9 +187,7 @@ class Server:
     # -- files -------------------------------------------------------------------------------------
 
     def upload(self, data: bytes, names: Sequence[str] = (), address: str = "") -> dict[str, Any]:
-        """Open a saved trace, or the ranks of one engine: see `open_upload`; or why they cannot be
-        opened.
-        """
+        """Open a saved trace, or the ranks of an engine, see `open_upload`; or say why not."""
         what = f"{'These files' if len(names) > 1 else 'This file'} cannot be opened as a trace: "
         return answering(open_upload, what)(data, self.store, self._limits, names, address)
 

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredEquivalence(Measurement):
-    """Each request alone and in a batch. spec: also "leak", whether requests may read each other's
-    keys.
-    """
+    """Each request alone and in a batch. spec: also "leak", whether they read others' keys."""
 
     noun = "check"
 

@@ -220,9 +220,7 @@ class Followed:
         return list(found.values())
 
     def loads(self) -> list[dict[str, Any]]:
-        """The same, each rank with its load now, see `EngineLoad.to_json`, and how its recording
-        stands.
-        """
+        """The same, each rank with its load (`EngineLoad`) and how its recording stands."""
         engines = self._engines(self._streams())
         for engine in engines:
             for rank in engine["ranks"]:
@@ -340,9 +338,7 @@ class Followed:
             self._loads[name].take(update)
 
     def _tokenizer_of(self, run: dict[str, Any]) -> Any:
-        """The tokenizer of a recording's model, if it is on this machine; needed only if prompts
-        were recorded.
-        """
+        """The tokenizer of a recording's model, if it is here and prompts were recorded."""
         if "prompts" in run["header"].get("absent", ()):
             return PlainIds()
         return copy.deepcopy(self._tokenizer or tokenizer_of(run["model"])) or PlainIds()

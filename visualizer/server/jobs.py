@@ -251,9 +251,7 @@ class JobQueue:
         return next((job for job in self._jobs if job.visitor == visitor), None)
 
     def enter(self, job: Job) -> None:
-        """Queue a job: its round is the one after the last job of its address, and not before the
-        current round.
-        """
+        """Queue a job: its round is after its address's last, and not before the current one."""
         if not self._jobs:
             self._last_round.clear()
         served = max((j.round for j in self._jobs if j.has_begun), default=1)
@@ -301,9 +299,7 @@ class Jobs:
         self._conducted: set[asyncio.Task[Any]] = set()
 
     def begin(self, job: Job, visitor: str, address: str = "") -> Job:
-        """Queue a job, to run once a place is free. A visitor has one in each queue; raises
-        Refused.
-        """
+        """Queue a job, one of each visitor, to run once a place is free; raises Refused."""
         queue = self._queues[job.queue]
         last = queue.of(visitor)
         if last is not None and last.is_abandoned:
@@ -361,9 +357,7 @@ class Jobs:
             self._left(job)
 
     def stop(self, seconds: float) -> None:
-        """Cancel everything and wait at most `seconds` for threads to end. May be called from any
-        thread.
-        """
+        """Cancel everything and wait at most `seconds` for threads to end, from any thread."""
         jobs = [job for queue in self._queues.values() for job in queue]
         for job in jobs:
             job.cancel()

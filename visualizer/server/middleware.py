@@ -60,9 +60,7 @@ class ClientAddressed:
 
 
 def _public(hop: str) -> str:
-    """A public address; for IPv6 its /64 network, which belongs to one household; empty for
-    anything else.
-    """
+    """A public address, of IPv6 its /64 network, which is one household's; else empty."""
     try:
         address = ipaddress.ip_address(hop)
     except ValueError:

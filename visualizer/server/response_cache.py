@@ -113,9 +113,7 @@ class ResponseCache:
         await answer(scope, receive, send)
 
     def _address(self, scope: Scope) -> str:
-        """Where the client found the page, ending in /; empty if it does not say so, or others took
-        the places.
-        """
+        """Where the client found the page, ending in /; empty if unknown, or one too many."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not _HOST.fullmatch(host):

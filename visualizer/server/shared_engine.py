@@ -54,9 +54,7 @@ log = logging.getLogger("inflight")
 
 
 class SharedEngine:
-    """One per process. teacher_token: generated if not given. address: where a class finds it, once
-    known.
-    """
+    """One per process. teacher_token: by default a new one. address: where a class finds it."""
 
     def __init__(
         self, model: str, models: ModelCache, limits: Limits, teacher_token: str | None = None
@@ -131,9 +129,7 @@ class SharedEngine:
             self.serving()
 
     def _successor(self) -> ServingEngine | None:
-        """The engine that runs now, for viewers of one that has closed; None if the page is
-        closing.
-        """
+        """The engine that runs now, for viewers of a closed one; None if the page is closing."""
         return self.serving() if self._changing.locked() or self._serving is not None else None
 
     def close(self) -> None:

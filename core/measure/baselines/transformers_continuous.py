@@ -64,9 +64,7 @@ def continuous_settings(
 
 
 def paged_name(attention: str) -> str:
-    """The name under which this version of transformers registers an attention for continuous
-    batching.
-    """
+    """The name under which this transformers registers an attention for continuous batching."""
     if attention == "eager" or "auto_switch_to_flash" not in _continuous_fields():
         return f"paged|{attention}"
     return attention  # in newer versions every attention but eager is paged under its own name

@@ -38,9 +38,7 @@ def sendable(secret: str, called: str) -> str:
 
 
 def path_of(scope: Scope) -> str:
-    """The path within the application, whether or not a proxy strips the prefix under which it
-    serves it.
-    """
+    """The path within the application, whether or not a proxy strips its prefix."""
     return scope.get("path", "").removeprefix(scope.get("root_path", "")) or "/"
 
 
@@ -84,9 +82,7 @@ def key_check(api_key: str) -> Check:
 
 
 def json_check(scope: Scope) -> Refusal | None:
-    """Refuses a body that is not called JSON: any page may send the types that forms have without
-    asking first.
-    """
+    """Refuses a body that is not called JSON: any page may send a form's types without asking."""
     headers = Headers(scope=scope)
     if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
         return None

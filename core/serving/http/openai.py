@@ -229,9 +229,7 @@ class _Completions(_Shape):
         }
 
     def _top(self, piece: Piece, token_id: int) -> dict[str, float | None]:
-        """The top tokens, and the chosen one, which comes first so that its name here is the one
-        among `tokens`.
-        """
+        """The top tokens, after the chosen one, whose name is thus the one among `tokens`."""
         logprobs = {token_id: piece.logprob} | {
             i: logprob for i, logprob in piece.top_logprobs if i != token_id
         }

@@ -38,9 +38,7 @@ class _Watched(EventSourceResponse):
 
 
 def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter:
-    """What an engine does, for whoever watches it: health, metrics, the stream of events,
-    traces.
-    """
+    """What an engine does, for whoever watches: health, metrics, live events, traces."""
     router = APIRouter(tags=["watch"])
     viewers = Turns(serving.limits.max_viewers, "viewers are connected", retry_after=5)
     writing = asyncio.Semaphore(1)  # saving takes memory and time

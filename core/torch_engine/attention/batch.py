@@ -174,9 +174,7 @@ def first_visible_key(segment: AttentionSegment, window: int | None) -> int:
 def pack(
     output: SchedulerOutput, block_size: int, trash_slot: int, device: torch.device
 ) -> PackedBatch:
-    """Lay out a pass. Left padding: a row's real positions are its last ones, pads have id and
-    position 0.
-    """
+    """Lay out a pass. A row's real positions are its last; pads have id and position 0."""
     padded = output.layout == "padded"
     ids: list[int] = []
     positions: list[int] = []

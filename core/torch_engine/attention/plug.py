@@ -141,9 +141,7 @@ class PagedCache(CacheOfNoLength):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args, **kwargs
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Takes new K and V `[R, Hkv, W, D]`; returns those to attend to, `[R, Hkv, K, D]`, as in
-        `additive_mask`.
-        """
+        """Takes new K and V `[R, Hkv, W, D]`; returns those to attend to, `[R, Hkv, K, D]`."""
         keys, values = store(self._context, layer_idx, key_states, value_states)
         return self._gather(keys), self._gather(values)
 
@@ -157,9 +155,7 @@ class PagedCache(CacheOfNoLength):
         return gathered.masked_fill_(~finite, 0.0).transpose(1, 2).contiguous()
 
     def sees_broken(self, mask: torch.Tensor) -> torch.Tensor:
-        """Which queries may attend to a broken key or value under `additive_mask`: bool `[R *
-        W]`.
-        """
+        """Which queries may attend to a broken key or value, see `additive_mask`: `[R * W]`."""
         return ((mask[:, 0] == 0) & self.broken[:, None]).any(-1).view(-1)
 
 

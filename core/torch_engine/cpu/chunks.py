@@ -42,9 +42,7 @@ def _gather(pool, size, slot, slots, count, out):
 
 @within
 def _ask(s, row, head, column, lanes, factor, asked):
-    """Queries from a column on, turned: `asked [Dk, _QUERIES]`; after the last one it stands
-    again.
-    """
+    """Queries from a column on, turned: `asked [Dk, _QUERIES]`; the last one is repeated."""
     for lane in range(_QUERIES):
         query = at(
             s.query, row * s.row + head * s.head + (column + min(lane, lanes - 1)) * s.column

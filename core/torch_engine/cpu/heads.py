@@ -15,9 +15,7 @@ from core.torch_engine.cpu.vectors import at, pointer
 
 @within
 def _turned(source, cos, sin, count, size, target, like):
-    """One head, whose first `count` numbers are turned: each with the one half of them further
-    on.
-    """
+    """One head, whose first `count` numbers are turned: each with that half of them further."""
     half = count // 2
     for i in range(half):
         a, b = wide(source[i]), wide(source[half + i])

@@ -19,9 +19,7 @@ _LOWEST = np.finfo(np.float32).min  # and not -inf, which taken from itself is N
 def _each_row(
     kernel: Kernel, x: torch.Tensor, *given: int, factor: float = 0.0, width: int | None = None
 ) -> torch.Tensor:
-    """What a kernel makes of rows `[..., D]`, in rows of its own, of the same width if none is
-    named.
-    """
+    """What a kernel makes of rows `[..., D]`, in rows of its own, by default as wide."""
     x, size = x.contiguous(), x.shape[-1]
     out = torch.empty_like(x) if width is None else x.new_empty(*x.shape[:-1], width)
     kernel(x.dtype, (x.data_ptr(), out.data_ptr(), x.numel() // size, size, *given), factor)
@@ -127,9 +125,7 @@ def _block(logits, begin, count, block, lanes):
 
 
 def _logit_stats_share(like, numbers, factor, thread, threads):
-    """A block is read once: its highest logit, and its sum relative to that. Then the blocks are
-    put together.
-    """
+    """A block is read once: its highest logit, its sum relative to that; then all are joined."""
     rows, size = numbers[1], numbers[2]
     best = pointer(numbers[3], numbers)
     margins = floats(numbers[4], 0)

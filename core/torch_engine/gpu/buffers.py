@@ -72,9 +72,7 @@ class HostPass:
 def lay_out(
     output: SchedulerOutput, tables: LaneTables, block_size: int, trash_slot: int
 ) -> HostPass:
-    """Lay out a pass whose block tables are in `tables`. Left padding: a row's real positions are
-    its last ones.
-    """
+    """Lay out a pass by `tables`, its block tables. A row's real positions are its last."""
     scheduled = output.scheduled
     ids = np.array([i for s in scheduled for i in s.tokens], np.int64)
     lane = np.array([s.lane for s in scheduled], np.int64)

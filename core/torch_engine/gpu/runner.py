@@ -52,9 +52,7 @@ _WARM_UPS = 2
 
 
 class CudaCapture:
-    """A `Capture` into CUDA graphs, which share one pool of memory: they run one after the
-    other.
-    """
+    """A `Capture` into CUDA graphs, which share one pool of memory, as they run in turn."""
 
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
@@ -222,9 +220,7 @@ class PagedRunner:
                 torch.cuda.reset_peak_memory_stats()
 
     def prepare(self, most_tokens: int) -> None:
-        """Capture the graphs of all packed passes of up to `most_tokens`, so that no request waits
-        for one.
-        """
+        """Capture the graphs of packed passes of up to `most_tokens`: no request waits then."""
         with self._device():
             for mixed in (False, True):
                 tokens = 1
@@ -446,9 +442,7 @@ class PagedRunner:
 
 @dataclass
 class PagedPass:
-    """A pass on its way: marks before it, after its logits and after its tokens; `facts` is filled
-    by then.
-    """
+    """A pass on its way: marks before it, after its logits, after its tokens and `facts`."""
 
     _clock: DeviceClock
     _marks: tuple[object, object, object]

@@ -161,9 +161,7 @@ def folder_of(source: str) -> str | None:
 
 
 def _fetched(name: str, source: str, watch: Watch) -> str:
-    """The folder into which a model of the hub was fetched: its config, tokenizer and safetensors,
-    nothing else.
-    """
+    """The folder of a model fetched from the hub: its config, tokenizer and safetensors alone."""
     check_hub(name)
     try:
         files = hub_files(source)
@@ -226,9 +224,7 @@ def unloadable(name: str, reason: str) -> UnsupportedModel:
 def load_adapter(
     name: str, device: str = "auto", dtype: str | torch.dtype = "auto", watch: Watch = nobody
 ) -> tuple[ModelAdapter, Any]:
-    """A model by name, probed, and its tokenizer (None where it has none); raises UnsupportedModel
-    in one sentence.
-    """
+    """A model by name, probed, and its tokenizer or None; raises UnsupportedModel."""
     where = resolve_device(device)
     model, tokenizer = load(name, where, resolve_dtype(dtype, where), watch)
     return probe(model, name), tokenizer

@@ -73,9 +73,7 @@ def hub_answers() -> bool:
 
 
 def check_hub(name: str) -> None:
-    """Raises UnsupportedModel if the hub, where this model would be looked for, cannot be
-    reached.
-    """
+    """Raises UnsupportedModel if the hub, where this model may be, cannot be reached."""
     if not hub_answers():
         raise unreachable(name)
 

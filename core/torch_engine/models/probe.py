@@ -115,9 +115,7 @@ def _find_plug(adapter: ModelAdapter) -> bool:
 
 
 def _check_cache(adapter: ModelAdapter) -> None:
-    """Refuse a model whose own cache, the one `generate` uses, forgets tokens that its masks still
-    show.
-    """
+    """Refuse a model whose own cache, as `generate` uses it, forgets what its masks show."""
     try:
         layers = DynamicCache(config=adapter.model.config).layers
     except Exception:  # an unusual cache; `_check` decides

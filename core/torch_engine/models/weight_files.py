@@ -95,9 +95,7 @@ def _weight_files(folder: str) -> list[str]:
 
 
 def _header(path: str, name: str) -> tuple[int, dict[str, Any]]:
-    """The size of a file, and its header without the metadata; checks that all of the tensors are
-    there.
-    """
+    """The size of a file, and its header without metadata; checks that all tensors are there."""
     try:
         size = os.path.getsize(path)
         with open(path, "rb") as file:

@@ -172,9 +172,7 @@ class Checker:
         return None
 
     def forget_finished(self) -> None:
-        """Forget finished requests that hold no lane, so that their ids may come again: for an
-        endless run.
-        """
+        """Forget finished requests that hold no lane: in an endless run, ids come again."""
         for request in self._state.finished.keys() - set(self._state.lanes.values()):
             self._forget(request)
             self._ids.discard(request)

@@ -72,9 +72,7 @@ def preemptions(event: StepEvent, state: RunState, header: Header) -> str | None
 
 
 def admissions(event: StepEvent, state: RunState, header: Header) -> str | None:
-    """What is impossible about who joins: not in the queue, or in a lane that is taken or not
-    there.
-    """
+    """What is impossible about who joins: not in the queue, or in no free lane."""
     taken, joined = set(state.lanes), set[str]()
     for admitted in event.admitted:
         request, lane = admitted.request, admitted.lane

@@ -40,9 +40,7 @@ def oddity(header: Header) -> str | None:
 
 
 class RecordedRules:
-    """The rules of one run, each for a part of a step: it says in words what the part contradicts,
-    or returns None.
-    """
+    """The rules of a run, each for a part of a step: what it contradicts in words, or None."""
 
     def __init__(self, header: Header) -> None:
         engine = header.engine
@@ -148,9 +146,7 @@ class RecordedRules:
         return None
 
     def queue(self, event: StepEvent, state: RunState) -> str | None:
-        """Who is next: the first in order of arrival, or else whoever was next, until it joins or
-        another comes.
-        """
+        """Who is next: the first to arrive, or whoever was next, until it joins or one comes."""
         head, before = event.waiting.request, self._next
         self._next = None if event.waiting.why in (SKIPPED, UNRECORDED) else head
         if head is None or self._holds_blocks or self._policy.order_by == NOT_RECORDED:

@@ -124,9 +124,7 @@ class StepRules:
         return None
 
     def _resumption(self, event: StepEvent) -> str | None:
-        """After steps that are not shown, a state from the recording replaces what was known
-        before.
-        """
+        """After steps that are not shown, a recorded state replaces what was known."""
         if event.resumed is None:
             return None
         elsewhere = self._recorded.lanes_after(event.resumed, self.state)
@@ -175,9 +173,7 @@ class StepRules:
         due: Collection[str],
         may_linger: Collection[str],
     ) -> str | None:
-        """Requests that are due must leave their lanes; those that may linger leave now or after
-        the next step.
-        """
+        """Requests that are due must leave their lanes; some may linger for a step."""
         leaving = [left for left in event.released if left.when == when]
         requests = {left.request for left in leaving}
         if not set(due) <= requests | set(may_linger) or not requests <= set(due):
@@ -271,9 +267,7 @@ class StepRules:
         return None
 
     def _segment(self, s: Segment, drafted: int) -> str | None:
-        """drafted: how many of its last positions hold proposed tokens, which do not belong to the
-        request yet.
-        """
+        """drafted: how many of its last positions hold tokens that are only proposed."""
         state, late = self.state, s.request in self._late or s.request in self._in_vain
         if s.request in state.finished and not late:
             return f"request {quoted(s.request)} does not hold lane {s.lane}"

@@ -83,9 +83,7 @@ class Sender:
         return (self._size >= BATCH and self._send()) or wants_snapshot
 
     def flush(self) -> bool:
-        """Send what has gathered, or an empty message as a sign of life; whether a snapshot is
-        wanted.
-        """
+        """Send what has gathered, or a sign of life; whether a snapshot is wanted."""
         return bool(self._lines or time.monotonic() - self._at >= HEARTBEAT) and self._send()
 
     def close(self) -> None:
@@ -124,9 +122,7 @@ class Sender:
         return wants_snapshot
 
     def _post(self, body: bytes) -> bool:
-        """Send once, and once more at once if an earlier connection has been closed in the
-        meantime.
-        """
+        """Send, and once more if an earlier connection has been closed in the meantime."""
         headers = {**self._headers, "Inflight-First": str(self._sent)}
         for is_kept in (True, False) if self._connection is not None else (False,):
             try:

@@ -26,9 +26,7 @@ class Snapshot:
     def __init__(
         self, scheduler: Any, step: int, t: float, arriving: set[str], in_flight: Collection[int]
     ) -> None:
-        """arriving: requests that the step itself records as arrivals, and that are left out
-        here.
-        """
+        """arriving: requests that the step records as arrivals, and that are left out."""
         self.step, self.t, self.waits_for = step, t, set(in_flight)
         self.blocks_free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
         self.num_running = len(scheduler.running)

@@ -91,9 +91,7 @@ class RawWriter:
         atexit.register(self.close)
 
     def put(self, record: Record) -> None:
-        """Queue a record, without waiting. It is dropped if too many are queued already or writing
-        has failed.
-        """
+        """Queue a record, at once; drop it if too many are queued or writing has failed."""
         if len(self._records) >= self._queued or self.failure is not None:
             self.dropped += 1
             self.wants_snapshot = True
@@ -266,9 +264,7 @@ def _stem(path: Path) -> str:
 
 
 def _has_parts(path: Path) -> bool:
-    """Whether there are later parts of an earlier recording with this name; its first part may be
-    gone.
-    """
+    """Whether an earlier recording with this name has later parts; its first may be gone."""
     before = f"{_stem(path)}."
     numbers = (
         name[len(before) :].removesuffix(".jsonl")
