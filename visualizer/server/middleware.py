@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from core.errors import InflightError, shown
 from core.serving.http.collect import BODY
 from core.serving.http.guard import BodyBounds, Guard, Refusal, json_check, path_of, sites_check
-from core.serving.http.sites import Sites
+from core.serving.http.sites import Sites, origin_named
 
 log = logging.getLogger("inflight")
 _CALL_BYTES = 2**13
@@ -186,13 +186,6 @@ class SafeAnswers:
             await _refusal(500, FAILED)(scope, receive, safely)
 
 
-_ORIGIN = re.compile(
-    r"(?:(https?)://)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::(\d{1,5}))?/?",
-    re.IGNORECASE,
-)
-_PORTS = {"http": "80", "https": "443"}
-
-
 def origins_of(hosts: Iterable[str]) -> tuple[str, ...]:
     """Sites whose runs a link may open in this page (`#trace=URL`), as the origins that a browser
     compares: `https://` unless a host says otherwise.
@@ -203,14 +196,13 @@ def origins_of(hosts: Iterable[str]) -> tuple[str, ...]:
     """
     found = []
     for host in hosts:
-        parts = _ORIGIN.fullmatch(host)
-        if parts is None:
+        origin = host if "://" in host else f"https://{host}"
+        try:
+            if not origin.lower().startswith(("http://", "https://")):
+                raise InflightError("a site has pages")
+            found.append(origin_named(origin.removesuffix("/")))
+        except InflightError:
             raise InflightError(
                 f"{shown(host)} is no site: name a host, like example.org or http://localhost:9000."
-            )
-        scheme, port = (parts[1] or "https").lower(), parts[3]
-        found.append(
-            f"{scheme}://{parts[2].lower()}"
-            + (f":{int(port)}" if port and port != _PORTS[scheme] else "")
-        )
+            ) from None
     return tuple(dict.fromkeys(found))
