@@ -79,9 +79,7 @@ class InvalidConfig(InflightError, ValueError):
 
 
 class PolicyFailed(InflightError):
-    """A user's policy gave an answer that the scheduler cannot follow, or lets no request continue;
-    the message names the policy.
-    """
+    """A user's policy, named in the message, cannot be followed, or lets nobody continue."""
 
 
 class InvalidWorkload(InflightError, ValueError):
@@ -114,9 +112,7 @@ class ExecutionFailed(InflightError):
 
 
 class Unavailable(InflightError):
-    """A server that accepts no requests at the moment: it is full, or closing. retry_after: seconds
-    to wait before trying again.
-    """
+    """A server that accepts no requests now: it is full, or closing. retry_after: seconds."""
 
     def __init__(self, message: str, retry_after: int = 1) -> None:
         super().__init__(message)

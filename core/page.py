@@ -77,9 +77,7 @@ class OnPage:
         return Page(self, {})
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Write it as one file with everything in it, which opens from disk. Raises InflightError
-        if there is nothing to show.
-        """
+        """Write it as one file, which opens from disk. Raises InflightError for nothing to show."""
         self.show().save(path)
 
     def _repr_html_(self) -> str | None:

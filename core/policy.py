@@ -141,9 +141,7 @@ class Capacity(NamedTuple):
         return -(-tokens // self.block_size)
 
     def lacks(self, request: RequestView) -> LimitReached | None:
-        """What prevents a request from joining under any policy: no free lane, no budget left, or
-        no blocks for its first chunk.
-        """
+        """What keeps a request from joining under any policy: no lane, budget or blocks."""
         if len(self.held) >= self.num_lanes:
             return LimitReached("lanes", 0, 1, self.num_lanes)
         cached = self.cached_blocks * self.block_size
@@ -333,9 +331,7 @@ class TransformersFifo(Policy):
     prefix_caching: bool = False
 
     def admit(self, request: RequestView, capacity: Capacity) -> LimitReached | None:
-        """No one joins from the moment in which a request gives way until one finishes; otherwise
-        whoever lacks nothing.
-        """
+        """No one joins from when a request gives way until one finishes."""
         return LimitReached("recovery", 0, 1, 1) if capacity.recovering else capacity.lacks(request)
 
 

@@ -271,9 +271,7 @@ def of_a_space() -> str:
 
 
 def checked_name(name: str) -> str:
-    """The name of a model as the owner of the page gives it; raises UnsupportedModel for a folder
-    that is none.
-    """
+    """The name of a model as the owner gives it; raises UnsupportedModel for no model's folder."""
     name = model_named(name)
     if name and (fault := folder_fault(name)):
         raise UnsupportedModel(
@@ -284,9 +282,7 @@ def checked_name(name: str) -> str:
 
 
 def _bring_what_a_space_shows() -> None:
-    """What visitors of a Space see first was written by SmolLM2, and Write runs in Pyodide; only
-    what is here is offered.
-    """
+    """SmolLM2 wrote what visitors of a Space see first, and Write runs in Pyodide."""
     from core.browser.pyodide import fetch_pyodide
     from core.torch_engine.models.smollm2 import fetch  # imports transformers
 

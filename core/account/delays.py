@@ -487,9 +487,7 @@ class _RequestClock:
         life.us_at_token, life.again_at_token = list(life.us), life.again
 
     def _leave_queue(self, life: _Lifetime, index: int, until: int) -> None:
-        """It joins at an event, or stops waiting there: the time up to then is queued, by the
-        reasons on record.
-        """
+        """It joins or stops waiting at an event: the time until then is queued, by reason."""
         reasons, place = self._reasons, life.queue or 0
         if life.was_preempted:
             life.add(PREEMPTED, until)

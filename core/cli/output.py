@@ -37,9 +37,7 @@ PLAIN_WIDTH = 160  # columns if there is no terminal
 
 
 def open_streams() -> None:
-    """Let nothing that is printed fail: a closed stream takes it, and a character that the stream's
-    encoding lacks is escaped.
-    """
+    """Let nothing that is printed fail, on a closed stream or for want of a character."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -116,9 +114,7 @@ def table(
     stretch: str | None = None,
     right: Iterable[str] = (),
 ) -> None:
-    """A table on stdout. `stretch` names the column that is cut to fit the width, `right` those
-    that hold numbers.
-    """
+    """A table on stdout. stretch: the column that is cut to fit; right: those of numbers."""
     made, numbers = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0)), frozenset(right)
     for name in columns:
         justify: Literal["left", "right"] = "right" if name in numbers else "left"

@@ -35,9 +35,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Neighbouring keys or queries of one request: `first` … `end - 1` of the mask's axis. new:
-    computed in this pass.
-    """
+    """Neighbouring keys or queries of a request, `first` … `end - 1`. new: of this pass."""
 
     request: str
     first: int
@@ -49,9 +47,7 @@ class _Stretch:
         return self.end - self.first
 
     def folded(self, cells: int) -> list[int | None]:
-        """Its indices, with the middle folded to None if it is longer than `cells`; a single cell
-        shows the first index.
-        """
+        """Its indices, the middle folded to None if there are more than `cells`."""
         if len(self) <= cells:
             return list(range(self.first, self.end))
         head = cells // 2
@@ -300,9 +296,7 @@ class _Grid:
         return letters if len(keys) <= shown else letters[:middle] + "…" + letters[middle + 1 :]
 
     def _gap(self, index: int) -> str:
-        """The separator before a stretch of keys: a space between requests, a bar where cached keys
-        end and new ones begin.
-        """
+        """What separates a stretch of keys: a space between requests, a bar before new ones."""
         if index == 0:
             return ""
         before, keys = self._keys[index - 1], self._keys[index]

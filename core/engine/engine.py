@@ -330,9 +330,7 @@ class EngineCore:
             raise ExecutionFailed(f"{failure}: {reason}.") from error
 
     def _num_blocks_for(self, longest: int) -> int:
-        """Blocks of the KV pool: as configured, or room for a request of `longest` tokens in every
-        lane, as far as memory goes.
-        """
+        """Blocks of the KV pool: as configured, or `longest` tokens a lane, if memory allows."""
         config = self.config
         if config.num_blocks is not None:
             return config.num_blocks

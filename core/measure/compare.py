@@ -73,9 +73,7 @@ class Verdict:
 
     @property
     def chance(self) -> float:
-        """The probability that a fair coin splits the rounds at least as one-sidedly; ties are left
-        out, as in a sign test.
-        """
+        """The probability of so one-sided a split by a fair coin; ties are left out."""
         decided, most = self.faster + self.slower, max(self.faster, self.slower)
         return min(
             1.0, 2 * sum(math.comb(decided, k) for k in range(most, decided + 1)) / 2**decided
@@ -199,9 +197,7 @@ class Comparison(OnPage):
         return page.brought(page.plot)(self, view, None)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: wall times run by run, medians of every metric, ratios to the baseline,
-        outputs compared.
-        """
+        """Plain data: wall times, medians of every metric, ratios to the baseline, outputs."""
         return {
             "baseline": self.baseline,
             "fastest": self.fastest,
@@ -378,9 +374,7 @@ def median_of(values: Sequence[Any]) -> Any:
 
 
 def first_differences(reference: RunResult, run: RunResult, name: str) -> list[dict[str, Any]]:
-    """Where each request's output first departs from the reference: position, both tokens, and the
-    reference's margin there.
-    """
+    """Where each output first departs from the reference: position, tokens, its margin."""
     found = []
     for request, expected in reference.outputs.items():
         got = run.outputs.get(request, ())
@@ -477,9 +471,7 @@ def _fault_of_run(comparison: Comparison, name: str) -> str | None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two metrics are equal; means may differ in their last digit, since `sum` adds more
-    exactly from Python 3.12 on.
-    """
+    """Whether two metrics are equal, but for the last digit: Python 3.12 sums more exactly."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-12)
     return one == other

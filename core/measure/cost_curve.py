@@ -58,9 +58,7 @@ class StepCost:
 
 @dataclass(frozen=True)
 class CostCurve:
-    """by_tokens: ever more requests, each with a short cache. by_kv: the same requests, each with
-    an ever longer cache.
-    """
+    """by_tokens: ever more requests with short caches. by_kv: the same with ever longer ones."""
 
     model: dict[str, Any]
     device: str

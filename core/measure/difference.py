@@ -51,9 +51,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Difference:
-    """before_s, after_s: wall times of the two runs. error: the median relative error of the fit on
-    passes that it had not seen.
-    """
+    """before_s, after_s: wall times of both. error: the fit's median on passes it had not seen."""
 
     before_s: float
     after_s: float

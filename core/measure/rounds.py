@@ -128,9 +128,7 @@ def rounds(
 
 
 def planned(contenders: Sequence[Contender], repeats: int, warmup: int = 1) -> list[Progress]:
-    """The turns to come, in order. Raises InflightError for no contenders, two of the same name, or
-    fewer than one repeat.
-    """
+    """The turns to come. Raises InflightError for no contenders, equal names, no repeat."""
     names = list(dict.fromkeys(c.name for c in contenders))
     if not names or len(names) < len(contenders):
         raise InflightError("A comparison needs at least one contender, each of a different name.")

@@ -130,9 +130,7 @@ class Replay:
             self._loop.settle()
 
     def _check_number(self, event: StepEvent) -> None:
-        """Check the step number: steps are consecutive while there is work; otherwise the engine
-        skips to the next arrival.
-        """
+        """Check the step number: consecutive while there is work, else that of an arrival."""
         first, step = self._loop.number, event.step
         last = first
         if not self._scheduler.has_work:
@@ -151,9 +149,7 @@ class Replay:
         self._loop.number = step
 
     def _stopped(self, step: Step, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
-        """The requests that ended by their text. If the end tokens are recorded, no other request
-        is accepted as stopped.
-        """
+        """Requests that ended by their text; no others, if the end tokens are recorded."""
         assert self._launched is not None
         stopped = {f.request for f in self._launched.finished if f.finish_reason == "stop"}
         if self._header.model.eos_token_ids is None:
@@ -416,9 +412,7 @@ class _MadeUpTokens:
 
 
 def first_difference(theirs: list[Decisions], ours: list[Decisions]) -> str | None:
-    """The kind of decision in which the two first differ, or None; "steps" if one continues after
-    the other has ended.
-    """
+    """The kind of decision in which the two first differ, or None; "steps" if one goes on."""
     for before, after in zip_longest(theirs, ours):
         if before is None or after is None:
             return "steps"

@@ -180,9 +180,7 @@ class ModelRerun:
         )
 
     def _may_part(self, asked: Request, margin: float | None) -> bool:
-        """Whether rounding to 16 bits may have made another token the one that temperature or
-        penalties choose.
-        """
+        """Whether rounding to 16 bits may have made temperature or penalties choose another."""
         sampling = asked.sampling
         is_near = bool(sampling.temperature) or (
             sampling.looks_back and (margin or 0.0) <= self._rounding

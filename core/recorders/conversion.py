@@ -439,9 +439,7 @@ class Conversion:
     # -- what was computed -------------------------------------------------------------------------
 
     def _blocks_used(self, step: Raw, given: Raw) -> int:
-        """How many blocks are in use while the passes run: those that left a table may join another
-        one in the same step.
-        """
+        """How many blocks are in use during the passes; one may change tables in a step."""
         first, last = self._first_block, len(given)
         self._changes += [
             BlockChange(request, (), False, group, tuple(block - first for block in ids))
@@ -463,9 +461,7 @@ class Conversion:
         return len({block for request in tables for block in self._run.blocks_of(request)})
 
     def _own(self, tables: Iterable[list[int]]) -> list[tuple[int | None, ...]]:
-        """Recorded block tables, one for each KV cache group, with our numbers: None for the
-        engine's empty block.
-        """
+        """Recorded block tables by KV cache group, with our numbers: None for an empty block."""
         first = self._first_block
         return [tuple(None if b < first else b - first for b in table) for table in tables]
 

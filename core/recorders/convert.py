@@ -101,9 +101,7 @@ def import_recording(*parts: str | os.PathLike[str]) -> Trace:
 
 
 def open_run(path: Path) -> Trace:
-    """The trace in a file: one of ours, or another engine's raw recording; its first line tells.
-    Raises InvalidTrace.
-    """
+    """The trace in a file, ours or another engine's recording. Raises InvalidTrace."""
     return import_recording(path) if is_raw(next(lines_of(path), "")) else Trace.load(path)
 
 
@@ -116,9 +114,7 @@ class Opened:
 
 
 def open_all(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
-    """Open several files. openings: the name of each and how to open it. Raises the first error if
-    none can be opened.
-    """
+    """Open several files, each by its name and opening. Raises the first error if all fail."""
     traces: list[tuple[str, Trace]] = []
     errors: list[tuple[str, InflightError]] = []
     for name, opening in openings:

@@ -60,9 +60,7 @@ class RecordingBegun:
 
 @dataclass(frozen=True)
 class RequestSeen:
-    """A request that arrives in the next step. prompt: its token ids; LEFT_OUT for each where
-    prompts were not recorded.
-    """
+    """A request that arrives in the next step. prompt: token ids, LEFT_OUT if not recorded."""
 
     request: str
     prompt: list[int]
@@ -94,9 +92,7 @@ class Follower:
 
     @property
     def sentence(self) -> str:
-        """What is to be told of the recording now: that it is not there, or what was said last;
-        empty if nothing.
-        """
+        """What to tell of the recording now: that it is not there, or what was said last."""
         return self._missing or self._said
 
     @property

@@ -112,9 +112,7 @@ def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
 
 
 def gathered(files: Iterable[tuple[str, Iterable[str]]]) -> list[Recording]:
-    """Like `read_raw`, from the name and lines (with line ends) of each file. The parts of a
-    recording are joined.
-    """
+    """Like `read_raw`, from name and lines (with line ends) of each file."""
     by_rank: dict[int, Recording] = {}
     for recording in sorted(
         (_read(Path(name).name, iter(lines)) for name, lines in files),
@@ -149,9 +147,7 @@ def is_raw(first_line: str) -> bool:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a file, `.gz` or not. Raises InvalidTrace if it cannot be read or has a line
-    that is too long.
-    """
+    """The lines of a file, `.gz` or not. Raises InvalidTrace for no text, and for long lines."""
     try:
         with open_file(path) as content:
             packed = gzip.GzipFile(fileobj=content) if path.suffix == ".gz" else content

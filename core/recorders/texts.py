@@ -22,9 +22,7 @@ _confined: frozenset[str] | None = None  # of this process
 
 
 def confine_to(names: Iterable[str]) -> None:
-    """From now on this process reads only these models' files, whatever a recording names, and
-    those of the built-in ones.
-    """
+    """From now on this process reads no other models' files, whatever a recording names."""
     global _confined
     _confined = frozenset(names)
 

@@ -115,9 +115,7 @@ class _Observer:
         return RawWriter(Parts(self.path, header))
 
     def to_schedule(self, scheduler: Any) -> None:
-        """Note new and running requests just before scheduling. With a full cache this happens
-        several times in a step.
-        """
+        """Note new and running requests just before scheduling, maybe several times a step."""
         new = [
             state
             for request, state in scheduler.waiting_requests.items()

@@ -378,9 +378,7 @@ def _pass_over(state: SchedulerState) -> tuple[Plan, dict[RequestState, int], Li
 
 
 def preempt_blocked(state: SchedulerState, blocked: dict[RequestState, int]) -> bool:
-    """Preempt requests that lack blocks until the others have enough; whether any gave way. One
-    always continues.
-    """
+    """Preempt those that lack blocks until others have enough; whether any. One always stays."""
     leaving: list[RequestState] = []
     free = state.pool.num_free
     while blocked and len(state.running) - len(leaving) > 1 and sum(blocked.values()) > free:

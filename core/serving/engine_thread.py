@@ -289,9 +289,7 @@ class EngineThread:
     # -- runs: each begins from an empty engine and is kept whole ----------------------------------
 
     def _begin_run(self, config: EngineConfig | None = None) -> None:
-        """Begin a new run, by default under the current limits; raises what the engine's `begin`
-        raises.
-        """
+        """Begin a new run, by default under the current limits; raises what `begin` raises."""
         self._engine.begin("s", config=config)
         self.works = True
         self._outputs.begin_run(self._session.run, self._engine.trace.header, self._engine.began)

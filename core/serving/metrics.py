@@ -39,9 +39,7 @@ _STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 class ServingMetrics:
-    """The metrics of one engine, in a registry of its own. engine: its current state is read
-    whenever the metrics are.
-    """
+    """The metrics of one engine, in a registry of its own. engine: read whenever they are."""
 
     def __init__(self, model: str, engine: EngineCore) -> None:
         self.registry = CollectorRegistry()

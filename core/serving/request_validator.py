@@ -139,9 +139,7 @@ class RequestValidator:
             )
 
     def chat(self, messages: Sequence[Message], tokenizer: Any) -> tuple[int, ...]:
-        """A conversation as the model's own template writes it; raises InvalidRequest if it does
-        not accept the messages.
-        """
+        """A conversation as the model's template writes it; raises InvalidRequest if it refuses."""
         text = chat_text(tokenizer, messages)
         self.check_bytes(text)
         return chat_ids(tokenizer, text)
@@ -192,9 +190,7 @@ class Tokenizing:
         self._lock, self._at_work = threading.Lock(), False
 
     async def run(self, size: int, work: Callable[[Any], T]) -> T:
-        """What `work` makes with the tokenizer. size: of its text, in characters. If the caller is
-        cancelled it is not begun.
-        """
+        """What `work` makes with the tokenizer, unless cancelled before. size: of its text."""
         done: Future[T] = Future()
 
         def do() -> None:

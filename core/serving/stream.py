@@ -16,9 +16,7 @@ from core.workload.request import FinishReason, Message, SamplingParams
 
 
 class TopLogprob(NamedTuple):
-    """A token that could have been chosen, and its natural log-probability at temperature 1, after
-    bias and penalties.
-    """
+    """A likely token, and its log-probability at temperature 1, after bias and penalties."""
 
     token_id: int
     logprob: float

@@ -133,9 +133,7 @@ def bounded_protocol(headers_s: float, send_s: float, most: int | None) -> type[
 
 
 def _bound_sending(transport: asyncio.Transport, seconds: float) -> None:
-    """Let the system end a connection whose client takes nothing: until then its descriptor and all
-    that was written are held.
-    """
+    """Let the system end a connection whose client takes nothing, and free what it holds."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         transport.get_extra_info("socket").setsockopt(
             socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * seconds)

@@ -87,6 +87,4 @@ class Cost(Protocol):
         """Whether this load is outside what was measured."""
 
     def to_json(self) -> dict[str, Any]:
-        """What a trace's header says of it under `cost`; `assumptions` in it are sentences to be
-        read beside every result.
-        """
+        """What a trace's header says of it under `cost`; `assumptions`: to read beside results."""

@@ -220,9 +220,7 @@ class SimulatedEngine(EngineCore):
         self.outputs = NoStopStrings(tokenizer)
 
     def under(self, config: EngineConfig) -> SimulatedEngine:
-        """Another engine on the same cost model, with a clock of its own; raises InvalidConfig for
-        limits that it cannot keep.
-        """
+        """Another engine on the cost model, with its own clock; raises InvalidConfig."""
         model = self.model
         return SimulatedEngine(
             self.cost,
@@ -234,9 +232,7 @@ class SimulatedEngine(EngineCore):
         )
 
     def _num_blocks_for(self, longest: int) -> int:
-        """As configured, or all that memory has room for, as a server takes it; without a limit,
-        room for every lane.
-        """
+        """As configured, or all that there is memory for; without a limit, room for each lane."""
         most = (
             None
             if self.config.num_blocks

@@ -465,9 +465,7 @@ def _errors(
 
 
 def _without_warm_up(passes: list[Measured]) -> tuple[list[Measured], list[str]]:
-    """Without the passes of the first step if they took far longer than the others tell of such a
-    load, and a sentence about it.
-    """
+    """Without the first step's passes if they took far too long, and a sentence about it."""
     first = [p for p in passes if p.step == passes[0].step] if passes else []
     others = passes[len(first) :]
     if len(others) < LEAST or not _can_be_fitted(passes):

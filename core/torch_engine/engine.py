@@ -115,9 +115,7 @@ class Engine(EngineCore):
         return cls(adapter, tokenizer, config, policy=policy, execution=execution)
 
     def under(self, config: EngineConfig) -> Engine:
-        """Another engine on the same model, with a KV pool of its own; raises InvalidConfig for
-        limits that it cannot keep.
-        """
+        """Another engine on the same model, with its own KV pool; raises InvalidConfig."""
         return Engine(self.adapter, self.tokenizer, config, execution=self.execution)
 
 

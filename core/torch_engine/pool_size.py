@@ -90,9 +90,7 @@ def measure_memory(
 
 
 def _largest_pass(adapter: ModelAdapter, tokens: int, longest: int, pool: KVPool) -> PackedBatch:
-    """`tokens` in prompts of up to `longest`, all with the same blocks: what they hold is never
-    read again. One row of logits.
-    """
+    """`tokens` in prompts of up to `longest`, all in the same blocks, with one row of logits."""
     table = BlockTable(tuple(range(pool.num_blocks)))
     prompts = tuple(
         ScheduledRequest(

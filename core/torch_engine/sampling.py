@@ -113,9 +113,7 @@ def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
 def adjust_logits(
     logits: torch.Tensor, rows: Sequence[SamplingRow], unread: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Logits after bias and penalties, in float32; the same tensor if no row asks for any. Rows do
-    not affect each other.
-    """
+    """Logits after bias and penalties, in float32; the same tensor if no row asks for any."""
     if not any(row.params.adjusts for row in rows):
         return logits
     logits = logits.to(torch.float32, copy=True)

@@ -85,9 +85,7 @@ class Detokenizer:
 
 
 class AnswerText:
-    """The text of one answer, decoded once, and whether it contains one of its `stop` strings; see
-    `Detokenizer` for the rest.
-    """
+    """The text of one answer, decoded once, and whether a `stop` string is in it."""
 
     def __init__(
         self, tokenizer: Any | None, stop: tuple[str, ...] = (), context: Iterable[int] = ()

@@ -82,9 +82,7 @@ class Divergence:
 
 
 def divergence(before: Ran, after: Ran) -> Divergence | None:
-    """Where two runs diverge, or None if every step decides the same; raises InflightError for runs
-    of different requests.
-    """
+    """Where two runs diverge, or None; raises InflightError for runs of different requests."""
     if before.asked != after.asked:
         raise InflightError(
             "These two runs were asked for different requests, so nothing can be said about where"

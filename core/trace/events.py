@@ -98,9 +98,7 @@ class Pass(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Positions `start` … `start + length - 1` of a request, computed in pass `pass_index`; then
-    its cache holds `kv_len`.
-    """
+    """Positions from `start` on, computed in pass `pass_index`; then its cache holds `kv_len`."""
 
     pass_index: int
     request: str
@@ -189,9 +187,7 @@ class KV(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """The token budget (None where the policy has none), how it was split, and the name of the
-    limit that bound the step.
-    """
+    """The token budget (None without one), how it was split, and the limit that bound the step."""
 
     limit: int | None
     decode: int

@@ -64,9 +64,7 @@ class TokenTexts(NamedTuple):
 
 
 class End(NamedTuple):
-    """The last line. complete: False for a run that was cut short. is_written: False where the file
-    breaks off before it.
-    """
+    """The last line. complete: not cut short. is_written: False where the file breaks off."""
 
     complete: bool
     is_written: bool = True

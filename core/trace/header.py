@@ -246,9 +246,7 @@ class Header(Facts):
 
     @property
     def has_one_clock(self) -> bool:
-        """Whether all times were read on the host's clock, one after the other: no device has a
-        clock of its own.
-        """
+        """Whether all times were read on the host's clock: no device has one of its own."""
         return self.execution is None and self.engine is None
 
     @property

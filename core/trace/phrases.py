@@ -69,9 +69,7 @@ GOES_ON = "; the run goes on from a snapshot."
 
 
 def not_shown(resumed: Resumed) -> str:
-    """Which steps before one are missing, or cannot be shown as others before them are missing;
-    without a full stop.
-    """
+    """Which steps before one are missing or cannot be shown for that; without a full stop."""
     first, last, missing = resumed.first, resumed.last, resumed.missing
     number = last - first + 1
     steps = (

@@ -73,9 +73,7 @@ class Freed(NamedTuple):
 
 @dataclass(frozen=True)
 class Frame:
-    """The state while the passes of a step ran. `blocks` names the requests that use each used
-    block (several where shared).
-    """
+    """The state while the passes of a step ran. blocks: the requests that use each used one."""
 
     step: int
     lanes: tuple[LaneRow, ...]
@@ -227,9 +225,7 @@ class RunState:
     # -- record by record --------------------------------------------------------------------------
 
     def resume(self, step: int, resumed: Resumed) -> None:
-        """The state after steps that are not shown. What it does not say, as when somebody left a
-        lane, is not known any more.
-        """
+        """The state after steps that are not shown, and whatever it does not say is unknown."""
         for arrived in resumed.arrived:
             self.since[arrived.request] = self.arrived[arrived.request] = step
         for finished in resumed.ended:

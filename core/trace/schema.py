@@ -59,9 +59,7 @@ def _read(values: list[Any], nested: list[tuple[int, Callable[[Any], Any]]]) -> 
 
 
 def from_object(record: Any, data: Mapping[str, Any]) -> Any:
-    """A record that is a JSON object by field name; raises TypeError, ValueError or KeyError for
-    data of another shape.
-    """
+    """A record from a JSON object; raises TypeError, ValueError or KeyError for other data."""
     readers = _readers(record)
     return record(
         **{

@@ -397,9 +397,7 @@ class Trace(OnPage):
         return trace
 
     def _break_off(self, texts: Texts) -> None:
-        """The file has no end: say so, and put ids in place of the texts of unfinished requests,
-        which would have stood there.
-        """
+        """The file has no end: say so, with ids for the texts of unfinished requests."""
         self.header = replace(self.header, notes=(*self.header.notes, file.BREAKS_OFF))
         outputs = self.outputs
         for request, ids in self.prompts.items():

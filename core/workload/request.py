@@ -274,9 +274,7 @@ class Request:
 
     @classmethod
     def from_json(cls, data: object) -> Request:
-        """Inverse of `to_json`; raises InvalidRequest for anything that is not a request, an
-        unknown field included.
-        """
+        """Inverse of `to_json`; raises InvalidRequest for no request, or an unknown field."""
         if not isinstance(data, dict):
             raise InvalidRequest(f"A request must be an object, not {type(data).__name__}.")
         _refuse_unknown(data, cls, f"Request {shown(data['id'])}" if "id" in data else "A request")

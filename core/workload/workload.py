@@ -89,9 +89,7 @@ class Workload:
         return Workload(requests, self.name, self.arrival_unit)
 
     def as_messages(self) -> Workload:
-        """The same requests, each text as what a user says to a model with a chat template, which
-        ends its answer itself.
-        """
+        """The same requests, each text as what a user says to a model, which ends its answer."""
         requests = [
             replace(
                 request,

@@ -180,9 +180,7 @@ def difference_of_two(comparison: Comparison) -> Figure:
 
 
 def bars(found: Difference, base: str, mine: str) -> list[Bar]:
-    """The two runs, and between them the parts that the sentence names, then the rest; each begins
-    where the previous one ended.
-    """
+    """The two runs, and between them the sentence's parts and the rest, each after the other."""
     large = [part for side in verdicts.named_parts(found) for part in side]
     rest = found.seconds - sum(p.seconds for p in large)
     made, at = [Bar(base, 0.0, found.before_s)], found.before_s

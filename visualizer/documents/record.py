@@ -150,9 +150,7 @@ def record(
 
 
 class PolicyVariant(NamedTuple):
-    """A policy under the preset's limits or different ones; `name` distinguishes it from the policy
-    under the preset's.
-    """
+    """A policy under the preset's limits, or under others, by which `name` tells it apart."""
 
     policy: str
     name: str | None = None

@@ -80,9 +80,7 @@ class Spec(NamedTuple):
 
 
 def checked_model(name: object, dtype: object, limits: Limits) -> tuple[str, str]:
-    """Name and number format of a model that may be loaded here; raises Refused for any other,
-    without looking for it.
-    """
+    """Name and dtype of a model that may be loaded here; raises Refused without a look for it."""
     if not isinstance(name, str) or not isinstance(dtype, str):
         raise Refused("The model and its number format must be names.")
     if dtype not in DTYPES:
@@ -102,9 +100,7 @@ def checked_model(name: object, dtype: object, limits: Limits) -> tuple[str, str
 
 
 def check(spec: object, limits: Limits) -> Spec:
-    """The spec as typed values; raises Refused, or the engine's own refusals, before anything is
-    loaded or computed.
-    """
+    """The spec as typed values; raises Refused or InflightError before anything is loaded."""
     if not isinstance(spec, dict):
         raise Refused("A run is asked for as an object with a workload and a config.")
     model, dtype = checked_model(

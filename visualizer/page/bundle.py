@@ -84,9 +84,7 @@ def modules(entry: str) -> dict[str, str]:
 
 @cache
 def _module(player: Path, name: str) -> tuple[list[str], str]:
-    """The paths that a module imports, and the module as `_scoped` gives it. Several entries need
-    the same modules.
-    """
+    """The paths that a module imports, and the module as `_scoped` gives it."""
     source = (player / name).read_text(encoding="utf-8")
     return [_path(name, match[2]) for match in _IMPORT.finditer(source)], _scoped(name, source)
 

@@ -104,9 +104,7 @@ class EngineFiles:
             return self._made
 
     def write(self, folder: Path) -> int:
-        """Write them to where a page in `folder` finds them, in place of another version; returns
-        their size in bytes.
-        """
+        """Write them where a page in `folder` finds them, over other versions; their bytes."""
         for old in (*folder.glob("engine/*/manifest.json"), *folder.glob("engine/*/weights.gz")):
             shutil.rmtree(old.parent)
         for name, source in self.beside.items():

@@ -31,9 +31,7 @@ _HOLES = re.compile(r"\[[^\[\]]*\]|#|“…”|\{\w+\}")
 
 
 def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
-    """A run for `Figure`, its sentences in one language: the replay without what only Watch's other
-    panels and cards show.
-    """
+    """A run for `Figure` in one language: the replay without what only Watch shows."""
     with speaking(language):
         whole = replay(trace)
     header = whole["header"]
@@ -66,9 +64,7 @@ def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
 
 @cache
 def figure_words(language: str, entry: str = "figure/figure.js") -> dict[str, str]:
-    """The part of a language's catalogue that the modules of `entry` can say: sentences all of
-    whose words they hold.
-    """
+    """The part of a language's catalogue that the modules of `entry` can say."""
     said = "\n".join(modules(entry).values())
     return {
         key: text

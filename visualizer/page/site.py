@@ -128,9 +128,7 @@ def export_site(
 
 
 def _offers(parts: dict[str, dict[str, Any]], engine: EngineFiles) -> dict[str, Any]:
-    """What the engine in the tab can run, by a server's address for it: the page says so before
-    that engine is loaded.
-    """
+    """What the engine in the tab can run, which the page says before that engine is loaded."""
     limits, facts = replace(IN_TAB, offered=engine.models), engine.facts()
     listed = parts["compare"]["options"]["comparisons"] if "compare" in parts else []
     compared = offers.for_comparisons(limits, facts=facts) | {"recorded": listed, "note": ""}
@@ -259,9 +257,7 @@ def _paper(folder: Path, url: str, text: str) -> str:
 
 
 def _brought(folder: Path, url: str, data: object) -> str:
-    """Write data as a script, which a page opened from disk can load although it may not fetch;
-    returns its address.
-    """
+    """Write data as a script, which a page on disk can load but not fetch; its address."""
     (folder / url).write_text(
         f"inflightBring({inert_json(url)}, {inert_json(data)});\n", encoding="utf-8"
     )

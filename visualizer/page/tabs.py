@@ -112,9 +112,7 @@ def options(
 def player_options(
     catalogue: Sequence[dict[str, Any]], tabs: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The player's options on a page with recorded runs. tabs: `{"name", "title"}` of the page's
-    parts, its own first.
-    """
+    """The player's options beside recorded runs. tabs: `{"name", "title"}`, its own first."""
     return {
         "catalogue": catalogue,
         "questions": list(QUESTIONS.values()),

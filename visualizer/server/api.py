@@ -55,9 +55,7 @@ def answering(
 
 
 class Server:
-    """One for each process. store: where runs are kept. model: the one that the page opens with,
-    empty for a run's own.
-    """
+    """One for each process. store: of runs. model: that the page opens with, or empty."""
 
     def __init__(
         self,

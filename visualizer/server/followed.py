@@ -208,9 +208,7 @@ class Followed:
         return found
 
     def _engines(self, streams: dict[str, _Stream]) -> list[dict[str, Any]]:
-        """The engines that are followed: {name, model, ranks: [{of: their stream, rank}]}, as far
-        as they are known by now.
-        """
+        """The engines that are followed, as known by now: {name, model, ranks: [{of, rank}]}."""
         found: dict[tuple[Path | None, str], dict[str, Any]] = {}
         for name, stream in streams.items():
             if facts := self._facts.get(name):

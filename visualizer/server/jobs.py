@@ -98,9 +98,7 @@ class Job:
     # -- what the work is given here ---------------------------------------------------------------
 
     def engine(self, spec: Spec, config: EngineConfig, leaks: bool = False) -> Engine:
-        """See `Host`. Loading the model is part of the progress, can be cancelled, and does not
-        count as time of the job.
-        """
+        """See `Host`. Loading the model is progress, can be cancelled, and costs no time."""
         load_libraries()
         from core.torch_engine.engine import Engine
 
@@ -289,9 +287,7 @@ class JobQueue:
 
 
 class Jobs:
-    """All jobs of a server. queues: by name, see `Job.queue`. Use it on the event loop only; `stop`
-    may be called from elsewhere.
-    """
+    """All jobs of a server. queues: by name, see `Job.queue`. For the event loop, except `stop`."""
 
     def __init__(self, queues: dict[str, JobQueue]) -> None:
         self._queues = queues
@@ -345,9 +341,7 @@ class Jobs:
         return True
 
     async def follow(self, job: Job, start: int = 0) -> AsyncIterator[bytes]:
-        """A job's deltas from a number on, see `core.serving.event_log.events`. The job continues
-        as long as it has readers.
-        """
+        """A job's deltas from a number on, see `events`; it goes on while it has readers."""
         job.readers, job.was_followed = job.readers + 1, True
         try:
             async for piece in events(job.event_log, start - 1):

@@ -39,9 +39,7 @@ Part = tuple[
 
 @cache
 def _models() -> ModelCache:
-    """The models of the lent process, kept from run to run: the page's own cache may have been
-    locked at the fork.
-    """
+    """The models of the lent process: the page's own may have been locked at the fork."""
     return ModelCache()
 
 
@@ -156,9 +154,7 @@ class LentRun(Run):
 
 
 def _relayed(parts: Iterator[Part]) -> Iterator[Part]:
-    """The parts; raises Refused with ZeroGPU's message: it has several kinds of exceptions for
-    quotas, queues and lost GPUs.
-    """
+    """The parts; raises Refused with ZeroGPU's message, whichever exception it has."""
     while True:
         try:
             part = next(parts)

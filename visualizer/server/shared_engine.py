@@ -133,9 +133,7 @@ class SharedEngine:
         return self.serving() if self._changing.locked() or self._serving is not None else None
 
     def close(self) -> None:
-        """Accept no more requests; those in progress get their time to finish, and the rest end
-        with a last word.
-        """
+        """Accept no more requests; those in progress get time to finish, or a last word."""
         serving = self._serving
         if serving is None:
             return
@@ -223,9 +221,7 @@ class SharedEngine:
 
 
 class _Lazy:
-    """Loads in a thread, without blocking the page; a failure is reported in a sentence, and the
-    next call tries again.
-    """
+    """Loads in a thread; a failure is answered in a sentence, and the next call tries again."""
 
     def __init__(self, make: Callable[[], App]) -> None:
         self._make, self._lock = make, threading.Lock()

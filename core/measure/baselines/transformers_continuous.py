@@ -38,9 +38,7 @@ _PLAIN = Variant()
 def continuous_settings(
     work: Work, lanes: int, budget: int, variant: Variant = _PLAIN
 ) -> dict[str, Any]:
-    """The best settings for these requests: a pool that just fits, no prefix hashing, and the
-    variant's own choices.
-    """
+    """The best settings for these requests: a pool that just fits, no prefix hashing."""
     flash = (variant.attention or "").startswith("flash")
     page = _FLASH_PAGE if flash else _PAGE
     each = max(-(-(len(request.prompt) + request.max_new_tokens) // page) + 1 for request in work)

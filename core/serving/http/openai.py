@@ -147,9 +147,7 @@ async def _chunks(
 
 @dataclass
 class _Shape:
-    """How answers are written. logprobs: whether to give the log-probability of each token, and how
-    many top tokens with it.
-    """
+    """How answers are written. logprobs: whether to give them, and of how many top tokens."""
 
     serving: ServingEngine
     id: str
@@ -307,9 +305,7 @@ class TokenNames:
         ].encode()  # the first of a text may lose the space before it
 
     def name(self, token_id: int) -> str:
-        """The token's text. Where it has none of its own: its bytes, as OpenAI writes them, or its
-        id, as vLLM does.
-        """
+        """The token's text. Without one: its bytes, as OpenAI writes, or its id, as vLLM."""
         own = self.bytes(token_id)
         if own is None:
             return f"token_id:{token_id}"
@@ -319,9 +315,7 @@ class TokenNames:
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in own)
 
     def distinct(self, token_ids: Iterable[int]) -> dict[int, str]:
-        """The names of several tokens; of those with one name, the first has it and the others are
-        called by their ids.
-        """
+        """The names of several tokens; of those with one name, all but the first go by id."""
         names: dict[int, str] = {}
         for token_id in dict.fromkeys(token_ids):
             name = self.name(token_id)

@@ -178,9 +178,7 @@ class _OpenAIBody(_SamplingBody):
     user: str | None = _UNUSED
 
     def samplings(self, max_tokens: int) -> list[SamplingParams]:
-        """One for each of the `n` choices, each with a seed of its own; raises InvalidRequest for
-        values out of range.
-        """
+        """One for each of `n` choices, with its own seed; raises InvalidRequest out of range."""
         if "stream_options" in self.model_fields_set and not self.stream:
             raise InvalidRequest("stream_options needs stream: true.", param="stream_options")
         top_k = max(0, self.top_k)  # vLLM writes -1 for all

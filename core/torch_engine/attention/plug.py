@@ -160,9 +160,7 @@ class PagedCache(CacheOfNoLength):
 
 
 def _key_slots(batch: PackedBatch, trash_slot: int) -> torch.Tensor:
-    """Slots of the keys that the cache plug hands to each row: int64 `[R, K]`, short rows filled up
-    with the trash slot.
-    """
+    """Slots of the keys for each row: int64 `[R, K]`, filled up with the trash slot."""
     device = batch.input_ids.device
     slots = [slots_of(segment, device=device) for segment in batch.segments]
     if batch.layout == "packed":
@@ -171,9 +169,7 @@ def _key_slots(batch: PackedBatch, trash_slot: int) -> torch.Tensor:
 
 
 def additive_mask(batch: PackedBatch, dtype: torch.dtype) -> torch.Tensor:
-    """`[R, 1, W, K]`: 0 where a query may attend, the dtype's minimum elsewhere; a padded row has
-    only its own keys.
-    """
+    """`[R, 1, W, K]`: 0 where a query may attend, elsewhere the dtype's minimum."""
     device = batch.input_ids.device
     if batch.layout == "packed":
         allowed = dense_mask(batch, None).to(device)[None]

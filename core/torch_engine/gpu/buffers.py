@@ -243,7 +243,5 @@ def _split(array: np.ndarray, parts: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def _pinned(like: torch.Tensor) -> torch.Tensor:
-    """Pinned host memory, from which the device copies asynchronously; torch's allocator keeps it
-    until the copy is done.
-    """
+    """Pinned host memory, for asynchronous copies; torch's allocator keeps it until then."""
     return torch.empty(like.shape, dtype=like.dtype, pin_memory=like.device.type == "cuda")

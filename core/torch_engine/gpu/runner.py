@@ -58,9 +58,7 @@ class CudaCapture:
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
-        """Raises RuntimeError if the function waits for the device or does anything else that
-        cannot be captured.
-        """
+        """Raises RuntimeError if the function does what cannot be captured, such as wait."""
         current, aside = torch.cuda.current_stream(), torch.cuda.Stream()
         aside.wait_stream(current)
         with torch.cuda.stream(aside):
@@ -404,9 +402,7 @@ class PagedRunner:
         output: SchedulerOutput,
         params: Mapping[str, SamplingParams],
     ) -> torch.Tensor:
-        """Choose and keep the tokens; returns what the host will read: float64 `[3, n]`, token,
-        logprob and margin.
-        """
+        """Choose and keep the tokens: token, logprob, margin for the host, float64 `[3, n]`."""
         chosen = [params[s.request] for s in output.scheduled if s.samples]
         if not self._execution.fused_sampling or any(p.filters or p.adjusts for p in chosen):
             tokens, logprobs, margins = choose_tokens(

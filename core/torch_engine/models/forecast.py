@@ -145,9 +145,7 @@ def _has_template(folder: str, names: list[str]) -> bool:
 
 
 def _kv_shapes(model: Any) -> dict[int, KVShape]:
-    """The cache that each layer would fill, from a pass over tensors without contents; empty if the
-    model cannot take one.
-    """
+    """The cache that each layer would fill, from a pass without contents; empty if it fails."""
     cache, layers = ObservingCache(), set(range(model.config.get_text_config().num_hidden_layers))
     token = _asked.set({})
     ids = torch.zeros(1, 4, dtype=torch.long, device="meta")

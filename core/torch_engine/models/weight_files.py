@@ -50,9 +50,7 @@ class StoredWeights(NamedTuple):
 
 
 def stored_weights(folder: str) -> StoredWeights:
-    """The weights in a folder; raises BadWeights if they are missing, cut short, or only in a
-    format that can run code.
-    """
+    """The weights in a folder; raises BadWeights if they are missing, cut, or can run code."""
     total, values = 0, Counter[str]()
     for name in _weight_files(folder):
         path = os.path.join(folder, name)

@@ -96,9 +96,7 @@ class Checker:
         return None
 
     def fault(self, event: StepEvent) -> str | None:
-        """Why this step is refused, given all steps before it, or None: it cannot be followed, or
-        it is ours and breaks a rule.
-        """
+        """Why this step is refused, or None: it cannot be followed, or ours breaks a rule."""
         if self._cut_off is not None:
             return "a step stands among the texts of unfinished requests."
         if fault := followable.shape(event, self._step, self._t) or self._fault_of_parts(event):

@@ -96,15 +96,11 @@ class StepRules:
     def _of_recorded(
         self, rule: Callable[[StepEvent, RunState], str | None]
     ) -> tuple[StepRule, ...]:
-        """A rule of another engine's steps as a part that changes nothing; none in a run of ours,
-        whose scheduler decides again.
-        """
+        """A rule of another engine's steps, which changes nothing; ours are decided again."""
         return () if self._own else (StepRule(None, lambda event: rule(event, self.state), None),)
 
     def go_on_from(self, state: RunState, event: StepEvent) -> None:
-        """Go on from `state` after this event, which broke a rule: forget everything that was
-        worked out before.
-        """
+        """Go on from `state` after this event, which broke a rule: forget all from before."""
         self.state = state
         self._pool.go_on_from(state)
         self._in_vain = {row.request for row in event.overrun} - self._late
@@ -236,9 +232,7 @@ class StepRules:
         return None
 
     def _next(self) -> Collection[str]:
-        """The requests that may be next: the first in the queue, or any if they are not taken in
-        order of arrival.
-        """
+        """The requests that may be next: the queue's first, or any without an order."""
         waiting = self.state.waiting
         if self._policy.order_by != "arrival" or self._policy.requeue or not self._own:
             return waiting
@@ -289,9 +283,7 @@ class StepRules:
         return None
 
     def _tokens(self, event: StepEvent, index: int, segments: list[Segment]) -> str | None:
-        """Each request whose tokens are all computed gets a new one, in packed order, unless its
-        logits were not finite.
-        """
+        """Each request whose tokens are all computed gets one, if its logits are finite."""
         nothing = {f.request for f in event.finished if f.finish_reason == "error"} | {
             row.request for row in event.overrun
         }

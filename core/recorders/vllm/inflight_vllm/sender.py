@@ -93,9 +93,7 @@ class Sender:
             self._connection = None
 
     def _send(self) -> bool:
-        """Send the gathered lines, however long it takes. Raises NotTaken, and ConnectionError once
-        the engine is shutting down.
-        """
+        """Send the gathered lines. Raises NotTaken, and ConnectionError at shutdown."""
         body, wait, is_out = self._header + b"".join(self._lines), _FIRST_WAIT, False
         while True:
             try:

@@ -51,9 +51,7 @@ class Snapshot:
         self.ended: list[str | None] = []
 
     def back(self, output: Any, results: Any) -> None:
-        """Take the output of a step that was in flight: the positions of rejected draft tokens do
-        not count as computed.
-        """
+        """Take the output of a step in flight: rejected drafts do not count as computed."""
         self.waits_for.discard(id(output))
         drafts = output.scheduled_spec_decode_tokens
         if drafts and results.sampled_token_ids:
