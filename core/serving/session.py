@@ -30,9 +30,7 @@ _PACKED = 256  # steps
 
 
 class Session(TraceRecorder):
-    """tokens: room for prompt and new tokens, of all runs together; a step without any counts as
-    one.
-    """
+    """tokens: room for those of prompts and answers in all runs; a step counts one at least."""
 
     def __init__(self, tokens: int) -> None:
         # the lock: for readers in other threads than the engine's

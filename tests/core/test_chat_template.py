@@ -161,7 +161,7 @@ def test_where_no_process_can_be_started_it_says_so(words, monkeypatch):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_process_ends_with_the_one_that_started_it_however_that_ends():
     starts = (
-        "import os, signal; from core.workload.template import TemplateProcess;"
+        "import os, signal; from core.workload.chat import TemplateProcess;"
         "made = TemplateProcess(); made.text('a', {}); print(made._process.pid, flush=True);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

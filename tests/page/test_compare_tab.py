@@ -28,8 +28,7 @@ from visualizer.jobs.measured import Compare
 from visualizer.page.bundle import page_html, script
 from visualizer.page.tabs import packed_plotly, part, tab_script, write_files
 from visualizer.server.comparisons import catalogue, job, open_recorded
-from visualizer.server.job_queue import JobQueue
-from visualizer.server.jobs import Jobs
+from visualizer.server.jobs import JobQueue, Jobs
 from visualizer.server.store import Store
 from visualizer.words import findings, verdicts
 from visualizer.words.vocabulary import plain

@@ -99,9 +99,7 @@ def run_preset(
 
 
 def _refuse_far_step(name: str, trace: Trace, rounds: Sequence[Trace] = ()) -> None:
-    """Raises InflightError for a run with a step far from its kind. rounds: the other rounds of the
-    run.
-    """
+    """Raises InflightError for a run with a step far from its kind. rounds: other rounds of it."""
     for step, times in far_steps(trace.events, [other.events for other in rounds])[:1]:
         raise InflightError(
             f"Step {step} of {name} took {times:.1f} times as long as others of its kind: record it"
@@ -152,9 +150,7 @@ def record(
 
 
 class PolicyVariant(NamedTuple):
-    """A policy under the preset's limits or different ones; `name` distinguishes it from the policy
-    under the preset's.
-    """
+    """A policy under the preset's limits, or under others, by which `name` tells it apart."""
 
     policy: str
     name: str | None = None

@@ -63,11 +63,7 @@ export function blend(a, b, u) {
 export const ease = (u) => u * u * (3 - 2 * u);
 
 export class Card {
-  /**
-   * @param {HTMLElement} root
-   * @param {Slider} slider
-   * @param {CardOptions} options
-   */
+  /** @param {HTMLElement} root @param {Slider} slider @param {CardOptions} options */
   constructor(root, slider, { claim = "", source = "", link = null, play = false }) {
     this.root = root;
     this.slider = slider;
