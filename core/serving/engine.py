@@ -75,7 +75,7 @@ class ServingEngine:
             RequestValidator(engine, self.limits, self.name),
             Places(self.limits),
         )
-        self._session = Session(self.limits.kept_tokens)
+        self._session = Session(self.limits.kept_tokens, self.name)
         engine.recorder = self._session
         engine.outputs = outputs = OutputProcessor(engine.tokenizer, self.metrics, self.event_log)
         self._thread = EngineThread(engine, self._session, outputs)
