@@ -16,7 +16,7 @@ import pytest
 from core.errors import InvalidRequest, Unavailable
 from core.workload import chat, template
 from core.workload.chat import chat_text
-from core.workload.template import TemplateProcess
+from core.workload.chat import TemplateProcess
 from worlds import own_models
 from worlds.serving import MODEL, char_engine, served
 

@@ -123,7 +123,7 @@ export class Outcome {
           h(
             "p",
             { class: "help" },
-            t("No run comes to this case, so the one that is drawn is whole."),
+            t("No run reaches this case, so a whole one is drawn."),
           ),
         this._places(fault),
       ].filter(Boolean);
