@@ -20,7 +20,7 @@ from core.config import ASSETS
 from core.trace.phrases import letters
 from core.trace.trace import Trace
 from visualizer.charts.theme import deal
-from visualizer.documents import conversations
+from visualizer.documents import conversations, hand
 from visualizer.documents.comparison import COMPARISON, RECORDED, load
 from visualizer.lessons.arithmetic import best_seating
 from visualizer.lessons.facts import At, _json, fact, measured_gains, recorded_run
@@ -256,6 +256,8 @@ def _figure(name: str, language: str, player: str) -> dict[str, Any]:
     if spec.get("drawing") in ("cost", "worth"):
         source = page["measured"].replace("{name}", COMPARISON)
         link = f"{player}#part=compare&comparison={COMPARISON}"
+    if spec.get("drawing") == "hand":
+        source, link = page["decided"], ""
 
     def moment(rule: str) -> int:
         """How many steps are over at a step's end."""
@@ -416,4 +418,11 @@ def _worth(spec: dict[str, Any]) -> dict[str, Any]:
     return {"lanes": lanes, "gains": gains}
 
 
-DRAWINGS = {"token": _token, "cost": _cost, "fold": _fold, "times": _times, "worth": _worth}
+DRAWINGS = {
+    "token": _token,
+    "cost": _cost,
+    "hand": lambda spec: hand.shipped(),
+    "fold": _fold,
+    "times": _times,
+    "worth": _worth,
+}

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from core.config import ASSETS, POLICIES
+from visualizer.documents import hand
 from visualizer.documents.catalogue import QUESTIONS
 from visualizer.lessons.document import faq, hints
 from visualizer.lessons.texts import LANGUAGES
@@ -37,10 +38,15 @@ def tab_script(name: str) -> str:
     """A classic script that leaves the tab's mount, `window.inflight<Name>Mount(holder,
     options)`.
     """
+    sheets = [PLAYER / "figure" / "figure.css"] * (name == "compare") + [
+        PLAYER / name / f"{name}.css"
+    ]
     files: dict[str, Any] = {
-        "style": (PLAYER / name / f"{name}.css").read_text(encoding="utf-8"),
+        "style": "".join(sheet.read_text(encoding="utf-8") for sheet in sheets),
         "markup": (PLAYER / name / f"{name}.html").read_text(encoding="utf-8"),
     }
+    if name == "compare":
+        files["hand"] = hand.shipped()
     if name == "write":
         files |= {
             "model": MODEL,
