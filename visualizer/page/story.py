@@ -48,6 +48,14 @@ def words(language: str) -> dict[str, Any]:
     return tomllib.loads((FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
 
 
+@cache
+def minutes(language: str) -> int:
+    """How long it takes to read."""
+    lead = words(language)["page"]["lead"]
+    texts = [lead, *(text for name in sections() for text in words(language)[name].values())]
+    return max(1, round(sum(len(text.split()) for text in texts) / WORDS_A_MINUTE))
+
+
 def runs_of_story() -> set[str]:
     """The recorded runs that the story is about."""
     places = (
@@ -101,9 +109,6 @@ def story_html(
         return said(page[name], place, places, language)
 
     written = {name: _section(name, language, player) for name in sections()}
-    length = sum(len(re.sub(r"<[^>]+>", " ", html).split()) for html in written.values()) + len(
-        plain(told("lead")).split()
-    )
     icon = base64.b64encode(ICON.read_bytes()).decode()
     enter = {"player": player, "here": language, "others": dict(others)}
     texts = {
@@ -123,7 +128,7 @@ def story_html(
         "PLAYER": escape(player),
         "PLAYER_NAME": escape(page["player"]),
         "KICKER": escape(
-            page["kicker"].replace("{minutes}", str(max(1, round(length / WORDS_A_MINUTE))))
+            page["kicker"].replace("{minutes}", str(minutes(language)))
         ),
         "LEAD": _html(told("lead"), player),
         "HERO": _html(told("hero"), player),

@@ -18,6 +18,7 @@ from visualizer.documents.catalogue import QUESTIONS
 from visualizer.lessons.document import faq, hints
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PLAYER, inert_json, script
+from visualizer.page.story import minutes
 from visualizer.write.tasks import MODEL, tasks
 
 TABS: list[dict[str, Any]] = [
@@ -29,7 +30,12 @@ WRITE: dict[str, Any] = {"name": "write", "title": "Write"}
 """Where there is an engine in the visitor's tab, whose sandbox runs what is written."""
 WITHOUT_WRITE = WRITE | {"lacks": True}
 """The same where there is none: its button says why."""
-STORY: dict[str, Any] = {"name": "story", "title": "Story", "href": "story"}
+STORY: dict[str, Any] = {
+    "name": "story",
+    "title": "Story",
+    "href": "story",
+    "minutes": {language: minutes(language) for language in LANGUAGES},
+}
 """A page of its own, by its address."""
 
 
