@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import InvalidRequest, Unavailable
-from core.workload import chat, template
-from core.workload.chat import chat_text
-from core.workload.chat import TemplateProcess
+from core.workload import chat
+from core.workload.chat import TemplateProcess, chat_text
 from worlds import own_models
 from worlds.serving import MODEL, char_engine, served
 
@@ -116,7 +115,7 @@ def test_a_template_that_takes_too_much_is_refused_and_the_next_one_is_not(words
 def test_a_template_that_has_passed_a_bound_is_not_run_for_a_while(monkeypatch):
     """But one that has written a text is not blamed for a conversation."""
     now, asked = [1000.0], []
-    monkeypatch.setattr(template.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(chat.time, "monotonic", lambda: now[0])
     templates = TemplateProcess()
     ask = templates._ask
     monkeypatch.setattr(templates, "_ask", lambda line: asked.append(line) or ask(line))
@@ -138,7 +137,7 @@ def test_a_template_that_has_passed_a_bound_is_not_run_for_a_while(monkeypatch):
     monkeypatch.setattr(templates, "_ask", lambda line: {"exceeds": "takes more than 256 MiB"})
     for number in range(200):
         runs(f"{{# {number} #}}")
-    assert len(templates._refused) == template._KNOWN
+    assert len(templates._refused) == chat._KNOWN
     templates.end()
 
 

@@ -57,7 +57,11 @@ export class Learn {
     });
     window.addEventListener(
       "hashchange",
-      () => this.page.dataset.part === "learn" && location.hash !== this._written && this._follow(),
+      () =>
+        this.doc && // before it is there `shown` follows
+        this.page.dataset.part === "learn" &&
+        location.hash !== this._written &&
+        this._follow(),
     );
     this.ready = this._begin(wantedLanguage());
   }

@@ -107,7 +107,7 @@ export function fillTabs(root, tabs, current) {
       tab.href
         ? h(
             "a",
-            { href: tab.href + (speaking() === "en" ? "" : `?lang=${speaking()}`) },
+            { href: hrefOf(tab.href) },
             t(tab.title),
           )
         : h(
@@ -133,6 +133,9 @@ export function fillTabs(root, tabs, current) {
   );
   /** @type {HTMLElement | undefined} */ (nav.children[focused])?.focus();
 }
+
+/** The address of a page of its own in the current language. @param {string} href */
+export const hrefOf = (href) => href + (speaking() === "en" ? "" : `?lang=${speaking()}`);
 
 /** Watch, once it exists. */
 export async function pageWatch() {
