@@ -404,7 +404,9 @@ def _ours(workload: str) -> Trace:
 
 
 def _model_file(at: At) -> dict[str, Any]:
-    return _json(f"models/{at.trace.header.model.name}/config.json")
+    name = at.trace.header.model.name
+    # what lessons say of a model that does not come with the code
+    return _json(f"lessons/{name}.json" if name == SMOLLM2 else f"models/{name}/config.json")
 
 
 def _measured(at: At) -> dict[str, Any]:
