@@ -50,8 +50,7 @@ from visualizer.page.engine_files import engine_files
 from visualizer.page.tabs import options as parts_of
 from visualizer.page.tabs import player_options, write_files
 from visualizer.server.api import Server
-from visualizer.server.collected import Collected
-from visualizer.server.followed import Followed
+from visualizer.server.followed import Collected, Followed
 from visualizer.server.lent_gpu import report_start
 from visualizer.server.limits import are_strangers, is_space, limits
 from visualizer.server.middleware import (

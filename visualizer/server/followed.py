@@ -1,8 +1,9 @@
 """Another engine on the Live tab, followed through the recordings that it writes: the counterpart
 of `shared_engine`. It takes no requests.
 
-GET inflight/live/engines   {"engines": …}: what each has to do now, see `Followed.loads` GET
-inflight/live/…   see `visualizer.server.live_routes`; `of` names the recording if there are several
+    GET  inflight/live/engines   {"engines": …}: what each has to do now, see `Followed.loads`
+    GET  inflight/live/…         see `visualizer.server.live_routes`; `of` names the recording
+    POST inflight/collect        see `core.serving.http.collect`
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import os
 import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,20 +27,57 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from core.errors import InvalidTrace
+from core.recorders.collected import Collection
 from core.recorders.follow import Follower, RecordingBegun, RequestSeen, Update
 from core.recorders.growing import EngineThere, engine_of, engines_in
 from core.recorders.texts import PlainIds, tokenizer_of
 from core.serving.event_log import LogEntry, ServedStep
+from core.serving.http.collect import collect_endpoint, token_of
 from core.torch_engine.models.pretrained import import_tokenizers
 from core.trace.events import StepEvent
 from core.trace.phrases import ALIGNMENTS
 from core.trace.ranks import Placement, RankPlace
 from visualizer.jobs.limits import Refused
-from visualizer.server.collected import Collected
 from visualizer.server.live import Live
 from visualizer.server.live_routes import PERIOD, live_app
+from visualizer.server.middleware import COLLECT
 from visualizer.server.routes import answer
 from visualizer.server.shared_engine import class_address
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Recordings that engines send to the page, as files of a folder that is followed. token: what
+    engines must send.
+    """
+
+    collection: Collection
+    token: str
+
+    @classmethod
+    def into(cls, folder: Path) -> Collected:
+        """The token is INFLIGHT_COLLECT_TOKEN, by default the folder's own. Raises InflightError
+        where the folder cannot be used.
+        """
+        collection = Collection(folder, tell=_tell)
+        return cls(collection, token_of(folder, os.environ.get("INFLIGHT_COLLECT_TOKEN")))
+
+    def routes(self) -> list[BaseRoute]:
+        return [
+            Route(COLLECT, collect_endpoint(self.collection, self.token, _tell), methods=["POST"])
+        ]
+
+    def announce(self, page: str) -> str:
+        """page: its address, up to the part that a link names."""
+        return (
+            "Engines send their steps to it if they are started with"
+            f" INFLIGHT_TRACE='{page.rstrip('/')}{COLLECT}?token={self.token}'"
+        )
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
 
 _WINDOW_S = 5.0  # over which tokens a second are counted
 _IDLE_S = 3.0  # without a step, after which an engine gives no tokens

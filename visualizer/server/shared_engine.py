@@ -1,9 +1,11 @@
 """The engine that all visitors share: its server is under `/serve` and loaded on first use.
 
-GET inflight/class   {"address", "qr"}: its address for a class, also as an SVG; null where only
-this machine can open the page POST inflight/shared-model   the teacher: {"model", "dtype"} →
-{"model"}, shared from now on, or {"error"} /serve/…             the server's own addresses, see
-`core.serving.http.app` inflight/live/…      the Live tab's, see `visualizer.server.live_routes`
+GET  inflight/class          {"address", "qr"}: its address for a class, also as an SVG; null
+                             where only this machine can open the page
+POST inflight/shared-model   the teacher: {"model", "dtype"} → {"model"}, shared from now on, or
+                             {"error"}
+/serve/…                     the server's own addresses, see `core.serving.http.app`
+inflight/live/…              the Live tab's, see `visualizer.server.live_routes`
 """
 
 from __future__ import annotations
@@ -33,8 +35,7 @@ from core.torch_engine.models.libraries import load_libraries
 from core.workload.demo_workloads import house_prompts
 from visualizer.jobs.limits import Limits, checked_model
 from visualizer.server.live import Live
-from visualizer.server.live_bots import Bots
-from visualizer.server.live_requests import LiveRequests
+from visualizer.server.live_requests import Bots, LiveRequests
 from visualizer.server.live_routes import live_app, live_of
 from visualizer.server.middleware import ClientAddressed, address_of
 from visualizer.server.routes import answer, object_in
