@@ -105,11 +105,7 @@ export function fillTabs(root, tabs, current) {
   nav.replaceChildren(
     ...tabs.map((tab) =>
       tab.href
-        ? h(
-            "a",
-            { href: hrefOf(tab.href) },
-            t(tab.title),
-          )
+        ? h("a", { href: hrefOf(tab.href) }, t(tab.title))
         : h(
             "button",
             {
