@@ -321,7 +321,7 @@ def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
         )
     body, seal = line[:-_CRC_LENGTH], line[-_CRC_LENGTH:]
     try:
-        data = _JSON.decode(line)
+        data = (_CAREFUL if _LONG.search(line) else _JSON).decode(line)
         crc = zlib.crc32(body.encode(), crc)
     except _LineRefused as error:
         raise InvalidTrace(f"{error}.", number) from None
@@ -361,4 +361,12 @@ def _no_number(name: str) -> float:
     raise _LineRefused(f"{name} is no number in JSON")
 
 
+def _count(digits: str) -> int:
+    if len(digits) > 20 or not -(2**63) <= (count := int(digits)) < 2**64:
+        raise _LineRefused(f"{digits[:20]}{'…' * (len(digits) > 20)} has more than 64 bits")
+    return count
+
+
 _JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
+_LONG = re.compile(r"\d{19}")  # only then it is looked at each number, which takes time
+_CAREFUL = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number, parse_int=_count)

@@ -109,6 +109,31 @@ def test_a_number_that_json_does_not_have(small: list[str]) -> None:
     assert refusal(with_seal(small, 1, body)) == "line 1: Infinity is no number in JSON."
 
 
+@pytest.mark.parametrize("number", [10**400, -(2**63) - 1, 2**64], ids=("huge", "least", "most"))
+def test_a_number_of_more_than_64_bits(small: list[str], number: int) -> None:
+    """It was an `OverflowError` among the times, and sentences of 400 digits elsewhere."""
+    rows = [json.loads(line) for line in small]
+    step = next(row for row in rows if "step" in row)
+    for name in ("t_end", "step", "timings"):
+        forged = [
+            row | {name: [number] * 4 if name == "timings" else number} if row is step else row
+            for row in rows
+        ]
+        for row in forged:
+            row.pop("crc", None)
+        with pytest.raises(InvalidTrace, match=f"line 4: {str(number)[:20]}…? has more than 64"):
+            verify(file.sealed(forged))
+    assert file._count(str(2**64 - 1)) == 2**64 - 1
+
+
+def test_a_step_that_ends_after_any_clock(small: list[str]) -> None:
+    rows = [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in small]
+    last = max(index for index, row in enumerate(rows) if "step" in row)
+    rows[last]["t_end"] = 1e308
+    with pytest.raises(InvalidTrace, match="it ends later than any clock shows"):
+        verify(file.sealed(rows))
+
+
 def test_a_huge_line_is_refused_before_it_is_read_whole(small: list[str], tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(small[0] + "\n", encoding="utf-8")
