@@ -93,9 +93,7 @@ def checked_trace(recording: Recording, tokenizer: Any = None) -> Trace:
 
 
 def import_recording(*parts: str | os.PathLike[str]) -> Trace:
-    """The trace of another engine's raw recording, given all parts of one rank. Raises
-    InvalidTrace.
-    """
+    """The trace of another engine's recording, given all parts of a rank. Raises InvalidTrace."""
     recording, *others = read_raw(parts)
     if others:
         raise InvalidTrace("These are recordings of several ranks; import one at a time.")
@@ -103,26 +101,20 @@ def import_recording(*parts: str | os.PathLike[str]) -> Trace:
 
 
 def open_run(path: Path) -> Trace:
-    """The trace in a file: one of ours, or another engine's raw recording; its first line tells.
-    Raises InvalidTrace.
-    """
+    """The trace in a file, ours or another engine's recording. Raises InvalidTrace."""
     return import_recording(path) if is_raw(next(lines_of(path), "")) else Trace.load(path)
 
 
 @dataclass(frozen=True)
 class Opened:
-    """traces: each with its file's name. refused: a sentence for each of the files that cannot be
-    opened.
-    """
+    """traces: each with its file's name. refused: a sentence for each file that cannot be read."""
 
     traces: tuple[tuple[str, Trace], ...]
     refused: tuple[str, ...] = ()
 
 
 def open_all(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
-    """Open several files. openings: the name of each and how to open it. Raises the first error if
-    none can be opened.
-    """
+    """Open several files, each by its name and opening. Raises the first error if all fail."""
     traces: list[tuple[str, Trace]] = []
     errors: list[tuple[str, InflightError]] = []
     for name, opening in openings:

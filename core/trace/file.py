@@ -21,7 +21,6 @@ import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,9 +63,7 @@ class TokenTexts(NamedTuple):
 
 
 class End(NamedTuple):
-    """The last line. complete: False for a run that was cut short. is_written: False where the file
-    breaks off before it.
-    """
+    """The last line. complete: not cut short. is_written: False where the file breaks off."""
 
     complete: bool
     is_written: bool = True
@@ -167,10 +164,10 @@ def lines_of(path: Path) -> Iterator[str]:
 
     Raises InvalidTrace for what is no text and for a line too long to be one.
     """
+    number = 0
     try:
         with gzip.open(path) if is_compressed(path) else path.open("rb") as file:
-            number = 0
-            while line := _whole_line(file):
+            while line := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 if len(line) > MAX_LINE_BYTES:
                     raise InvalidTrace(
@@ -184,31 +181,28 @@ def lines_of(path: Path) -> Iterator[str]:
                     yield line.removesuffix(b"\n").decode()
                 except UnicodeDecodeError:
                     raise InvalidTrace("this is not text: the trace is damaged.", number) from None
+    except EOFError:  # a compressed file breaks off
+        if not number:
+            raise InvalidTrace("the file breaks off before the end of this line.", 1) from None
     except zlib.error:
         raise InvalidTrace(
-            f"{path.name} cannot be read: what is compressed in it is damaged."
+            "it cannot be read: what is compressed in it is damaged.", file=path.name
         ) from None
     except OSError as error:
-        raise InvalidTrace(f"{path.name} cannot be read: {error.strerror or error}.") from None
+        raise _unreadable(path, error) from None
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file is compressed by gzip, whatever its name; raises InvalidTrace if it cannot be
-    read.
-    """
+    """Whether a file is gzip's, whatever its name; raises InvalidTrace if it cannot be read."""
     try:
         with open_file(path) as start:
             return start.read(2) == b"\x1f\x8b"
     except OSError as error:
-        raise InvalidTrace(f"{path.name} cannot be read: {error.strerror or error}.") from None
+        raise _unreadable(path, error) from None
 
 
-def _whole_line(file: gzip.GzipFile | BufferedReader) -> bytes:
-    """The next line; nothing where a compressed file breaks off."""
-    try:
-        return file.readline(MAX_LINE_BYTES + 1)
-    except EOFError:
-        return b""
+def _unreadable(path: Path, error: OSError) -> InvalidTrace:
+    return InvalidTrace(f"it cannot be read: {error.strerror or error}.", file=path.name)
 
 
 class Reader:

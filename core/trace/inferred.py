@@ -46,11 +46,7 @@ def inferred_by(policy: Policy) -> dict[str, str]:
     """The rules in words, as the header of a trace states them, by what they infer. Only `WINDOWS`
     is not always among them.
     """
-    return {
-        "lanes": _LANES,
-        "waiting": _queue(policy),
-        "reasons": _REASONS,
-    }
+    return {"lanes": _LANES, "waiting": _queue(policy), "reasons": _REASONS}
 
 
 def _queue(policy: Policy) -> str:

@@ -14,9 +14,7 @@ _CELLS = (("ttft_s", "TTFT", 1.0, "s", LEFT), ("itl_s", "ITL", 1000.0, "ms", RIG
 
 
 def frontier(plan: Plan) -> Figure:
-    """The measured run is drawn beside its own setting simulated; all other points are
-    simulated.
-    """
+    """The measured run is drawn beside its own setting; all other points are simulated."""
     picture = Figure.side_by_side(0.12)
     points = [point for point in (plan.again, *plan.points) if point.numbers is not None]
     for name, title, scale, unit, cell in _CELLS:

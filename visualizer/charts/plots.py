@@ -23,9 +23,7 @@ _LANE_PIXELS = 26
 
 
 def plotted(what: Trace | Comparison | Plan, view: str, step: int | None) -> Any:
-    """The figure of a view; raises InflightError for one that there is not, or has nothing to
-    draw.
-    """
+    """The figure of a view; raises InflightError for one that there is not, or is empty."""
     import plotly.graph_objects as go  # takes half a second
 
     if isinstance(what, Plan):
@@ -138,9 +136,7 @@ def _lane_cells(trace: Trace, spans: Sequence[tuple[float, float]]) -> dict[str,
 
 
 def cell_of(row: LaneRow | None, hues: dict[str, int]) -> int:
-    """What a lane did in a step, as a place in `CELLS`: grey where it computed nothing that
-    counts.
-    """
+    """What a lane did in a step, as a place in `CELLS`: grey where nothing counts."""
     if row is None:
         return 0
     decodes, reads = "decode" in row.doing, "prefill" in row.doing

@@ -140,9 +140,7 @@ class LiveRequests:
                 self._expect_reader(ask)
 
     def cancel(self, key: str) -> bool:
-        """Cancel a request; whether there was one. Its lane and blocks are free in the next
-        step.
-        """
+        """Cancel a request; whether there was one. The next step frees lane and blocks."""
         if key not in self._asks:
             return False
         self._asks[key].stream.cancel()

@@ -54,9 +54,7 @@ log = logging.getLogger("inflight")
 
 
 class SharedEngine:
-    """One per process. teacher_token: generated if not given. address: where a class finds it, once
-    known.
-    """
+    """One per process. teacher_token: by default a new one. address: where a class finds it."""
 
     def __init__(
         self, model: str, models: ModelCache, limits: Limits, teacher_token: str | None = None
@@ -131,15 +129,11 @@ class SharedEngine:
             self.serving()
 
     def _successor(self) -> ServingEngine | None:
-        """The engine that runs now, for viewers of one that has closed; None if the page is
-        closing.
-        """
+        """The engine that runs now, for viewers of a closed one; None if the page is closing."""
         return self.serving() if self._changing.locked() or self._serving is not None else None
 
     def close(self) -> None:
-        """Accept no more requests; those in progress get their time to finish, and the rest end
-        with a last word.
-        """
+        """Accept no more requests; those in progress get time to finish, or a last word."""
         serving = self._serving
         if serving is None:
             return
@@ -227,9 +221,7 @@ class SharedEngine:
 
 
 class _Lazy:
-    """Loads in a thread, without blocking the page; a failure is reported in a sentence, and the
-    next call tries again.
-    """
+    """Loads in a thread; a failure is answered in a sentence, and the next call tries again."""
 
     def __init__(self, make: Callable[[], App]) -> None:
         self._make, self._lock = make, threading.Lock()

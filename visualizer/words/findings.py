@@ -261,11 +261,9 @@ def equivalence(found: Mapping[str, Any]) -> str:
     """Alone and in a batch: what differs, and what `model.generate` writes. found:
     `Equivalence.to_json()`.
     """
-    logits, tokens, differing = (
-        found["max_logit_difference"],
-        found["tokens"],
-        found["differing_tokens"],
-    )
+    logits = found["max_logit_difference"]
+    tokens = found["tokens"]
+    differing = found["differing_tokens"]
     size = (
         ""
         if logits is None

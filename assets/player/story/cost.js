@@ -10,7 +10,7 @@ import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { ease } from "../figure/card.js";
 
-/** @typedef {import("./drawing.js").Pen} Pen @typedef {import("./drawing.js").State} State */
+/** @typedef {import("../figure/drawing.js").Pen} Pen @typedef {import("../figure/drawing.js").State} State */
 /**
  * @typedef {{curve: number[][], weights: number, order: {letter: string, hue: number, length:
  * number, lane: number, from: number}[]}} CostData
@@ -145,7 +145,7 @@ function seats(pen, share, data) {
   });
 }
 
-/** @type {import("./drawing.js").Kind} */
+/** @type {import("../figure/drawing.js").Kind} */
 export const cost = {
   slider: ({ curve }) => ({
     key: "size",

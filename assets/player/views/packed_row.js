@@ -126,9 +126,7 @@ export class PackedRow extends CanvasView {
     };
   }
 
-  /**
-   * @param {Ink} g @param {Cell[][]} groups @param {Style} style @param {number} left
-   */
+  /** @param {Ink} g @param {Cell[][]} groups @param {Style} style @param {number} left */
   _place(g, groups, style, left) {
     const { w: width, h: height } = this.surface;
     let x = left;
