@@ -40,6 +40,8 @@ export class Room {
     this.details = [turn(), turn()]; // in the bar, and beside the tabs of a phone
     live.$(".presenter-button").before(this.details[0]);
     this.isIn = false;
+    /** @type {Promise<unknown> | null} the code that stands in the presenter, asked for once */
+    this.join = null;
     // not of what Watch showed
     this.shown = {
       draw: (/** @type {ViewState} */ state) => {
