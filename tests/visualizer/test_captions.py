@@ -154,9 +154,7 @@ def test_every_wait_in_every_policy_names_the_limit_that_the_scheduler_names():
                 sentence = next(
                     s
                     for s in map(plain, captions(trace)[index]["why"])
-                    if s.startswith(
-                        (f"{e.waiting.request} waits", f"{e.waiting.request} has waited")
-                    )
+                    if re.match(f"{e.waiting.request} (waits|has waited)", s)
                 )
                 assert words[e.waiting.why.limit] in sentence
 
