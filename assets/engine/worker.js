@@ -134,7 +134,7 @@ async function admitted(files, name, agreed) {
 
 async function model(/** @type {Files} */ files, name, /** @type {WebAssembly.Memory} */ room) {
   const found = await files.get([weightsOf(name), "kernels.wasm"]);
-  const made = new Model(
+  const made = Model.of(
     /** @type {ArrayBuffer} */ (found.get(weightsOf(name))),
     await WebAssembly.compile(/** @type {ArrayBuffer} */ (found.get("kernels.wasm"))),
     room,
