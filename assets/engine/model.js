@@ -146,6 +146,7 @@ export class Model {
     }));
     /** @type {Matrix} */
     this.head = matrix("head");
+    /** @type {Matrix} */
     this.embedding = "embedding" in tensors ? matrix("embedding") : this.head;
     /** @type {Norm} */
     this.lastNorm = norm("norm");
