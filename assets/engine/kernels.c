@@ -114,3 +114,8 @@ API void gelu(float *x, int n) {  // x sigmoid(2 √(2 / π) (x + 0.044715 x³))
 API void add(float *x, const float *y, int n) {
   for (int i = 0; i < n; i += 4) ST(x + i, wasm_f32x4_add(LD(x + i), LD(y + i)));
 }
+
+API void bias(float *x, const float *b, int m, int n) {
+  for (int i = 0; i < m; i++, x += n)
+    for (int p = 0; p < n; p += 4) ST(x + p, wasm_f32x4_add(LD(x + p), LD(b + p)));
+}

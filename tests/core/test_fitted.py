@@ -298,7 +298,10 @@ def test_a_recording_of_another_engine_is_simulated_with(tmp_path, capsys):
                 " vocabulary), and what is asked for is shakespeare-char: fit"
             ),
         ),
-        (("--preset", "one-joins-two", "--device", "cuda"), "with device cpu, and cuda is asked for"),
+        (
+            ("--preset", "one-joins-two", "--device", "cuda"),
+            "with device cpu, and cuda is asked for",
+        ),
         (
             ("--preset", "one-joins-two", "--dtype", "bfloat16"),
             "with dtype float32, and bfloat16 is asked for",
