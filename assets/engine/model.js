@@ -170,6 +170,7 @@ export class Model {
     }));
     /** @type {Matrix} */
     this.head = matrix("head");
+    /** @type {Matrix} */
     this.embedding = "embedding" in tensors ? matrix("embedding") : this.head;
     /** @type {Norm} */
     this.lastNorm = norm("norm");

@@ -101,3 +101,12 @@ class TemplateProcess:
                 assert pipe is not None
                 pipe.close()
         return code
+
+
+class TemplateHere(TemplateProcess):
+    """In a browser's tab, which starts no process. One that loops for ever is ended by its visitor,
+    with the worker that it runs in.
+    """
+
+    def _ask(self, asked: bytes) -> dict[str, Any]:
+        return template_process.answer_to(template_process.compiler(), asked)

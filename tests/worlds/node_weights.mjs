@@ -3,6 +3,7 @@
  * with one row, two, and more, each a row of the identity: node node_weights.mjs KERNELS KIND OUTPUTS INPUTS < PANELS
  */
 import { readFileSync } from "node:fs";
+import process from "node:process";
 
 const [kernels, kind, ...sizes] = process.argv.slice(2);
 const [n, k] = sizes.map(Number);

@@ -46,7 +46,7 @@ export class DeviceField {
     const fits = Boolean(engines?.fits(this.asked()));
     const options = [
       ...(fits ? [[TAB, "your machine"]] : []),
-      ...(engines?.server
+      ...(engines?.server && !((this.asked().model ?? "") in engines.own)
         ? DEVICES.map(([value, name]) => [
             value,
             !engines.tab ? name : value === "auto" ? "the server" : `the server: ${name}`,
