@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InvalidRequest, Unavailable
-from core.workload import template
+from core.workload import chat, template
 from core.workload.chat import chat_text
 from core.workload.template import TemplateProcess
 from worlds import own_models
