@@ -56,7 +56,7 @@ def check(
             counted(reading(lines_of(trace), trace)), tokenizer_of, _engine if rerun else None
         )
     except InvalidTrace as error:
-        where = f"{trace.name}, {error}" if error.line else f"{trace.name}: {error}"
+        where = str(error.in_file(trace.name))
         finish(
             {"schema": "check/1", "valid": False, "line": error.line, "fault": str(error)},
             lambda _: print_note(where),

@@ -295,7 +295,7 @@ class _Timed:
         if turn.round:
             if turn.seconds <= 0:
                 raise InflightError(
-                    "A run took less time than this clock can tell: compare longer ones."
+                    "A run took less time than this clock can measure: compare longer ones."
                 )
             self._turns[turn.contender].append(turn)
 

@@ -37,7 +37,7 @@ SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
     "prefill_schedule_interval": (
         (1,),
         (
-            "Prefill interval: prompts are computed in some steps alone, and that a request waits"
+            "Prefill interval: prompts are computed in certain steps only, and that a request waits"
             " for such a step is not recorded."
         ),
     ),

@@ -65,7 +65,7 @@ class ServingEngine:
         self.event_log, self.metrics = EngineLog(hidden), ServingMetrics(self.name, engine)
         self._validator = RequestValidator(engine, self.limits, self.name)
         self._places = Places(self.limits)
-        self._session = Session(self.limits.kept_tokens)
+        self._session = Session(self.limits.kept_tokens, self.name)
         engine.recorder = self._session
         engine.outputs = outputs = OutputProcessor(engine.tokenizer, self.metrics, self.event_log)
         self._thread = EngineThread(engine, self._session, outputs)

@@ -466,7 +466,7 @@ def _model(data: object) -> ModelFacts:
     is_simulated = model.layers == 0 and tuple(model.windows or ()) == (None,)
     if (
         model.layers is not None
-        and model.windows
+        and model.windows is not None
         and len(model.windows) != model.layers
         and not is_simulated
     ):

@@ -365,8 +365,6 @@ class Trace(OnPage):
         try:
             return cls.from_lines(file.lines_of(at), trusted)
         except InvalidTrace as error:
-            if error.line is None:  # the file is named
-                raise
             raise error.in_file(at.name) from None
 
     @classmethod

@@ -1,113 +1,16 @@
-"""Messages as the text and the tokens that a model reads: its chat template writes them.
-
-Templates run in a process of their own: they are programs that come with models, and may loop for
-ever or ask for all memory. It is started at the first text, kept, and started again after one that
-passed a bound.
-"""
+"""Messages as the text and the tokens that a model reads: its chat template writes them."""
 
 from __future__ import annotations
 
-import atexit
-import importlib.util
-import json
-import signal
-import subprocess
 import sys
-import threading
-import time
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from core.errors import InvalidRequest, Unavailable, first_sentence
-from core.workload import template_process
+from core.errors import InvalidRequest, first_sentence
 from core.workload.request import Message
-from core.workload.template_process import CHARACTERS, SECONDS
+from core.workload.template import TemplateHere, TemplateProcess
 
-_LONGEST = 20.0  # seconds of any clock: without CPU time, or on a system that does not bound it
-_LINE = 12 * CHARACTERS + 10_000  # bytes of an answer: escaped, a character takes 12 at most
-
-
-class TemplateProcess:
-    """Safe from threads, whose texts are made one after the other."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        atexit.register(self.end)
-
-    def text(self, template: str, variables: dict[str, Any]) -> str:
-        """What a template writes. Raises InvalidRequest if it refuses to, or passes a bound, and
-        Unavailable where no process can be started.
-        """
-        with self._lock:
-            answer = self._ask(json.dumps([template, variables]).encode() + b"\n")
-            if "exceeds" in answer:
-                self.end()  # what it has taken is free again
-        if "text" in answer:
-            return str(answer["text"])
-        why = answer.get("exceeds") or (
-            f"refuses these messages: {first_sentence(ValueError(answer['refuses']))}"
-        )
-        raise InvalidRequest(f"the model's chat template {why}.", param="messages")
-
-    def _ask(self, asked: bytes) -> dict[str, Any]:
-        process, began = self._running(), time.monotonic()
-        assert process.stdin is not None and process.stdout is not None
-        overdue = threading.Timer(_LONGEST, process.kill)
-        overdue.start()
-        line = b""
-        try:
-            with suppress(OSError):  # it has ended: there is no line then either
-                process.stdin.write(asked)
-                process.stdin.flush()
-            line = process.stdout.readline(_LINE)
-        finally:
-            overdue.cancel()
-            ended = None if line.endswith(b"\n") else self.end()
-        if ended is None:
-            return dict(json.loads(line))
-        if ended == -getattr(signal, "SIGPROF", 0) or time.monotonic() - began >= _LONGEST:
-            return {"exceeds": f"takes longer than {SECONDS} s"}
-        return {"exceeds": "ends the process that runs it"}
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            self.end()
-            found = [importlib.util.find_spec(name) for name in ("jinja2", "markupsafe")]
-            folders = {str(Path(spec.origin).parents[1]) for spec in found if spec and spec.origin}
-            try:
-                self._process = subprocess.Popen(
-                    # -I -S: what else is installed is neither found nor run
-                    [sys.executable, "-I", "-S", template_process.__file__, *folders],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,  # a Ctrl-C is not for it
-                )
-            except OSError as error:
-                raise Unavailable(
-                    "No process can be started to run the model's chat template:"
-                    f" {error.strerror or error}."
-                ) from None
-        return self._process
-
-    def end(self) -> int | None:
-        """End it; returns its exit code, None if there is none."""
-        process, self._process = self._process, None
-        if process is None:
-            return None
-        process.kill()
-        code = process.wait()
-        for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):  # what it has not read is lost
-                assert pipe is not None
-                pipe.close()
-        return code
-
-
-_TEMPLATES = TemplateProcess()
+_TEMPLATES = TemplateHere() if sys.platform == "emscripten" else TemplateProcess()
 
 
 def has_template(tokenizer: Any) -> bool:
@@ -150,5 +53,7 @@ def template_text(template: str, messages: Sequence[Message], **tokens: Any) -> 
 
 
 def chat_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
-    """The token ids of a conversation from `chat_text`, which has written the special tokens."""
+    """The token ids of a conversation as `chat_text` gives it: the template has written the special
+    tokens already.
+    """
     return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -42,6 +42,7 @@ from core.torch_engine.models.cache import ModelCache
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset, preset
+from visualizer.documents import hand
 from visualizer.documents.catalogue import LEAKS, TRACES
 from visualizer.documents.comparison import RECORDED, Shown, save
 
@@ -132,6 +133,9 @@ def record(
             f"There is no run {unknown[0]!r} to record; there are {', '.join(runs)}."
         )
     refused: list[InflightError] = []
+    if not names and folder == TRACES:
+        hand.write()  # it is decided on the settings of recorded runs, which hold no times
+        yield hand.HAND.stem, hand.HAND
     for name, run in runs.items():
         if not names or name in names:
             path = folder / f"{name}.jsonl"

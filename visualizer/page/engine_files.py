@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import gzip
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -26,11 +27,11 @@ from threading import Lock
 from typing import Any
 
 from core.browser import pyodide
-from core.browser.executor import MOST_POOL
 from core.browser.weights import pack_weights
 from core.config import ASSETS, BUILTIN_FOLDER, BUILTIN_MODELS, SMOLLM2
 from core.errors import InflightError
 from core.torch_engine.models.names import PACKED, packed_smollm2
+from visualizer.jobs.offers import packed_facts
 from visualizer.lessons.tasks import runs_of_tasks
 
 SCRIPTS = ASSETS / "engine"
@@ -157,7 +158,8 @@ class EngineFiles:
         own = {
             path.name: path for path in sorted(SCRIPTS.iterdir()) if path.suffix in (".js", ".wasm")
         }
-        return {**interpreter, **own, "sources.json": json.dumps(sources()).encode()}
+        texts = {"sources.json": sources(), "jinja.json": _jinja()}
+        return {**interpreter, **own, **{of: json.dumps(t).encode() for of, t in texts.items()}}
 
 
 def engine_files() -> EngineFiles | None:
@@ -179,20 +181,8 @@ def _unpacked_size(path: Path) -> int:
 def _facts(path: Path) -> dict[str, Any]:
     with gzip.open(path) as file:
         header = json.loads(file.read(int.from_bytes(file.read(4), "little")))
-    kinds = {place[3].upper() for place in header["tensors"].values() if len(place) > 3}
-    return {
-        **header["model"],
-        "architecture": header["model"]["type"],
-        "stored": sorted(kinds),
-        "dtype": min(kinds),
-        "weights": _unpacked_size(path),
-        "free": None,
-        "pool": MOST_POOL,
-        "loaded": False,
-        "has_tokenizer": True,
-        "has_chat_template": True,
-        "download": path.stat().st_size,
-    }
+    facts = packed_facts(header, _unpacked_size(path))
+    return {**facts, "has_chat_template": True, "download": path.stat().st_size}
 
 
 # -- our own Python --------------------------------------------------------------------------------
@@ -206,6 +196,19 @@ def sources() -> dict[str, str]:
     return {
         folder + path.relative_to(_ROOT).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(paths)
+    }
+
+
+def _jinja() -> dict[str, str]:
+    """Jinja and MarkupSafe (BSD-3-Clause) for the chat templates of visitors' own models, as they
+    are installed here.
+    """
+    found = (importlib.util.find_spec(name) for name in ("jinja2", "markupsafe"))
+    folders = [Path(spec.origin).parent for spec in found if spec and spec.origin]
+    return {
+        f"{folder.name}/{path.name}": path.read_text(encoding="utf-8")
+        for folder in folders
+        for path in sorted(folder.glob("*.py"))
     }
 
 

@@ -13,10 +13,12 @@ from types import MappingProxyType
 from typing import Any
 
 from core.config import ASSETS, POLICIES
+from visualizer.documents import hand
 from visualizer.documents.catalogue import QUESTIONS
 from visualizer.lessons.document import faq, hints
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PLAYER, inert_json, script
+from visualizer.page.story import minutes
 from visualizer.write.tasks import MODEL, tasks
 
 TABS: list[dict[str, Any]] = [
@@ -28,17 +30,27 @@ WRITE: dict[str, Any] = {"name": "write", "title": "Write"}
 """Where there is an engine in the visitor's tab, whose sandbox runs what is written."""
 WITHOUT_WRITE = WRITE | {"lacks": True}
 """The same where there is none: its button says why."""
-STORY: dict[str, Any] = {"name": "story", "title": "Story", "href": "story"}
+STORY: dict[str, Any] = {
+    "name": "story",
+    "title": "Story",
+    "href": "story",
+    "minutes": {language: minutes(language) for language in LANGUAGES},
+}
 """A page of its own, by its address."""
 
 
 @cache
 def tab_script(name: str) -> str:
     """A classic script that leaves `window.inflight<Name>Mount(holder, options)`."""
+    sheets = [PLAYER / "figure" / "figure.css"] * (name == "compare") + [
+        PLAYER / name / f"{name}.css"
+    ]
     files: dict[str, Any] = {
-        "style": (PLAYER / name / f"{name}.css").read_text(encoding="utf-8"),
+        "style": "".join(sheet.read_text(encoding="utf-8") for sheet in sheets),
         "markup": (PLAYER / name / f"{name}.html").read_text(encoding="utf-8"),
     }
+    if name == "compare":
+        files["hand"] = hand.shipped()
     if name == "write":
         files |= {"model": MODEL, "tasks": [task.to_json() for task in tasks().values()]}
     return (

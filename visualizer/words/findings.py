@@ -242,7 +242,7 @@ def cost(curve: CostCurve) -> str:
         f"A step of {most.tokens} tokens takes {{times}} times as long as a step of {one.tokens}: "
     )
     saved = (
-        "each token costs {times} times less"
+        "each token is {times} times cheaper"
         if cheaper > 1
         else "on this device a batch saves nothing"
     )

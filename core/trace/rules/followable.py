@@ -19,6 +19,7 @@ from core.trace.schema import misshapen
 
 FINISH_REASONS = ("length", "stop", "cancelled", "error")
 _PHASES = ("prefill", "decode")
+_LONGEST = 1e11  # seconds: 3,000 years
 
 
 def quoted(name: str) -> str:
@@ -32,6 +33,8 @@ def shape(event: StepEvent, step: int, t: float) -> str | None:
         return f"the values of {wrong} are of the wrong kind"
     if event.step <= step:
         return f"it follows step {step}"
+    if event.t_end > _LONGEST:
+        return "it ends later than any clock shows"
     return None if in_order(event, t) else "its times run backwards"
 
 
