@@ -63,9 +63,7 @@ def export_site(
         raise InflightError(f"{docs} holds no documents; `make docs` builds them in build/docs.")
     runs = list(recorded_runs(traces))
     if not runs:
-        raise InflightError(
-            "There are no recorded runs: make them with `python -m inflight record`."
-        )
+        raise InflightError("There are no recorded runs: make them with `make traces`.")
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         catalogue = []
