@@ -11,12 +11,15 @@
  *     model.compute(told, rows)                    // the same for Python: its array of 32-bit integers, and rows as JSON
  *     model.attention(ids, layer, head)            // weights of one head over one text, also for Python; the pool stays as it is
  *     model.heads, model.bytes                     // query heads of a layer; memory that is held
+ *     model.enlist(start)                          // before its first pool, where the memory is shared: another thread, see crew.js
+ *     model.threads                                // that compute
  *
  * `BrowserRunner` of core/browser/executor.py says what `told` and `rows` hold. The answer of a pass has token, log-probability and margin of each
  * request that samples (NaN for a token whose logits are not finite), and at its end the seconds of the forward pass and of sampling.
  * Neither DOM nor worker is needed here: the module runs in Node, too.
  */
-import { sample } from "./sampling.js";
+import { Crew, SIZE, STACK } from "./crew.js";
+import { adjust, choose } from "./sampling.js";
 
 const TILE = 64; // rows whose wide middle is held at once: a long prompt would take hundreds of MB
 
@@ -47,6 +50,7 @@ for (let h = 0; h < 65536; h++) {
 
 export class Model {
   /** @type {Record<string, any>} */ #ops;
+  /** @type {Crew | null} where threads can share the memory */ #crew = null;
   /** @type {Record<string, number>} where activations lie */ #at = {};
   #room = { rows: 0, keys: 0, samples: 0 };
 
@@ -75,16 +79,17 @@ export class Model {
     /** @type {Sizes} */ this.sizes = header.sizes;
     this.vocabulary = model.vocab_size;
     this.memory = memory;
-    this.#ops = new WebAssembly.Instance(kernels, { env: { memory: this.memory } }).exports;
+    const instance = new WebAssembly.Instance(kernels, { env: { memory: this.memory } });
+    this.#ops = instance.exports;
     this.top = this.#ops.__heap_base.value; // the kernels' own stack lies below
     this.f = new Float32Array(memory.buffer);
     this.i = new Int32Array(memory.buffer);
     this.float16 = float16;
     this.weights = this.placed = this.#take(float16 ? size / 2 : Math.ceil(size / 4));
-    const { hidden, inner, heads, head_size } = this.sizes;
-    this.panel = this.#take(8 * Math.max(hidden, inner, heads * head_size)); // a quantized one, widened
     this.#name(header.tensors);
     this.table = this.sizes.rope_theta ? this.#rope() : 0;
+    if (!(memory.buffer instanceof ArrayBuffer))
+      this.#crew = new Crew(kernels, instance, memory, this.#take(SIZE / 4));
     this.slots = 0;
     this.keys = 0;
     this.values = 0;
@@ -97,6 +102,25 @@ export class Model {
   }
   get heads() {
     return this.sizes.heads;
+  }
+  get threads() {
+    return this.#crew?.threads ?? 1;
+  }
+
+  /** start: called with what a thread is told, see crew.js. @param {(told: object) => void} start */
+  enlist(start) {
+    const stack = this.#take(STACK / 4) + STACK;
+    this.base = this.behind = this.top;
+    start({ ...this.#crew?.told, stack });
+  }
+
+  /**
+   * An operation of the kernels. parts: in how many it may be cut, so that each is worth a thread.
+   * @param {string} name @param {number} parts @param {number[]} given
+   */
+  #run(name, parts, ...given) {
+    if (this.#crew) this.#crew.run(name, parts, ...given);
+    else this.#ops[name](0, 1, ...given);
   }
 
   /**
@@ -230,10 +254,12 @@ export class Model {
       places: this.#take(room.rows),
       slots: this.#take(room.rows),
       keys: this.#take(room.keys),
-      scores: this.#take(room.keys + 4),
+      requests: this.#take(4 * room.rows),
+      scores: this.#take(heads * (room.keys + 4)),
       picked: this.#take(room.samples * hidden),
       normed: this.#take(room.samples * hidden),
       logits: this.#take(room.samples * this.head.outputs),
+      largest: this.#take(8 * room.samples),
     };
   }
 
@@ -288,17 +314,18 @@ export class Model {
    * @param {number} y @param {number} x @param {Matrix} matrix @param {number} rows
    */
   #linear(y, x, { w, b, outputs, inputs, kind }, rows) {
+    const parts = outputs >> 4;
     if (kind) {
-      this.#ops[`linear_${kind}`](y, x, w, this.panel, rows, inputs, outputs);
-      if (b) this.#ops.bias(y, b, rows, outputs);
-    } else this.#ops.linear(y, x, w, b, rows, inputs, outputs);
+      this.#run(`linear_${kind}`, parts, y, x, w, rows, inputs, outputs);
+      if (b) this.#run("bias", rows >> 2, y, b, rows, outputs);
+    } else this.#run("linear", parts, y, x, w, b, rows, inputs, outputs);
   }
 
   /**
    * @param {number} y @param {number} x @param {{g: number, b: number}} norm @param {number} rows
    */
   #norm(y, x, { g, b }, rows) {
-    this.#ops.norm(y, x, g, b, rows, this.sizes.hidden, this.sizes.epsilon);
+    this.#run("norm", rows >> 2, y, x, g, b, rows, this.sizes.hidden, this.sizes.epsilon);
   }
 
   /**
@@ -316,7 +343,7 @@ export class Model {
     if (kind) {
       const { x, ids: told } = this.#at;
       this.i.set(ids, told >> 2);
-      this.#ops[`embed_${kind}`](x, w, this.panel, told, ids.length, hidden);
+      this.#run(`embed_${kind}`, ids.length >> 2, x, w, told, ids.length, hidden);
       return;
     }
     ids.forEach((id, row) => {
@@ -334,8 +361,7 @@ export class Model {
   #project(laid, l) {
     const { heads, kv_heads, head_size: d, epsilon } = this.sizes,
       { x, h, places, slots } = this.#at,
-      { norm, qkv, headNorms } = this.layers[l],
-      ops = this.#ops;
+      { norm, qkv, headNorms } = this.layers[l];
     const rows = laid.ids.length,
       size = kv_heads * d,
       layer = 4 * l * this.slots * size,
@@ -348,11 +374,13 @@ export class Model {
         g = headNorms[n];
       if (g)
         for (let row = at, r = 0; r < rows; row += 4 * stride, r++)
-          ops.norm(row, row, g, 0, count, d, epsilon);
-      if (this.table) ops.rope(at, this.table, places, rows, count, stride, d);
+          this.#run("norm", 1, row, row, g, 0, count, d, epsilon);
+      if (this.table) this.#run("rope", rows >> 2, at, this.table, places, rows, count, stride, d);
     });
-    ops.store(this.keys + layer, keys.at, slots, rows, keys.stride, size);
-    ops.store(this.values + layer, values.at, slots, rows, values.stride, size);
+    const store = (/** @type {number} */ pool, /** @type {{at: number, stride: number}} */ part) =>
+      this.#run("store", rows >> 2, pool + layer, part.at, slots, rows, part.stride, size);
+    store(this.keys, keys);
+    store(this.values, values);
   }
 
   /**
@@ -373,50 +401,50 @@ export class Model {
   /** @param {Laid} laid @param {number} l */
   #attend(laid, l) {
     const { heads, kv_heads, head_size: d } = this.sizes,
-      { mixed, keys, scores, x, h } = this.#at,
-      ops = this.#ops;
+      { mixed, keys, requests, scores, x, h } = this.#at;
     const rows = laid.ids.length,
       [{ at: queries, stride }] = this.#parts(l, rows),
       layer = 4 * l * this.slots * kv_heads * d;
     this.f.fill(0, mixed >> 2, (mixed >> 2) + rows * heads * d); // a pad attends to nothing
-    for (const { row, count, seen, at } of /** @type {Required<Part>[]} */ (laid.parts))
-      ops.attend(
-        mixed + 4 * row * heads * d,
-        queries + 4 * row * stride,
-        this.keys + layer,
-        this.values + layer,
-        keys + 4 * at,
-        count,
-        seen,
-        heads,
-        kv_heads,
-        d,
-        stride,
-        scores,
-      );
+    this.#run(
+      "attend",
+      heads,
+      mixed,
+      queries,
+      this.keys + layer,
+      this.values + layer,
+      keys,
+      requests,
+      laid.parts.length,
+      heads,
+      kv_heads,
+      d,
+      stride,
+      scores,
+      laid.keys.length + 4,
+    );
     this.#linear(h, mixed, this.layers[l].out, rows);
-    ops.add(x, h, rows * this.sizes.hidden);
+    this.#run("add", rows >> 2, x, h, rows * this.sizes.hidden);
   }
 
   /** @param {number} rows @param {number} l */
   #transform(rows, l) {
     const { hidden, inner } = this.sizes,
       { wide, narrow, h } = this.#at,
-      { mlpNorm, up, down } = this.layers[l],
-      ops = this.#ops;
+      { mlpNorm, up, down } = this.layers[l];
     for (let row = 0; row < rows; row += TILE) {
       const count = Math.min(TILE, rows - row),
         x = this.#at.x + 4 * row * hidden;
       this.#norm(h, x, mlpNorm, count);
       if (up.outputs === 2 * inner) {
         this.#linear(wide, h, up, count);
-        ops.silu(narrow, wide, count, inner);
+        this.#run("silu", count >> 2, narrow, wide, count, inner);
       } else {
         this.#linear(narrow, h, up, count);
-        ops.gelu(narrow, count * inner);
+        this.#run("gelu", count >> 2, narrow, count * inner);
       }
       this.#linear(h, narrow, down, count);
-      ops.add(x, h, count * hidden);
+      this.#run("add", count >> 2, x, h, count * hidden);
     }
   }
 
@@ -447,8 +475,12 @@ export class Model {
 
   /** @param {Laid} laid */
   #begin(laid) {
-    this.#fit(laid.ids.length, laid.keys.length, laid.picked.length);
-    const { places, slots, keys } = this.#at;
+    const most = Math.max(laid.ids.length, laid.parts.length);
+    this.#fit(most, laid.keys.length, laid.picked.length);
+    const { places, slots, keys, requests } = this.#at;
+    laid.parts.forEach(({ row, count, seen, at }, n) =>
+      this.i.set(/** @type {number[]} */ ([row, count, seen, at]), (requests >> 2) + 4 * n),
+    );
     this.i.set(laid.places, places >> 2);
     this.i.set(laid.slots, slots >> 2);
     this.i.set(laid.keys, keys >> 2);
@@ -462,11 +494,15 @@ export class Model {
     const began = performance.now(),
       logits = this.#forward(this.#lay(told)),
       computed = performance.now(),
-      stride = this.head.outputs;
+      stride = this.head.outputs,
+      V = this.vocabulary,
+      { logits: at, largest } = this.#at;
     const out = new Float64Array(3 * rows.length + 2);
-    rows.forEach((row, j) =>
-      out.set(sample(logits.subarray(j * stride, j * stride + this.vocabulary), row), 3 * j),
-    );
+    const each = rows.map((_, j) => logits.subarray(j * stride, j * stride + V));
+    rows.forEach((row, j) => row.logit_bias && adjust(each[j], row));
+    this.#run("largest", rows.length, largest, at, rows.length, stride, V);
+    const found = new Float64Array(this.memory.buffer, largest, 4 * rows.length);
+    rows.forEach((row, j) => out.set(choose(each[j], row, found.subarray(4 * j)), 3 * j));
     out.set([(computed - began) / 1e3, (performance.now() - computed) / 1e3], 3 * rows.length);
     return out;
   }

@@ -16,7 +16,6 @@ const take = (bytes) => (top += bytes + 15) && (top - bytes) & ~15;
 const floats = (at, count) => new Float32Array(memory.buffer, at, count);
 const panels = readFileSync(0);
 const w = take(panels.length),
-  room = take(32 * k),
   ids = take(4 * n),
   x = take(4 * k * k),
   y = take(4 * k * n),
@@ -25,11 +24,11 @@ new Uint8Array(memory.buffer).set(panels, w);
 new Int32Array(memory.buffer, ids, n).set(Array.from({ length: n }, (_, i) => i));
 for (let p = 0; p < k; p++) floats(x, k * k)[p * k + p] = 1;
 const say = (values) => process.stdout.write(new Uint8Array(values.slice().buffer));
-ops[`embed_${kind}`](embedded, w, room, ids, n, k);
+ops[`embed_${kind}`](0, 1, embedded, w, ids, n, k);
 say(floats(embedded, n * k));
 for (const rows of [1, 2, k]) {
   for (let p = 0; p < k; p += rows)
-    ops[`linear_${kind}`](y + 4 * p * n, x + 4 * p * k, w, room, rows, k, n);
+    ops[`linear_${kind}`](0, 1, y + 4 * p * n, x + 4 * p * k, w, rows, k, n);
   const columns = floats(y, k * n);
   say(Float32Array.from({ length: n * k }, (_, i) => columns[(i % k) * n + Math.floor(i / k)]));
 }
