@@ -12,7 +12,7 @@ from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.compare import compare as timed
 from core.measure.rounds import Contender, RunResult
-from core.trace.trace import Trace
+from core.trace.trace import Trace, require_trace
 
 
 def compare(*traces: Trace, names: Sequence[str] = ()) -> Comparison:
@@ -23,6 +23,8 @@ def compare(*traces: Trace, names: Sequence[str] = ()) -> Comparison:
     names: of each, by default its policy. Raises InflightError for traces of different requests,
     for one without a step, and for two of the same name.
     """
+    for trace in traces:
+        require_trace(trace)
     called = list(names or (trace.header.policy.name for trace in traces))
     if len(called) != len(traces):
         raise InflightError(f"There are {len(traces)} traces and {len(called)} names.")
