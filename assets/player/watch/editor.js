@@ -105,7 +105,7 @@ export class Editor {
     const { facts, isOwn, value } = this.model;
     this.device.named();
     this.$(".model-nature").hidden = value !== "smollm2";
-    const takes = facts ? Boolean(facts.has_chat_template) : isOwn ? null : false;
+    const takes = facts ? Boolean(facts.has_chat_template) : isOwn || !value ? null : false;
     this.messages.offer(takes);
     if (this.isChosenByHand && takes !== null) {
       this.isChosenByHand = false;
