@@ -178,7 +178,7 @@ class ProgressReporter:
             elapsed, note = TimeElapsedColumn(), TextColumn("{task.fields[note]}", markup=False)
             text = TextColumn("{task.description}", markup=False)
             counts = (text, BarColumn(), MofNCompleteColumn(), elapsed, note)
-            columns = (SpinnerColumn(), text, elapsed) if self._total is None else counts
+            columns = (SpinnerColumn(), text, elapsed, note) if self._total is None else counts
             self._bar = Progress(*columns, console=self._console, transient=True)
             self._task = self._bar.add_task(self._what, total=self._total, note="")
             if self._total is not None:
@@ -197,6 +197,11 @@ class ProgressReporter:
             self._waiting.join()
         if self._bar is not None:
             self._bar.stop()
+
+    def note(self, text: str) -> None:
+        """Of work whose amount is not known: how far it has come, on a terminal."""
+        if self._bar is not None:
+            self._bar.update(self._task, note=text)
 
     def update(self, done: int, note: str = "") -> None:
         """Of work of a known amount: how much of it is done."""
