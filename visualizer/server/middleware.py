@@ -25,6 +25,7 @@ from core.serving.http.guard import (
     sites_check,
 )
 from core.serving.http.sites import Sites
+from visualizer.page.engine_files import ISOLATED
 
 log = logging.getLogger("inflight")
 _CALL_BYTES = 2**13
@@ -165,7 +166,7 @@ class SafeAnswers:
             "content-security-policy": policy,
             "x-content-type-options": "nosniff",
             "referrer-policy": "strict-origin-when-cross-origin",
-        }
+        } | ISOLATED
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
