@@ -37,9 +37,7 @@ PLAIN_WIDTH = 160  # columns if there is no terminal
 
 
 def open_streams() -> None:
-    """Let nothing that is printed fail: a closed stream takes it, and a character that the stream's
-    encoding lacks is escaped.
-    """
+    """Let nothing that is printed fail, on a closed stream or for want of a character."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -116,9 +114,7 @@ def table(
     stretch: str | None = None,
     right: Iterable[str] = (),
 ) -> None:
-    """A table on stdout. `stretch` names the column that is cut to fit the width, `right` those
-    that hold numbers.
-    """
+    """A table on stdout. stretch: the column that is cut to fit; right: those of numbers."""
     made, numbers = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0)), frozenset(right)
     for name in columns:
         justify: Literal["left", "right"] = "right" if name in numbers else "left"
@@ -136,9 +132,7 @@ def seconds(value: float | None) -> str:
 
 
 def percentile(numbers: Mapping[str, Any] | None, name: str) -> str:
-    """A percentile of `core.account.metrics.distribution`: a lower bound if requests were left
-    out.
-    """
+    """A percentile of `core.account.metrics.distribution`: a lower bound if some are left out."""
     if numbers is None or numbers[name] is None:
         return "–"
     return ("≥ " if numbers.get("left_out") else "") + seconds(numbers[name])
@@ -150,9 +144,7 @@ def percent(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """With commas between thousands, and one decimal where it is no whole number; a dash for
-    None.
-    """
+    """With commas between thousands, and one decimal for a fraction; a dash for None."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else _fixed(value, 1)

@@ -111,9 +111,7 @@ class EngineFiles:
             return self._made
 
     def write(self, folder: Path) -> int:
-        """Write them to where a page in `folder` finds them, in place of another version; returns
-        their size in bytes.
-        """
+        """Write them where a page in `folder` finds them, over other versions; their bytes."""
         for old in (*folder.glob("engine/*/manifest.json"), *folder.glob("engine/*/weights.gz")):
             shutil.rmtree(old.parent)
         for name, source in self.beside.items():
@@ -241,9 +239,7 @@ def modules_in_tab(entries: Iterable[str] = _ENTRIES) -> dict[str, str]:
 
 @cache
 def _modules() -> dict[str, str]:
-    """Every module of ours, without the package of a wheel in its name, and its file below the
-    root.
-    """
+    """Every module of ours, named without a wheel's package, and its file below the root."""
     found = {}
     for package in _OURS:
         for path in (_ROOT / package).rglob("*.py"):
@@ -276,9 +272,7 @@ def _with_packages(name: str) -> Iterator[str]:
 
 @cache
 def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    """What a module imports when it is imported, and what it imports when it is called; types are
-    left out.
-    """
+    """What a module imports at once, and what when it is called; types are left out."""
     at_once: set[str] = set()
     later: set[str] = set()
 

@@ -57,9 +57,7 @@ export class LoadingBar {
     this.part.style.transform = `scaleX(${this._share || 0})`;
   }
 
-  /**
-   * It did not come: say why; resolves to whether to try again. @param {string} sentence
-   */
+  /** It did not come: say why; resolves to whether to try again. @param {string} sentence */
   failed(sentence) {
     return this._choice(t(sentence), "Try again", "Close");
   }

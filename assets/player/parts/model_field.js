@@ -384,7 +384,7 @@ export class ModelField {
               "span",
               { class: "warn" },
               t(
-                "It does not fit into memory now: choose a smaller number format, or another model.",
+                "There is too little memory for it now: choose a smaller number format, or another model.",
               ),
             ),
           ]),

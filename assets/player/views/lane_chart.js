@@ -22,10 +22,7 @@ function idleWords({ seconds, forHost }, before) {
 }
 
 export class LaneChart extends LaneInk {
-  /**
-   * @param {HTMLCanvasElement} canvas
-   * @param {() => void} redraw
-   */
+  /** @param {HTMLCanvasElement} canvas @param {() => void} redraw */
   constructor(canvas, redraw) {
     super();
     this.canvas = canvas;

@@ -18,10 +18,7 @@ export class LanesView extends LaneChart {
   /** @type {Phase[]} */
   moves = ["lane"]; // when it looks other than the moment before
 
-  /**
-   * @param {HTMLElement} panel
-   * @param {ViewActions} actions
-   */
+  /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(canvasIn(panel, ".scrubber canvas"), actions.redraw);
     /** @type {ViewState | null} */

@@ -105,7 +105,7 @@ export class Editor {
     const { facts, isOwn, value } = this.model;
     this.device.named();
     this.$(".model-nature").hidden = value !== "smollm2";
-    const takes = facts ? Boolean(facts.has_chat_template) : isOwn ? null : false;
+    const takes = facts ? Boolean(facts.has_chat_template) : isOwn || !value ? null : false;
     this.messages.offer(takes);
     if (this.isChosenByHand && takes !== null) {
       this.isChosenByHand = false;
@@ -501,10 +501,7 @@ export class Editor {
     return this.runSpec(this.spec());
   }
 
-  /**
-   * @param {any} spec
-   * @param {Beside["asked"]} asked
-   */
+  /** @param {any} spec @param {Beside["asked"]} asked */
   async runSpec(spec, asked = null) {
     return this._running(spec, "Starting the engine.", (tell) =>
       this.app.live.start(spec, this.app.visit.visitor, tell, asked),

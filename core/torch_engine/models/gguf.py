@@ -392,10 +392,8 @@ def _begin(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Every text begins with the token of beginning."""
     id = facts["tokenizer.ggml.bos_token_id"]
     token = facts["tokenizer.ggml.tokens"][id]
-    first, text = (
-        {"SpecialToken": {"id": token, "type_id": 0}},
-        {"Sequence": {"id": "A", "type_id": 0}},
-    )
+    first = {"SpecialToken": {"id": token, "type_id": 0}}
+    text = {"Sequence": {"id": "A", "type_id": 0}}
     second = {"Sequence": {"id": "B", "type_id": 1}}
     return {
         "type": "TemplateProcessing",
