@@ -276,8 +276,10 @@ class OutputProcessor:
 
     def cancelled(self, stream: TokenStream) -> None:
         """A request was cancelled before it was in the engine."""
-        self.metrics.finished(stream, "cancelled")
-        self._hand_over([(stream, Piece(stream.num_tokens, None, "", None, "cancelled"))])
+        try:
+            self.metrics.finished(stream, "cancelled")
+        finally:
+            self._hand_over([(stream, Piece(stream.num_tokens, None, "", None, "cancelled"))])
 
     def carried(self, streams: Sequence[TokenStream]) -> None:
         """These move to the queue of another run; their streams do not see the end in this run."""
@@ -295,9 +297,11 @@ class OutputProcessor:
     def fail(self, stream: TokenStream, error: InflightError) -> None:
         """End a request with an error."""
         self._end(stream)
-        if not isinstance(error, InvalidRequest):
-            self.metrics.finished(stream, "error")
-        stream.call(stream.fail, error)
+        try:
+            if not isinstance(error, InvalidRequest):
+                self.metrics.finished(stream, "error")
+        finally:
+            stream.call(stream.fail, error)
 
     # -- inside ------------------------------------------------------------------------------------
 
