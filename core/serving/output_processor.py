@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -276,10 +276,9 @@ class OutputProcessor:
 
     def cancelled(self, stream: TokenStream) -> None:
         """A request was cancelled before it was in the engine."""
-        try:
+        with suppress(Exception):  # whoever waits is told, whatever becomes of the count
             self.metrics.finished(stream, "cancelled")
-        finally:
-            self._hand_over([(stream, Piece(stream.num_tokens, None, "", None, "cancelled"))])
+        self._hand_over([(stream, Piece(stream.num_tokens, None, "", None, "cancelled"))])
 
     def carried(self, streams: Sequence[TokenStream]) -> None:
         """These move to the queue of another run; their streams do not see the end in this run."""
@@ -297,11 +296,10 @@ class OutputProcessor:
     def fail(self, stream: TokenStream, error: InflightError) -> None:
         """End a request with an error."""
         self._end(stream)
-        try:
-            if not isinstance(error, InvalidRequest):
+        if not isinstance(error, InvalidRequest):
+            with suppress(Exception):  # as above
                 self.metrics.finished(stream, "error")
-        finally:
-            stream.call(stream.fail, error)
+        stream.call(stream.fail, error)
 
     # -- inside ------------------------------------------------------------------------------------
 

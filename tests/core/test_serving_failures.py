@@ -5,6 +5,7 @@ sentence, and everybody else goes on.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -138,6 +139,33 @@ def test_a_bug_in_telling_what_happened_does_not_end_the_thread(monkeypatch):
     with serving(memory_engine()) as made:
         assert asyncio.run(told_wrongly(made)) == generate(request("r", (4, 5), 3))
         assert made.status == "ok" and made.num_step_failures == 2
+
+
+def test_who_waits_is_told_though_counting_the_end_fails_too(monkeypatch):
+    """They were never told, and the thread ended."""
+
+    async def fails_twice(made: ServingEngine):
+        with monkeypatch.context() as broken:
+            broken.setattr(made.metrics, "finished", lambda *a: 1 / 0)
+            begun = aiter(await made.submit((4, 5), greedy(2000)))
+            await anext(begun)
+            other = await made.submit((6, 7), greedy(2000))
+            waits = await made.submit((8, 9), greedy(3))
+            broken.setattr(made.metrics, "step", lambda event: 1 / 0)
+            for stream in (begun, aiter(other)):
+                with pytest.raises(ExecutionFailed, match="the server goes on"):
+                    while True:
+                        await anext(stream)
+            waits.cancel()
+            with suppress(ExecutionFailed):
+                await whole(waits)
+        pieces = await whole(await made.submit((4, 5), greedy(3)))
+        await idle(made)
+        return tokens(pieces)
+
+    with serving(memory_engine(max_num_seqs=2)) as made:
+        ends = asyncio.run(asyncio.wait_for(fails_twice(made), 60))
+        assert ends == generate(request("r", (4, 5), 3)) and made.status == "ok"
 
 
 def test_running_ahead_nothing_is_lost_or_said_twice_when_a_launch_fails():
