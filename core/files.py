@@ -90,9 +90,7 @@ def require_file(path: Path) -> Path:
 
 
 def save_json(path: str | os.PathLike[str], data: object) -> None:
-    """Write data as JSON for people and programs, see `written`. Raises InflightError if it cannot
-    be written.
-    """
+    """Write data as JSON, see `written`. Raises InflightError if it cannot be written."""
     text = json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False)
     with written(path) as out:
         out.write(text + "\n")
@@ -146,9 +144,7 @@ def _place(path: Path) -> Path:
 
 
 def _partial(place: Path) -> Path:
-    """Beside it, so that it can be moved there; of this process, so that two do not write into
-    one.
-    """
+    """Beside it, to be moved there; named by process, so that two do not write into one."""
     return place.with_name(f"{place.name}.{os.getpid()}.partial")
 
 

@@ -74,9 +74,7 @@ def record_comparisons(
 
 
 def _list_sizes(schema: str, recorded: Iterable[tuple[str, Path]], as_json: bool) -> None:
-    """What was recorded, each as soon as it is saved; as JSON at the end. Ctrl-C keeps what is
-    saved.
-    """
+    """What was recorded, each once it is saved, as JSON at the end. Ctrl-C keeps that."""
     found: list[dict[str, Any]] = []
     try:
         for name, path in recorded:
@@ -113,8 +111,7 @@ def export_site(
         typer.Option("--engine", help="With the engine, which then runs in each visitor's tab."),
     ] = False,
     pyodide: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the npm package pyodide, instead of fetching it."),
+        Path | None, typer.Option(help="Folder of the npm package pyodide, instead of fetching it.")
     ] = None,
     docs: Annotated[
         Path | None,

@@ -1,12 +1,13 @@
 // The engine's worker: Python decides, `model.js` computes. What it can be asked, and answers to each `id`:
 //
-//   {id, do: "load", model, agreed, fresh}  loading {what, done, total} …, ready {facts}; model: one that this engine has, or none; agreed: its
-//                                      visitor wants it, however large; fresh: forget what was kept
+//   {id, do: "load", model, agreed, fresh, file}  loading {what, done, total} …, ready {facts}; model: one that this engine has, or none; agreed: its
+//                                      visitor wants it, however large; fresh: forget what was kept; file: the visitor's own, of which the model is
+//   {id, do: "open", model, file}      answer {value}: what a form says of a GGUF file, which is looked at under this name; the engine is ready
 //   {id, do: "call", name, args}       answer {value}: see `visualizer.browser.tab.Tab`
 //   {id, do: "begin", kind, spec, limit}  delta {delta} … until one is `done`; limit: ms that Python may compute at a time
 //   {id, do: "cancel", of}             ends what was begun with that id
 //   {id, do: "kept", model}            answer {value}: bytes of it in this browser, of pieces of it too
-//   {id, do: "remove", model}          answer {value: 0}, once they are gone
+//   {id, do: "remove", model}          answer {value: 0}, once they are gone, or a file's model is
 //
 // or failed {sentence, lasting, more}; more: {size, arrived, kept} of a model that is not here yet and larger than what is fetched unasked. One job computes at a time, those behind it wait; calls are answered between its turns.
 
@@ -71,6 +72,9 @@ const stepped =
       }
     : undefined;
 
+/** @type {Set<string>} models of the visitor's own files, by the names that they were opened under */
+const own = new Set();
+
 /** @param {string} model */
 const weightsOf = (model) => `${model}/weights`;
 
@@ -96,12 +100,9 @@ function machine() {
 async function start(/** @type {Files} */ files) {
   const sources = files.get(["sources.json"]);
   const { package: ours } = await files.manifest();
-  const texts = JSON.parse(new TextDecoder().decode((await sources).get("sources.json")));
+  const texts = (await sources).get("sources.json");
   const found = await interpreter(files, (started, restored) => {
-    for (const [path, text] of Object.entries(texts)) {
-      started.FS.mkdirTree(`/engine/${path.replace(/[^/]*$/, "")}`);
-      started.FS.writeFile(`/engine/${path}`, /** @type {string} */ (text));
-    }
+    write(started, texts);
     started.runPython(
       restored
         ? "import random; random.seed()"
@@ -112,6 +113,15 @@ async function start(/** @type {Files} */ files) {
   python.setInterruptBuffer(interrupt);
   tab = python.pyimport(`${ours}visualizer.browser.tab`).Tab(JSON.stringify(machine()), stepped);
   return found.restored;
+}
+
+/** Modules to where they are imported from. @param {ArrayBuffer} texts */
+function write(/** @type {any} */ { FS }, texts) {
+  const modules = JSON.parse(new TextDecoder().decode(texts));
+  for (const [path, text] of Object.entries(modules)) {
+    FS.mkdirTree(`/engine/${path.replace(/[^/]*$/, "")}`);
+    FS.writeFile(`/engine/${path}`, /** @type {string} */ (text));
+  }
 }
 
 /**
@@ -134,7 +144,7 @@ async function admitted(files, name, agreed) {
 
 async function model(/** @type {Files} */ files, name, /** @type {WebAssembly.Memory} */ room) {
   const found = await files.get([weightsOf(name), "kernels.wasm"]);
-  const made = new Model(
+  const made = Model.of(
     /** @type {ArrayBuffer} */ (found.get(weightsOf(name))),
     await WebAssembly.compile(/** @type {ArrayBuffer} */ (found.get("kernels.wasm"))),
     room,
@@ -144,7 +154,63 @@ async function model(/** @type {Files} */ files, name, /** @type {WebAssembly.Me
   return made;
 }
 
-async function load({ id, model: name, agreed = false, fresh = false }) {
+/**
+ * What a form says of a visitor's own file, once nothing speaks against computing it here. It is
+ * read piece by piece, and nowhere else. @param {string} name @param {File} file
+ */
+function look(name, file) {
+  close(name);
+  const reader = new /** @type {any} */ (self).FileReaderSync();
+  const read = (/** @type {number} */ at, /** @type {number} */ size) =>
+    new Uint8Array(reader.readAsArrayBuffer(file.slice(at, at + size)));
+  const said = JSON.parse(tab.open(name, read));
+  if (said.error) throw new Refused(said.error, true);
+  roomFor(said.weights);
+  own.add(name);
+  return said;
+}
+
+/** @param {string} name */
+function close(name) {
+  if (!own.delete(name)) return;
+  models.delete(name);
+  tab.close(name);
+}
+
+/** The model of a visitor's own file. One at a time: such models are large. */
+async function ownModel(/** @type {Files} */ files, id, name, /** @type {File} */ file) {
+  await begun;
+  for (const other of own) if (other !== name) close(other);
+  try {
+    if (!own.has(name)) look(name, file);
+    const packed = tab.opened(name);
+    const found = await files.get(["kernels.wasm", ...(packed.chat_text ? ["jinja.json"] : [])]);
+    if (packed.chat_text) write(python, found.get("jinja.json"));
+    const kernels = await WebAssembly.compile(
+      /** @type {ArrayBuffer} */ (found.get("kernels.wasm")),
+    );
+    const header = packed.header.toJs({ dict_converter: Object.fromEntries });
+    const made = new Model(header, packed.size, kernels, roomFor(packed.size));
+    let done = 0;
+    for (const piece of packed) {
+      const bytes = piece.getBuffer("u8");
+      made.place(bytes.data);
+      done += bytes.data.length;
+      bytes.release();
+      piece.destroy();
+      say({ kind: "loading", id, what: weightsOf(name), reads: true, done, total: packed.size });
+    }
+    tab.add(name, made);
+    return made;
+  } catch (error) {
+    close(name);
+    const isLost = error.type === "BadWeights" || /Not(Readable|Found)Error/.test(String(error));
+    throw isLost ? new Refused(UNREAD, true) : error;
+  }
+}
+const UNREAD = "The file of this model has changed or can no longer be read: choose it again.";
+
+async function load({ id, model: name, agreed = false, fresh = false, file = null }) {
   const began = performance.now();
   const obstructed = obstacle();
   if (obstructed) throw new Refused(obstructed, true);
@@ -158,8 +224,9 @@ async function load({ id, model: name, agreed = false, fresh = false }) {
   };
   if (fresh) await files.forget(true);
   else if (!begun) files.forget(false);
-  const room = name && !models.has(name) ? await admitted(files, name, agreed) : null;
+  const room = name && !file && !models.has(name) ? await admitted(files, name, agreed) : null;
   if (!begun) begun = start(files);
+  if (file && !models.has(name)) models.set(name, ownModel(files, id, name, file));
   if (room && !models.has(name)) models.set(name, model(files, name, room));
   try {
     const [restored] = await Promise.all([begun, models.get(name)]);
@@ -243,9 +310,13 @@ const asked = {
     await files.manifest();
     say({ kind: "answer", id, value: await files.amount(weightsOf(name)) });
   },
+  async open({ id, model: name, file }) {
+    say({ kind: "answer", id, value: look(name, file) });
+  },
   async remove({ id, model: name }) {
     await files.manifest();
-    await files.remove(weightsOf(name));
+    if (own.has(name)) close(name);
+    else await files.remove(weightsOf(name));
     say({ kind: "answer", id, value: 0 });
   },
 };

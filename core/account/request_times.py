@@ -34,9 +34,7 @@ class SLOs:
                 )
 
     def met(self, ttft_s: float | None, tpot_s: float | None, e2e_s: float | None) -> bool:
-        """Whether a request that ended by itself was within every limit; one of one token has no
-        TPOT to miss.
-        """
+        """Whether a request that ended by itself kept every limit; one token has no TPOT."""
         if e2e_s is None or ttft_s is None:
             return False
         times = ((ttft_s, self.ttft_s), (tpot_s, self.tpot_s), (e2e_s, self.e2e_s))

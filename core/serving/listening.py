@@ -77,9 +77,7 @@ class HttpServer(uvicorn.Server):
 
 
 def _most_connections() -> int | None:
-    """How many leave a quarter of this process's descriptors, or 64 of few, for all else; None for
-    any number.
-    """
+    """How many leave a quarter of the descriptors, or 64 of few, for all else; None for any."""
     with suppress(ImportError):
         import resource
 
@@ -103,9 +101,7 @@ def allow_connections() -> None:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket at this address. port: 0 for any free one. Raises InflightError if it cannot be
-    used.
-    """
+    """A socket at this address; port 0: any free one. Raises InflightError if it is taken."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listening = socket.socket(family[0], socket.SOCK_STREAM)

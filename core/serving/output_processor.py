@@ -98,9 +98,7 @@ class TopLogprobs:
         self._found.clear()
 
     def take(self, request: str, position: int) -> tuple[TopLogprob, ...]:
-        """Those for the token with this index, most probable first; empty if none were
-        requested.
-        """
+        """Those for the token with this index, most probable first; none unless asked for."""
         found = self._found.get(request, {}).pop(position, None)
         if found is None:
             return ()
@@ -314,9 +312,7 @@ class OutputProcessor:
             call_in(loop, put_all, pieces)
 
     def _end(self, stream: TokenStream) -> None:
-        """A request has ended, or never began: its place is free. Another request of the same id is
-        left alone.
-        """
+        """A request has ended or never began: its place is free, unless another has its id."""
         if self.streams.get(stream.id) is stream:
             del self.streams[stream.id]
             self._answers.pop(stream.id, None)

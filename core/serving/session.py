@@ -30,8 +30,8 @@ _PACKED = 256  # steps
 
 
 class Session(TraceRecorder):
-    """tokens: room for prompt and new tokens, of all runs together; a step without any counts as
-    one. model: what its header calls the model, which may lie at a path that is nobody's business.
+    """tokens: room for those of prompts and answers in all runs; a step counts one at least. model:
+    what its header calls the model, which may lie at a path that is nobody's business.
     """
 
     def __init__(self, tokens: int, model: str) -> None:

@@ -63,9 +63,7 @@ class TokenTexts(NamedTuple):
 
 
 class End(NamedTuple):
-    """The last line. complete: False for a run that was cut short. is_written: False where the file
-    breaks off before it.
-    """
+    """The last line. complete: not cut short. is_written: False where the file breaks off."""
 
     complete: bool
     is_written: bool = True
@@ -195,9 +193,7 @@ def lines_of(path: Path) -> Iterator[str]:
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file is compressed by gzip, whatever its name; raises InvalidTrace if it cannot be
-    read.
-    """
+    """Whether a file is gzip's, whatever its name; raises InvalidTrace if it cannot be read."""
     try:
         with open_file(path) as start:
             return start.read(2) == b"\x1f\x8b"

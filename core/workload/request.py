@@ -140,9 +140,7 @@ class SamplingParams:
 
 
 def _pairs(bias: object) -> object:
-    """A logit bias as pairs, however it was given: a mapping (of JSON, with ids as text) or pairs
-    already.
-    """
+    """A logit bias as pairs, however it was given: as a mapping, ids as text or not, or pairs."""
     if isinstance(bias, Mapping):
         bias = [
             (int(k) if isinstance(k, str) and k.isascii() and k.isdigit() else k, v)
@@ -257,9 +255,7 @@ class Request:
         return replace(self, prompt=None, messages=None, prompt_token_ids=tuple(ids))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: the fields that were given, sampling only where it differs from the
-        default.
-        """
+        """Plain data: the fields that were given, sampling where it is not the default."""
         default = asdict(SamplingParams())
         sampling = {
             k: v
@@ -279,9 +275,7 @@ class Request:
 
     @classmethod
     def from_json(cls, data: object) -> Request:
-        """Inverse of `to_json`; raises InvalidRequest for anything that is not a request, an
-        unknown field included.
-        """
+        """Inverse of `to_json`; raises InvalidRequest for no request, or an unknown field."""
         if not isinstance(data, dict):
             raise InvalidRequest(f"A request must be an object, not {type(data).__name__}.")
         _refuse_unknown(data, cls, f"Request {shown(data['id'])}" if "id" in data else "A request")

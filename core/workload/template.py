@@ -128,3 +128,12 @@ def _remember(kept: dict[int, Any], key: int, value: object) -> None:
     kept[key] = value
     if len(kept) > _KNOWN:
         del kept[next(iter(kept))]
+
+
+class TemplateHere(TemplateProcess):
+    """In a browser's tab, which starts no process. One that loops for ever is ended by its visitor,
+    with the worker that it runs in.
+    """
+
+    def _ask(self, asked: bytes) -> dict[str, Any]:
+        return template_process.answer_to(template_process.compiler(), asked)

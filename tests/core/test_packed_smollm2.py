@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import json
 import struct
+from functools import partial
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def model(users_packed, tmp_path_factory):
 
 
 def engine(model, config=None):
-    tokenizer = PlainTokenizer(model.tokenizer, json.loads(model.between))
+    tokenizer = PlainTokenizer(model.tokenizer, partial(written, json.loads(model.between)))
     machine = {"device_name": "Node, WebAssembly", "versions": {}}
     return EngineCore(BrowserExecutor(model, machine), tokenizer, config)
 
@@ -92,7 +93,8 @@ def conversations():
 
 def test_a_conversation_is_the_servers_to_the_token(here):
     library = tokenizer_of(SMOLLM2)
-    ours = PlainTokenizer(file_of(SMOLLM2), worked_out(lambda said: chat_text(library, said)))
+    between = worked_out(lambda said: chat_text(library, said))
+    ours = PlainTokenizer(file_of(SMOLLM2), partial(written, between))
     for said in conversations():
         messages = [{"role": role, "content": content} for role, content in said]
         text = chat_text(ours, messages)

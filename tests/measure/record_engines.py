@@ -35,8 +35,6 @@ from visualizer.documents.record import Say, load_of_a_quiet_machine, save_all, 
 
 ENGINE_PRESETS = (
     "six-questions",
-    "sixteen-questions",
-    "chat-under-pressure",
     "short-and-long",
     "long-prompt-arrives",
     "long-prompt-chunked",

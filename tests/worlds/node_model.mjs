@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { Model } from "../../assets/engine/model.js";
 
 const [weights, kernels] = process.argv.slice(2).map((path) => readFileSync(path));
-const model = new Model(new Uint8Array(weights).buffer, new WebAssembly.Module(kernels));
+const model = Model.of(new Uint8Array(weights).buffer, new WebAssembly.Module(kernels));
 const answers = {
   facts: () => model.facts,
   heads: () => model.heads,

@@ -42,6 +42,7 @@ from core.torch_engine.models.cache import ModelCache
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset, preset
+from visualizer.documents import hand
 from visualizer.documents.catalogue import LEAKS, TRACES
 from visualizer.documents.comparison import RECORDED, Shown, save
 
@@ -99,9 +100,7 @@ def run_preset(
 
 
 def _refuse_far_step(name: str, trace: Trace, rounds: Sequence[Trace] = ()) -> None:
-    """Raises InflightError for a run with a step far from its kind. rounds: the other rounds of the
-    run.
-    """
+    """Raises InflightError for a run with a step far from its kind. rounds: other rounds of it."""
     for step, times in far_steps(trace.events, [other.events for other in rounds])[:1]:
         raise InflightError(
             f"Step {step} of {name} took {times:.1f} times as long as others of its kind: record it"
@@ -134,6 +133,9 @@ def record(
             f"There is no run {unknown[0]!r} to record; there are {', '.join(runs)}."
         )
     refused: list[InflightError] = []
+    if not names and folder == TRACES:
+        hand.write()  # it is decided on the settings of recorded runs, which hold no times
+        yield hand.HAND.stem, hand.HAND
     for name, run in runs.items():
         if not names or name in names:
             path = folder / f"{name}.jsonl"
@@ -152,9 +154,7 @@ def record(
 
 
 class PolicyVariant(NamedTuple):
-    """A policy under the preset's limits or different ones; `name` distinguishes it from the policy
-    under the preset's.
-    """
+    """A policy under the preset's limits, or under others, by which `name` tells it apart."""
 
     policy: str
     name: str | None = None

@@ -27,9 +27,8 @@ from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PICTURE, inert_json, page_html
-from visualizer.page.embed import embed_html
 from visualizer.page.engine_files import EngineFiles
-from visualizer.page.figure import figure_replay
+from visualizer.page.figure import embed_html, figure_replay
 from visualizer.page.one_file import lesson_html
 from visualizer.page.story import FONTS, runs_of_story, story_html
 from visualizer.page.tabs import (
@@ -129,9 +128,7 @@ def export_site(
 
 
 def _offers(parts: dict[str, dict[str, Any]], engine: EngineFiles) -> dict[str, Any]:
-    """What the engine in the tab can run, by a server's address for it: the page says so before
-    that engine is loaded.
-    """
+    """What the engine in the tab can run, which the page says before that engine is loaded."""
     limits, facts = replace(IN_TAB, offered=engine.models), engine.facts()
     listed = parts["compare"]["options"]["comparisons"] if "compare" in parts else []
     compared = offers.for_comparisons(limits, facts=facts) | {"recorded": listed, "note": ""}
@@ -178,9 +175,7 @@ def _write_loading(path: Path, page: str) -> None:
 
 
 def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
-    """Write the Compare tab's files; returns its options for the page, or None if no comparison is
-    recorded.
-    """
+    """Write the Compare tab's files; its options for the page, None without a comparison."""
     entries = recorded(comparisons)
     if not entries:
         return None
@@ -262,9 +257,7 @@ def _paper(folder: Path, url: str, text: str) -> str:
 
 
 def _brought(folder: Path, url: str, data: object) -> str:
-    """Write data as a script, which a page opened from disk can load although it may not fetch;
-    returns its address.
-    """
+    """Write data as a script, which a page on disk can load but not fetch; its address."""
     (folder / url).write_text(
         f"inflightBring({inert_json(url)}, {inert_json(data)});\n", encoding="utf-8"
     )
