@@ -25,6 +25,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -34,6 +35,13 @@ from core.trace.file import is_compressed
 
 INTERRUPTED = 130  # exit code after Ctrl-C
 PLAIN_WIDTH = 160  # columns if there is no terminal
+# characters that terminals obey, and those that turn a line around
+_CONTROLS = {
+    code: repr(chr(code))[1:-1]
+    for codes in (range(32), range(127, 160), range(0x202A, 0x202F), range(0x2066, 0x206A))
+    for code in codes
+    if chr(code) not in "\t\n"
+}
 
 
 def open_streams() -> None:
@@ -48,12 +56,22 @@ def open_streams() -> None:
 
 def out() -> Console:
     """Standard output. Created for every use, because tests and pipes replace the stream."""
-    return Console(highlight=False, width=_width(sys.stdout))
+    return _PlainConsole(highlight=False, width=_width(sys.stdout))
 
 
 def err() -> Console:
     """The console on stderr, for all that is not the result."""
-    return Console(stderr=True, highlight=False, width=_width(sys.stderr))
+    return _PlainConsole(stderr=True, highlight=False, width=_width(sys.stderr))
+
+
+class _PlainConsole(Console):
+    """What is printed says nothing to a terminal but its colours: a name from somebody's file may
+    hold anything.
+    """
+
+    def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
+        for text, style, control in super().render(*args, **options):
+            yield Segment(text if control else text.translate(_CONTROLS), style, control)
 
 
 def _width(stream: TextIO) -> int | None:
