@@ -58,10 +58,7 @@ def print_long(header: Header, totals: RunTotals, complete: bool) -> None:
     print_totals(totals.to_json())
     for text in circumstances(header):
         print_line(text)
-    print_line(
-        f"Of more than {MOST_REQUESTS:,} requests only totals are shown, their percentiles to"
-        " within one percent; --json has each request."
-    )
+    print_line("Only totals are shown, their percentiles to within one percent.")
     if not complete:
         print_line("This run was cut short.")
 

@@ -19,6 +19,7 @@ from core.measure.difference import difference as difference_of
 from core.measure.rounds import RunResult
 from core.proof.equivalence import Equivalence, RequestEquivalence
 from core.trace.trace import Trace
+from measure.record import record_comparisons
 from visualizer.charts.comparison import (
     FIGURES,
     bars,
@@ -43,7 +44,6 @@ from visualizer.documents.comparison import (
     table,
 )
 from visualizer.documents.comparison import load as load_comparison
-from visualizer.documents.record import record_comparisons
 from visualizer.words import findings, verdicts
 from worlds.comparison import CURVE, ENVIRONMENT, measured
 from worlds.figures import drawn, known_to_plotly

@@ -88,7 +88,7 @@ export class Editor {
       kept: (name) => app.engines.kept(name),
       remove: (name) => app.engines.remove(name),
       own: () => app.engines.own,
-      open: app.engines.tab ? (file) => app.engines.open(file) : undefined,
+      open: app.engines?.tab ? (file) => app.engines.open(file) : undefined,
     });
     this.device = new DeviceField(this.field("device"), app.engines, () => this.model.spec);
     this.messages = new Messages(
@@ -105,7 +105,7 @@ export class Editor {
     const { facts, isOwn, value } = this.model;
     this.device.named();
     this.$(".model-nature").hidden = value !== "smollm2";
-    const takes = facts ? Boolean(facts.has_chat_template) : isOwn ? null : false;
+    const takes = facts ? Boolean(facts.has_chat_template) : isOwn || !value ? null : false;
     this.messages.offer(takes);
     if (this.isChosenByHand && takes !== null) {
       this.isChosenByHand = false;
