@@ -191,8 +191,8 @@ def test_lane_steps_name_the_waste(comparison):
 def test_cost_says_what_a_token_costs():
     assert (
         findings.cost(CURVE)
-        == "A step of 8 tokens takes 2.0 times as long as a step of 1: each token costs 4.0 times"
-        " less. Reading 8 times the KV makes a step 2.5 times as long."
+        == "A step of 8 tokens takes 2.0 times as long as a step of 1: each token is 4.0 times"
+        " cheaper. Reading 8 times the KV makes a step 2.5 times as long."
     )
     flat = CostCurve(
         CURVE.model, "cpu", "float32", (StepCost(1, 1, (0.01,)), StepCost(2, 2, (0.03,))), ()
