@@ -32,7 +32,7 @@ export const EXPLAINED = {
   mask: {
     asks: "What does the mask show?",
     says: [
-      "A row for each token of this pass, a column for each token that is remembered. Where a cell is filled, the one may look at the other.",
+      "A row for each token of this pass, a column for each token that is remembered. Where a cell is filled, the one may look at the other: this is attention.",
       "Nobody looks into somebody else’s text, and nobody into the future.",
     ],
     picture: "mask",
@@ -52,7 +52,7 @@ export const EXPLAINED = {
   blocks: {
     asks: "What is in the memory?",
     says: [
-      "What the model has read is kept in blocks of equal size, so that it need not be read again.",
+      "What the model has read is kept in blocks of equal size, the KV cache, so that it need not be read again.",
       "A full block calls for the next one, and whoever leaves gives all of them back.",
     ],
     picture: "blocks",
