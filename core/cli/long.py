@@ -38,11 +38,9 @@ def is_long(path: Path) -> bool:
 
 def print_file(path: Path, slos: SLOs | None) -> None:
     """The totals of a trace, read line by line. Raises InvalidTrace."""
-    reader, totals, end = (
-        Reader(reading(lines_of(path), path)),
-        RunTotals(slos),
-        End(complete=False),
-    )
+    reader = Reader(reading(lines_of(path), path))
+    totals = RunTotals(slos)
+    end = End(complete=False)
     for record in reader.records():
         if isinstance(record, StepEvent):
             totals.add(record)
@@ -60,10 +58,7 @@ def print_long(header: Header, totals: RunTotals, complete: bool) -> None:
     print_totals(totals.to_json())
     for text in circumstances(header):
         print_line(text)
-    print_line(
-        f"Of more than {MOST_REQUESTS:,} requests only totals are shown, their percentiles to"
-        " within one percent; --json has each request."
-    )
+    print_line("Only totals are shown, their percentiles to within one percent.")
     if not complete:
         print_line("This run was cut short.")
 

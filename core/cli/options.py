@@ -8,7 +8,7 @@ import functools
 import inspect
 import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -25,7 +25,8 @@ from core.errors import InflightError, InvalidConfig, InvalidTrace, UnsupportedM
 from core.recorders.raw import lines_of
 from core.torch_engine.models.libraries import load_libraries
 from core.workload.presets import preset as preset_named
-from core.workload.workload import SavedWorkload, Workload
+from core.workload.request import Request
+from core.workload.workload import MAX_FILE_BYTES, SavedWorkload, Workload
 
 if TYPE_CHECKING:
     from core.simulate.cost import Cost
@@ -46,7 +47,10 @@ WorkloadFile = Annotated[
     typer.Option(
         "--workload",
         "-w",
-        help="A workload file (JSON), or a run (a trace, a recording), in place of a preset.",
+        help=(
+            "A workload file (JSON; - for standard input), or a run (a trace, a recording), in"
+            " place of a preset."
+        ),
     ),
 ]
 Chat = Annotated[
@@ -65,8 +69,7 @@ POLICY = f"The batching policy: {', '.join(POLICIES)}."
 MORE_POLICIES = f"A policy, of {', '.join(POLICIES)}; repeatable"
 Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")]
 Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print JSON instead of tables; docs/json.md has the keys."),
+    bool, typer.Option("--json", help="Print JSON instead of tables; docs/json.md has the keys.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")]
 Html = Annotated[
@@ -103,9 +106,7 @@ Simulate = Annotated[
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """Where a model runs, and in which dtype. threads: of torch on the CPU, None for torch's own
-    choice.
-    """
+    """Where a model runs, and in which dtype. threads: of torch on a CPU, None for its own."""
 
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto"
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto"
@@ -193,7 +194,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 @dataclass(frozen=True)
 class Asked:
     """What to run: requests, the model by name, the device, and the limits before a policy is
-    chosen. names_model: False where it is the default one.
+    chosen. names_model: False where it is the default one. stream: the requests, read as they are
+    drawn, where they are too many for a workload.
     """
 
     workload: Workload
@@ -202,6 +204,7 @@ class Asked:
     given: Mapping[str, Any]
     device_options: DeviceOptions
     names_model: bool = True
+    stream: Iterator[Request] | None = None
 
     def config(self, policy: str | None = None) -> EngineConfig:
         """The limits under a policy, by default the recommended one; raises InvalidConfig."""
@@ -215,14 +218,29 @@ def asked_for(
     limits: Mapping[str, Any],
     device_options: DeviceOptions,
     chat: bool = False,
+    streams: bool = False,
 ) -> Asked:
     """A preset or a workload file, overridden by the options that were given; raises
-    InflightError. chat: see `Workload.as_messages`.
+    InflightError. chat: see `Workload.as_messages`. streams: whether a file that is too large to be
+    read whole, or standard input, may be read request by request.
     """
     if (preset is None) == (workload is None):
         raise InflightError(
             "Give either --preset NAME or --workload FILE; `python -m inflight presets` lists the"
             " presets."
+        )
+    is_piped = workload == Path("-")
+    if streams and workload is not None and (is_piped or _is_large(workload)):
+        refuse_idle("for requests that are read one by one", "chat")
+        path = Path("/dev/stdin") if is_piped else workload
+        return Asked(
+            Workload([]),
+            model or DEFAULT_MODEL,
+            EngineConfig(),
+            limits,
+            device_options,
+            model is not None,
+            Workload.stream(path),
         )
     if workload is not None:
         saved = _saved(workload)
@@ -251,14 +269,22 @@ def asked_for(
     return Asked(asked, model or chosen.model, chosen.config, limits, device_options)
 
 
+def _is_large(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > MAX_FILE_BYTES and not _is_run(path)
+
+
+def _is_run(path: Path) -> bool:
+    first = ""
+    with suppress(InvalidTrace):  # no text: refused later
+        first = next(lines_of(path), "")[:20]
+    return first.startswith('{"kind":')
+
+
 def _saved(path: Path) -> SavedWorkload:
     """The requests in a workload file, or those of a run: of a trace, or of another engine's
     recording, as they came and went, with its limits and its model.
     """
-    first = ""
-    with suppress(InvalidTrace):  # no text: refused below
-        first = next(lines_of(path), "")[:20]
-    if not first.startswith('{"kind":'):
+    if not _is_run(path):
         return SavedWorkload.load(path)
     from core.recorders.convert import open_run
 

@@ -21,16 +21,15 @@ from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.rounds import RunResult
 from core.proof.equivalence import equivalence
+from measure.record import RECORDINGS
 from measure.record_engines import ENGINE_PRESETS
 from visualizer.documents.comparison import Shown, document, recorded
-from visualizer.documents.record import RECORDINGS
 from visualizer.jobs.limits import HERE, Limits
 from visualizer.jobs.measured import Compare
 from visualizer.page.bundle import page_html, script
 from visualizer.page.tabs import packed_plotly, part, tab_script, write_files
 from visualizer.server.comparisons import catalogue, job, open_recorded
-from visualizer.server.job_queue import JobQueue
-from visualizer.server.jobs import Jobs
+from visualizer.server.jobs import JobQueue, Jobs
 from visualizer.server.store import Store
 from visualizer.words import findings, verdicts
 from visualizer.words.vocabulary import plain

@@ -156,8 +156,8 @@ def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_agai
     page.select_option(".language", "en")
     page.evaluate("location.hash = 'part=learn&lesson=static-batching&stop=dropped'")
     drawn(page, "static-batching", "dropped")
-    settled(page, "inflight.sentence().startsWith('B adds one token')")
-    assert "forward pass" in page.inner_text(".panel.row h3")
+    settled(page, "inflight.sentence().startsWith('B writes one more token')")
+    assert "One pass" in page.inner_text(".panel.row h3")
 
 
 @pytest.mark.slow

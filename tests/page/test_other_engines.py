@@ -150,7 +150,7 @@ def test_what_if_of_another_engines_run_is_a_plan_and_says_so_before(visit, plai
     page.evaluate("document.querySelector('.what-button').hidden = false")
     button = page.locator(".what-button")
     assert button.get_attribute("title") == (
-        "No engine here is vLLM, so this run is not run again: it can be planned."
+        "There is no vLLM here, so this run cannot be run again; it can be planned."
     )
     button.click()
     config, blocks = plain.config, plain.header.num_blocks

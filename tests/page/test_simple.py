@@ -183,8 +183,11 @@ def test_play_stands_where_something_happens_and_says_what_on_its_panel(visit, s
     for index, words in said.items():
         event = six.events[index]
         if event.admitted:
-            who = ", ".join(page.evaluate("(all) => all.map((id) => inflight.run.request(id).letter)",
-                            [one.request for one in event.admitted]))  # fmt: skip
+            letters = page.evaluate(
+                "(all) => all.map((id) => inflight.run.request(id).letter)",
+                [one.request for one in event.admitted],
+            )
+            who = ", ".join(letters)
             assert words == ["lanes", f"{who} take{'s' * (len(event.admitted) == 1)} a lane"]
         elif event.finished:
             assert words[0] == "text" and words[1].endswith("done")

@@ -20,8 +20,9 @@ from core.config import ASSETS
 from core.trace.phrases import letters
 from core.trace.trace import Trace
 from visualizer.charts.theme import deal
-from visualizer.documents import conversations, hand
+from visualizer.documents import hand
 from visualizer.documents.comparison import COMPARISON, RECORDED, load
+from visualizer.documents.replay import said as said_in
 from visualizer.lessons.arithmetic import best_seating
 from visualizer.lessons.facts import At, _json, fact, measured_gains, recorded_run
 from visualizer.lessons.places import Place
@@ -97,13 +98,8 @@ def story_html(
     others = others or {code: f"story?lang={code}" for code in LANGUAGES if code != language}
     page = words(language)["page"]
     (other, address), *_ = others.items()
-    place, places = (
-        "brief-continuous start",
-        {
-            "static": "brief-static start",
-            "continuous": "brief-continuous start",
-        },
-    )
+    place = "brief-continuous start"
+    places = {"static": "brief-static start", "continuous": "brief-continuous start"}
 
     def told(name: str) -> list[Span]:
         return said(page[name], place, places, language)
@@ -127,9 +123,7 @@ def story_html(
         "OTHER_NAME": escape(page["other"]),
         "PLAYER": escape(player),
         "PLAYER_NAME": escape(page["player"]),
-        "KICKER": escape(
-            page["kicker"].replace("{minutes}", str(minutes(language)))
-        ),
+        "KICKER": escape(page["kicker"].replace("{minutes}", str(minutes(language)))),
         "LEAD": _html(told("lead"), player),
         "HERO": _html(told("hero"), player),
         "CLOSE": _html(told("close"), player),
@@ -303,7 +297,7 @@ def _pieces(trace: Trace, request: str) -> tuple[list[str], list[str]]:
     """
     prompt, output = trace.texts.prompt[request], list(trace.texts.output[request])
     if messages := trace.asked[request].request.messages:
-        prompt = [piece or "" for piece in conversations.said(prompt, messages)]
+        prompt = [piece or "" for piece in said_in(prompt, messages)]
     if request_times(trace)[request].finish_reason == "stop":
         output[-1] = ""
     return prompt, output

@@ -41,9 +41,7 @@ STORY: dict[str, Any] = {
 
 @cache
 def tab_script(name: str) -> str:
-    """A classic script that leaves the tab's mount, `window.inflight<Name>Mount(holder,
-    options)`.
-    """
+    """A classic script that leaves `window.inflight<Name>Mount(holder, options)`."""
     sheets = [PLAYER / "figure" / "figure.css"] * (name == "compare") + [
         PLAYER / name / f"{name}.css"
     ]
@@ -54,10 +52,7 @@ def tab_script(name: str) -> str:
     if name == "compare":
         files["hand"] = hand.shipped()
     if name == "write":
-        files |= {
-            "model": MODEL,
-            "tasks": [task.to_json() for task in tasks().values()],
-        }
+        files |= {"model": MODEL, "tasks": [task.to_json() for task in tasks().values()]}
     return (
         f"window.inflight{name.capitalize()}Files ="
         f" {inert_json(files)};\n{script(f'{name}/{name}.js')}"
@@ -116,15 +111,8 @@ def options(
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
     tabs = [*TABS, STORY]
     if live is not None:
-        found["live"], tabs = (
-            {"base": "", **live},
-            [
-                *TABS[:2],
-                {"name": "live", "title": "Live"},
-                *TABS[2:],
-                STORY,
-            ],
-        )
+        found["live"] = {"base": "", **live}
+        tabs = [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:], STORY]
     tabs = with_write(tabs, WRITE if engine else WITHOUT_WRITE)
     if engine:
         found["write"] = {"engine": engine["engine"], "codemirror": url(paths["codemirror"])}
@@ -136,9 +124,7 @@ def options(
 def player_options(
     catalogue: Sequence[dict[str, Any]], tabs: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The player's options on a page with recorded runs. tabs: `{"name", "title"}` of the page's
-    parts, its own first.
-    """
+    """The player's options beside recorded runs. tabs: `{"name", "title"}`, its own first."""
     return {
         "catalogue": catalogue,
         "questions": list(QUESTIONS.values()),

@@ -78,11 +78,7 @@ export function rangeOf({ from, to, word, step = 1 }, moved) {
 }
 
 export class Card {
-  /**
-   * @param {HTMLElement} root
-   * @param {Slider} slider
-   * @param {CardOptions} options
-   */
+  /** @param {HTMLElement} root @param {Slider} slider @param {CardOptions} options */
   constructor(root, slider, { claim = "", source = "", link = null, play = false }) {
     this.root = root;
     this.slider = slider;

@@ -390,7 +390,7 @@ export class Learn {
       $(part).setAttribute("aria-label", label);
     $(".language").replaceChildren(
       ...Object.entries(doc.languages).map(([key, name]) =>
-        h("option", { value: key, selected: key === doc.language }, name),
+        h("option", { value: key, selected: key === doc.language, title: name }, key.toUpperCase()),
       ),
     );
     $(".language").hidden =

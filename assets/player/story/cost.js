@@ -120,7 +120,7 @@ function seats(pen, share, data) {
     t(
       fold < 0.5
         ? `one at a time: ${alone} steps`
-        : `${lanes} at a time, as well seated as can be: ${best} steps`,
+        : `${lanes} at a time, seated as well as can be: ${best} steps`,
     ),
     0,
     top - 26,
@@ -163,7 +163,7 @@ export const cost = {
     const [alone, best] = steps(data);
     if (state.seat > 0.68)
       return t(
-        `All at once as lanes allow: ${best} steps instead of ${alone}, if somebody knew every length.`,
+        `As many at once as there are lanes: ${best} steps instead of ${alone}, if somebody knew every length.`,
       );
     if (state.seat > 0.2) return t(`One request after the other: ${alone} steps.`);
     const [tokens, ms] = data.curve[clamp(Math.round(state.size), 0, data.curve.length - 1)];

@@ -98,7 +98,7 @@ export function changesOf(config, policies, binding = "none") {
  */
 export const aboutWhatIf = ({ header }) =>
   header.engine
-    ? t("No engine here is {engine}, so this run is not run again: it can be planned.", {
+    ? t("There is no {engine} here, so this run cannot be run again; it can be planned.", {
         engine: header.engine.name,
       })
     : t("The same requests with one setting changed: where do the runs diverge?");

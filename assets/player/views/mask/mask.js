@@ -309,7 +309,7 @@ function explainCell({ run, weights }, { pass, window, weights: found }, q, k) {
   if (offset < 0) {
     const why = query.finished
       ? " has finished; its row is computed as padding until the wave ends"
-      : " is shorter than this pass is wide";
+      : " has fewer tokens than this pass has columns";
     return {
       request: query.request,
       allowed: false,
