@@ -36,7 +36,7 @@ def runs_of_tasks() -> set[str]:
 
 
 def check(lesson: str, run: Trace, traces: Traces, language: str = "en") -> list[dict[str, Any]]:
-    """The goals of a lesson's task: [{"name", "met", "says": a sentence, "step": it is about}].
+    """The goals of a lesson's task: [{"name", "met", "says": a sentence, "step": of what it says}].
     run: what the learner made.
 
     Raises InflightError for an unknown lesson or language.

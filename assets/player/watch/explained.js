@@ -32,7 +32,7 @@ export const EXPLAINED = {
   mask: {
     asks: "What does the mask show?",
     says: [
-      "A row for each token of this pass, a column for each token that is remembered. Where a cell is filled, the one may look at the other: this is attention.",
+      "A row for each token of this pass, a column for each token that is remembered. Where a cell is filled, the row’s token may look at the column’s: this is attention.",
       "No token looks into another request’s text, and none into the future.",
     ],
     picture: "mask",
