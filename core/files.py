@@ -15,12 +15,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
-from core.errors import InflightError, require
+from core.errors import InflightError, require, shown
 
 
 def path_of(path: str | os.PathLike[str]) -> Path:
-    """The path that a caller gave; raises InflightError for anything else."""
-    return Path(require(path, (str, os.PathLike), "A file is given by its path"))
+    """The path that a caller gave; raises InflightError for anything else, and for a name that no
+    file can have.
+    """
+    at = Path(require(path, (str, os.PathLike), "A file is given by its path"))
+    with suppress(UnicodeEncodeError):
+        if b"\0" not in os.fsencode(at):
+            return at
+    raise InflightError(f"No file can be named {shown(str(at))}.")
 
 
 @contextmanager

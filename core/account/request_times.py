@@ -11,7 +11,7 @@ from typing import Any
 
 from core.account.walk import walk
 from core.errors import InflightError, require
-from core.trace.trace import Trace
+from core.trace.trace import Trace, require_trace
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,7 @@ class RequestTimes:
 
 def request_times(trace: Trace) -> dict[str, RequestTimes]:
     """The times of every request by id, including those that have not arrived."""
+    require_trace(trace)
     times = {request: RequestTimes(request, len(ids)) for request, ids in trace.prompts.items()}
     for event, _, rows in walk(trace):
         for arrived in event.newcomers:

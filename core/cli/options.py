@@ -8,7 +8,7 @@ import functools
 import inspect
 import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -21,11 +21,12 @@ from core.account.request_times import SLOs
 from core.cli.given import refuse_idle
 from core.cli.output import loading
 from core.config import DEFAULT_MODEL, POLICIES, EngineConfig, Execution
-from core.errors import InflightError, InvalidConfig, InvalidTrace, UnsupportedModel
+from core.errors import InflightError, InvalidTrace, UnsupportedModel
 from core.recorders.raw import lines_of
 from core.torch_engine.models.libraries import load_libraries
 from core.workload.presets import preset as preset_named
-from core.workload.workload import SavedWorkload, Workload
+from core.workload.request import Request
+from core.workload.workload import MAX_FILE_BYTES, SavedWorkload, Workload
 
 if TYPE_CHECKING:
     from core.simulate.cost import Cost
@@ -46,7 +47,10 @@ WorkloadFile = Annotated[
     typer.Option(
         "--workload",
         "-w",
-        help="A workload file (JSON), or a run (a trace, a recording), in place of a preset.",
+        help=(
+            "A workload file (JSON; - for standard input), or a run (a trace, a recording), in"
+            " place of a preset."
+        ),
     ),
 ]
 Chat = Annotated[
@@ -190,7 +194,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 @dataclass(frozen=True)
 class Asked:
     """What to run: requests, the model by name, the device, and the limits before a policy is
-    chosen. names_model: False where it is the default one.
+    chosen. names_model: False where it is the default one. stream: the requests, read as they are
+    drawn, where they are too many for a workload.
     """
 
     workload: Workload
@@ -199,6 +204,7 @@ class Asked:
     given: Mapping[str, Any]
     device_options: DeviceOptions
     names_model: bool = True
+    stream: Iterator[Request] | None = None
 
     def config(self, policy: str | None = None) -> EngineConfig:
         """The limits under a policy, by default the recommended one; raises InvalidConfig."""
@@ -212,14 +218,29 @@ def asked_for(
     limits: Mapping[str, Any],
     device_options: DeviceOptions,
     chat: bool = False,
+    streams: bool = False,
 ) -> Asked:
     """A preset or a workload file, overridden by the options that were given; raises
-    InflightError. chat: see `Workload.as_messages`.
+    InflightError. chat: see `Workload.as_messages`. streams: whether a file that is too large to be
+    read whole, or standard input, may be read request by request.
     """
     if (preset is None) == (workload is None):
         raise InflightError(
             "Give either --preset NAME or --workload FILE; `python -m inflight presets` lists the"
             " presets."
+        )
+    is_piped = workload == Path("-")
+    if streams and workload is not None and (is_piped or _is_large(workload)):
+        refuse_idle("for requests that are read one by one", "chat")
+        path = Path("/dev/stdin") if is_piped else workload
+        return Asked(
+            Workload([]),
+            model or DEFAULT_MODEL,
+            EngineConfig(),
+            limits,
+            device_options,
+            model is not None,
+            Workload.stream(path),
         )
     if workload is not None:
         saved = _saved(workload)
@@ -248,14 +269,22 @@ def asked_for(
     return Asked(asked, model or chosen.model, chosen.config, limits, device_options)
 
 
+def _is_large(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > MAX_FILE_BYTES and not _is_run(path)
+
+
+def _is_run(path: Path) -> bool:
+    first = ""
+    with suppress(InvalidTrace):  # no text: refused later
+        first = next(lines_of(path), "")[:20]
+    return first.startswith('{"kind":')
+
+
 def _saved(path: Path) -> SavedWorkload:
     """The requests in a workload file, or those of a run: of a trace, or of another engine's
     recording, as they came and went, with its limits and its model.
     """
-    first = ""
-    with suppress(InvalidTrace):  # no text: refused below
-        first = next(lines_of(path), "")[:20]
-    if not first.startswith('{"kind":'):
+    if not _is_run(path):
         return SavedWorkload.load(path)
     from core.recorders.convert import open_run
 
@@ -265,10 +294,7 @@ def _saved(path: Path) -> SavedWorkload:
 
 def check_policy(policy: str) -> None:
     """Raises InvalidConfig for a name that no policy has."""
-    if policy not in POLICIES:
-        raise InvalidConfig(
-            f"There is no policy {policy!r}; the policies are {', '.join(POLICIES)}."
-        )
+    EngineConfig(policy)
 
 
 def engine_for(

@@ -25,6 +25,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -34,6 +35,13 @@ from core.trace.file import is_compressed
 
 INTERRUPTED = 130  # exit code after Ctrl-C
 PLAIN_WIDTH = 160  # columns if there is no terminal
+# characters that terminals obey, and those that turn a line around
+_CONTROLS = {
+    code: repr(chr(code))[1:-1]
+    for codes in (range(32), range(127, 160), range(0x202A, 0x202F), range(0x2066, 0x206A))
+    for code in codes
+    if chr(code) not in "\t\n"
+}
 
 
 def open_streams() -> None:
@@ -48,12 +56,22 @@ def open_streams() -> None:
 
 def out() -> Console:
     """Standard output. Created for every use, because tests and pipes replace the stream."""
-    return Console(highlight=False, width=_width(sys.stdout))
+    return _PlainConsole(highlight=False, width=_width(sys.stdout))
 
 
 def err() -> Console:
     """The console on stderr, for all that is not the result."""
-    return Console(stderr=True, highlight=False, width=_width(sys.stderr))
+    return _PlainConsole(stderr=True, highlight=False, width=_width(sys.stderr))
+
+
+class _PlainConsole(Console):
+    """What is printed says nothing to a terminal but its colours: a name from somebody's file may
+    hold anything.
+    """
+
+    def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
+        for text, style, control in super().render(*args, **options):
+            yield Segment(text if control else text.translate(_CONTROLS), style, control)
 
 
 def _width(stream: TextIO) -> int | None:
@@ -178,7 +196,7 @@ class ProgressReporter:
             elapsed, note = TimeElapsedColumn(), TextColumn("{task.fields[note]}", markup=False)
             text = TextColumn("{task.description}", markup=False)
             counts = (text, BarColumn(), MofNCompleteColumn(), elapsed, note)
-            columns = (SpinnerColumn(), text, elapsed) if self._total is None else counts
+            columns = (SpinnerColumn(), text, elapsed, note) if self._total is None else counts
             self._bar = Progress(*columns, console=self._console, transient=True)
             self._task = self._bar.add_task(self._what, total=self._total, note="")
             if self._total is not None:
@@ -197,6 +215,11 @@ class ProgressReporter:
             self._waiting.join()
         if self._bar is not None:
             self._bar.stop()
+
+    def note(self, text: str) -> None:
+        """Of work whose amount is not known: how far it has come, on a terminal."""
+        if self._bar is not None:
+            self._bar.update(self._task, note=text)
 
     def update(self, done: int, note: str = "") -> None:
         """Of work of a known amount: how much of it is done."""

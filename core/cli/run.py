@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,8 +37,9 @@ from core.engine.recorder import Window
 from core.engine.writing import writing
 from core.files import require_writable
 from core.simulate.engine import SimulatedEngine
-from core.simulate.totals import RunTotals
+from core.simulate.totals import RunTotals, run_stream
 from core.torch_engine.models.tensor_parallel import is_first
+from core.workload.request import Request
 from core.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -78,7 +80,10 @@ def run(
     require_writable(
         out, html, read=[*([workload] if workload else []), *([Path(simulate)] if simulate else [])]
     )
-    slos, asked = parse_slos(slo), asked_for(preset, workload, model, limits, device_options, chat)
+    slos = parse_slos(slo)
+    asked = asked_for(preset, workload, model, limits, device_options, chat, streams=True)
+    if asked.stream is not None:
+        refuse_idle("for a stream of requests, of which totals alone are kept", "steps", "html")
     config = asked.config(policy)
     engine = (
         simulated_engine(simulate, config, asked)
@@ -87,14 +92,20 @@ def run(
     )
     long = (
         RunTotals(slos)
-        if len(asked.workload) > MOST_REQUESTS and not (steps or json or html)
+        if asked.stream is not None
+        or (len(asked.workload) > MOST_REQUESTS and not (steps or json or html))
         else None
     )
     if long is not None:
         engine.recorder = Window(_WINDOW)
     with writing(engine, out) if out is not None else nullcontext():
-        num_steps, done = _run_to_end(engine, asked.workload, long)
+        num_steps, done = (
+            _run_to_end(engine, asked.workload, long)
+            if asked.stream is None or long is None
+            else _run_stream(engine, asked.stream, long)
+        )
     trace = engine.trace
+    beyond = engine.beyond if isinstance(engine, SimulatedEngine) else None
     refused = saved(trace.save_html, html)
 
     def print_run(_: object) -> None:
@@ -104,10 +115,15 @@ def run(
             print_long(trace.header, long, done)
         else:
             print_summary(trace, slos)
-        if isinstance(engine, SimulatedEngine) and engine.beyond:
-            print_note(engine.beyond)
+        if beyond:
+            print_note(beyond)
 
-    data = {"schema": "run/1", **summary(trace, slos)} if json else None
+    data: dict[str, Any] | None = None
+    if json and long is not None:
+        about = {"header": trace.header.to_json(), "complete": done, "beyond": beyond}
+        data = {"schema": "run-stream/1", **about, "totals": long.to_json()}
+    elif json:
+        data = {"schema": "run/1", **summary(trace, slos)}
     finish(data, print_run, json, refused=refused)
     if out is not None:
         print_note(f"Saved {out.name}: {num_steps} steps, {out.stat().st_size / 1024:,.0f} KB.")
@@ -117,6 +133,22 @@ def run(
             + ("; the trace so far is saved." if out else ".")
         )
         raise typer.Exit(INTERRUPTED)
+
+
+def _run_stream(
+    engine: Engine | SimulatedEngine, requests: Iterator[Request], totals: RunTotals
+) -> tuple[int, bool]:
+    """As `_run_to_end`, with requests that are read as they come, of which nobody knows how many
+    there are.
+    """
+    try:
+        with ProgressReporter("requests", None) as work:
+            run_stream(
+                engine, requests, lambda so_far: work.note(f"{so_far.finished:,} done"), totals
+            )
+    except KeyboardInterrupt:
+        return totals.steps, False
+    return totals.steps, True
 
 
 def _run_to_end(

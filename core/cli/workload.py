@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,13 +10,14 @@ import typer
 
 from core.cli.given import refuse_idle
 from core.cli.options import Json, cost_for
-from core.cli.output import ProgressReporter, finish, print_line
+from core.cli.output import ProgressReporter, finish, print_line, print_note
 from core.config import DEFAULT_MODEL
 from core.errors import InvalidWorkload
 from core.files import require_writable
 from core.simulate.cost import Deployment
 from core.torch_engine.models.tokenizer import MOST_CONTEXT, describe_model
 from core.workload.datasets import Dataset, read_dataset
+from core.workload.workload import save_requests
 
 
 def workload(
@@ -26,7 +28,12 @@ def workload(
         ),
     ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Save the workload here; `run --workload` takes it.")
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Save the workload here, - for standard output; `run --workload` takes it.",
+        ),
     ],
     model: Annotated[
         str,
@@ -56,6 +63,10 @@ def workload(
     """Turn a trace that a real service published into requests for this model: lengths are scaled
     to its context, and the scale is shown.
     """
+    is_piped = out == Path("-")
+    if is_piped:
+        refuse_idle("where the workload itself is printed", "json")
+        out = Path("/dev/stdout")
     require_writable(out, read=[file])
     if speed <= 0:
         raise InvalidWorkload(f"The speed must be above 0, not {speed:g}.")
@@ -67,15 +78,22 @@ def workload(
         dataset = read_dataset(file, described.count, requests).scaled(context)
         if not dataset.span:
             refuse_idle(f"with {file.name}, whose requests arrive all at once", "speed")
-        dataset.workload(vocab_size, speed, seed).save(out)
+        if is_piped:  # before what follows fills the pipe
+            _print(dataset, speed, "Standard output", print_note)
+        save_requests(out, dataset.requests(vocab_size, speed, seed), dataset.name)
 
     def print_it(_: object) -> None:
-        for number, words in enumerate(dataset.sentences(speed)):
-            print_line(words if number else f"{out.name}: {words}")
-        if dataset.hash_ids:
-            print_line(f"Run it with --prefix-caching --block-size {dataset.block_tokens}.")
+        if not is_piped:
+            _print(dataset, speed, out.name, print_line)
 
     finish({"schema": "workload/1", **_about(dataset, speed)}, print_it, json)
+
+
+def _print(dataset: Dataset, speed: float, to: str, tell: Callable[[str], None]) -> None:
+    for number, words in enumerate(dataset.sentences(speed)):
+        tell(words if number else f"{to}: {words}")
+    if dataset.hash_ids:
+        tell(f"Run it with --prefix-caching --block-size {dataset.block_tokens}.")
 
 
 def _about(dataset: Dataset, speed: float) -> dict[str, Any]:

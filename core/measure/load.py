@@ -53,6 +53,11 @@ class Sweep:
         if not (self.seconds > 0 and math.isfinite(self.seconds)):
             raise InflightError(f"A point takes above 0 seconds, not {self.seconds!r}.")
 
+    @property
+    def has_arrivals(self) -> bool:
+        """Whether a file gives them."""
+        return bool(self.sizes and len(self.sizes) > 1 and self.sizes[-1].arrival)
+
 
 def workload(sweep: Sweep, rate: float, engine: EngineCore) -> Workload:
     """The requests of one point: those that arrive within three quarters of its time, at least one.
@@ -81,10 +86,9 @@ def times(sweep: Sweep, rate: float) -> Iterable[float]:
     """When the requests arrive at this rate, in seconds: without end, unless a file gives them:
     those at its own pace, made faster or slower.
     """
-    of_file = sweep.sizes
-    if of_file and len(of_file) > 1 and of_file[-1].arrival:
-        own = (len(of_file) - 1) / of_file[-1].arrival
-        return [(size.arrival or 0.0) * own / rate for size in of_file]
+    if sweep.has_arrivals:
+        own = [size.arrival or 0.0 for size in sweep.sizes or ()]
+        return [at * (len(own) - 1) / own[-1] / rate for at in own]
     return arrivals(rate, sweep.seed, sweep.burstiness)
 
 
@@ -133,17 +137,19 @@ def sweep_load(
     data.
 
     A point is a rate under a policy. offered: requests due to arrive; numbers: the metrics of the
-    run until it ended or was cut (`cut`: its time was up with requests unfinished). The capacity is
-    that of the first policy, so that all are offered the same. until_interrupted: a
-    KeyboardInterrupt ends it, with the points so far, if there are any; `complete` is then false.
+    run until it ended or was cut (`cut`: its time was up with requests unfinished), with a goodput
+    if limits are stated. All are offered the same: fractions of the largest of their capacities, so
+    that each is seen beyond its own. until_interrupted: a KeyboardInterrupt ends it, with the
+    points so far, if there are any; `complete` is then false.
     """
     names = list(engines)
-    measured_capacity = None
+    capacities: dict[str, float] = {}
     rates: Sequence[float] = sweep.rates or ()
     if not rates:
-        on_point(names[0], math.inf)
-        measured_capacity = capacity(sweep, engines[names[0]])
-        rates = [round(fraction * measured_capacity, 4) for fraction in sweep.fractions]
+        for name in names:
+            on_point(name, math.inf)
+            capacities[name] = capacity(sweep, engines[name])
+        rates = [round(share * max(capacities.values()), 4) for share in sweep.fractions]
     points: list[dict[str, Any]] = []
     complete = True
     try:
@@ -153,7 +159,7 @@ def sweep_load(
             on_point(name, rate)
             requests = workload(sweep, rate, engines[name])
             trace, cut = _run(engines[name], requests, sweep.seconds)
-            numbers = metrics(trace, sweep.slos)
+            numbers = metrics(trace, None if sweep.slos == SLOs() else sweep.slos)
             points.append(
                 {
                     "policy": name,
@@ -172,9 +178,10 @@ def sweep_load(
     return {
         "source": source,
         "complete": complete,
-        "capacity_requests_per_s": measured_capacity,
+        "capacity_requests_per_s": max(capacities.values(), default=None),
+        "capacities": capacities,
         "seconds_a_point": sweep.seconds,
-        "burstiness": sweep.burstiness,
+        "burstiness": None if sweep.has_arrivals else sweep.burstiness,
         "seed": sweep.seed,
         "lengths": (
             asdict(sweep.lengths) if sweep.sizes is None else f"{len(sweep.sizes)} from a file"

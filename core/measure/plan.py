@@ -7,7 +7,7 @@ the others are worth.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -28,8 +28,14 @@ from core.workload.workload import Workload
 LARGE = 0.25
 """An error of the recorded setting's E2E, at p50 or p99, beyond which others are not ranked."""
 MOST_SETTINGS = 64
+Say = Callable[..., str]
+"""A sentence of ours, with its numbers, in some language; {names} in it are given by name."""
 _TIMES = ("ttft_s", "itl_s", "e2e_s", "queue_s")
 _SHARES = ("p50", "p99")
+
+
+def _plainly(text: str, **names: str) -> str:
+    return english(text).format(**names)
 
 
 @dataclass(frozen=True)
@@ -96,36 +102,42 @@ class Plan:
     @property
     def verdict(self) -> str:
         """What the plan comes to, in a sentence or two."""
-        off = " and ".join(
-            f"{100 * (self.errors[f'e2e_s {share}'] or 0.0):+.0f} % at {share}" for share in _SHARES
+        return self.told()
+
+    def told(self, say: Say = _plainly) -> str:
+        """`verdict` in the language of `say`."""
+        middle, last = (abs(self.errors[f"e2e_s {share}"] or 0.0) for share in _SHARES)
+        own = say(
+            "The setting that was recorded is simulated with an E2E off by"
+            f" {100 * middle:.0f} % at p50 and {100 * last:.0f} % at p99."
         )
-        own = f"The setting that was recorded is simulated with an E2E off by {off}"
         if not self.is_ranked:
-            return f"{own}: too much to rank others by."
+            return f"{own} {say('That is too much to rank others by.')}"
         can = [point for point in (self.again, *self.points) if point.numbers]
         best = min(can, key=self._rank)
         near = [point for point in can if self._is_near(point, best)]
         if self.again in near:
-            return f"{own}. No other is better than it by more than that."
+            return f"{own} {say('No other is better than it by more than that.')}"
         by = "goodput is highest" if self.has_slos else "E2E at p50 is lowest"
+        found = say(f"By this, {by} with {{setting}}.", setting=self.name_of(best.config, say))
         others = len(near) - 1
-        beside = english(f", and {others} more [is|are] within that error of it") if others else ""
-        return f"{own}. By this, {by} with {self.name_of(best.config)}{beside}."
+        beside = say(f"{others} more [is|are] within that error of it.") if others else ""
+        return f"{own} {found} {beside}".rstrip()
 
-    def name_of(self, config: EngineConfig) -> str:
+    def name_of(self, config: EngineConfig, say: Say = _plainly) -> str:
         """A setting in words: where it differs from the recorded one."""
         own = self.again.config
         parts = [
             words
             for name, words in (
                 ("policy", config.policy.name),
-                ("max_num_seqs", english(f"{config.max_num_seqs:,} [lane|lanes]")),
-                ("max_num_batched_tokens", f"budget {config.max_num_batched_tokens:,}"),
-                ("num_blocks", english(f"{config.num_blocks or 0:,} [block|blocks]")),
+                ("max_num_seqs", say(f"{config.max_num_seqs:,} [lane|lanes]")),
+                ("max_num_batched_tokens", say(f"budget {config.max_num_batched_tokens:,}")),
+                ("num_blocks", say(f"{config.num_blocks or 0:,} [block|blocks]")),
             )
             if getattr(config, name) != getattr(own, name)
         ]
-        return ", ".join(parts) or "as recorded"
+        return ", ".join(parts) or say("as recorded")
 
     def run(self, point: Point) -> Trace:
         """The simulated run of a setting, labelled as one. Raises InflightError for a setting that
@@ -197,12 +209,28 @@ def plan(
     simulated. Raises InflightError for a run to which no cost can be fitted, one of no request that
     ended, and too many settings.
     """
+    turns = planning(trace, lanes, budgets, blocks, policies, slos)
+    while True:
+        try:
+            on_point(next(turns))
+        except StopIteration as end:
+            return end.value
+
+
+def planning(
+    trace: Trace,
+    lanes: Iterable[int],
+    budgets: Iterable[int],
+    blocks: Iterable[int],
+    policies: Iterable[PolicyOrName],
+    slos: SLOs | None,
+) -> Generator[str, None, Plan]:
+    """`plan`, which stops before each setting to tell its name."""
     require_trace(trace)
     limits = require(SLOs() if slos is None else slos, SLOs, "Limits are SLOs, as SLOs(ttft_s=1)")
-    cost = fit(trace)
     recorded, notes = _setting(trace)
     settings = [
-        (policy, number, budget, pool)
+        recorded.under(policy, max_num_seqs=number, max_num_batched_tokens=budget, num_blocks=pool)
         for policy, number, budget, pool in product(
             tuple(policies) or (recorded.policy,),
             tuple(lanes) or (recorded.max_num_seqs,),
@@ -216,6 +244,8 @@ def plan(
     done = frozenset(request for request, one in times.items() if one.is_done)
     if not done:
         raise InflightError("No request of this run ended by itself, so there is nothing to plan.")
+    yield "as recorded"
+    cost = fit(trace)
     measured = Point(recorded, numbers_of(trace, done, limits), requests=times)
     workload = trace.as_run()
     is_ours = trace.header.engine is None
@@ -230,19 +260,16 @@ def plan(
         numbers = numbers_of(found, done, limits)
         return Point(config, numbers, None, engine.beyond, request_times(found))
 
-    on_point("as recorded")
     again = simulated(recorded)
     if again.numbers is None:
         raise InflightError(f"The recorded setting cannot be simulated: {again.refused}")
     made = Plan(measured, again, (), cost, limits, tuple(notes), workload)
     points: dict[str, Point] = {}
-    for policy, number, budget, pool in settings:
-        named = {"max_num_seqs": number, "max_num_batched_tokens": budget, "num_blocks": pool}
-        config = recorded.under(policy, **named)
+    for config in settings:
         name = made.name_of(config)
         if config == recorded or name in points:
             continue
-        on_point(name)
+        yield name
         points[name] = simulated(config)
     ranked = sorted(points.values(), key=made._rank) if made.is_ranked else points.values()
     return replace(made, points=tuple(ranked))
@@ -277,7 +304,7 @@ def _setting(trace: Trace) -> tuple[EngineConfig, list[str]]:
     notes = []
     if isinstance(config.policy, RecordedPolicy):
         notes.append(
-            f"By what the policy {config.policy.name} orders requests is not on record: simulated"
+            f"By what the policy “{config.policy.name}” orders requests is not on record: simulated"
             " first come, first served."
         )
         old = config.policy

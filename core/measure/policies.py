@@ -15,7 +15,7 @@ from core.measure.compare import Comparison, engine_contender
 from core.measure.rounds import Contender, Progress, RunResult
 from core.simulate.engine import SimulatedEngine
 from core.torch_engine.engine import Engine
-from core.trace.trace import Trace
+from core.trace.trace import Trace, require_trace
 from core.workload.workload import Workload
 
 
@@ -50,6 +50,8 @@ def compare(*traces: Trace, names: Sequence[str] = ()) -> Comparison:
     names: of each, by default its policy. Raises InflightError for traces of different requests,
     for one without a step, and for two of the same name.
     """
+    for trace in traces:
+        require_trace(trace)
     called = list(names or (trace.header.policy.name for trace in traces))
     if len(called) != len(traces):
         raise InflightError(f"There are {len(traces)} traces and {len(called)} names.")

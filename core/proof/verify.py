@@ -14,7 +14,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from core.collector import uncollected
@@ -22,6 +21,7 @@ from core.config import ASSETS
 from core.engine.engine import EngineCore
 from core.engine.requests import prompt_ids
 from core.errors import InflightError, InvalidRequest, InvalidTrace
+from core.files import path_of
 from core.policy import RecordedPolicy
 from core.proof.replay import Replay
 from core.proof.rerun import ModelRerun, RerunResult
@@ -144,7 +144,7 @@ def check(run: Trace | str | os.PathLike[str]) -> CheckResult:
     """
     from core.recorders.texts import tokenizer_of  # loads what reads a model's files
 
-    lines = run.lines() if isinstance(run, Trace) else lines_of(Path(run))
+    lines = run.lines() if isinstance(run, Trace) else lines_of(path_of(run))
     return verify(lines, tokenizer_of)
 
 

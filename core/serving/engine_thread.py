@@ -153,7 +153,13 @@ class EngineThread:
         """
         with suppress(queue.Empty):
             while True:
-                self._handle(self._inbox.get(block=wait_s != 0, timeout=wait_s))
+                message = self._inbox.get(block=wait_s != 0, timeout=wait_s)
+                try:
+                    self._handle(message)
+                except Exception as error:  # as of a step
+                    if isinstance(message, messages.Submit):
+                        self._outputs.fail(message.stream, step_failed())
+                    self._recover(error)
                 wait_s = 0.0
 
     def _handle(self, message: ToEngine) -> None:
@@ -281,10 +287,14 @@ class EngineThread:
     def _rejoin(self, streams: Iterable[TokenStream]) -> None:
         """Queue the requests again that waited when their run ended, except cancelled ones."""
         for stream in streams:
-            if stream.is_leaving:
-                self._outputs.cancelled(stream)
-            else:
-                self._submit(stream)
+            try:
+                if stream.is_leaving:
+                    self._outputs.cancelled(stream)
+                else:
+                    self._submit(stream)
+            except Exception as error:
+                _log.error("A request could not be queued again.", exc_info=error)
+                self._outputs.fail(stream, step_failed())
 
     # -- runs: each begins from an empty engine and is kept whole ----------------------------------
 

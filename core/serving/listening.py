@@ -23,6 +23,12 @@ _DESCRIPTORS = 2**16
 _WAITING = 2048  # connections that the system holds until they are accepted
 _AT_ONCE = 8  # that are accepted before any is looked at
 _AGAIN_S = 60.0  # after which it is worth another line that there are no descriptors
+# what uvicorn logs for every call that is no HTTP, and for every client that takes nothing: as many
+# lines as anybody likes
+_OF_CLIENTS = (
+    "Invalid HTTP request received.",
+    "ASGI callable returned without completing response.",
+)
 
 
 def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Config:
@@ -41,7 +47,12 @@ def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Confi
         "backlog": _AT_ONCE,  # asyncio accepts so many in one go: see `HttpServer` for the other
         "lifespan": "off",
     }
+    logging.getLogger("uvicorn.error").addFilter(_is_ours)
     return uvicorn.Config(app, **settings | more)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    return record.msg not in _OF_CLIENTS
 
 
 class HttpServer(uvicorn.Server):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -274,7 +274,8 @@ class OutputProcessor:
 
     def cancelled(self, stream: TokenStream) -> None:
         """A request was cancelled before it was in the engine."""
-        self.metrics.finished(stream, "cancelled")
+        with suppress(Exception):  # whoever waits is told, whatever becomes of the count
+            self.metrics.finished(stream, "cancelled")
         self._hand_over([(stream, Piece(stream.num_tokens, None, "", None, "cancelled"))])
 
     def carried(self, streams: Sequence[TokenStream]) -> None:
@@ -294,7 +295,8 @@ class OutputProcessor:
         """End a request with an error."""
         self._end(stream)
         if not isinstance(error, InvalidRequest):
-            self.metrics.finished(stream, "error")
+            with suppress(Exception):  # as above
+                self.metrics.finished(stream, "error")
         stream.call(stream.fail, error)
 
     # -- inside ------------------------------------------------------------------------------------

@@ -154,16 +154,17 @@ def run_stream(
     engine: EngineCore,
     requests: Iterable[Request],
     on_step: Callable[[RunTotals], None] = lambda totals: None,
+    totals: RunTotals | None = None,
 ) -> RunTotals:
     """Run a stream of requests, drawn as they arrive (in seconds, in order), to its end; the totals
-    of all events.
+    of all events, which are added to `totals` if some are given.
 
     What remains in `engine.trace` is up to its recorder. Set `num_blocks`, or the pool is as large
     as every lane at the longest context could need.
     """
     require(engine, EngineCore, "An engine runs a stream of requests")
     require(requests, Iterable, "A stream yields requests")
-    totals = RunTotals()
+    totals = RunTotals() if totals is None else totals
     coming = (require(request, Request, "A stream yields requests") for request in requests)
     with uncollected():
         limits = engine.config

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.errors import InflightError, InvalidTrace, malformed, shown
+from core.errors import InflightError, InvalidTrace, malformed, require, shown
 from core.files import open_file
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -309,7 +309,7 @@ class Reader:
 
 def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
     """The line's checksum, to be chained, and its data without it."""
-    if line.endswith("\r"):
+    if require(line, str, "A line of a trace is text").endswith("\r"):
         raise InvalidTrace(
             "this line ends with CR LF, as Windows writes it; a trace has LF alone: convert the"
             " file back.",

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from types import NoneType
 from typing import Any, overload
 
@@ -293,6 +292,7 @@ class Trace(OnPage):
         limits that differ; None if every step decides the same. Printed, it is a sentence. Raises
         InflightError for runs of different requests.
         """
+        require_trace(other)
         return divergence(self, other)
 
     def show(self, step: int | None = None) -> Page:
@@ -321,7 +321,7 @@ class Trace(OnPage):
         InflightError for another kind of file, for none of its steps or too many, and for a file
         that cannot be written.
         """
-        page.brought(page.animate)(self, Path(path), steps, seconds)
+        page.brought(page.animate)(self, path_of(path), steps, seconds)
 
     @property
     def _steps(self) -> str:

@@ -163,21 +163,22 @@ class Dataset:
         return hits / sum(size.prompt_tokens for size in self.sizes)
 
     def workload(self, vocab_size: int, speed: float = 1.0, seed: int = 0) -> Workload:
-        """Greedy requests of made-up tokens, run to full length. speed: of arrivals."""
-        requests = []
+        """See `requests`."""
+        return Workload(self.requests(vocab_size, speed, seed), self.name, "s")
+
+    def requests(self, vocab_size: int, speed: float = 1.0, seed: int = 0) -> Iterator[Request]:
+        """Greedy requests of made-up tokens, which run to their full length; each is made up when
+        it is drawn. speed: how much faster they arrive than on record.
+        """
         for at, size in enumerate(self.sizes):
             ids = self.hash_ids[at] if self.hash_ids else ()
             prompt = _tokens(ids, self.block_tokens, size.prompt_tokens, vocab_size, f"{seed} {at}")
-            sampling = SamplingParams(size.output_tokens, ignore_eos=True)
-            requests.append(
-                Request(
-                    f"r{at}",
-                    prompt_token_ids=prompt,
-                    sampling=sampling,
-                    arrival=(size.arrival or 0.0) / speed,
-                )
+            yield Request(
+                f"r{at}",
+                prompt_token_ids=prompt,
+                sampling=SamplingParams(size.output_tokens, ignore_eos=True),
+                arrival=(size.arrival or 0.0) / speed,
             )
-        return Workload(requests, self.name, "s")
 
 
 def _range(counts: Sequence[int]) -> str:

@@ -12,6 +12,7 @@ from core.errors import InvalidRequest, shown
 Message = Mapping[str, str]
 """What one side of a conversation says: its role, of `ROLES`, and its content."""
 ROLES = ("system", "user", "assistant")
+LATEST = 10**10  # steps or seconds, some 300 years: a request arrives by then
 FinishReason = Literal["length", "stop", "cancelled", "error"]
 Phase = Literal["prefill", "decode"]
 
@@ -169,8 +170,8 @@ class Request:
     arrival, in the same unit, its client leaves if it has not finished; None for one that stays.
 
     Raises InvalidRequest for an empty or doubly given prompt, an empty id, an arrival that is
-    negative or not a number, a priority that is not a whole number, or a departure that is not
-    after the arrival.
+    negative, not a number or beyond `LATEST`, a priority that is not a whole number, or a
+    departure that is not after the arrival.
     """
 
     id: str
@@ -211,9 +212,9 @@ class Request:
             )
         if not self.prompt and not self.prompt_token_ids and not self.messages:
             raise InvalidRequest("the prompt is empty.", self.id, param="prompt")
-        if not _is_number(self.arrival) or self.arrival < 0:
+        if not _is_number(self.arrival) or not 0 <= self.arrival <= LATEST:
             raise InvalidRequest(
-                f"arrival must be a finite number of at least 0, not {shown(self.arrival)}.",
+                f"arrival must be a number from 0 to {LATEST:,}, not {shown(self.arrival)}.",
                 self.id,
             )
         if not _is_int(self.priority) or abs(self.priority) >= 2**31:

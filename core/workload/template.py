@@ -34,7 +34,8 @@ class TemplateProcess:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        # by their hashes: templates that have written a text; until when others are refused, why
+        # by the hashes of templates: that they have written a text; until when, and how, those that
+        # have not are refused
         self._wrote: dict[int, None] = {}
         self._refused: dict[int, tuple[float, dict[str, Any]]] = {}
         atexit.register(self.end)

@@ -4,12 +4,14 @@ editor saves. Presets are in `core.workload.presets`.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidWorkload, require, shown
@@ -130,41 +132,88 @@ class Workload:
         return cls(requests, data.get("name", "custom"), data.get("arrival_unit", "step"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a workload file, which `load` reads, a request a line; raises InflightError if it
-        cannot be written, or would be larger than `load` takes.
-        """
-        opening = json.dumps(self.heading(), ensure_ascii=False)[:-1] + ', "requests": ['
-        size = len(opening.encode()) + 8
-        with written(path) as out:
-            out.write(opening)
-            for n, request in enumerate(self.requests):
-                line = json.dumps(request.to_json(), ensure_ascii=False, separators=(",", ":"))
-                size += len(line.encode()) + 2
-                if size > MAX_FILE_BYTES:
-                    raise InvalidWorkload(
-                        f"{path_of(path).name} would be larger than the {MAX_FILE_BYTES >> 20} MiB"
-                        f" that a workload file may have: {n:,} of these requests fit."
-                    )
-                out.write(f"{',' if n else ''}\n{line}")
-            out.write("\n]}\n")
+        """Write a workload file, which `load` and `stream` read: see `save_requests`."""
+        save_requests(path, self.requests, self.name, self.arrival_unit)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Workload:
         """Read a workload file; see `from_file`."""
         return from_file(path_of(path), cls.from_json)
 
+    @classmethod
+    def stream(cls, path: str | os.PathLike[str]) -> Iterator[Request]:
+        """The requests of a workload file of any size, or of a pipe, each read when it is drawn,
+        for `run_stream`. Its arrivals are in seconds and in order, and it has a request a line, as
+        `save` writes it; raises InvalidWorkload, when it comes to it, for what is otherwise.
+        """
+        at, latest = path_of(path), 0.0
+        with _read(at) as file:
+            lines = enumerate(io.TextIOWrapper(file, encoding="utf-8"), 1)
+            _, first = next(lines, (1, ""))
+            try:
+                found = cls.from_json(json.loads(first + "]}"))
+            except (ValueError, RecursionError):
+                raise InvalidWorkload(
+                    f"{at.name} is not read request by request: that takes a file as `workload` and"
+                    " `Workload.save` write it, a request a line."
+                ) from None
+            if found.arrival_unit != "s":
+                raise InvalidWorkload(f"{at.name}: the arrivals of a stream are in seconds.")
+            for number, line in lines:
+                if line.startswith("]"):
+                    return
+                try:
+                    request = Request.from_json(json.loads(line.rstrip().removesuffix(",")))
+                except (ValueError, RecursionError, InflightError) as error:
+                    raise InvalidWorkload(f"{at.name}, line {number}: {error}") from None
+                if request.arrival < latest:
+                    raise InvalidWorkload(
+                        f"{at.name}, line {number}: it arrives before the one above it, and a"
+                        " stream is read in order."
+                    )
+                latest = request.arrival
+                yield request
+        raise InvalidWorkload(f"{at.name} breaks off: its last line is missing.")
+
+
+def save_requests(
+    path: str | os.PathLike[str],
+    requests: Iterable[Request],
+    name: str,
+    arrival_unit: ArrivalUnit = "s",
+) -> None:
+    """Write a workload file, a request a line, as they are drawn; raises InflightError if it cannot
+    be written.
+    """
+    heading = Workload([], name, arrival_unit).heading()
+    with written(path) as out:
+        out.write(json.dumps(heading, ensure_ascii=False)[:-1] + ', "requests": [')
+        for n, request in enumerate(requests):
+            line = json.dumps(request.to_json(), ensure_ascii=False, separators=(",", ":"))
+            out.write(f"{',' if n else ''}\n{line}")
+        out.write("\n]}\n")
+
+
+@contextmanager
+def _read(path: Path) -> Iterator[BinaryIO]:
+    """A file, to be read; raises InvalidWorkload naming it if it cannot be."""
+    try:
+        with open_file(path) as file:
+            yield file
+    except OSError as error:
+        raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InvalidWorkload(f"{path.name} is not text.") from None
+
 
 def from_file(path: Path, read: Callable[[object], T]) -> T:
     """What `read` makes of the JSON in a file of at most 64 MiB; raises InvalidWorkload."""
-    try:
-        with open_file(path) as file:
-            text = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
+    with _read(path) as file:
+        text = file.read(MAX_FILE_BYTES + 1)
     if len(text) > MAX_FILE_BYTES:
         raise InvalidWorkload(
-            f"{path.name} is larger than the {MAX_FILE_BYTES >> 20} MiB that a workload file may"
-            " have."
+            f"{path.name} is larger than the {MAX_FILE_BYTES >> 20} MiB that are read whole: `run`"
+            " reads it request by request."
         )
     try:
         data = json.loads(text.decode())

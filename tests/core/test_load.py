@@ -142,7 +142,7 @@ def test_a_sweep_draws_throughput_against_latency():
     assert (
         data["source"] == "simulated"
         and len(points) == 12
-        and len(asked) == 13
+        and len(asked) == 14
         and math.isinf(asked[0][1])
     )
     # they take turns
@@ -160,6 +160,8 @@ def test_a_sweep_draws_throughput_against_latency():
         1.0,
         1.2,
     ]
+    assert data["capacities"]["continuous"] == data["capacity_requests_per_s"]
+    assert data["capacities"]["static"] < data["capacities"]["continuous"]
     static, continuous = points[:6], points[6:]
     assert all(p["offered"] == q["offered"] for p, q in zip(static, continuous, strict=True))
     # a queue builds up

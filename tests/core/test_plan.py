@@ -281,7 +281,7 @@ def test_any_run_is_a_workload_of_the_commands(tmp_path: Path, capsys: Any) -> N
     assert call("run", "--workload", PRIORITY, "--simulate", PRIORITY) == 2
     assert "The policy priority is not installed here" in capsys.readouterr().err
     assert call("run", "--workload", tmp_path / "none.jsonl", "--simulate", ASYNC) == 2
-    assert "none.jsonl: it cannot be read" in capsys.readouterr().err
+    assert "none.jsonl cannot be read" in capsys.readouterr().err
 
 
 def test_a_fit_that_predicts_no_pass_says_so(tmp_path: Path, capsys: Any) -> None:

@@ -5,6 +5,9 @@ be.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -23,8 +26,12 @@ from core.account.metrics import metrics
 from core.cli import app
 from core.simulate.engine import SimulatedEngine
 from core.simulate.roofline import Roofline
+from core.simulate.totals import run_stream
+from core.workload.datasets import read_dataset
 from core.workload.workload import SavedWorkload
 from visualizer.page.one_file import comparison_html
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def _told(*args: str | Path) -> str:
@@ -121,3 +128,71 @@ def test_policies_are_compared_in_python_on_simulated_time():
         ]
     with pytest.raises(InflightError, match="simulated"):
         comparison_html(found)
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+def _published(path: Path, count: int) -> Path:
+    """Requests of 300 tokens, as Azure publishes them, a tenth of a second apart."""
+    rows = (f"2023-11-16 18:17:{n // 10:02}.{n % 10}000000,300,5" for n in range(count))
+    path.write_text("\n".join(("TIMESTAMP,ContextTokens,GeneratedTokens", *rows)), encoding="utf-8")
+    return path
+
+
+def test_a_published_trace_runs_through_a_pipe_with_its_own_arrivals(tmp_path):
+    inflight = f"{sys.executable} -m inflight"
+    found = subprocess.run(
+        f"{inflight} workload {_published(tmp_path / 'azure.csv', 40)} --simulate h100:8b --out -"
+        f" | {inflight} run --workload - --simulate h100:8b --json --out {tmp_path / 'run.jsonl'}",
+        shell=True,
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    data = json.loads(found.stdout)
+    assert (
+        data["schema"] == "run-stream/1" and data["complete"] and "40 within 3.9 s" in found.stderr
+    )
+    assert data["totals"]["finished"] == 40 and 3.9 < data["totals"]["wall_s"] < 4.1
+    trace = Trace.load(tmp_path / "run.jsonl")
+    assert [request.arrival for request in trace.workload] == [n / 10 for n in range(40)]
+
+
+def test_a_large_workload_file_is_run_request_by_request_in_flat_memory(tmp_path, monkeypatch):
+    """Six times as many requests take no more: each is forgotten when it is over."""
+    monkeypatch.setattr("core.cli.options.MAX_FILE_BYTES", 10_000)
+    monkeypatch.setattr("core.cli.run._WINDOW", 50)
+    most = []
+    for count in (100, 600):
+        work = tmp_path / f"{count}.json"
+        _told(
+            "workload",
+            _published(tmp_path / "a.csv", count),
+            "--requests",
+            str(count),
+            "--simulate",
+            "h100:8b",
+            "--out",
+            work,
+        )
+        tracemalloc.start()
+        try:
+            words = _told("run", "--workload", work, "--simulate", "h100:8b")
+            most.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert f"{count} requests, {5 * count:,} tokens" in words and "Only totals" in words
+    assert most[1] < 1.2 * most[0]
+    result = CliRunner().invoke(
+        app, ["run", "--workload", str(work), "--simulate", "h100:8b", "--steps"]
+    )
+    assert "--steps does nothing for a stream" in str(result.exception)
+
+
+def test_a_stream_in_python(tmp_path):
+    found = read_dataset(_published(tmp_path / "azure.csv", 40))
+    engine = SimulatedEngine(Roofline.named("h100", "8b"), EngineConfig(), window=100)
+    totals = run_stream(engine, found.requests(vocab_size=1000))
+    assert totals.finished == 40 and len(engine.trace.asked) < 40

@@ -38,23 +38,29 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert [r.id for r in workload] == ["a", "b"] and len(workload) == 2
 
 
-def test_what_is_written_is_read_and_what_would_be_too_large_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_read_whole_or_request_by_request(tmp_path: Path) -> None:
     """A request a line: ids took a line each, and a file that was written was then refused."""
-    workload = Workload([request(f"r{n}", 400, 2, n) for n in range(20)])
+    requests = [Request(f"r{n}", prompt_token_ids=(1, 2, n), arrival=n / 2) for n in range(20)]
+    workload = Workload(requests, arrival_unit="s")
     workload.save(path := tmp_path / "w.json")
     lines = path.read_text().splitlines()
     assert len(lines) == 22 and json.loads(lines[1].rstrip(","))["id"] == "r0"
-    monkeypatch.setattr("core.workload.workload.MAX_FILE_BYTES", path.stat().st_size + 8)
-    workload.save(path)
-    assert Workload.load(path) == workload
-    monkeypatch.setattr("core.workload.workload.MAX_FILE_BYTES", path.stat().st_size - 20)
-    with pytest.raises(
-        InvalidWorkload, match=r"w.json would be larger .* 19 of these requests fit"
+    assert Workload.load(path) == workload and [*Workload.stream(path)] == requests
+    with pytest.raises(InvalidWorkload, match="breaks off"):
+        path.write_text("\n".join(lines[:9]))
+        drawn = Workload.stream(path)
+        assert [next(drawn).id for _ in range(8)] == [f"r{n}" for n in range(8)]
+        next(drawn)
+    for changed, fault in (
+        ([lines[0], lines[2], lines[1], "]}"], "line 3: it arrives before the one above it"),
+        ([lines[0].replace('"s"', '"step"'), "]}"], "the arrivals of a stream are in seconds"),
+        ([lines[0], '{"id": 5},', "]}"], "line 2: A request id"),
+        (['{"requests":', "[", "]}"], "not read request by request"),
+        (["\xff"], "not read request by request"),
     ):
-        workload.save(path)
-    assert len(list(tmp_path.iterdir())) == 1
+        path.write_text("\n".join(changed))
+        with pytest.raises(InvalidWorkload, match=fault):
+            [*Workload.stream(path)]
     Workload([]).save(path)
     assert not Workload.load(path).requests
 
@@ -88,6 +94,8 @@ def test_presets_go_there_and_back(name: str) -> None:
         b'{"requests": [{"id": "a"}]}',
         b'{"requests": [{"prompt": "a"}]}',
         b'{"requests": [{"id": "a", "prompt": "a", "arrival": NaN}]}',
+        b'{"requests": [{"id": "a", "prompt": "a", "arrival": 10000000001}]}',
+        b'{"requests": [{"id": "a", "prompt": "a", "arrival": 1e308}]}',
         b'{"requests": [{"id": "a", "prompt": "a", "arrival": -Infinity}]}',
         b'{"requests": [{"id": "a", "prompt": "a", "speed": 1}]}',
         b'{"requests": [{"id": "a", "prompt": "a", "sampling": {"heat": 1}}]}',

@@ -1,17 +1,14 @@
-"""Throughput against latency under load, measured or on a cost model; and long simulated streams.
+"""Throughput against latency under load, measured or on a cost model.
 
 python tests/measure/load.py --rate auto
 python tests/measure/load.py --rate 5 --rate 20 --simulate l4:1b --slo ttft=0.5
-python tests/measure/load.py --requests 100000 --simulate h100:8b --rate 30
 """
 
 from __future__ import annotations
 
 import math
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +19,6 @@ import typer
 
 from core.account.request_times import SLOs
 from core.cli.given import refuse_idle
-from core.cli.long import print_totals
 from core.cli.options import (
     MORE_POLICIES,
     SLO,
@@ -51,22 +47,17 @@ from core.cli.output import (
 )
 from core.cli.report import cost_sentences, measured_on
 from core.config import DEFAULT_MODEL, EngineConfig
-from core.engine.writing import writing
 from core.errors import InflightError
 from core.files import require_writable
 from core.measure.compare import environment
-from core.measure.load import POINT_SECONDS, Sweep, sizes, sweep_load, times
-from core.measure.rounds import load_average
+from core.measure.load import POINT_SECONDS, Sweep, sweep_load
 from core.simulate.engine import SimulatedEngine
-from core.simulate.totals import RunTotals, run_stream
 from core.torch_engine.engine import Engine
-from core.workload.arrivals import Lengths, request
+from core.workload.arrivals import Lengths
 from core.workload.datasets import read_dataset
-from core.workload.request import Request
 from measure import script
 
 _DEFAULT = Lengths()
-_WINDOW = 20_000  # tokens whose steps a stream keeps; older ones remain in its totals
 
 
 @with_options
@@ -74,7 +65,10 @@ def load(
     rate: Annotated[
         list[str] | None,
         typer.Option(
-            help="Requests per second, repeatable; or auto: fractions of the measured capacity.",
+            help=(
+                "Requests per second, repeatable; or auto: fractions of the capacity of the policy"
+                " that has most."
+            ),
             show_default="auto",
         ),
     ] = None,
@@ -102,12 +96,6 @@ def load(
     ] = None,
     slo: SLO = None,
     simulate: Simulate = None,
-    requests: Annotated[
-        int | None, typer.Option(min=1, help="Simulate a stream of this many requests.")
-    ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="Write the stream's trace here, step by step.")
-    ] = None,
     out: Out = None,
     json: Json = False,
     *,
@@ -119,15 +107,6 @@ def load(
     """
     if simulate:
         refuse_idle("with --simulate, which loads no model", "model", "device", "dtype", "threads")
-    if requests:
-        refuse_idle("with --requests, which is one run to its end", "slo", "point_seconds")
-        if rate == ["auto"]:
-            raise InflightError(
-                "--rate auto is for points of load: with --requests give a number, or no rate, and"
-                " all arrive at the start."
-            )
-        if not rate:
-            refuse_idle("without a rate: all requests arrive at the start", "burstiness")
     if simulate is None and point_seconds > POINT_SECONDS:
         raise InflightError(
             f"A point that is measured takes at most {POINT_SECONDS:g} seconds, not"
@@ -135,10 +114,8 @@ def load(
         )
     if lengths:
         refuse_idle("with --lengths", "prompt_tokens", "output_tokens")
-    if trace is not None and not requests:
-        raise InflightError("--trace writes the trace of a stream: give --requests too.")
     require_writable(
-        out, trace, read=[*([lengths] if lengths else []), *([Path(simulate)] if simulate else [])]
+        out, read=[*([lengths] if lengths else []), *([Path(simulate)] if simulate else [])]
     )
     sweep = Sweep(
         _rates(rate),
@@ -149,16 +126,16 @@ def load(
         sizes=read_dataset(lengths).sizes if lengths else None,
         slos=parse_slos(slo) or SLOs(),
     )
-    policies = policy or (["continuous"] if requests else ["static", "continuous"])
+    if sweep.has_arrivals:
+        refuse_idle(f"with the arrivals of {lengths}", "burstiness")
+    policies = policy or ["static", "continuous"]
     for name in policies:
         check_policy(name)
+    if len(set(policies)) < len(policies):
+        raise InflightError("Give each policy once.")
     configs = {name: EngineConfig().under(name, **limits) for name in policies}
-    printed: Callable[[dict[str, Any]], None]
-    if requests:
-        data, printed = _stream(simulate, configs, sweep, requests, trace), _print_stream
-    else:
-        data, printed = _load(simulate, configs, sweep, model, device_options), _print_load
-    finish(data, printed, json, out)
+    data = _load(simulate, configs, sweep, model, device_options)
+    finish(data, _print_load, json, out)
     if not data["complete"]:
         print_note("Interrupted: this is what there was by then.")
         raise typer.Exit(INTERRUPTED)
@@ -191,7 +168,7 @@ def _load(
         first = engine_for(model, next(iter(configs.values())), device_options)
         engines = {name: first.under(config) for name, config in configs.items()}
     where = environment(next(iter(engines.values())).trace.header)
-    points = len(engines) * len(sweep.rates or sweep.fractions) + (sweep.rates is None)
+    points = len(engines) * (len(sweep.rates or sweep.fractions) + (sweep.rates is None))
     done = iter(range(points + 1))
     with ProgressReporter("points", points) as work:
         data = sweep_load(
@@ -202,7 +179,7 @@ def _load(
             ),
             until_interrupted=True,
         )
-    data = {"schema": "bench-load/1", **data, "environment": where}
+    data = {"schema": "bench-load/2", **data, "environment": where}
     data["limits"] = {name: config.to_json() for name, config in configs.items()}
     if simulate:
         data["cost"] = cost.to_json()
@@ -217,12 +194,9 @@ def _load(
 def _print_load(data: dict[str, Any]) -> None:
     if data["source"] == "simulated":
         print_line("SIMULATED: a cost model stands in for the forward pass.")
-    if data["capacity_requests_per_s"]:
-        print_line(
-            f"{data['source'].capitalize()} capacity of {data['points'][0]['policy']}:"
-            f" {data['capacity_requests_per_s']:.2f}"
-            " requests/s."
-        )
+    if data["capacities"]:
+        parts = [f"{name} {found:.2f}" for name, found in data["capacities"].items()]
+        print_line(f"{data['source'].capitalize()} capacity, requests/s: {', '.join(parts)}.")
     has_limits = any(limit is not None for limit in data["slos"].values())
     columns = (
         "policy",
@@ -265,9 +239,14 @@ def _print_load(data: dict[str, Any]) -> None:
             )
         )
     table(columns, rows, right=columns[1:-1])
+    arrivals = (
+        "Arrivals as in the file, faster or slower by one factor"
+        if data["burstiness"] is None
+        else f"Gamma arrivals, burstiness {data['burstiness']:g}"
+    )
     print_line(
-        f"Gamma arrivals, burstiness {data['burstiness']:g}, seed {data['seed']}; at most"
-        f" {data['seconds_a_point']:g} s per point. Cut: its time was up; ≥ marks lower bounds."
+        f"{arrivals}; seed {data['seed']}; at most {data['seconds_a_point']:g} s per point. Cut:"
+        " its time was up; ≥ marks lower bounds."
     )
     for text in cost_sentences(data.get("cost")):
         print_line(text)
@@ -285,84 +264,6 @@ def _left_out(point: Mapping[str, Any]) -> str:
         f"cut, {n['ttft_s']['left_out']} unserved, {n['e2e_s']['left_out']} unfinished"
         if point["cut"]
         else ""
-    )
-
-
-# -- simulated streams -----------------------------------------------------------------------------
-
-
-def _stream(
-    simulate: str | None,
-    configs: dict[str, EngineConfig],
-    sweep: Sweep,
-    requests: int,
-    trace: Path | None,
-) -> dict[str, Any]:
-    if simulate is None:
-        raise InflightError("A stream of requests is simulated: give --simulate too.")
-    if len(sweep.rates or (1,)) > 1 or len(configs) > 1:
-        raise InflightError("A stream has one rate and one policy.")
-    if sweep.sizes and sweep.sizes[0].arrival is not None and len(sweep.sizes) < requests:
-        raise InflightError(
-            f"--lengths gives the arrivals of {len(sweep.sizes):,} requests, fewer than"
-            f" {requests:,}."
-        )
-    config = next(iter(configs.values()))
-    engine = SimulatedEngine(cost_for(simulate), config, window=_WINDOW)
-    started, process = time.perf_counter(), time.process_time()
-    totals, complete = RunTotals(), True
-    with (
-        writing(engine, trace) if trace else nullcontext(),
-        ProgressReporter("requests", requests) as work,
-    ):
-
-        def on_step(so_far: RunTotals) -> None:
-            nonlocal totals
-            totals = so_far
-            work.update(so_far.finished)
-
-        try:
-            run_stream(engine, _drawn(sweep, requests), on_step)
-        except KeyboardInterrupt:
-            if not totals.steps:
-                raise
-            complete = False
-    return {
-        "schema": "bench-stream/1",
-        "source": "simulated",
-        "complete": complete,
-        "requests": requests,
-        "policy": config.policy.name,
-        "limits": config.to_json(),
-        "cost": engine.cost.to_json(),
-        "beyond": engine.beyond,
-        "totals": totals.to_json(),
-        "took_s": round(time.perf_counter() - started, 2),
-        "cpu_s": round(time.process_time() - process, 2),
-        "events_kept": len(engine.trace.events),
-        "load_average": load_average(),
-    }
-
-
-def _drawn(sweep: Sweep, requests: int) -> Iterator[Request]:
-    """Made-up requests, each drawn when needed; without a rate all arrive at the start."""
-    rate = sweep.rates[0] if sweep.rates else math.inf
-    for index, (at, size) in enumerate(zip(times(sweep, rate), sizes(sweep), strict=False)):
-        if index == requests:
-            return
-        yield request(index, size, at, 1, None)
-
-
-def _print_stream(data: dict[str, Any]) -> None:
-    print_line("SIMULATED: a cost model stands in for the forward pass.")
-    print_totals(data["totals"])
-    for text in cost_sentences(data["cost"]):
-        print_line(text)
-    if data["beyond"]:
-        print_line(data["beyond"])
-    print_note(
-        f"Simulated in {data['took_s']:,.1f} s ({data['cpu_s']:,.1f} s of CPU time);"
-        f" {data['events_kept']} events kept."
     )
 
 

@@ -16,7 +16,6 @@ import typer
 
 from core.config import POLICIES
 from core.measure import load as sweeps
-from core.simulate import totals
 from measure import app_of
 from measure import speed as speed_script
 from measure.gpu import gpu
@@ -29,7 +28,6 @@ from worlds.documented import check, schemas
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = str(ROOT / "assets" / "traces" / "gpt2-six.jsonl")
 SWEEP = ("--simulate", "l4:1b", "--rate", "5", "--point-seconds", "1")
-STREAM = ("--requests", "5", "--simulate", "l4:1b")
 TEXT = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
 SECTIONS: dict[str, str] = dict(
     re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
@@ -64,9 +62,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(
     ("args", "words"),
     [
         ((*SWEEP, "--model", "shakespeare-char"), "--model does nothing with --simulate"),
-        (("--requests", "5"), "--simulate"),
-        ((*STREAM, "--slo", "ttft=1"), "--slo does nothing with --requests"),
-        ((*STREAM, "--burstiness", "2"), "does nothing without a rate"),
+        ((*SWEEP, "--policy", "static", "--policy", "static"), "each policy once"),
         (
             (*SWEEP, "--lengths", TRACE, "--prompt-tokens", "5"),
             "--prompt-tokens does nothing with --lengths",
@@ -85,15 +81,6 @@ def test_a_result_is_continued_only_where_it_is_kept(capsys):
     assert "give --out too" in refusal(capsys, gpu, "--resume")
 
 
-def test_a_stream_of_a_file_has_its_arrivals(capsys, tmp_path):
-    """The second comes when the first has long ended; it waits for nobody."""
-    (sizes := tmp_path / "sizes.jsonl").write_text("".join(f"[10, 2, {at}]\n" for at in (0, 60)))
-    stream = ("--simulate", "l4:1b", "--lengths", str(sizes), "--rate", "0.1", "--requests")
-    assert call(load, *stream, "2", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["totals"]["wall_s"] > 10
-    assert "the arrivals of 2 requests, fewer than 3" in refusal(capsys, load, *stream, "3")
-
-
 def test_policies_are_listed_where_one_is_chosen(capsys):
     assert call(load, "--help") == 0
     # lines break at hyphens too
@@ -105,13 +92,6 @@ def test_an_interrupted_sweep_keeps_its_points(capsys, monkeypatch):
     assert call(load, *SWEEP, "--json") == 130
     data = json.loads(capsys.readouterr().out)
     assert data["complete"] is False and [point["policy"] for point in data["points"]] == ["static"]
-
-
-def test_an_interrupted_stream_keeps_its_totals(capsys, monkeypatch):
-    interrupting(monkeypatch, totals.RunTotals, "add", 50)
-    assert call(load, "--requests", "100", "--simulate", "l4:1b", "--json") == 130
-    data = json.loads(capsys.readouterr().out)
-    assert data["complete"] is False and data["totals"]["steps"] == 49
 
 
 @pytest.mark.slow
@@ -140,10 +120,29 @@ def test_their_json_is_as_documented(capsys):
         return data
 
     (times,) = schemas(SECTIONS["What `speed.py` runs and prints"])
-    points, stream = schemas(SECTIONS["What `load.py` runs and prints"])
+    (points,) = schemas(SECTIONS["What `load.py` runs and prints"])
     check(output(speed, "static-step", "--quick", "--repeats", "1"), times)
     check(output(load, "--rate", "5", "--simulate", "l4:1b", "--point-seconds", "1"), points)
-    check(output(load, "--requests", "20", "--simulate", "l4:1b"), stream)
+
+
+def test_a_load_says_whose_arrivals_they_are_and_whose_capacity(capsys, tmp_path):
+    def told(*args: str) -> tuple[str, Any]:
+        assert call(load, "--simulate", "l4:1b", "--point-seconds", "1", *args) == 0
+        words = capsys.readouterr().out
+        assert call(load, "--simulate", "l4:1b", "--point-seconds", "1", *args, "--json") == 0
+        return words, json.loads(capsys.readouterr().out)
+
+    words, data = told("--rate", "5")
+    assert "Gamma arrivals, burstiness 1" in words and "good req/s" not in words
+    assert all("goodput" not in point["numbers"] for point in data["points"])
+    words, data = told("--rate", "auto", "--slo", "ttft=1")
+    assert "good req/s" in words and set(data["capacities"]) == {"static", "continuous"}
+    assert max(point["rate"] for point in data["points"]) > 1.19 * max(data["capacities"].values())
+    (sizes := tmp_path / "sizes.jsonl").write_text("[10, 2, 0]\n[10, 2, 6]\n")
+    words, data = told("--rate", "5", "--lengths", str(sizes))
+    assert "Arrivals as in the file" in words and data["burstiness"] is None
+    lengths = ("--simulate", "l4:1b", "--lengths", str(sizes))
+    assert "does nothing with the arrivals" in refusal(capsys, load, *lengths, "--burstiness", "2")
 
 
 def test_a_load_says_what_it_assumes(capsys):
@@ -151,8 +150,8 @@ def test_a_load_says_what_it_assumes(capsys):
         assert call(load, *args) == 0
         return " ".join(capsys.readouterr().out.split())
 
-    for more in (["--rate", "5", "--point-seconds", "1"], ["--requests", "20"]):
-        assert "Nothing was measured" in told("--simulate", "h100x8:70b", *more)
+    short = ["--rate", "5", "--point-seconds", "1"]
+    assert "Nothing was measured" in told("--simulate", "h100x8:70b", *short)
     longer = ["--rate", "0.1", "--point-seconds", "60"]
     words = told(
         *longer, "--simulate", "h100x8:70b", "--policy", "continuous", "--output-tokens", "500"

@@ -2,7 +2,9 @@
 records a vLLM server under HTTP traffic.
 
 Clients ask for what real ones ask: several answers at once, stop strings, priorities, structured
-output, a long shared beginning; some leave before their answer is whole. The folder then holds the
+output, a long shared beginning; some leave before their answer is whole. Or they all ask for one
+thing, so that every setting has the same work: questions in bursts (chat), prompts of thousands of
+tokens (long; give --max-model-len 4608 too). The folder then holds the
 recording, what every client saw (`clients.json`) and the server's own counters (`metrics.txt`), so
 that the recording can be held against them.
 """
@@ -25,6 +27,7 @@ import typer
 
 from core.cli.output import print_line
 from core.config import ASSETS
+from core.errors import InflightError
 from core.recorders.raw import read_raw
 from engines.vllm import require_python
 from measure import script
@@ -76,6 +79,35 @@ def traffic(number: int, seed: int, kinds: tuple[str, ...] = KINDS) -> list[Aske
         }.get(kind, {})
         asked.append(Asked(chance.random() * _OVER_S, kind, body))
     return asked
+
+
+def chat(number: int, seed: int) -> list[Asked]:
+    """Short prompts in six bursts, each with a long answer that nothing ends early."""
+    chance = random.Random(seed)
+    return [
+        _fixed(chance, 6 * at // number * 2.0 + chance.random() / 2, (10, 80), (40, 120))
+        for at in range(number)
+    ]
+
+
+def long(number: int, seed: int) -> list[Asked]:
+    """Prompts of up to 4,000 tokens with short answers, over 20 seconds."""
+    chance = random.Random(seed)
+    return [
+        _fixed(chance, chance.random() * 20, chance.choice([(100, 400), (1000, 4000)]), (10, 60))
+        for _ in range(number)
+    ]
+
+
+def _fixed(
+    chance: random.Random, after: float, prompt: tuple[int, int], answer: tuple[int, int]
+) -> Asked:
+    ids = [chance.randrange(1000, 5000) for _ in range(chance.randint(*prompt))]
+    told = {"max_tokens": chance.randint(*answer), "temperature": 0, "ignore_eos": True}
+    return Asked(after, "plain", {"prompt": ids, **told})
+
+
+TRAFFIC = {"mixed": traffic, "chat": chat, "long": long}
 
 
 async def _ask(client: httpx.AsyncClient, asked: Asked) -> dict[str, Any]:
@@ -136,16 +168,20 @@ def vllm_traffic(
         typer.Option(help="Of an environment with vLLM.", show_default="$INFLIGHT_VLLM_PYTHON"),
     ] = None,
     model: Annotated[Path, typer.Option(help="A folder.")] = ASSETS / "models" / "shakespeare-bpe",
+    kind: Annotated[str, typer.Option(help="Of traffic: mixed, chat or long.")] = "mixed",
     requests: Annotated[int, typer.Option(min=1)] = 60,
     seed: int = 0,
 ) -> None:
     """Record a vLLM server while clients talk to it."""
     kinds = KINDS if "priority" in (arguments or ()) else KINDS[:-1]
+    if kind not in TRAFFIC:
+        raise InflightError(f"--kind is one of {', '.join(TRAFFIC)}, not {kind!r}.")
+    asked = traffic(requests, seed, kinds) if kind == "mixed" else TRAFFIC[kind](requests, seed)
     out.mkdir(parents=True)
     with served(
         require_python(python), out, model, "--max-model-len", "512", *(arguments or ())
     ) as server:
-        send(server, traffic(requests, seed, kinds), out)
+        send(server, asked, out)
     for recording in read_raw(sorted(out.glob("run*.raw.jsonl"))):
         print_line(f"{recording.name}: {len(recording.steps)} steps")
 

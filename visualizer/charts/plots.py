@@ -113,7 +113,7 @@ def plotted(what: Trace | Comparison | Plan, view: str, step: int | None) -> Any
 
 
 def _one_of(views: dict[str, Callable[..., Figure]], view: str) -> Callable[..., Figure]:
-    if view not in views:
+    if not isinstance(view, str) or view not in views:
         raise InflightError(f"There is no view {shown(view)} of it; there are {', '.join(views)}.")
     return views[view]
 

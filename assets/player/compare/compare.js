@@ -97,7 +97,7 @@ export class Compare {
       phone: () => this.layout === "phone",
     });
     this.cause = new Drawing($(".cause"), hand, window.inflightCompareFiles.hand, {
-      claim: "Drag the cause: six brief questions in waves and continuously",
+      claim: "Change the cause: six brief questions in waves and continuously",
       source: "simulated by the scheduler, in steps",
     });
     this.cause.take(recorded(this.cause.data));

@@ -41,7 +41,7 @@ const VIEWS = {
     made(panel("row", "One forward pass", "key", canvas()), (at) => new PackedRow(at, actions)),
   mask: (actions) =>
     made(
-      panel("mask", "Who may attend to whom", "key", canvas()),
+      panel("mask", "Who may look at whom", "key", canvas()),
       (at) => new MaskView(at, actions),
     ),
   kv: (actions) =>

@@ -124,7 +124,7 @@ export class LanesView extends LaneChart {
 
   /**
    * On the axis: how long the step took, and what is on record about it. @param {number} x @param
-   * {number} y @returns {any}
+   * {number} y @returns {(Found & {lines: Span[][]}) | null}
    */
   hit(x, y) {
     const { painted, scale } = this;

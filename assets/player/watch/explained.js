@@ -32,8 +32,13 @@ export const EXPLAINED = {
   mask: {
     asks: "What does the mask show?",
     says: [
+<<<<<<< HEAD
+      "A row for each token of this pass, a column for each token that is remembered. Where a cell is filled, the one may look at the other: this is attention.",
+      "Nobody looks into somebody else’s text, and nobody into the future.",
+=======
       "A row for each token of this pass, a column for each token that is remembered. Where a cell is filled, the row’s token may look at the column’s.",
       "No token looks into another request’s text, and none into the future.",
+>>>>>>> main
     ],
     picture: "mask",
     lesson: "ragged-batching",
@@ -52,8 +57,13 @@ export const EXPLAINED = {
   blocks: {
     asks: "What is in the memory?",
     says: [
+<<<<<<< HEAD
+      "What the model has read is kept in blocks of equal size, the KV cache, so that it need not be read again.",
+      "A full block calls for the next one, and whoever leaves gives all of them back.",
+=======
       "What the model has read is kept in blocks of equal size, so that it need not be read again.",
       "When its last block is full a request takes another; when it leaves it gives all of them back.",
+>>>>>>> main
     ],
     picture: "blocks",
     lesson: "paged-kv",

@@ -18,7 +18,7 @@ const KINDS = [
   [["kv", "lanes"], (e) => e.preempted, (n) => `{who} [=${n} gives|give] the memory back`],
   [["lanes"], (e) => e.admitted, (n) => `{who} [=${n} takes|take] a lane`],
   [["text", "lanes"], (e) => e.finished, (n) => `{who} [=${n} is|are] done`],
-  [["row"], (e) => e.segments.filter((s) => s.phase === "prefill"), () => "{who} is read further"],
+  [["row"], (e) => e.segments.filter((s) => s.phase === "prefill"), () => "more of {who} is read"],
 ];
 
 /** @type {WeakMap<Run, {length: number, stops: number[]}>} */

@@ -127,12 +127,14 @@ export function inkLabels(g, run, palette, at, pass, items, focus, reach = null)
       setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
       const letter = item.request.letter;
       const pads =
-        item.pads && bottom - top >= 26 ? t(item.pads === 1 ? "pad" : `${item.pads} pads`) : "";
-      g.fillText(letter, end, (top + bottom) / 2 - (pads ? 7 : 0));
+        item.pads && bottom - top >= 26 * at.big
+          ? t(item.pads === 1 ? "pad" : `${item.pads} pads`)
+          : "";
+      g.fillText(letter, end, (top + bottom) / 2 - (pads ? 7 * at.big : 0));
       if (pads && !at.compact) {
         setFont(g, `${11 * at.big}px ${palette.mono}`);
         g.fillStyle = palette.soft;
-        g.fillText(pads, end, (top + bottom) / 2 + 7);
+        g.fillText(pads, end, (top + bottom) / 2 + 7 * at.big);
       }
     }
   }
