@@ -45,7 +45,6 @@ PLAIN = (
     "visualizer.page",
     "visualizer.browser",
 )
-RECORDS = "visualizer.documents.record"  # makes what ships, with every engine there is
 # Nor do these reach torch or transformers: drawing needs no model.
 NO_TORCH = ("visualizer.ui",)
 _JS_IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[\w./]+\.js)";', re.MULTILINE)
@@ -206,7 +205,7 @@ def test_what_needs_no_model_imports_no_torch(name):
         assert not heavy, f"{module} imports {', '.join(heavy)}"
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if n.startswith(PLAIN) and n != RECORDS])
+@pytest.mark.parametrize("name", [n for n in ALL if n.startswith(PLAIN)])
 def test_an_engine_and_what_is_told_of_its_runs_need_the_standard_library_alone(name):
     for module, names in reached(name).items():
         others = {

@@ -14,6 +14,9 @@ const MOST = 4095; // parts
 const EACH = 4; // parts for each thread, because a thread may be held up
 const LOOKS = 4000; // without work a thread looks so often before it sleeps: some tens of µs
 
+/** Whether threads can have a memory in common. @param {WebAssembly.Memory} memory */
+export const isShared = (memory) => !(memory.buffer instanceof ArrayBuffer);
+
 export class Crew {
   #number = 0;
 

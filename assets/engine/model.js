@@ -18,7 +18,7 @@
  * request that samples (NaN for a token whose logits are not finite), and at its end the seconds of the forward pass and of sampling.
  * Neither DOM nor worker is needed here: the module runs in Node, too.
  */
-import { Crew, SIZE, STACK } from "./crew.js";
+import { Crew, SIZE, STACK, isShared } from "./crew.js";
 import { adjust, choose } from "./sampling.js";
 
 const TILE = 64; // rows whose wide middle is held at once: a long prompt would take hundreds of MB
@@ -88,8 +88,7 @@ export class Model {
     this.weights = this.placed = this.#take(float16 ? size / 2 : Math.ceil(size / 4));
     this.#name(header.tensors);
     this.table = this.sizes.rope_theta ? this.#rope() : 0;
-    if (!(memory.buffer instanceof ArrayBuffer))
-      this.#crew = new Crew(kernels, instance, memory, this.#take(SIZE / 4));
+    if (isShared(memory)) this.#crew = new Crew(kernels, instance, memory, this.#take(SIZE / 4));
     this.slots = 0;
     this.keys = 0;
     this.values = 0;

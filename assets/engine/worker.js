@@ -11,7 +11,8 @@
 //
 // or failed {sentence, lasting, more}; more: {size, arrived, kept} of a model that is not here yet and larger than what is fetched unasked. One job computes at a time, those behind it wait; calls are answered between its turns.
 
-import { Files, LARGE, Refused, interpreter, obstacle, roomFor } from "./loading.js";
+import { isShared } from "./crew.js";
+import { Files, LARGE, Refused, THREADS, interpreter, obstacle, roomFor } from "./loading.js";
 import { Model } from "./model.js";
 
 const BASE = new URL("./", import.meta.url).href;
@@ -20,6 +21,9 @@ const SAID = 50; // ms between two words about loading
 // ms after which Python is told again that its time is over, and then at every look
 const AGAIN = 250;
 const HEARD = 500; // ms between two signs of life of a timed run
+const ENLISTED = 3000; // ms in which a model's threads come
+/** @type {Map<string, Worker[]>} threads beside this one, by their model's name */
+const crews = new Map();
 
 /** @type {any} */ let python;
 /** @type {any} see visualizer/browser/tab.py */ let tab;
@@ -143,15 +147,37 @@ async function admitted(files, name, agreed) {
 }
 
 async function model(/** @type {Files} */ files, name, /** @type {WebAssembly.Memory} */ room) {
-  const found = await files.get([weightsOf(name), "kernels.wasm"]);
-  const made = Model.of(
-    /** @type {ArrayBuffer} */ (found.get(weightsOf(name))),
-    await WebAssembly.compile(/** @type {ArrayBuffer} */ (found.get("kernels.wasm"))),
-    room,
-  );
-  await begun;
+  const [found, kernels] = await Promise.all([
+    files.get([weightsOf(name)]),
+    kernelsFor(files, room),
+  ]);
+  const made = Model.of(/** @type {ArrayBuffer} */ (found.get(weightsOf(name))), kernels, room);
+  await Promise.all([begun, enlist(name, made)]);
   tab.add(name, made);
   return made;
+}
+
+/** @param {Files} files @param {WebAssembly.Memory} room */
+async function kernelsFor(files, room) {
+  const name = isShared(room) ? "shared.wasm" : "kernels.wasm";
+  return WebAssembly.compile(/** @type {ArrayBuffer} */ ((await files.get([name])).get(name)));
+}
+
+/**
+ * Threads for a model, where they may share its memory. They are waited for, so that a run knows its
+ * threads, but not for long: those that come are enough. @param {string} name @param {Model} made
+ */
+async function enlist(name, made) {
+  if (!isShared(made.memory)) return;
+  const crew = Array.from({ length: THREADS - 1 }, () => {
+    const thread = new Worker(new URL("thread.js", BASE), { type: "module" });
+    made.enlist((told) => thread.postMessage(told));
+    return thread;
+  });
+  crews.set(name, crew);
+  const until = performance.now() + ENLISTED;
+  while (made.threads < THREADS && performance.now() < until)
+    await new Promise((done) => setTimeout(done, 10));
 }
 
 /**
@@ -174,6 +200,8 @@ function look(name, file) {
 function close(name) {
   if (!own.delete(name)) return;
   models.delete(name);
+  crews.get(name)?.forEach((thread) => thread.terminate());
+  crews.delete(name);
   tab.close(name);
 }
 
@@ -184,13 +212,12 @@ async function ownModel(/** @type {Files} */ files, id, name, /** @type {File} *
   try {
     if (!own.has(name)) look(name, file);
     const packed = tab.opened(name);
-    const found = await files.get(["kernels.wasm", ...(packed.chat_text ? ["jinja.json"] : [])]);
-    if (packed.chat_text) write(python, found.get("jinja.json"));
-    const kernels = await WebAssembly.compile(
-      /** @type {ArrayBuffer} */ (found.get("kernels.wasm")),
-    );
+    if (packed.chat_text) write(python, (await files.get(["jinja.json"])).get("jinja.json"));
+    const room = roomFor(packed.size);
+    const kernels = await kernelsFor(files, room);
     const header = packed.header.toJs({ dict_converter: Object.fromEntries });
-    const made = new Model(header, packed.size, kernels, roomFor(packed.size));
+    const made = new Model(header, packed.size, kernels, room);
+    await enlist(name, made);
     let done = 0;
     for (const piece of packed) {
       const bytes = piece.getBuffer("u8");

@@ -11,7 +11,7 @@ from typing import Any
 
 from core.account.request_times import SLOs
 from core.cli.output import number, percent, print_line, reading, seconds
-from core.cli.report import circumstances, headline
+from core.cli.report import circumstances, goodput_lines, headline
 from core.errors import InvalidTrace
 from core.simulate.totals import RunTotals
 from core.trace.events import StepEvent
@@ -77,13 +77,5 @@ def print_totals(totals: Mapping[str, Any]) -> None:
             f"{name.removesuffix('_s').upper()}: p50 {seconds(n['p50'])}, p90 {seconds(n['p90'])},"
             f" p99 {seconds(n['p99'])}, at most {seconds(n['max'])}"
         )
-    if good := totals.get("goodput"):
-        slos = ", ".join(
-            f"{slo.removesuffix('_s').upper()} ≤ {limit:g} s"
-            for slo, limit in good["slos"].items()
-            if limit is not None
-        )
-        print_line(
-            f"goodput {number(good['requests_per_s'])} requests/s: {good['met']:,} met {slos}"
-            f" ({percent(good['share'])})"
-        )
+    for line in goodput_lines(totals):
+        print_line(line)

@@ -281,18 +281,22 @@ def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
         + (f", {number(numbers['cached_tokens'])} cached" if numbers["cached_tokens"] else ""),
         _time(parts, wall, asynchronous) if wall else "time: none",
     ]
-    if "goodput" in numbers:
-        good = numbers["goodput"]
-        slos = ", ".join(
-            f"{name.removesuffix('_s').upper()} ≤ {limit:g} s"
-            for name, limit in good["slos"].items()
-            if limit is not None
-        )
-        lines.append(
-            f"goodput {number(good['requests_per_s'])} requests/s: {good['met']} met {slos}"
-            f" ({percent(good['share'])})"
-        )
-    return lines
+    return [*lines, *goodput_lines(numbers)]
+
+
+def goodput_lines(numbers: Mapping[str, Any]) -> list[str]:
+    """The goodput among these numbers in a line, if it is there."""
+    if (good := numbers.get("goodput")) is None:
+        return []
+    slos = ", ".join(
+        f"{name.removesuffix('_s').upper()} ≤ {limit:g} s"
+        for name, limit in good["slos"].items()
+        if limit is not None
+    )
+    return [
+        f"goodput {number(good['requests_per_s'])} requests/s: {good['met']:,} met {slos}"
+        f" ({percent(good['share'])})"
+    ]
 
 
 def _time(parts: Mapping[str, float | None], wall: float, asynchronous: bool) -> str:

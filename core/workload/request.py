@@ -170,8 +170,8 @@ class Request:
     arrival, in the same unit, its client leaves if it has not finished; None for one that stays.
 
     Raises InvalidRequest for an empty or doubly given prompt, an empty id, an arrival that is
-    negative, not a number or beyond `LATEST`, a priority that is not a whole number, or a departure that is not
-    after the arrival.
+    negative, not a number or beyond `LATEST`, a priority that is not a whole number, or a
+    departure that is not after the arrival.
     """
 
     id: str

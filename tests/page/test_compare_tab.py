@@ -21,9 +21,9 @@ from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.rounds import RunResult
 from core.proof.equivalence import equivalence
+from measure.record import RECORDINGS
 from measure.record_engines import ENGINE_PRESETS
 from visualizer.documents.comparison import Shown, document, recorded
-from visualizer.documents.record import RECORDINGS
 from visualizer.jobs.limits import HERE, Limits
 from visualizer.jobs.measured import Compare
 from visualizer.page.bundle import page_html, script

@@ -101,18 +101,38 @@ def test_where_the_visitor_goes_is_not_overwritten_by_what_ends_at_that_moment(l
     assert "lesson=paged-kv&stop=" in page.url
 
 
+def test_the_first_four_lessons_are_in_simple_and_do_not_show_what_they_ask(learn, world):  # noqa: F811
+    page = learn("lesson=dynamic-scheduling&stop=refill")
+    drawn(page, "dynamic-scheduling", "refill")
+    covered = (
+        "() => { const strip = document.querySelector('#watch .strip'), cover ="
+        " getComputedStyle(strip, '::after'); return cover.content !== 'none' &&"
+        " parseFloat(cover.left) <= inflight.strip.now + inflight.strip.scale.per + 2 &&"
+        " parseFloat(cover.right) === 0; }"
+    )
+    assert page.evaluate(covered)
+    page.locator(".option", has_text="D").click()
+    settled(page, f"inflight.frame.event.step === 4 && !({covered})()")
+    for lesson in json.loads(world[2]["learn/en.json"])["lessons"]:
+        page.evaluate("(name) => inflightLearn.open(inflightLearn._lesson(name))", lesson["name"])
+        drawn(page, lesson["name"], lesson["stops"][0]["name"])
+        wanted = "simple" if lesson["number"] <= 4 else "full"
+        assert page.locator("#watch .inflight").get_attribute("data-detail") == wanted
+        hidden = page.locator("#watch .panel.lit:not(:visible)").count()
+        assert not hidden, lesson["name"]
+
+
 @pytest.mark.slow
 def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_again(learn, world):  # noqa: F811
     page = learn("lesson=static-batching&stop=dropped&lang=de")
     drawn(page, "static-batching", "dropped")
     assert (
         page.evaluate("inflight.sentence()")
-        == "B schreibt ein Token; D wartet, dahinter 2 weitere: erst muss die Welle enden, und 1"
-        " von 3 Spuren rechnet noch."
+        == "B schreibt ein weiteres Token; D wartet: Niemand kommt dazu, bevor alle fertig sind."
     )
     assert (
         "Durchgang" in page.inner_text(".panel.row h3")
-        and page.inner_text(".why-button span") == "2 Gründe"
+        and page.text_content(".why-button span") == "2 Gründe"
     )
     for lesson in json.loads(world[2]["learn/de.json"])["lessons"]:
         if lesson["name"] in ("static-batching", "long-prompt", "paged-kv"):
@@ -136,8 +156,8 @@ def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_agai
     page.select_option(".language", "en")
     page.evaluate("location.hash = 'part=learn&lesson=static-batching&stop=dropped'")
     drawn(page, "static-batching", "dropped")
-    settled(page, "inflight.sentence().startsWith('B adds one token')")
-    assert "forward pass" in page.inner_text(".panel.row h3")
+    settled(page, "inflight.sentence().startsWith('B writes one more token')")
+    assert "One pass" in page.inner_text(".panel.row h3")
 
 
 @pytest.mark.slow
@@ -329,7 +349,7 @@ def test_large_type_shows_the_sentence_whole_and_only_what_the_stop_is_about(lea
     page = learn("lesson=static-batching&stop=sum&large=1", size=(1280, 720))
     drawn(page, "static-batching", "sum")
     settled(page)
-    assert page.inner_text("#watch .sentence").endswith("the answer.")
+    assert page.inner_text("#watch .sentence").endswith("D is done.")
     assert page.evaluate(_UNREADABLE) == []
     page.keyboard.press("p")
     settled(

@@ -52,9 +52,38 @@ def test_the_task_stays_in_sight_and_the_run_is_checked_against_it(visit, page_u
     expect(page.locator(".lesson:nth-child(3) .lesson-asked")).to_have_text("4 questions")
 
 
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_what_is_solved_ends_on_its_answer_and_the_next_lesson(visit, page_url, size):  # noqa: F811
+    page = visit(
+        url=page_url, hash="part=learn&lesson=one-token&stop=now-you", size=size, drawn=False
+    )
+    drawn(page, "one-token", "now-you")
+    page.click(".edit-run")
+    page.locator(".drawer .request-row textarea").first.fill("To be, or not to be, " * 4)
+    assert page.locator(".task-next").is_hidden()
+    page.click(".drawer [type=submit]")
+    expect(page.locator(".task-title")).to_have_text("Solved")
+    # the answer: in words, and in the panels of one's own run, at the step that they speak of
+    tokens = page.evaluate("inflight.run.promptLength(inflight.run.requests[0])")
+    expect(page.locator(".task-goals .goal")).to_contain_text(
+        f"Your first step computed {tokens}; each later one still computes one."
+    )
+    settled(page, "inflight.drawn === 0")
+    lit = page.locator("#watch .panel.lit")
+    assert sorted(lit.evaluate_all("(all) => all.map((one) => one.dataset.view)")) == ["kv", "row"]
+    assert page.locator(".drawer").is_hidden() and in_sight(page, "#watch .panel.row.lit")
+    expect(page.locator(".task-next")).to_have_text("Next lesson: One at a time")
+    assert in_sight(page, ".task-next") and in_sight(page, ".task-back")
+    page.click(".task-next")
+    drawn(page, "one-at-a-time", "queue")
+    assert page.locator(".task-strip").is_hidden()
+
+
 def test_without_an_engine_the_task_says_what_is_needed(learn):  # noqa: F811
     page = learn("lesson=static-batching&stop=now-you")
     drawn(page, "static-batching", "now-you")
-    expect(page.locator(".stop-do")).to_have_text(
+    expect(page.locator(".stop-do p")).to_have_text(
         "To change this run, start the page with its engine: make run."
     )
+    page.click(".stop-do .button")  # no dead end
+    drawn(page, "dynamic-scheduling", "refill")

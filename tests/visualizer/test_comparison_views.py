@@ -19,6 +19,7 @@ from core.measure.difference import difference as difference_of
 from core.measure.rounds import RunResult
 from core.proof.equivalence import Equivalence, RequestEquivalence
 from core.trace.trace import Trace
+from measure.record import record_comparisons
 from visualizer.charts.comparison import (
     FIGURES,
     bars,
@@ -43,7 +44,6 @@ from visualizer.documents.comparison import (
     table,
 )
 from visualizer.documents.comparison import load as load_comparison
-from visualizer.documents.record import record_comparisons
 from visualizer.words import findings, verdicts
 from worlds.comparison import CURVE, ENVIRONMENT, measured
 from worlds.figures import drawn, known_to_plotly
@@ -191,8 +191,8 @@ def test_lane_steps_name_the_waste(comparison):
 def test_cost_says_what_a_token_costs():
     assert (
         findings.cost(CURVE)
-        == "A step of 8 tokens takes 2.0 times as long as a step of 1: each token costs 4.0 times"
-        " less. Reading 8 times the KV makes a step 2.5 times as long."
+        == "A step of 8 tokens takes 2.0 times as long as a step of 1: each token is 4.0 times"
+        " cheaper. Reading 8 times the KV makes a step 2.5 times as long."
     )
     flat = CostCurve(
         CURVE.model, "cpu", "float32", (StepCost(1, 1, (0.01,)), StepCost(2, 2, (0.03,))), ()

@@ -99,6 +99,7 @@ def lesson_document(lesson: Lesson, traces: Traces, language: str) -> dict[str, 
         "question": words["question"],
         "minutes": lesson.minutes,
         "picture": _picture(lesson, traces),
+        "simple": lesson.simple,
         "stops": [stop_document(stop, words[stop.name], traces, spoken) for stop in lesson.stops],
     }
 

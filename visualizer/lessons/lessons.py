@@ -97,13 +97,14 @@ class Picture:
 @dataclass(frozen=True)
 class Lesson:
     """minutes: how long it takes in class. picture: of it among the others; None for what is not
-    listed with them.
+    listed with them. simple: it needs nothing that only Full shows.
     """
 
     name: str
     minutes: int
     stops: tuple[Stop, ...]
     picture: Picture | None = None
+    simple: bool = False
 
 
 def _lane_after_finish(at: At, _: Mapping[str, At]) -> str:
@@ -161,8 +162,10 @@ def _stop(name: str, row: Mapping[str, Any]) -> Stop:
 
 def _lesson(name: str, table: dict[str, Any]) -> Lesson:
     minutes, drawn = table.pop("minutes", 0), table.pop("picture", None)
+    simple = table.pop("simple", False)
     picture = drawn and Picture(_place(drawn["place"]), drawn["view"], drawn.get("clock", False))
-    return Lesson(name, minutes, tuple(_stop(stop, row) for stop, row in table.items()), picture)
+    stops = tuple(_stop(stop, row) for stop, row in table.items())
+    return Lesson(name, minutes, stops, picture, simple)
 
 
 _TABLES = tomllib.loads((FOLDER / "lessons.toml").read_text(encoding="utf-8"))

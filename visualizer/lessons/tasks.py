@@ -36,8 +36,8 @@ def runs_of_tasks() -> set[str]:
 
 
 def check(lesson: str, run: Trace, traces: Traces, language: str = "en") -> list[dict[str, Any]]:
-    """The goals of a lesson's task: [{"name", "met", "says": a sentence}]. run: what the learner
-    made.
+    """The goals of a lesson's task: [{"name", "met", "says": a sentence, "step": it is about}].
+    run: what the learner made.
 
     Raises InflightError for an unknown lesson or language.
     """
@@ -53,6 +53,7 @@ def check(lesson: str, run: Trace, traces: Traces, language: str = "en") -> list
             "name": name,
             "met": _holds(goal, at, places),
             "says": _said(words[name], at, places, language),
+            "step": at.step,
         }
         for name, goal in stop.goals.items()
     ]

@@ -35,6 +35,12 @@ from visualizer.jobs.offers import packed_facts
 from visualizer.lessons.tasks import runs_of_tasks
 
 SCRIPTS = ASSETS / "engine"
+# A browser lets threads share memory in a page that is sent with these, in which nothing comes from
+# elsewhere.
+ISOLATED = {
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+}
 _ROOT = ASSETS.parent
 _PACKAGE = __name__.removesuffix("visualizer.page.engine_files")  # "inflight." in a wheel
 _OURS = ("core", "visualizer")

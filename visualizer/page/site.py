@@ -27,7 +27,7 @@ from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PICTURE, inert_json, page_html
-from visualizer.page.engine_files import EngineFiles
+from visualizer.page.engine_files import ISOLATED, EngineFiles
 from visualizer.page.figure import embed_html, figure_replay
 from visualizer.page.one_file import lesson_html
 from visualizer.page.story import FONTS, runs_of_story, story_html
@@ -63,9 +63,7 @@ def export_site(
         raise InflightError(f"{docs} holds no documents; `make docs` builds them in build/docs.")
     runs = list(recorded_runs(traces))
     if not runs:
-        raise InflightError(
-            "There are no recorded runs: make them with `python -m inflight record`."
-        )
+        raise InflightError("There are no recorded runs: make them with `make traces`.")
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         catalogue = []
@@ -108,6 +106,9 @@ def export_site(
             options["docs"] = "docs/index.html"
         if engine is not None:
             engine.write(folder)
+            # hosts such as Netlify and Cloudflare Pages send what this file says
+            sent = "".join(f"  {name}: {value}\n" for name, value in ISOLATED.items())
+            (folder / "_headers").write_text(f"/*\n{sent}")
             in_tab = {
                 **engine.options,
                 "offers": _brought(folder, "engine/offers.js", _offers(parts, engine)),

@@ -18,6 +18,7 @@ from core.errors import InflightError, shown
 from core.serving.http.collect import BODY
 from core.serving.http.guard import BodyBounds, Guard, Refusal, json_check, path_of, sites_check
 from core.serving.http.sites import Sites, origin_named
+from visualizer.page.engine_files import ISOLATED
 
 log = logging.getLogger("inflight")
 _CALL_BYTES = 2**13
@@ -156,7 +157,7 @@ class SafeAnswers:
             "content-security-policy": policy,
             "x-content-type-options": "nosniff",
             "referrer-policy": "strict-origin-when-cross-origin",
-        }
+        } | ISOLATED
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -40,10 +40,7 @@ const VIEWS = {
   row: (actions) =>
     made(panel("row", "One forward pass", "key", canvas()), (at) => new PackedRow(at, actions)),
   mask: (actions) =>
-    made(
-      panel("mask", "Who may attend to whom", "key", canvas()),
-      (at) => new MaskView(at, actions),
-    ),
+    made(panel("mask", "Who may look at whom", "key", canvas()), (at) => new MaskView(at, actions)),
   kv: (actions) =>
     made(
       panel("kv", "Memory blocks", "blocks-key", canvas("blocks")),

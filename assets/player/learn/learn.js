@@ -149,6 +149,11 @@ export class Learn {
     return [...this.doc.lessons, this.doc.questions].find((l) => l.name === name);
   }
 
+  /** The lesson after the one that is open, if there is one. */
+  get nextLesson() {
+    return this.options.only ? null : this.doc.lessons[this.lesson.number] || null;
+  }
+
   /** Show what the address names. */
   async _follow() {
     const wanted = addressed();
@@ -187,7 +192,7 @@ export class Learn {
     this.page.dataset.lesson = lesson.name;
     this.$(".home").hidden = true;
     this.$(".stop-card").hidden = false;
-    this.stage.enter();
+    this.stage.enter(lesson.simple);
     this._fit();
     this.progress.reached(lesson, at);
     await this._draw();

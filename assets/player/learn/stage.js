@@ -14,9 +14,12 @@ export class Stage {
     this.before = null;
   }
 
-  /** Take over the player; `leave` restores what it showed. */
-  enter() {
-    this.watch.need("full"); // lessons speak of budgets and blocks
+  /**
+   * Take over the player; `leave` restores what it showed. simple: for a lesson that speaks neither
+   * of budgets nor of the blocks of a cache.
+   */
+  enter(simple = false) {
+    this.watch.need(simple ? "simple" : "full");
     this.before ??= this.watch.held();
   }
 
@@ -26,13 +29,9 @@ export class Stage {
    */
   async show({ run, step, views, pin }, veil = "") {
     const { watch, page } = this;
-    this._light(views);
     page.dataset.veil = veil;
     watch.pause();
-    const tab =
-      watch.state.layout === "phone"
-        ? views.find((v) => v === "mask" || SIDE.includes(v))
-        : views.find((v) => SIDE.includes(v));
+    const tab = this.point(views);
     const entry = watch.recorded(run);
     if (!entry) return watch.missing(run);
     if (watch.state.entry !== entry || !watch.isTranslated)
@@ -40,8 +39,19 @@ export class Stage {
     else {
       watch.turnToStep(step);
       if (pin) watch.pin(watch.state.run.requests.find((r) => r.letter === pin) || null);
-      if (tab) watch.chooseTab(tab);
     }
+  }
+
+  /** Light panels, and turn to the one of them that takes turns. @param {string[]} views */
+  point(views) {
+    const { watch } = this;
+    this._light(views);
+    const tab =
+      watch.state.layout === "phone"
+        ? views.find((v) => v === "mask" || SIDE.includes(v))
+        : views.find((v) => SIDE.includes(v));
+    if (tab) watch.chooseTab(tab);
+    return tab;
   }
 
   /** The panels that the stop is about. @param {string[]} views */

@@ -1,6 +1,7 @@
 // "Now you": the learner changes the run, with the task and the way back in sight; each run that ends is checked against it by the engine that made it.
 //
-//   begin ─→ html[data-task], the requests open ─→ "inflight-ran" {id} ─→ lesson_check ─→ a mark and a sentence for each goal ─→ end
+//   begin ─→ html[data-task], the requests open ─→ "inflight-ran" {id} ─→ lesson_check ─→ a mark and a sentence for each goal
+//   all are met ─→ the answer in their run, in its panels, and the next lesson ─→ end
 
 import { h, setText } from "../parts/dom.js";
 import { goalItem } from "../parts/goal.js";
@@ -15,6 +16,8 @@ export class Task {
     this.on = false;
     this.made = false; // a run, since it began
     this.found = {}; // goal → {met, says}, of the runs made so far: what was met once stays so
+    this.next = learn.$(".task-next");
+    this.next.addEventListener("click", () => learn.open(learn.nextLesson));
     learn.$(".task-edit").addEventListener("click", () => learn.watch.edit());
     learn.$(".task-back").addEventListener("click", () => learn.endTask());
     document.addEventListener(
@@ -48,7 +51,24 @@ export class Task {
             ),
           ]
         : [h("p", { class: "quiet" }, words.edit_offline)]),
+      learn.nextLesson && (this.solved || !engine)
+        ? h(
+            "button",
+            { type: "button", class: "button", onclick: () => learn.open(learn.nextLesson) },
+            this._toNext(),
+          )
+        : "",
     );
+  }
+
+  /** Whether the runs made so far did all that is asked. */
+  get solved() {
+    return this.stop.goals.every(({ name }) => this.found[name]?.met);
+  }
+
+  _toNext() {
+    const { words, nextLesson } = this.learn;
+    return `${words.next_lesson} ${nextLesson.title}`;
   }
 
   begin() {
@@ -65,6 +85,7 @@ export class Task {
     );
     setText($(".task-edit"), words.edit);
     setText($(".task-back"), words.to_lesson);
+    this._offerNext(false);
     this._draw();
     this.strip.hidden = false;
     learn.watch.edit(true);
@@ -87,6 +108,7 @@ export class Task {
     for (const goal of answer.goals)
       if (goal.met || !this.found[goal.name]?.met) this.found[goal.name] = goal;
     this._draw();
+    if (this.solved) this._answer(Math.max(...answer.goals.map(({ step }) => step)));
     learn._heard(
       answer.goals
         .map(
@@ -95,6 +117,26 @@ export class Task {
         )
         .join(" "),
     );
+  }
+
+  /** All is done: what to look at, and where to go from here. @param {number} step */
+  _answer(step) {
+    const { learn } = this;
+    const { $, words } = learn;
+    learn.watch.edit(false);
+    learn.watch.turnToStep(step);
+    learn.stage.point(this.stop.views);
+    setText($(".task-title"), words.solved);
+    $(".task-text").replaceChildren(h("p", {}, words.solved_look));
+    this._offerNext(Boolean(learn.nextLesson));
+  }
+
+  /** @param {boolean} on */
+  _offerNext(on) {
+    this.next.hidden = !on;
+    this.strip.classList.toggle("solved", on);
+    this.learn.$(".task-back").classList.toggle("primary", !on);
+    if (on) setText(this.next, this._toNext());
   }
 
   _draw() {

@@ -41,6 +41,7 @@ export class StripView extends LaneChart {
       () => this._layout(state, Math.max(0, frame.i - 1 + come)),
       (g) => this._now(g, state),
     );
+    setStyle(this.panel, "--now-ends", `${this.now + this.scale.per + 1}px`);
     const g = this.show(this.now + this.scale.per, 0.3);
     strokeBox(
       g,

@@ -88,7 +88,7 @@ export class Editor {
       kept: (name) => app.engines.kept(name),
       remove: (name) => app.engines.remove(name),
       own: () => app.engines.own,
-      open: app.engines.tab ? (file) => app.engines.open(file) : undefined,
+      open: app.engines?.tab ? (file) => app.engines.open(file) : undefined,
     });
     this.device = new DeviceField(this.field("device"), app.engines, () => this.model.spec);
     this.messages = new Messages(

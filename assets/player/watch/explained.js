@@ -32,7 +32,7 @@ export const EXPLAINED = {
   mask: {
     asks: "What does the mask show?",
     says: [
-      "A row for each token of this pass, a column for each token that is remembered. Where a cell is filled, the row’s token may look at the column’s.",
+      "A row for each token of this pass, a column for each token that is remembered. Where a cell is filled, the one may look at the other: this is attention.",
       "No token looks into another request’s text, and none into the future.",
     ],
     picture: "mask",
@@ -52,7 +52,7 @@ export const EXPLAINED = {
   blocks: {
     asks: "What is in the memory?",
     says: [
-      "What the model has read is kept in blocks of equal size, so that it need not be read again.",
+      "What the model has read is kept in blocks of equal size, the KV cache, so that it need not be read again.",
       "When its last block is full a request takes another; when it leaves it gives all of them back.",
     ],
     picture: "blocks",
