@@ -12,7 +12,7 @@ from core.errors import InvalidRequest, shown
 Message = Mapping[str, str]
 """What one side of a conversation says: its role, of `ROLES`, and its content."""
 ROLES = ("system", "user", "assistant")
-LATEST = 10**10  # steps or seconds, some 300 years: a request arrives by then
+LATEST = 10**15  # steps or seconds: a request arrives by then
 FinishReason = Literal["length", "stop", "cancelled", "error"]
 Phase = Literal["prefill", "decode"]
 

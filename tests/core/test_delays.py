@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from core import Request, SamplingParams, Trace, Workload
 from core.account.delays import NAMES, SHARE_NAMES, TIME_SHARES, delays
+from core.account.metrics import wall_s
 from core.account.pass_sizes import PassSizes
 from core.config import ASSETS, POLICIES, EngineConfig
 from core.policy import LimitReached
@@ -340,6 +341,14 @@ def test_nothing_is_claimed_of_steps_that_are_not_shown():
     assert (a.reason, a.whole_us, a.whole_steps) == (None, 29_000, 3) and sum(a.us) == a.whole_us
     assert (b.reason, b.queued_us, b.whole_steps) == (None, {"lanes": 19_000}, 2)
     assert c.reason == "length" and sum(c.us) == c.whole_us
+
+
+def test_a_run_begins_with_whoever_came_before_its_first_step():
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 4, 2))
+    first = trace.events[0]
+    came = first.arrived[0]._replace(t=first.t_start - 0.5)
+    early = replace(trace, events=[first._replace(arrived=(came,)), *trace.events[1:]])
+    assert wall_s(early) == pytest.approx(wall_s(trace) + 0.5)
 
 
 def test_every_part_and_limit_has_its_words():

@@ -17,7 +17,7 @@ import inflight
 from core import EngineConfig, InflightError, Request, SamplingParams, SLOs, Trace, Workload, page
 from core.account.request_times import request_times
 from core.cli import main
-from core.measure.plan import plan
+from core.measure.plan import numbers_of, plan
 from core.recorders.convert import open_run
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
@@ -192,6 +192,42 @@ def test_numbers_are_of_those_that_ended_by_themselves() -> None:
     assert made.again.numbers is not None and made.measured.numbers is not None
     done = made.measured.numbers["e2e_s"]["count"]
     assert made.again.numbers["e2e_s"]["count"] == done < 48
+
+
+def test_others_are_ranked_only_if_both_the_median_and_the_worst_are_simulated_well() -> None:
+    made = plan(measured(), lanes=[1])
+    assert made.is_ranked and made.again.numbers is not None
+    for share in ("p50", "p99"):
+        e2e = made.again.numbers["e2e_s"]
+        off = replace(
+            made.again, numbers=made.again.numbers | {"e2e_s": e2e | {share: 2 * e2e[share]}}
+        )
+        assert not replace(made, again=off).is_ranked
+
+
+def test_throughput_and_preemptions_are_of_all_requests() -> None:
+    """Also of those that are left out of the times, and each of several preempted in one step."""
+    trace = measured()
+    some = numbers_of(trace, frozenset({"r0"}), SLOs())
+    assert some["output_tok_s"] == pytest.approx(24 / some["wall_s"])
+    assert some["goodput"]["met"] == 1
+    reset = open_run(RESET)  # which sent everybody back at once
+    back = [len(event.preempted) for event in reset.events if event.preempted]
+    found = numbers_of(reset, frozenset(reset.asked), SLOs())
+    assert max(back) > 1 and found["preemptions"] == sum(back)
+
+
+def test_as_many_settings_as_are_said_are_simulated() -> None:
+    assert len(plan(measured(), lanes=range(1, 65)).points) == 63
+    with pytest.raises(InflightError, match="65 settings are too many; 64 are the most"):
+        plan(measured(), lanes=range(1, 66))
+
+
+def test_that_no_prefix_is_found_is_said_where_one_could_have_been() -> None:
+    for caching in (False, True):
+        trace = measured(prefix_caching=caching)
+        notes = plan(replace(trace, header=replace(trace.header, absent=("prompts",)))).notes
+        assert any("no prefix is found" in note for note in notes) is caching
 
 
 def test_what_a_simulated_run_does_otherwise_is_said(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ import {
 } from "../../assets/player/run/lane_layout.js";
 import { allowedKeys, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
 import { countUpTo, DECODE, PREFILL } from "../../assets/player/run/run.js";
-import { slowSteps, waitedSoFar } from "../../assets/player/run/delays.js";
+import { slowSteps, waitedBy, waitedSoFar } from "../../assets/player/run/delays.js";
+import { betweenSteps } from "../../assets/player/run/happenings.js";
+import { tokensHeld } from "../../assets/player/run/holdings.js";
 import { timeParts } from "../../assets/player/views/queue.js";
 import { cacheWords, timesOf } from "../../assets/player/views/request_card.js";
 import {
@@ -397,4 +399,106 @@ test("what somebody said is read without what a chat template added", () => {
   assert.equal(run.isTemplate(b, 0), false);
   run.append([], [], { texts: { prompt: {}, output: {}, said: { b: [null, null] } } });
   assert.deepEqual(run.said(b), [" "], "nobody said anything");
+});
+
+const taken = (/** @type {string} */ request, /** @type {number[]} */ ...added) => ({
+  request,
+  added,
+  group: 0,
+  left: [],
+  released: false,
+});
+
+test("a run opens at a step of a readable size, if one mixes prompt and answer at all", () => {
+  const mixed = (/** @type {number} */ step, /** @type {number} */ length) =>
+    event(step, { segments: [decode("a", 0, 9 + step), prefill("b", 1, length)] });
+  const first = event(0, {
+    arrived: arrivals("a", "b"),
+    admitted: admissions(["a", 0], ["b", 1]),
+    segments: [prefill("a", 0, 10)],
+  });
+  assert.equal(runOf([first, mixed(1, 2), mixed(2, 20), mixed(3, 2)]).openingStep(), 2);
+});
+
+test("an idle device is worth a word from a hundredth of a step on", () => {
+  const worth = (/** @type {number} */ gap) => {
+    const [first, second] = [event(0), event(1, { tStart: 0.5 + gap, tEnd: 1 + gap })];
+    const run = runOf([first, second]);
+    run.header.execution = { asynchronous: true };
+    return run.idleBefore(1)?.worth;
+  };
+  assert.deepEqual([worth(0.004), worth(0.006), worth(0.02)], [false, true, true]);
+});
+
+test("the last piece of a prompt is a chunk, too; a whole prompt is none", () => {
+  const rest = { ...prefill("a", 0, 2), start: 3, kvLen: 5 };
+  const run = runOf([
+    event(0, {
+      arrived: arrivals("a", "b"),
+      admitted: admissions(["a", 0], ["b", 1]),
+      segments: [prefill("a", 0, 3), prefill("b", 1, 5)],
+    }),
+    event(1, { segments: [rest] }),
+    event(2, { segments: [decode("a", 0, 5)] }),
+  ]);
+  run.texts.prompt = { a: [..."abcde"], b: [..."abcde"] };
+  assert.deepEqual(run.eventSteps("chunk"), [0, 1]);
+  run.events[0].segments.shift();
+  assert.deepEqual(run.eventSteps("chunk"), [1]);
+});
+
+test("only who held a lane before resumes", () => {
+  const run = runOf([
+    event(0),
+    event(1, { arrived: arrivals("a"), admitted: admissions(["a", 0]) }),
+    event(2, { preempted: [{ request: "a", lane: 0, tokensLost: 0 }] }),
+    event(3, { admitted: admissions(["a", 1]) }),
+  ]);
+  const resumes = (/** @type {number} */ i) =>
+    betweenSteps(run, i)?.happened.admitted.map((one) => one.resumes);
+  assert.deepEqual([resumes(1), resumes(3)], [[false], [true]]);
+});
+
+test("a block that two requests share holds the tokens of the one that is farther", () => {
+  const shared = [taken("a", 0), taken("b", 0)];
+  const run = runOf([
+    event(0, {
+      arrived: arrivals("a", "b"),
+      admitted: admissions(["a", 0], ["b", 1]),
+      segments: [prefill("a", 0, 4), prefill("b", 1, 2)],
+      kv: { used: 1, total: 8, changes: shared, prefixHits: [] },
+    }),
+  ]);
+  assert.equal(tokensHeld(run, run.frame(0)), 4);
+});
+
+test("who was preempted before the first step here has waited since it arrived, as far as is known", () => {
+  const run = /** @type {any} */ ({ events: [{ tStart: 5, tEnd: 6 }] });
+  const waits = (/** @type {number} */ from) =>
+    waitedBy(run, /** @type {any} */ ({ waits: [[from, Infinity, true]], arrived: 2 }), 0);
+  assert.deepEqual([waits(-3), waits(0)], [4, 1]);
+});
+
+test("only a block that was full is lost to the prefix cache when it is overwritten", () => {
+  const evicted = (/** @type {number} */ length) => {
+    const run = runOf(
+      [
+        event(0, {
+          arrived: arrivals("a", "b"),
+          admitted: admissions(["a", 0]),
+          segments: [prefill("a", 0, length)],
+          released: [{ request: "a", lane: 0, when: "after" }],
+          kv: { used: 1, total: 8, changes: [taken("a", 0)], prefixHits: [] },
+        }),
+        event(1, {
+          admitted: admissions(["b", 0]),
+          segments: [prefill("b", 0, 2)],
+          kv: { used: 1, total: 8, changes: [taken("b", 0)], prefixHits: [] },
+        }),
+      ],
+      { prefix_caching: true },
+    );
+    return betweenSteps(run, 1)?.happened.evicted.map((one) => [one.block, one.request.id]);
+  };
+  assert.deepEqual([evicted(3), evicted(4)], [[], [[0, "a"]]]);
 });
