@@ -46,7 +46,7 @@ docs: $(VENV)/.test
 	$(BIN)/zensical build --strict
 
 traces: $(VENV)/.run
-	$(BIN)/python -m inflight record $(ARGS)
+	$(BIN)/python tests/measure/record.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) node_modules build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
     parser.add_argument(
         "--port",
         type=int,
-        default=int(setting("GRADIO_SERVER_PORT", "7860")),
+        default=setting("GRADIO_SERVER_PORT", "7860"),
         help="port (default: %(default)s)",
     )
     parser.add_argument(

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from core.measure.compare import Comparison, Verdict
     from core.measure.load import Sweep, sweep_load
     from core.measure.plan import Plan, plan
-    from core.measure.policies import compare_policies
-    from core.measure.traces import compare
+    from core.measure.policies import compare, compare_policies
     from core.page import Page
     from core.policy import POLICIES, Capacity, LimitReached, Policy, RequestView, register_policy
     from core.proof.verify import CheckResult, check
@@ -115,65 +114,44 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Capacity": "policy",
-    "CheckResult": "proof.verify",
-    "Comparison": "measure.compare",
-    "Cost": "simulate.cost",
-    "Delays": "account.delays",
-    "Deployment": "simulate.cost",
-    "Divergence": "trace.divergence",
-    "Engine": "torch_engine.engine",
-    "EngineConfig": "config",
-    "Execution": "config",
-    "ExecutionFailed": "errors",
-    "Frame": "trace.run_state",
-    "Header": "trace.header",
-    "InflightError": "errors",
-    "InvalidConfig": "errors",
-    "InvalidRequest": "errors",
-    "InvalidTrace": "errors",
-    "InvalidWorkload": "errors",
-    "Lengths": "workload.arrivals",
-    "LimitReached": "policy",
-    "Load": "simulate.cost",
-    "Mask": "trace.mask",
-    "POLICIES": "policy",
-    "PRESETS": "workload.presets",
-    "Page": "page",
-    "Pass": "trace.events",
-    "Plan": "measure.plan",
-    "Policy": "policy",
-    "PolicyFailed": "errors",
-    "Preset": "workload.presets",
-    "Request": "workload.request",
-    "RequestTimes": "account.request_times",
-    "RequestView": "policy",
-    "Roofline": "simulate.roofline",
-    "SLOs": "account.request_times",
-    "SamplingParams": "workload.request",
-    "Segment": "trace.events",
-    "SimulatedEngine": "simulate.engine",
-    "StepEvent": "trace.events",
-    "Sweep": "measure.load",
-    "Trace": "trace.trace",
-    "UnsupportedModel": "errors",
-    "Verdict": "measure.compare",
-    "Workload": "workload.workload",
-    "check": "proof.verify",
-    "compare": "measure.traces",
-    "compare_policies": "measure.policies",
-    "delays": "account.delays",
-    "fit": "simulate.fitted",
-    "import_recording": "recorders.convert",
-    "metrics": "account.metrics",
-    "plan": "measure.plan",
-    "preset": "workload.presets",
-    "register_policy": "policy",
-    "request_times": "account.request_times",
-    "run_stream": "simulate.totals",
-    "sweep_load": "measure.load",
-    "tables": "account.tables",
-    "writing": "engine.writing",
+    name: home
+    for home, names in {
+        "account.delays": "Delays delays",
+        "account.metrics": "metrics",
+        "account.request_times": "RequestTimes SLOs request_times",
+        "account.tables": "tables",
+        "config": "EngineConfig Execution",
+        "engine.writing": "writing",
+        "errors": (
+            "ExecutionFailed InflightError InvalidConfig InvalidRequest InvalidTrace"
+            " InvalidWorkload PolicyFailed UnsupportedModel"
+        ),
+        "measure.compare": "Comparison Verdict",
+        "measure.load": "Sweep sweep_load",
+        "measure.plan": "Plan plan",
+        "measure.policies": "compare compare_policies",
+        "page": "Page",
+        "policy": "Capacity LimitReached POLICIES Policy RequestView register_policy",
+        "proof.verify": "CheckResult check",
+        "recorders.convert": "import_recording",
+        "simulate.cost": "Cost Deployment Load",
+        "simulate.engine": "SimulatedEngine",
+        "simulate.fitted": "fit",
+        "simulate.roofline": "Roofline",
+        "simulate.totals": "run_stream",
+        "torch_engine.engine": "Engine",
+        "trace.divergence": "Divergence",
+        "trace.events": "Pass Segment StepEvent",
+        "trace.header": "Header",
+        "trace.mask": "Mask",
+        "trace.run_state": "Frame",
+        "trace.trace": "Trace",
+        "workload.arrivals": "Lengths",
+        "workload.presets": "PRESETS Preset preset",
+        "workload.request": "Request SamplingParams",
+        "workload.workload": "Workload",
+    }.items()
+    for name in names.split()
 }
 
 

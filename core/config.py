@@ -190,9 +190,7 @@ SMOLLM2 = "smollm2"
 
 
 def models_folder() -> Path:
-    """Where models lie that were fetched or made from other files: INFLIGHT_MODELS_DIR, or the
-    user's cache.
-    """
+    """Where fetched and converted models lie: INFLIGHT_MODELS_DIR, or the user's cache."""
     named = os.environ.get("INFLIGHT_MODELS_DIR")
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     # not Path.expanduser, which raises where there is no home

@@ -19,9 +19,7 @@ def shown(value: object) -> str:
 
 
 def first_sentence(error: BaseException) -> str:
-    """What went wrong, in one sentence without its full stop: exceptions of other libraries can be
-    pages long.
-    """
+    """What went wrong, in one sentence without its full stop: exceptions can be pages long."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text.split(". ")[0][:300].rstrip(".: ")
 
@@ -40,9 +38,7 @@ def malformed(error: Exception) -> str:
 
 
 class InflightError(Exception):
-    """A request, workload, model, limit or trace that cannot be accepted; the message says why in
-    one sentence.
-    """
+    """A refusal of a request, workload, model, limit or trace, with the reason in one sentence."""
 
 
 def require(value: T, kinds: Any, takes: str) -> T:
@@ -83,9 +79,7 @@ class InvalidConfig(InflightError, ValueError):
 
 
 class PolicyFailed(InflightError):
-    """A user's policy gave an answer that the scheduler cannot follow, or lets no request continue;
-    the message names the policy.
-    """
+    """A user's policy, named in the message, cannot be followed, or lets nobody continue."""
 
 
 class InvalidWorkload(InflightError, ValueError):
@@ -108,9 +102,7 @@ class InvalidTrace(InflightError, ValueError):
 
 
 class UnsupportedModel(InflightError):
-    """A model that cannot be loaded, or whose attention cannot be packed without changing its
-    results.
-    """
+    """A model that cannot be loaded, or not be packed without changing its results."""
 
 
 class ExecutionFailed(InflightError):
@@ -120,9 +112,7 @@ class ExecutionFailed(InflightError):
 
 
 class Unavailable(InflightError):
-    """A server that accepts no requests at the moment: it is full, or closing. retry_after: seconds
-    to wait before trying again.
-    """
+    """A server that accepts no requests now: it is full, or closing. retry_after: seconds."""
 
     def __init__(self, message: str, retry_after: int = 1) -> None:
         super().__init__(message)

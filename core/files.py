@@ -15,12 +15,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
-from core.errors import InflightError, require
+from core.errors import InflightError, require, shown
 
 
 def path_of(path: str | os.PathLike[str]) -> Path:
-    """The path that a caller gave; raises InflightError for anything else."""
-    return Path(require(path, (str, os.PathLike), "A file is given by its path"))
+    """The path that a caller gave; raises InflightError for anything else, and for a name that no
+    file can have.
+    """
+    at = Path(require(path, (str, os.PathLike), "A file is given by its path"))
+    with suppress(UnicodeEncodeError):
+        if b"\0" not in os.fsencode(at):
+            return at
+    raise InflightError(f"No file can be named {shown(str(at))}.")
 
 
 @contextmanager
@@ -84,9 +90,7 @@ def require_file(path: Path) -> Path:
 
 
 def save_json(path: str | os.PathLike[str], data: object) -> None:
-    """Write data as JSON for people and programs, see `written`. Raises InflightError if it cannot
-    be written.
-    """
+    """Write data as JSON, see `written`. Raises InflightError if it cannot be written."""
     text = json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False)
     with written(path) as out:
         out.write(text + "\n")
@@ -140,9 +144,7 @@ def _place(path: Path) -> Path:
 
 
 def _partial(place: Path) -> Path:
-    """Beside it, so that it can be moved there; of this process, so that two do not write into
-    one.
-    """
+    """Beside it, to be moved there; named by process, so that two do not write into one."""
     return place.with_name(f"{place.name}.{os.getpid()}.partial")
 
 

@@ -46,9 +46,7 @@ class Page:
         return brought(draw)(self.what, in_cell, self.place)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write that file; raises InflightError if there is nothing to show, or if it cannot be
-        written.
-        """
+        """Write that file; raises InflightError if it cannot be made or written."""
         text = self.html()
         with written(path) as out:
             out.write(text)
@@ -79,9 +77,7 @@ class OnPage:
         return Page(self, {})
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Write it as one file with everything in it, which opens from disk. Raises InflightError
-        if there is nothing to show.
-        """
+        """Write it as one file, which opens from disk. Raises InflightError for nothing to show."""
         self.show().save(path)
 
     def _repr_html_(self) -> str | None:

@@ -109,9 +109,7 @@ class RequestView(Protocol):
 
     @property
     def is_decoding(self) -> bool:
-        """Whether the only token left to compute is one that it has generated: a step then gives it
-        another.
-        """
+        """Whether only a token that it generated is left to compute: a step gives another."""
 
 
 class Capacity(NamedTuple):
@@ -143,9 +141,7 @@ class Capacity(NamedTuple):
         return -(-tokens // self.block_size)
 
     def lacks(self, request: RequestView) -> LimitReached | None:
-        """What prevents a request from joining under any policy: no free lane, no budget left, or
-        no blocks for its first chunk.
-        """
+        """What keeps a request from joining under any policy: no lane, budget or blocks."""
         if len(self.held) >= self.num_lanes:
             return LimitReached("lanes", 0, 1, self.num_lanes)
         cached = self.cached_blocks * self.block_size
@@ -258,10 +254,8 @@ class Policy:
             return LimitReached("lanes", 0, 1, capacity.num_lanes)
         if self.one_prefill and not all(r.is_decoding for r in capacity.running):
             return LimitReached("prefill", 0, 1, 1)
-        left, pending = (
-            capacity.tokens_left,
-            request.num_tokens - capacity.cached_blocks * capacity.block_size,
-        )
+        left = capacity.tokens_left
+        pending = request.num_tokens - capacity.cached_blocks * capacity.block_size
         # a longer recomputation has to be cut anyway
         whole = not capacity.cuts_prompts and pending <= capacity.token_budget
         if left <= 0 or (whole and left < pending):
@@ -305,9 +299,7 @@ class Policy:
 
     @property
     def knobs(self) -> tuple[str, ...]:
-        """The limits of an `EngineConfig` that matter only under some policies, including this
-        one.
-        """
+        """The limits of an `EngineConfig` that matter under this policy, and not under all."""
         in_line = self.token_budget and self.preemption != "after"
         means = {
             "max_num_batched_tokens": self.token_budget,
@@ -318,9 +310,7 @@ class Policy:
         return tuple(name for name, does in means.items() if does)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that affect decisions, as a trace's header carries them: all but the name and
-        its description.
-        """
+        """The fields that affect decisions, as a header has them: all but name and description."""
         return {
             name: value for name, value in asdict(self).items() if name not in ("name", "shows")
         }
@@ -341,9 +331,7 @@ class TransformersFifo(Policy):
     prefix_caching: bool = False
 
     def admit(self, request: RequestView, capacity: Capacity) -> LimitReached | None:
-        """No one joins from the moment in which a request gives way until one finishes; otherwise
-        whoever lacks nothing.
-        """
+        """No one joins from when a request gives way until one finishes."""
         return LimitReached("recovery", 0, 1, 1) if capacity.recovering else capacity.lacks(request)
 
 

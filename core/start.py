@@ -20,9 +20,7 @@ _M_MMAP_THRESHOLD, _LARGE = -3, 2**20  # glibc's name of a setting, and bytes
 
 
 def own_process() -> None:
-    """Say that this process runs a program of ours and nothing else; until then, loading changes
-    nothing in it.
-    """
+    """Say that this process runs a program of ours alone; until then, nothing in it is changed."""
     global _is_ours
     _is_ours = True
     # what is not taken apart at the end, some libraries report as leaks

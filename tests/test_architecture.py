@@ -45,11 +45,8 @@ PLAIN = (
     "visualizer.page",
     "visualizer.browser",
 )
-RECORDS = "visualizer.documents.record"  # makes what ships, with every engine there is
 # Nor do these reach torch or transformers: drawing needs no model.
 NO_TORCH = ("visualizer.ui",)
-# the one that is left, and goes with one fair share for all that visitors ask for
-KNOWN_CIRCLE = {"visualizer.server.job_queue", "visualizer.server.jobs"}
 _JS_IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[\w./]+\.js)";', re.MULTILINE)
 
 
@@ -208,7 +205,7 @@ def test_what_needs_no_model_imports_no_torch(name):
         assert not heavy, f"{module} imports {', '.join(heavy)}"
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if n.startswith(PLAIN) and n != RECORDS])
+@pytest.mark.parametrize("name", [n for n in ALL if n.startswith(PLAIN)])
 def test_an_engine_and_what_is_told_of_its_runs_need_the_standard_library_alone(name):
     for module, names in reached(name).items():
         others = {
@@ -221,7 +218,7 @@ def test_an_engine_and_what_is_told_of_its_runs_need_the_standard_library_alone(
 
 def test_imports_make_no_circle():
     """Between modules: those inside functions and under TYPE_CHECKING count like all others."""
-    assert [circle for circle in module_circles() if set(circle) != KNOWN_CIRCLE] == []
+    assert module_circles() == []
 
 
 def test_a_circle_is_found_wherever_its_imports_stand(tmp_path):

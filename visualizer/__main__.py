@@ -5,7 +5,6 @@ page.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +12,7 @@ import typer
 
 from core.cli import COMMANDS, PROGRAM, program
 from core.cli import main as run_command
-from core.cli.options import Html, Json, Repeats, Threads
+from core.cli.options import Html, Json
 from core.cli.output import (
     INTERRUPTED,
     ProgressReporter,
@@ -36,70 +35,6 @@ def page(context: typer.Context) -> None:
     sys.exit(serve(context.args, f"{PROGRAM} page"))
 
 
-def record(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Presets to record; all by default.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="Device to run them on.")] = "cpu",
-    json: Json = False,
-) -> None:
-    """Run presets and write their traces to assets/traces, together with the runs that contain a
-    deliberate mistake.
-    """
-    from visualizer.documents.record import record as record_presets
-
-    with ProgressReporter("Recording"):
-        _list_sizes("record/1", record_presets(device=device, names=tuple(names or ())), json)
-
-
-def record_comparisons(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Comparisons to record; all by default.")
-    ] = None,
-    repeats: Repeats = 5,
-    threads: Threads = None,
-    device: Annotated[str, typer.Option(help="Device to run them on.")] = "cpu",
-    json: Json = False,
-) -> None:
-    """Measure the comparisons that ship with the page and write them to assets/comparisons. Needs a
-    quiet machine.
-    """
-    from visualizer.documents.record import record_comparisons as measure
-
-    _list_sizes(
-        "record-comparisons/1",
-        measure(names or (), repeats=repeats, threads=threads, device=device, say=print_note),
-        json,
-    )
-
-
-def _list_sizes(schema: str, recorded: Iterable[tuple[str, Path]], as_json: bool) -> None:
-    """What was recorded, each as soon as it is saved; as JSON at the end. Ctrl-C keeps what is
-    saved.
-    """
-    found: list[dict[str, Any]] = []
-    try:
-        for name, path in recorded:
-            files = [path] if path.is_file() else path.iterdir()
-            found.append(
-                {
-                    "name": name,
-                    "path": str(path),
-                    "bytes": sum(file.stat().st_size for file in files),
-                }
-            )
-            if not as_json:
-                print_line(f"{name}: {found[-1]['bytes']:,} bytes")
-        complete = True
-    except KeyboardInterrupt:
-        complete = False
-    if as_json:
-        print_json({"schema": schema, "complete": complete, "recorded": found})
-    if not complete:
-        print_note("Interrupted: what is listed is saved.")
-        raise typer.Exit(INTERRUPTED)
-
-
 def export_site(
     folder: Annotated[Path, typer.Argument(help="Folder to write it to.")],
     url: Annotated[
@@ -113,8 +48,7 @@ def export_site(
         typer.Option("--engine", help="With the engine, which then runs in each visitor's tab."),
     ] = False,
     pyodide: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the npm package pyodide, instead of fetching it."),
+        Path | None, typer.Option(help="Folder of the npm package pyodide, instead of fetching it.")
     ] = None,
     docs: Annotated[
         Path | None,
@@ -245,8 +179,6 @@ def _draw(path: Path, result: Any) -> None:
 commands = program(
     {
         **COMMANDS,
-        "record": record,
-        "record-comparisons": record_comparisons,
         "export-site": export_site,
         "grade": grade,
     }

@@ -50,10 +50,7 @@ from visualizer.page.engine_files import engine_files
 from visualizer.page.tabs import options as parts_of
 from visualizer.page.tabs import player_options, write_files
 from visualizer.server.api import Server
-from visualizer.server.collected import Collected
-from visualizer.server.embed import embed_routes
-from visualizer.server.engine_files import engine_routes
-from visualizer.server.followed import Followed
+from visualizer.server.followed import Collected, Followed
 from visualizer.server.lent_gpu import report_start
 from visualizer.server.limits import are_strangers, is_space, limits
 from visualizer.server.middleware import (
@@ -64,11 +61,11 @@ from visualizer.server.middleware import (
     origins_of,
     page_guard,
 )
+from visualizer.server.pages import embed_routes, engine_routes, story_routes
 from visualizer.server.response_cache import ResponseCache
 from visualizer.server.routes import TAKING, routes
 from visualizer.server.shared_engine import SharedEngine
 from visualizer.server.store import Store, address, own_folder
-from visualizer.server.story import story_routes
 
 # What the first picture is made of, on a first visit and later: fetched while Gradio's own scripts
 # are.
@@ -273,9 +270,7 @@ def of_a_space() -> str:
 
 
 def checked_name(name: str) -> str:
-    """The name of a model as the owner of the page gives it; raises UnsupportedModel for a folder
-    that is none.
-    """
+    """The name of a model as the owner gives it; raises UnsupportedModel for no model's folder."""
     name = model_named(name)
     if name and (fault := folder_fault(name)):
         raise UnsupportedModel(
@@ -286,9 +281,7 @@ def checked_name(name: str) -> str:
 
 
 def _bring_what_a_space_shows() -> None:
-    """What visitors of a Space see first was written by SmolLM2, and Write runs in Pyodide; only
-    what is here is offered.
-    """
+    """SmolLM2 wrote what visitors of a Space see first, and Write runs in Pyodide."""
     from core.browser.pyodide import fetch_pyodide
     from core.torch_engine.models.smollm2 import fetch  # imports transformers
 
@@ -382,10 +375,7 @@ def _tunnel(host: str, port: int) -> str | None:
 
 
 def _serve_until_interrupted(
-    server: Server,
-    shared: SharedEngine | None,
-    listening: uvicorn.Server,
-    thread: threading.Thread,
+    server: Server, shared: SharedEngine | None, listening: uvicorn.Server, thread: threading.Thread
 ) -> None:
     """Wait for Ctrl-C or SIGTERM, then end: requests in the shared engine are finished, other
     engines end at their next step, the folder is removed, and no other thread is waited for. A
@@ -421,7 +411,5 @@ def _serve_until_interrupted(
 
 
 def _enter(request: Request) -> None:
-    """Set the request as Gradio does for its own events: ZeroGPU reads it to find whose quota to
-    use.
-    """
+    """Set the request as Gradio does for its events: ZeroGPU reads whose quota to use."""
     LocalContext.request.set(gr.Request(request))

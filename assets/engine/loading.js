@@ -7,6 +7,14 @@ import { Download, isPacked, stored } from "./download.js";
 const KEPT = "inflight-engine"; // the cache, see `caches`
 const SNAPSHOT = "snapshot";
 export const LARGE = 2e7; // bytes of a file that is fetched after a question, and kept in pieces
+const MOST = 1.75 * 2 ** 30; // bytes of a model: the kernels' addresses end at 2 GiB
+const BESIDE = 2 ** 30; // bytes that a browser and its machine need for themselves
+const GROWTH = 2 ** 29; // bytes beside a model, for K and V and what a pass needs, where they are shared
+/** Threads that compute a large model's passes, where the page's host lets them share memory. */
+export const THREADS = Math.min(
+  4,
+  globalThis.crossOriginIsolated ? navigator.hardwareConcurrency : 1,
+);
 const INTERPRETER = [
   "pyodide.mjs",
   "pyodide.asm.mjs",
@@ -51,9 +59,12 @@ export function obstacle() {
  */
 export function roomFor(bytes) {
   const { deviceMemory = Infinity } = /** @type {any} GiB, roughly, where it is told */ (navigator);
+  const initial = 32 + Math.ceil(bytes / 65536);
   try {
-    if (deviceMemory * 2 ** 30 < 16 * bytes) throw new RangeError("of the device");
-    return new WebAssembly.Memory({ initial: Math.ceil(bytes / 65536) });
+    if (bytes > MOST || deviceMemory * 2 ** 30 < 4 * bytes + BESIDE) throw new RangeError("of all");
+    if (bytes < LARGE || THREADS < 2) return new WebAssembly.Memory({ initial });
+    const maximum = Math.min(initial + GROWTH / 65536, 32768);
+    return new WebAssembly.Memory({ initial, maximum, shared: true });
   } catch {
     throw new Refused(
       `This browser has too little memory for the model: ${Math.ceil(bytes / 1e6)} MB.`,

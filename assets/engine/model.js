@@ -1,7 +1,9 @@
 /**
  * A model whose passes a browser computes, in float32: packed or padded rows, K and V in the scheduler's blocks, tokens by keyed noise.
  *
- *     const model = new Model(weights, kernels);   // weights: ArrayBuffer, a file of core/browser/weights.py; kernels: WebAssembly.Module of kernels.wasm
+ *     const model = Model.of(weights, kernels);    // weights: ArrayBuffer, a file of core/browser/weights.py; kernels: WebAssembly.Module of kernels.wasm
+ *     const model = new Model(header, size, kernels, memory)  // or what its header says and how many bytes of numbers come, piece by piece:
+ *     model.place(bytes)
  *     model.facts                                  // JSON of core.trace.header.ModelFacts
  *     model.tokenizer, model.between               // of a file that has them: its tokenizer.json, and JSON of core.browser.chat.Between
  *     const owner = model.pool(slots)              // room for the K and V of so many tokens; the pool of before is gone, and so is its owner
@@ -9,12 +11,15 @@
  *     model.compute(told, rows)                    // the same for Python: its array of 32-bit integers, and rows as JSON
  *     model.attention(ids, layer, head)            // weights of one head over one text, also for Python; the pool stays as it is
  *     model.heads, model.bytes                     // query heads of a layer; memory that is held
+ *     model.enlist(start)                          // before its first pool, where the memory is shared: another thread, see crew.js
+ *     model.threads                                // that compute
  *
  * `BrowserRunner` of core/browser/executor.py says what `told` and `rows` hold. The answer of a pass has token, log-probability and margin of each
  * request that samples (NaN for a token whose logits are not finite), and at its end the seconds of the forward pass and of sampling.
  * Neither DOM nor worker is needed here: the module runs in Node, too.
  */
-import { sample } from "./sampling.js";
+import { Crew, SIZE, STACK, isShared } from "./crew.js";
+import { adjust, choose } from "./sampling.js";
 
 const TILE = 64; // rows whose wide middle is held at once: a long prompt would take hundreds of MB
 
@@ -45,16 +50,28 @@ for (let h = 0; h < 65536; h++) {
 
 export class Model {
   /** @type {Record<string, any>} */ #ops;
+  /** @type {Crew | null} where threads can share the memory */ #crew = null;
   /** @type {Record<string, number>} where activations lie */ #at = {};
   #room = { rows: 0, keys: 0, samples: 0 };
 
   /**
-   * memory: where all of it is placed, grown as it needs. @param {ArrayBuffer} weights @param
-   * {WebAssembly.Module} kernels @param {WebAssembly.Memory} memory
+   * A whole file's. @param {ArrayBuffer} weights @param {WebAssembly.Module} kernels
+   * @param {WebAssembly.Memory} [memory]
    */
-  constructor(weights, kernels, memory = new WebAssembly.Memory({ initial: 32 })) {
+  static of(weights, kernels, memory) {
     const length = new DataView(weights).getUint32(0, true);
     const header = JSON.parse(new TextDecoder().decode(new Uint8Array(weights, 4, length)));
+    const numbers = new Uint8Array(weights, 4 + length);
+    const model = new Model(header, numbers.length, kernels, memory);
+    model.place(numbers);
+    return model;
+  }
+
+  /**
+   * memory: where all of it is placed, grown as it needs. @param {Record<string, any>} header
+   * @param {number} size @param {WebAssembly.Module} kernels @param {WebAssembly.Memory} memory
+   */
+  constructor(header, size, kernels, memory = new WebAssembly.Memory({ initial: 32 })) {
     const { model, float16, tokenizer = "", between = null } = header;
     this.facts = JSON.stringify(model);
     this.tokenizer = tokenizer;
@@ -62,14 +79,16 @@ export class Model {
     /** @type {Sizes} */ this.sizes = header.sizes;
     this.vocabulary = model.vocab_size;
     this.memory = memory;
-    this.#ops = new WebAssembly.Instance(kernels, { env: { memory: this.memory } }).exports;
+    const instance = new WebAssembly.Instance(kernels, { env: { memory: this.memory } });
+    this.#ops = instance.exports;
     this.top = this.#ops.__heap_base.value; // the kernels' own stack lies below
     this.f = new Float32Array(memory.buffer);
     this.i = new Int32Array(memory.buffer);
-    this.weights = this.#place(weights, 4 + length, float16);
-    this.panel = this.#take(8 * Math.max(this.sizes.hidden, this.sizes.inner)); // a quantized one, widened
+    this.float16 = float16;
+    this.weights = this.placed = this.#take(float16 ? size / 2 : Math.ceil(size / 4));
     this.#name(header.tensors);
     this.table = this.sizes.rope_theta ? this.#rope() : 0;
+    if (isShared(memory)) this.#crew = new Crew(kernels, instance, memory, this.#take(SIZE / 4));
     this.slots = 0;
     this.keys = 0;
     this.values = 0;
@@ -83,23 +102,36 @@ export class Model {
   get heads() {
     return this.sizes.heads;
   }
+  get threads() {
+    return this.#crew?.threads ?? 1;
+  }
+
+  /** start: called with what a thread is told, see crew.js. @param {(told: object) => void} start */
+  enlist(start) {
+    const stack = this.#take(STACK / 4) + STACK;
+    this.base = this.behind = this.top;
+    start({ ...this.#crew?.told, stack });
+  }
 
   /**
-   * A file's numbers: float16 as float32, others as they are. Returns where they lie. @param
-   * {ArrayBuffer} file @param {number} from @param {boolean} float16
+   * An operation of the kernels. parts: in how many it may be cut, so that each is worth a thread.
+   * @param {string} name @param {number} parts @param {number[]} given
    */
-  #place(file, from, float16) {
-    if (!float16) {
-      const bytes = new Uint8Array(file, from),
-        at = this.#take(Math.ceil(bytes.length / 4));
-      new Uint8Array(this.memory.buffer).set(bytes, at);
-      return at;
-    }
-    const halves = new Uint16Array(file, from),
-      at = this.#take(halves.length),
-      to = this.f.subarray(at >> 2);
-    for (let n = 0; n < halves.length; n++) to[n] = HALF[halves[n]];
-    return at;
+  #run(name, parts, ...given) {
+    if (this.#crew) this.#crew.run(name, parts, ...given);
+    else this.#ops[name](0, 1, ...given);
+  }
+
+  /**
+   * The next numbers of the file: float16 as float32, others as they are. @param {Uint8Array} bytes
+   */
+  place(bytes) {
+    if (this.float16) {
+      const halves = new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.length / 2),
+        to = this.f.subarray(this.placed >> 2);
+      for (let n = 0; n < halves.length; n++) to[n] = HALF[halves[n]];
+    } else new Uint8Array(this.memory.buffer).set(bytes, this.placed);
+    this.placed += bytes.length * (this.float16 ? 2 : 1);
   }
 
   /**
@@ -121,11 +153,15 @@ export class Model {
     const norm = (name) => ({ g: at(name), b: at(name + ".bias") });
     /**
      * @typedef {{g: number, b: number}} Norm
-     * @type {{norm: Norm, qkv: Matrix, out: Matrix, mlpNorm: Norm, up: Matrix, down: Matrix}[]}
+     * @type {{norm: Norm, qkv: Matrix[], headNorms: number[], out: Matrix, mlpNorm: Norm, up: Matrix, down: Matrix}[]}
+     * qkv: one, or three where they are stored in several ways; headNorms: of queries and keys
      */
     this.layers = Array.from({ length: this.sizes.layers }, (_, l) => ({
       norm: norm(`${l}.norm`),
-      qkv: matrix(`${l}.qkv`),
+      qkv: (`${l}.qkv` in tensors ? ["qkv"] : ["q", "k", "v"]).map((part) =>
+        matrix(`${l}.${part}`),
+      ),
+      headNorms: ["q_norm", "k_norm"].map((part) => at(`${l}.${part}`)),
       out: matrix(`${l}.out`),
       mlpNorm: norm(`${l}.mlp_norm`),
       up: matrix(`${l}.up`),
@@ -133,6 +169,8 @@ export class Model {
     }));
     /** @type {Matrix} */
     this.head = matrix("head");
+    /** @type {Matrix} */
+    this.embedding = "embedding" in tensors ? matrix("embedding") : this.head;
     /** @type {Norm} */
     this.lastNorm = norm("norm");
     /** @type {number} */
@@ -215,10 +253,12 @@ export class Model {
       places: this.#take(room.rows),
       slots: this.#take(room.rows),
       keys: this.#take(room.keys),
-      scores: this.#take(room.keys + 4),
+      requests: this.#take(4 * room.rows),
+      scores: this.#take(heads * (room.keys + 4)),
       picked: this.#take(room.samples * hidden),
       normed: this.#take(room.samples * hidden),
-      logits: this.#take(room.samples * this.vocabulary),
+      logits: this.#take(room.samples * this.head.outputs),
+      largest: this.#take(8 * room.samples),
     };
   }
 
@@ -273,31 +313,36 @@ export class Model {
    * @param {number} y @param {number} x @param {Matrix} matrix @param {number} rows
    */
   #linear(y, x, { w, b, outputs, inputs, kind }, rows) {
-    if (kind) this.#ops[`linear_${kind}`](y, x, w, this.panel, rows, inputs, outputs);
-    else this.#ops.linear(y, x, w, b, rows, inputs, outputs);
+    const parts = outputs >> 4;
+    if (kind) {
+      this.#run(`linear_${kind}`, parts, y, x, w, rows, inputs, outputs);
+      if (b) this.#run("bias", rows >> 2, y, b, rows, outputs);
+    } else this.#run("linear", parts, y, x, w, b, rows, inputs, outputs);
   }
 
   /**
    * @param {number} y @param {number} x @param {{g: number, b: number}} norm @param {number} rows
    */
   #norm(y, x, { g, b }, rows) {
-    this.#ops.norm(y, x, g, b, rows, this.sizes.hidden, this.sizes.epsilon);
+    this.#run("norm", rows >> 2, y, x, g, b, rows, this.sizes.hidden, this.sizes.epsilon);
   }
 
   /**
-   * A token's embedding stands in the head's panels, a column of eight apart. @param {Laid} laid
+   * A token's embedding stands in panels like the head's, a column of eight apart. @param {Laid} laid
    */
   #embed({ ids, places }) {
     const {
         f,
         sizes: { hidden },
+        embedding: { w, kind },
       } = this,
       x = this.#at.x >> 2,
-      head = this.head.w >> 2,
+      head = w >> 2,
       at = this.positions >> 2;
-    if (this.head.kind) {
-      this.i.set(ids, this.#at.ids >> 2);
-      this.#ops.embed_q8_0(this.#at.x, this.head.w, this.#at.ids, ids.length, hidden);
+    if (kind) {
+      const { x, ids: told } = this.#at;
+      this.i.set(ids, told >> 2);
+      this.#run(`embed_${kind}`, ids.length >> 2, x, w, told, ids.length, hidden);
       return;
     }
     ids.forEach((id, row) => {
@@ -313,67 +358,92 @@ export class Model {
    * {number} l
    */
   #project(laid, l) {
-    const { heads, kv_heads, head_size: d } = this.sizes,
-      { x, h, qkv, places, slots } = this.#at,
-      ops = this.#ops;
+    const { heads, kv_heads, head_size: d, epsilon } = this.sizes,
+      { x, h, places, slots } = this.#at,
+      { norm, qkv, headNorms } = this.layers[l];
     const rows = laid.ids.length,
-      stride = (heads + 2 * kv_heads) * d,
       size = kv_heads * d,
-      layer = 4 * l * this.slots * size;
-    this.#norm(h, x, this.layers[l].norm, rows);
-    this.#linear(qkv, h, this.layers[l].qkv, rows);
-    if (this.table) ops.rope(qkv, this.table, places, rows, heads + kv_heads, stride, d);
-    ops.store(this.keys + layer, qkv + 4 * heads * d, slots, rows, stride, size);
-    ops.store(this.values + layer, qkv + 4 * (heads + kv_heads) * d, slots, rows, stride, size);
+      layer = 4 * l * this.slots * size,
+      parts = this.#parts(l, rows),
+      [, keys, values] = parts;
+    this.#norm(h, x, norm, rows);
+    qkv.forEach((matrix, n) => this.#linear(parts[n].at, h, matrix, rows));
+    [heads, kv_heads].forEach((count, n) => {
+      const { at, stride } = parts[n],
+        g = headNorms[n];
+      if (g)
+        for (let row = at, r = 0; r < rows; row += 4 * stride, r++)
+          this.#run("norm", 1, row, row, g, 0, count, d, epsilon);
+      if (this.table) this.#run("rope", rows >> 2, at, this.table, places, rows, count, stride, d);
+    });
+    const store = (/** @type {number} */ pool, /** @type {{at: number, stride: number}} */ part) =>
+      this.#run("store", rows >> 2, pool + layer, part.at, slots, rows, part.stride, size);
+    store(this.keys, keys);
+    store(this.values, values);
+  }
+
+  /**
+   * Where the queries, keys and values of a layer lie, and how far apart those of two rows are:
+   * side by side, or part by part. @param {number} l @param {number} rows
+   */
+  #parts(l, rows) {
+    const { heads, kv_heads, head_size: d } = this.sizes,
+      together = this.layers[l].qkv.length === 1;
+    let before = 0;
+    return [heads, kv_heads, kv_heads].map((count) => {
+      const at = this.#at.qkv + 4 * before * (together ? 1 : rows);
+      before += count * d;
+      return { at, stride: (together ? heads + 2 * kv_heads : count) * d };
+    });
   }
 
   /** @param {Laid} laid @param {number} l */
   #attend(laid, l) {
     const { heads, kv_heads, head_size: d } = this.sizes,
-      { qkv, mixed, keys, scores, x, h } = this.#at,
-      ops = this.#ops;
+      { mixed, keys, requests, scores, x, h } = this.#at;
     const rows = laid.ids.length,
-      stride = (heads + 2 * kv_heads) * d,
+      [{ at: queries, stride }] = this.#parts(l, rows),
       layer = 4 * l * this.slots * kv_heads * d;
     this.f.fill(0, mixed >> 2, (mixed >> 2) + rows * heads * d); // a pad attends to nothing
-    for (const { row, count, seen, at } of /** @type {Required<Part>[]} */ (laid.parts))
-      ops.attend(
-        mixed + 4 * row * heads * d,
-        qkv + 4 * row * stride,
-        this.keys + layer,
-        this.values + layer,
-        keys + 4 * at,
-        count,
-        seen,
-        heads,
-        kv_heads,
-        d,
-        stride,
-        scores,
-      );
+    this.#run(
+      "attend",
+      heads,
+      mixed,
+      queries,
+      this.keys + layer,
+      this.values + layer,
+      keys,
+      requests,
+      laid.parts.length,
+      heads,
+      kv_heads,
+      d,
+      stride,
+      scores,
+      laid.keys.length + 4,
+    );
     this.#linear(h, mixed, this.layers[l].out, rows);
-    ops.add(x, h, rows * this.sizes.hidden);
+    this.#run("add", rows >> 2, x, h, rows * this.sizes.hidden);
   }
 
   /** @param {number} rows @param {number} l */
   #transform(rows, l) {
     const { hidden, inner } = this.sizes,
       { wide, narrow, h } = this.#at,
-      { mlpNorm, up, down } = this.layers[l],
-      ops = this.#ops;
+      { mlpNorm, up, down } = this.layers[l];
     for (let row = 0; row < rows; row += TILE) {
       const count = Math.min(TILE, rows - row),
         x = this.#at.x + 4 * row * hidden;
       this.#norm(h, x, mlpNorm, count);
       if (up.outputs === 2 * inner) {
         this.#linear(wide, h, up, count);
-        ops.silu(narrow, wide, count, inner);
+        this.#run("silu", count >> 2, narrow, wide, count, inner);
       } else {
         this.#linear(narrow, h, up, count);
-        ops.gelu(narrow, count * inner);
+        this.#run("gelu", count >> 2, narrow, count * inner);
       }
       this.#linear(h, narrow, down, count);
-      ops.add(x, h, count * hidden);
+      this.#run("add", count >> 2, x, h, count * hidden);
     }
   }
 
@@ -399,13 +469,17 @@ export class Model {
     );
     this.#norm(normed, picked, this.lastNorm, count);
     this.#linear(logits, normed, this.head, count);
-    return this.f.subarray(logits >> 2, (logits >> 2) + count * this.vocabulary);
+    return this.f.subarray(logits >> 2, (logits >> 2) + count * this.head.outputs);
   }
 
   /** @param {Laid} laid */
   #begin(laid) {
-    this.#fit(laid.ids.length, laid.keys.length, laid.picked.length);
-    const { places, slots, keys } = this.#at;
+    const most = Math.max(laid.ids.length, laid.parts.length);
+    this.#fit(most, laid.keys.length, laid.picked.length);
+    const { places, slots, keys, requests } = this.#at;
+    laid.parts.forEach(({ row, count, seen, at }, n) =>
+      this.i.set(/** @type {number[]} */ ([row, count, seen, at]), (requests >> 2) + 4 * n),
+    );
     this.i.set(laid.places, places >> 2);
     this.i.set(laid.slots, slots >> 2);
     this.i.set(laid.keys, keys >> 2);
@@ -419,9 +493,15 @@ export class Model {
     const began = performance.now(),
       logits = this.#forward(this.#lay(told)),
       computed = performance.now(),
-      V = this.vocabulary;
+      stride = this.head.outputs,
+      V = this.vocabulary,
+      { logits: at, largest } = this.#at;
     const out = new Float64Array(3 * rows.length + 2);
-    rows.forEach((row, j) => out.set(sample(logits.subarray(j * V, (j + 1) * V), row), 3 * j));
+    const each = rows.map((_, j) => logits.subarray(j * stride, j * stride + V));
+    rows.forEach((row, j) => row.logit_bias && adjust(each[j], row));
+    this.#run("largest", rows.length, largest, at, rows.length, stride, V);
+    const found = new Float64Array(this.memory.buffer, largest, 4 * rows.length);
+    rows.forEach((row, j) => out.set(choose(each[j], row, found.subarray(4 * j)), 3 * j));
     out.set([(computed - began) / 1e3, (performance.now() - computed) / 1e3], 3 * rows.length);
     return out;
   }
@@ -478,14 +558,14 @@ export class Model {
   #weights(length, layer, head) {
     const { heads, kv_heads, head_size: d } = this.sizes,
       f = this.f,
-      stride = (heads + 2 * kv_heads) * d,
+      [{ at, stride }] = this.#parts(layer, length),
       out = new Float64Array(length * length);
     const keys =
       (this.keys >> 2) +
       layer * this.slots * kv_heads * d +
       Math.floor((head * kv_heads) / heads) * d;
     for (let row = 0; row < length; row++) {
-      const query = (this.#at.qkv >> 2) + row * stride + head * d,
+      const query = (at >> 2) + row * stride + head * d,
         weights = out.subarray(row * length, row * length + row + 1);
       for (let t = 0; t <= row; t++) {
         let dot = 0;

@@ -1,5 +1,6 @@
-// Rows times a panel of eight columns, which all products are made of.
+// Tiles, which all products are made of: one or two rows times two panels of eight columns.
 #include <wasm_simd128.h>
+#define HIDDEN __attribute__((visibility("hidden")))
 #define API __attribute__((visibility("default")))
 #define IN static inline __attribute__((always_inline))
 typedef v128_t V;
@@ -9,30 +10,16 @@ typedef v128_t V;
 #define LD(p) wasm_v128_load(p)
 #define ST(p, v) wasm_v128_store(p, v)
 
-IN void block(const int R, float *y, const float *x, const float *w, V b0, V b1, int k, int n, int columns) {
-  V a[4], c[4];
-  for (int r = 0; r < R; r++) a[r] = b0, c[r] = b1;
-  for (int p = 0; p < k; p++, w += 8) {
-    V w0 = LD(w), w1 = LD(w + 4);
-    for (int r = 0; r < R; r++) {
-      V v = wasm_v128_load32_splat(x + r * k + p);
-      a[r] = MADD(v, w0, a[r]);
-      c[r] = MADD(v, w1, c[r]);
-    }
-  }
-  for (int r = 0; r < R; r++, y += n) {
-    if (columns >= 8) { ST(y, a[r]); ST(y + 4, c[r]); continue; }
-    float last[8];
-    ST(last, a[r]); ST(last + 4, c[r]);
-    for (int j = 0; j < columns; j++) y[j] = last[j];
-  }
-}
+// Keeps what is written in its order: clang and some browsers put all loads of a loop first, until there are no registers left. Of a pointer it
+// also leaves the offsets in the loads.
+#define PIN(v) asm volatile("" : "+r"(v))
+#define UNROLL _Pragma("clang loop unroll(full)")
 
-// m rows times one panel, four at a time
-IN void panel(float *y, const float *x, const float *w, V b0, V b1, int m, int k, int n, int columns) {
-  int i = 0;
-  for (; i + 4 <= m; i += 4) block(4, y + i * n, x + i * k, w, b0, b1, k, n, columns);
-  if (m - i == 3) block(3, y + i * n, x + i * k, w, b0, b1, k, n, columns);
-  if (m - i == 2) block(2, y + i * n, x + i * k, w, b0, b1, k, n, columns);
-  if (m - i == 1) block(1, y + i * n, x + i * k, w, b0, b1, k, n, columns);
-}
+// Work is cut into parts, one thread each: this one's of so many things. No sum is cut.
+#define MINE(i, count, step) int i = (count) * part / parts * (step), i##_end = (count) * (part + 1) / parts * (step); i < i##_end; i += (step)
+
+// m rows of x, `row` numbers apart, times two panels of k inputs. Sums begin as `from` says, which is `apart` numbers further for each row; of
+// the 16 columns the first `columns` are written.
+HIDDEN void tiles(float *y, const float *from, int apart, const float *x, const float *w, const float *v, int m, int k, int row, int n,
+                  int columns);
+HIDDEN extern const float zeros[16];

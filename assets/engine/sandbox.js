@@ -35,7 +35,7 @@ function gate(most) {
       const size = typeof data === "string" ? Math.max(most.each, data.length) : Infinity;
       left -= size;
       if (size > most.once || left < 0)
-        end("This code answered more than the page takes from a stranger.");
+        end("This code sent more than the page accepts from a stranger.");
       else page.postMessage(data);
     };
     worker.onerror = (event) => {
@@ -200,7 +200,7 @@ class Frame {
   }
 }
 
-const SILENT = `Nothing was heard of this code for ${QUIET / 1000} seconds and it could not be interrupted, so its sandbox was ended.`;
+const SILENT = `Nothing was heard from this code for ${QUIET / 1000} seconds and it could not be interrupted, so its sandbox was ended.`;
 
 /** A message as it may be believed: of a known kind, its parts of their types. */
 function checked(text) {

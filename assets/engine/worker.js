@@ -1,16 +1,18 @@
 // The engine's worker: Python decides, `model.js` computes. What it can be asked, and answers to each `id`:
 //
-//   {id, do: "load", model, agreed, fresh}  loading {what, done, total} …, ready {facts}; model: one that this engine has, or none; agreed: its
-//                                      visitor wants it, however large; fresh: forget what was kept
+//   {id, do: "load", model, agreed, fresh, file}  loading {what, done, total} …, ready {facts}; model: one that this engine has, or none; agreed: its
+//                                      visitor wants it, however large; fresh: forget what was kept; file: the visitor's own, of which the model is
+//   {id, do: "open", model, file}      answer {value}: what a form says of a GGUF file, which is looked at under this name; the engine is ready
 //   {id, do: "call", name, args}       answer {value}: see `visualizer.browser.tab.Tab`
 //   {id, do: "begin", kind, spec, limit}  delta {delta} … until one is `done`; limit: ms that Python may compute at a time
 //   {id, do: "cancel", of}             ends what was begun with that id
 //   {id, do: "kept", model}            answer {value}: bytes of it in this browser, of pieces of it too
-//   {id, do: "remove", model}          answer {value: 0}, once they are gone
+//   {id, do: "remove", model}          answer {value: 0}, once they are gone, or a file's model is
 //
 // or failed {sentence, lasting, more}; more: {size, arrived, kept} of a model that is not here yet and larger than what is fetched unasked. One job computes at a time, those behind it wait; calls are answered between its turns.
 
-import { Files, LARGE, Refused, interpreter, obstacle, roomFor } from "./loading.js";
+import { isShared } from "./crew.js";
+import { Files, LARGE, Refused, THREADS, interpreter, obstacle, roomFor } from "./loading.js";
 import { Model } from "./model.js";
 
 const BASE = new URL("./", import.meta.url).href;
@@ -19,6 +21,9 @@ const SAID = 50; // ms between two words about loading
 // ms after which Python is told again that its time is over, and then at every look
 const AGAIN = 250;
 const HEARD = 500; // ms between two signs of life of a timed run
+const ENLISTED = 3000; // ms in which a model's threads come
+/** @type {Map<string, Worker[]>} threads beside this one, by their model's name */
+const crews = new Map();
 
 /** @type {any} */ let python;
 /** @type {any} see visualizer/browser/tab.py */ let tab;
@@ -71,6 +76,9 @@ const stepped =
       }
     : undefined;
 
+/** @type {Set<string>} models of the visitor's own files, by the names that they were opened under */
+const own = new Set();
+
 /** @param {string} model */
 const weightsOf = (model) => `${model}/weights`;
 
@@ -96,12 +104,9 @@ function machine() {
 async function start(/** @type {Files} */ files) {
   const sources = files.get(["sources.json"]);
   const { package: ours } = await files.manifest();
-  const texts = JSON.parse(new TextDecoder().decode((await sources).get("sources.json")));
+  const texts = (await sources).get("sources.json");
   const found = await interpreter(files, (started, restored) => {
-    for (const [path, text] of Object.entries(texts)) {
-      started.FS.mkdirTree(`/engine/${path.replace(/[^/]*$/, "")}`);
-      started.FS.writeFile(`/engine/${path}`, /** @type {string} */ (text));
-    }
+    write(started, texts);
     started.runPython(
       restored
         ? "import random; random.seed()"
@@ -112,6 +117,15 @@ async function start(/** @type {Files} */ files) {
   python.setInterruptBuffer(interrupt);
   tab = python.pyimport(`${ours}visualizer.browser.tab`).Tab(JSON.stringify(machine()), stepped);
   return found.restored;
+}
+
+/** Modules to where they are imported from. @param {ArrayBuffer} texts */
+function write(/** @type {any} */ { FS }, texts) {
+  const modules = JSON.parse(new TextDecoder().decode(texts));
+  for (const [path, text] of Object.entries(modules)) {
+    FS.mkdirTree(`/engine/${path.replace(/[^/]*$/, "")}`);
+    FS.writeFile(`/engine/${path}`, /** @type {string} */ (text));
+  }
 }
 
 /**
@@ -133,18 +147,97 @@ async function admitted(files, name, agreed) {
 }
 
 async function model(/** @type {Files} */ files, name, /** @type {WebAssembly.Memory} */ room) {
-  const found = await files.get([weightsOf(name), "kernels.wasm"]);
-  const made = new Model(
-    /** @type {ArrayBuffer} */ (found.get(weightsOf(name))),
-    await WebAssembly.compile(/** @type {ArrayBuffer} */ (found.get("kernels.wasm"))),
-    room,
-  );
-  await begun;
+  const [found, kernels] = await Promise.all([
+    files.get([weightsOf(name)]),
+    kernelsFor(files, room),
+  ]);
+  const made = Model.of(/** @type {ArrayBuffer} */ (found.get(weightsOf(name))), kernels, room);
+  await Promise.all([begun, enlist(name, made)]);
   tab.add(name, made);
   return made;
 }
 
-async function load({ id, model: name, agreed = false, fresh = false }) {
+/** @param {Files} files @param {WebAssembly.Memory} room */
+async function kernelsFor(files, room) {
+  const name = isShared(room) ? "shared.wasm" : "kernels.wasm";
+  return WebAssembly.compile(/** @type {ArrayBuffer} */ ((await files.get([name])).get(name)));
+}
+
+/**
+ * Threads for a model, where they may share its memory. They are waited for, so that a run knows its
+ * threads, but not for long: those that come are enough. @param {string} name @param {Model} made
+ */
+async function enlist(name, made) {
+  if (!isShared(made.memory)) return;
+  const crew = Array.from({ length: THREADS - 1 }, () => {
+    const thread = new Worker(new URL("thread.js", BASE), { type: "module" });
+    made.enlist((told) => thread.postMessage(told));
+    return thread;
+  });
+  crews.set(name, crew);
+  const until = performance.now() + ENLISTED;
+  while (made.threads < THREADS && performance.now() < until)
+    await new Promise((done) => setTimeout(done, 10));
+}
+
+/**
+ * What a form says of a visitor's own file, once nothing speaks against computing it here. It is
+ * read piece by piece, and nowhere else. @param {string} name @param {File} file
+ */
+function look(name, file) {
+  close(name);
+  const reader = new /** @type {any} */ (self).FileReaderSync();
+  const read = (/** @type {number} */ at, /** @type {number} */ size) =>
+    new Uint8Array(reader.readAsArrayBuffer(file.slice(at, at + size)));
+  const said = JSON.parse(tab.open(name, read));
+  if (said.error) throw new Refused(said.error, true);
+  roomFor(said.weights);
+  own.add(name);
+  return said;
+}
+
+/** @param {string} name */
+function close(name) {
+  if (!own.delete(name)) return;
+  models.delete(name);
+  crews.get(name)?.forEach((thread) => thread.terminate());
+  crews.delete(name);
+  tab.close(name);
+}
+
+/** The model of a visitor's own file. One at a time: such models are large. */
+async function ownModel(/** @type {Files} */ files, id, name, /** @type {File} */ file) {
+  await begun;
+  for (const other of own) if (other !== name) close(other);
+  try {
+    if (!own.has(name)) look(name, file);
+    const packed = tab.opened(name);
+    if (packed.chat_text) write(python, (await files.get(["jinja.json"])).get("jinja.json"));
+    const room = roomFor(packed.size);
+    const kernels = await kernelsFor(files, room);
+    const header = packed.header.toJs({ dict_converter: Object.fromEntries });
+    const made = new Model(header, packed.size, kernels, room);
+    await enlist(name, made);
+    let done = 0;
+    for (const piece of packed) {
+      const bytes = piece.getBuffer("u8");
+      made.place(bytes.data);
+      done += bytes.data.length;
+      bytes.release();
+      piece.destroy();
+      say({ kind: "loading", id, what: weightsOf(name), reads: true, done, total: packed.size });
+    }
+    tab.add(name, made);
+    return made;
+  } catch (error) {
+    close(name);
+    const isLost = error.type === "BadWeights" || /Not(Readable|Found)Error/.test(String(error));
+    throw isLost ? new Refused(UNREAD, true) : error;
+  }
+}
+const UNREAD = "The file of this model has changed or can no longer be read: choose it again.";
+
+async function load({ id, model: name, agreed = false, fresh = false, file = null }) {
   const began = performance.now();
   const obstructed = obstacle();
   if (obstructed) throw new Refused(obstructed, true);
@@ -158,8 +251,9 @@ async function load({ id, model: name, agreed = false, fresh = false }) {
   };
   if (fresh) await files.forget(true);
   else if (!begun) files.forget(false);
-  const room = name && !models.has(name) ? await admitted(files, name, agreed) : null;
+  const room = name && !file && !models.has(name) ? await admitted(files, name, agreed) : null;
   if (!begun) begun = start(files);
+  if (file && !models.has(name)) models.set(name, ownModel(files, id, name, file));
   if (room && !models.has(name)) models.set(name, model(files, name, room));
   try {
     const [restored] = await Promise.all([begun, models.get(name)]);
@@ -243,9 +337,13 @@ const asked = {
     await files.manifest();
     say({ kind: "answer", id, value: await files.amount(weightsOf(name)) });
   },
+  async open({ id, model: name, file }) {
+    say({ kind: "answer", id, value: look(name, file) });
+  },
   async remove({ id, model: name }) {
     await files.manifest();
-    await files.remove(weightsOf(name));
+    if (own.has(name)) close(name);
+    else await files.remove(weightsOf(name));
     say({ kind: "answer", id, value: 0 });
   },
 };

@@ -32,7 +32,7 @@ interface Window {
   inflightWriteMount: Function;
   inflightWriteFiles: { style: string; markup: string; model: string; tasks: any[] };
   inflightCodeMirror: any;
-  inflightCompareFiles: { style: string; markup: string };
+  inflightCompareFiles: { style: string; markup: string; hand: any };
   inflightEarly?: Record<string, Promise<any>>;
   inflightBring?: Function;
   Plotly: any;

@@ -154,8 +154,8 @@ interface Segment {
 /** A run as it is fetched: core/trace's header and events, and additional data. records: how events are read, see run/events.js; without them they are objects. */
 interface Replay extends Beside {
   header: any;
-  records?: Record<string, Record<string, string | string[] | { default: any } | null>>;
-  events?: any[];
+  records?: Record<string, Record<string, string | string[] | { default: unknown } | null>>;
+  events?: Record<string, unknown>[];
   captions?: Caption[];
   complete?: boolean;
   totals?: { name: string; value: string; means: string }[];

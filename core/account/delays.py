@@ -216,9 +216,7 @@ def delays(trace: Trace) -> Delays:
 
 
 def spans(trace: Trace) -> dict[str, list[Span]]:
-    """By request the pieces of its time, in order and without holes; neighbours of one part are one
-    piece.
-    """
+    """By request the pieces of its time, in order; neighbours of one part are one piece."""
     return {
         request: list(_merged(life.spans or ()))
         for request, life in _RequestClock(trace, keep_spans=True).lives.items()
@@ -381,10 +379,8 @@ class _RequestClock:
                 and finished.request in lives
                 and not lives[finished.request].over
             ):
-                lives[finished.request].over, lives[finished.request].reason = (
-                    True,
-                    finished.finish_reason,
-                )
+                lives[finished.request].over = True
+                lives[finished.request].reason = finished.finish_reason
 
     def _reason(self, index: int, event: StepEvent, waiting: Iterable[str]) -> _Reason:
         why, number = event.waiting.why, self._number
@@ -463,9 +459,7 @@ class _RequestClock:
         return DECODE if label == STALLED else label
 
     def _token(self, life: _Lifetime, index: int, n: int) -> None:
-        """It got n tokens at once. Those whose time from one moment on went the same way share one
-        gap.
-        """
+        """It got n tokens at once. Those whose time went the same way since share a gap."""
         gap = life.at - life.token_at
         if life.tokens and (gap > self._least or (life.token_at, gap) in self._moments):
             us = tuple(
@@ -493,9 +487,7 @@ class _RequestClock:
         life.us_at_token, life.again_at_token = list(life.us), life.again
 
     def _leave_queue(self, life: _Lifetime, index: int, until: int) -> None:
-        """It joins at an event, or stops waiting there: the time up to then is queued, by the
-        reasons on record.
-        """
+        """It joins or stops waiting at an event: the time until then is queued, by reason."""
         reasons, place = self._reasons, life.queue or 0
         if life.was_preempted:
             life.add(PREEMPTED, until)

@@ -108,9 +108,7 @@ def distribution(
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """A percentile of sorted numbers, interpolated linearly between the two nearest, bit for bit as
-    in NumPy. share: in percent.
-    """
+    """A percentile of sorted numbers, interpolated bit for bit as in NumPy. share: in percent."""
     place = share / 100 * (len(ordered) - 1)
     below = math.floor(place)
     low, high, part = ordered[below], ordered[min(below + 1, len(ordered) - 1)], place - below
@@ -182,9 +180,7 @@ def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
 
 
 def goodput(trace: Trace, slos: SLOs) -> dict[str, Any]:
-    """Requests that meet all SLOs: how many, what share of those that arrived, and how many a
-    second.
-    """
+    """Requests that meet all SLOs: how many, the share of arrivals, how many a second."""
     lives = [life for life in request_times(trace).values() if life.arrival is not None]
     met = sum(life.meets(slos) for life in lives)
     return {
@@ -196,9 +192,7 @@ def goodput(trace: Trace, slos: SLOs) -> dict[str, Any]:
 
 
 def wall_s(trace: Trace) -> float:
-    """Seconds from the first arrival (or step, if that was earlier) to the end of the last step; 0
-    for an empty trace.
-    """
+    """Seconds from the first arrival, or earlier step, to the end of the last step, if any."""
     if not trace.events:
         return 0.0
     first = trace.events[0]
@@ -227,10 +221,8 @@ def _positions(trace: Trace) -> dict[str, int]:
     passes = [forward for event in trace.events for forward in event.passes]
     overrun = sum(row.rows for event in trace.events for row in event.overrun)
     beyond = sum(p.bucket - p.rows * p.width for p in passes if p.bucket is not None)
-    tokens, padding = (
-        sum(p.tokens for p in passes) - overrun,
-        sum(p.padding for p in passes) + overrun + beyond,
-    )
+    tokens = sum(p.tokens for p in passes) - overrun
+    padding = sum(p.padding for p in passes) + overrun + beyond
     return {"tokens": tokens, "padding": padding, "computed": tokens + padding}
 
 
@@ -241,9 +233,7 @@ LOST_TO_PREEMPTION = (
 
 
 def preemption_s(trace: Trace) -> float:
-    """Seconds lost to preemption, as `LOST_TO_PREEMPTION` says; not among `metrics`, which would
-    take twice as long with it.
-    """
+    """Seconds lost to preemption, see `LOST_TO_PREEMPTION`; for `metrics` it takes too long."""
     if not any(event.preempted for event in trace.events):
         return 0.0
     return sum(delay.us[PREEMPTED] + delay.us[AGAIN] for delay in delays(trace).requests) / 1e6

@@ -35,9 +35,7 @@ def microseconds(seconds: float) -> int:
 
 
 def median_low(ordered: list[int]) -> int:
-    """The median of sorted numbers; the smaller of two in the middle, so that it is always one of
-    the numbers.
-    """
+    """The median of sorted numbers, always one of them: the smaller of two in the middle."""
     return ordered[(len(ordered) - 1) // 2]
 
 
@@ -81,9 +79,7 @@ class PassSizes:
         return self._like[rows]
 
     def times(self, j: int, event: StepEvent) -> float | None:
-        """How many times as long as the other passes of its size this one took; None if there are
-        no others.
-        """
+        """How many times as long it took as the others of its size; None without others."""
         others = self._others(j, event)
         return _duration(event.passes[j]) / others if others else None
 
@@ -97,9 +93,7 @@ class PassSizes:
         return (microseconds(event.t_end) - microseconds(event.t_start)) / sum(filter(None, others))
 
     def _others(self, j: int, event: StepEvent) -> int | None:
-        """How long the other passes of the size of pass j take: their median; None if there are no
-        others.
-        """
+        """The median of the other passes of the size of pass j; None without others."""
         mixed, size = _size(j, event)
         others = [
             t

@@ -112,9 +112,7 @@ def _counters(event: StepEvent) -> list[dict[str, Any]]:
 
 
 def _requests(trace: Trace, first: int) -> list[dict[str, Any]]:
-    """The parts of each request's time, one after the other. first: the number of the first free
-    track.
-    """
+    """The parts of each request's time, in order. first: the number of the first free track."""
     events = [_name("process_name", 0, "requests: where their time went", _REQUESTS)]
     names = letters(trace)
     for track, (request, pieces) in enumerate(spans(trace).items(), first):

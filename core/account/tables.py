@@ -24,9 +24,7 @@ class Tables(NamedTuple):
 
 
 def tables(trace: Trace) -> Tables:
-    """A run as tables of steps, requests and segments; raises InflightError where pandas is not
-    installed.
-    """
+    """A run as tables of steps, requests and segments; raises InflightError without pandas."""
     require_trace(trace)
     try:
         from pandas import DataFrame

@@ -24,14 +24,15 @@ _NOBODY = -1
 
 class BrowserModel(Protocol):
     """What is asked of the `Model` of `model.js`. facts: `ModelFacts` as JSON. heads: query heads
-    of a layer. tokenizer, between: of a model that brings them, see `PlainTokenizer`; otherwise ""
-    and "null".
+    of a layer. threads: that compute. tokenizer, between: of a model that brings them, see
+    `PlainTokenizer`; otherwise "" and "null".
 
     Its numbers come as an object whose `to_py()` is a buffer of float64.
     """
 
     facts: str
     heads: int
+    threads: int
     tokenizer: str
     between: str
 
@@ -63,7 +64,8 @@ class BrowserExecutor:
         known = json.loads(model.facts)
         lists = {name: tuple(known[name]) for name in ("eos_token_ids", "windows")}
         self.model = ModelFacts(**known | lists)
-        self.header = {"device": "cpu", "threads": 1, "dtype": "float32", **machine, "leak": leaks}
+        facts = {"device": "cpu", "threads": model.threads, "dtype": "float32"}
+        self.header = {**facts, **machine, "leak": leaks}
         self._computes, self._leaks = model, leaks
 
     def check_config(self, config: EngineConfig) -> None:

@@ -1,7 +1,8 @@
 """The tokenizer of a model of the tab in plain Python, read from its tokenizer.json: the same ids
 and texts as the `tokenizers` library gives.
 
-Two kinds are known: byte-level BPE, digits one by one before it or not, and one token a character.
+Two kinds are known: byte-level BPE, whose words are cut by patterns that ask of a character no more
+than its kind, and one token a character.
 """
 
 from __future__ import annotations
@@ -9,26 +10,16 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from core.browser.chat import Between, written
 from core.errors import UnsupportedModel
+from core.workload.request import Message
 
-# GPT-2's words: a contraction, letters, digits or other signs with one blank before them, blanks.
-# Looked for in a text's shadow, see `_shadow`.
-_WORDS = re.compile(
-    r"'(?:[stmd]|re|ve|ll)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+", re.ASCII
-)
-_DIGITS = re.compile("[0-9]|[^0-9]+", re.ASCII)
-# what a text is cut by, one after the other: by the kind of the model and of the steps before it
-_CUTS: dict[tuple[str, ...], tuple[re.Pattern[str], ...]] = {
-    ("BPE", "ByteLevel"): (_WORDS,),
-    ("BPE", "Digits", "ByteLevel"): (_DIGITS, _WORDS),
-    ("WordLevel", "Split"): (),
-}
+# GPT-2's words: a contraction, letters, digits or other signs with one blank before them, blanks
+_WORDS = r"'(?:[stmd]|re|ve|ll)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_DIGITS = r"\p{N}|[^\p{N}]+"
 _ALIKE = {"L": "a", "N": "1", "Z": "\t"}  # by the first letter of a character's category
 
 
@@ -44,6 +35,37 @@ def _shadow(text: str) -> str:
     )
 
 
+def _for_shadows(pattern: str) -> re.Pattern[str]:
+    """A pattern as it is looked for in a text's shadow. Raises UnsupportedModel for one that asks
+    more of a character than its kind.
+    """
+    made, inside = "", False
+    for part in re.findall(r"\\[pP]\{\w+\}|\\.|.", pattern, re.DOTALL):
+        inside = part == "[" or (inside and part != "]")
+        kinds = {r"\p{L}": "A-Za-z", r"\p{N}": "0-9"}.get(part, part)
+        if kinds.startswith((r"\p", r"\P")) or not part.isascii():
+            raise UnsupportedModel(f"A tokenizer that cuts by {pattern} cannot be read here.")
+        made += kinds if inside or kinds == part else f"[{kinds}]"
+    return re.compile(made, re.ASCII)
+
+
+def _pattern(step: Mapping[str, Any]) -> str | None:
+    """What one step before the merges cuts a text by; None where it cuts nothing."""
+    match step:
+        case {"type": "ByteLevel", "add_prefix_space": False, **rest}:
+            return _WORDS if rest.get("use_regex", True) else None
+        case {"type": "Digits", "individual_digits": True}:
+            return _DIGITS
+        case {
+            "type": "Split",
+            "pattern": {"Regex": pattern},
+            "behavior": "Isolated",
+            "invert": False,
+        }:
+            return str(pattern)
+    raise UnsupportedModel(f"A tokenizer with a step {step['type']} like that cannot be read here.")
+
+
 def byte_characters() -> dict[int, str]:
     """The character that stands for each byte: itself if it can be seen, otherwise one from 256
     on.
@@ -56,39 +78,41 @@ def byte_characters() -> dict[int, str]:
 
 
 class PlainTokenizer:
-    """What an engine asks of a tokenizer. text: of a tokenizer.json. between: how its model's chat
-    template writes, see `core.browser.chat`, where it has one. Raises UnsupportedModel for a kind
-    that is not known.
+    """What an engine asks of a tokenizer. made: what a tokenizer.json says, or its text. chat_text:
+    writes conversations, where its model has messages. Raises UnsupportedModel for a kind that is
+    not known.
     """
 
     unk_token = unk_token_id = None
 
-    def __init__(self, text: str, between: Between | None = None) -> None:
-        self.chat_text = partial(written, between) if between else None
-        data = json.loads(text)
-        kind, before = data["model"]["type"], data["pre_tokenizer"] or {}
-        steps = [step["type"] for step in before.get("pretokenizers", [before] if before else [])]
-        if (kind, *steps) not in _CUTS or data["normalizer"]:
-            raise UnsupportedModel(
-                f"A tokenizer of the kind {kind} with {' and '.join(steps) or 'no'} steps before it"
-                " cannot be read here."
-            )
-        self._cuts = _CUTS[(kind, *steps)]
+    def __init__(
+        self,
+        made: str | Mapping[str, Any],
+        chat_text: Callable[[Sequence[Message]], str] | None = None,
+    ) -> None:
+        data = json.loads(made) if isinstance(made, str) else made
+        self.chat_text = chat_text
+        kind, before, form = data["model"]["type"], data["pre_tokenizer"] or {}, data["normalizer"]
+        steps = before.get("pretokenizers", [before] if before else [])
+        self._by_bytes = kind == "BPE"
+        if form not in (None, {"type": "NFC"}) or not (self._by_bytes or kind == "WordLevel"):
+            raise UnsupportedModel(f"A tokenizer of the kind {kind} like that cannot be read here.")
+        patterns = map(_pattern, steps) if self._by_bytes else ()
+        self._cuts = [_for_shadows(pattern) for pattern in patterns if pattern]
+        self._composes = form is not None
+        self._whole_words = bool(data["model"].get("ignore_merges"))
         self._ids: dict[str, int] = data["model"]["vocab"]
         self._special = {t["content"]: t["id"] for t in data["added_tokens"]}
-        self._by_bytes = kind == "BPE"
         merges = data["model"].get("merges", ())
         self._ranks = {tuple(pair): rank for rank, pair in enumerate(merges)}
         self._characters = byte_characters()
-        bytes_of = (
-            {character: byte for byte, character in self._characters.items()}
-            if self._by_bytes
-            else {}
-        )
-        self._bytes = {
-            i: bytes(bytes_of[c] for c in token) if bytes_of else token.encode()
-            for token, i in (self._ids | self._special).items()
-        }
+        self._byte_of = {c: byte for byte, c in self._characters.items()} if self._by_bytes else {}
+        self._tokens = {i: token for token, i in (self._ids | self._special).items()}
+        self._first = [
+            self._special[part["SpecialToken"]["id"]]
+            for part in (data.get("post_processor") or {}).get("single", ())
+            if "SpecialToken" in part
+        ]
         self._known: dict[str, list[int]] = {}  # ids of words met before
         self._specials = (
             re.compile(f"({'|'.join(re.escape(s) for s in sorted(self._special, reverse=True))})")
@@ -96,11 +120,13 @@ class PlainTokenizer:
             else None
         )
 
-    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+    def __call__(
+        self, text: str, add_special_tokens: bool = True, **_: Any
+    ) -> dict[str, list[int]]:
         """`{"input_ids"}` of a text. A byte that has no token is left out; where characters have
         tokens, one without raises KeyError.
         """
-        ids: list[int] = []
+        ids = [*self._first] if add_special_tokens else []
         for part in self._specials.split(text) if self._specials else (text,):
             if part in self._special:
                 ids.append(self._special[part])
@@ -116,12 +142,19 @@ class PlainTokenizer:
         token is left out.
         """
         special = self._special.values() if skip_special_tokens else ()
-        return b"".join([self._bytes.get(i, b"") for i in token_ids if i not in special]).decode(
+        return b"".join([self._bytes(i) for i in token_ids if i not in special]).decode(
             errors="replace"
         )
 
+    def _bytes(self, token_id: int) -> bytes:
+        token = self._tokens.get(token_id, "")
+        try:
+            return bytes(self._byte_of[character] for character in token)
+        except KeyError:  # a special one, or a character's
+            return token.encode()
+
     def _words(self, text: str) -> list[str]:
-        words = [text]
+        words = [unicodedata.normalize("NFC", text) if self._composes else text]
         for cut in self._cuts:
             words = [
                 word[found.start() : found.end()]
@@ -135,6 +168,8 @@ class PlainTokenizer:
         if word not in self._known:
             characters = (self._characters[byte] for byte in word.encode())
             parts = [character for character in characters if character in self._ids]
+            if self._whole_words and "".join(parts) in self._ids:
+                parts = ["".join(parts)]
             while len(parts) > 1:
                 pairs = [self._ranks.get(pair, len(self._ranks)) for pair in pairwise(parts)]
                 rank = min(pairs)

@@ -14,10 +14,9 @@ together: queries, keys and values; gate and up.
 from __future__ import annotations
 
 import json
-import math
 import struct
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +90,21 @@ def llama_sizes(config: Mapping[str, Any], rope_theta: float) -> dict[str, Any]:
     }
 
 
+def panels(rows: Sequence[bytes], widths: Sequence[int]) -> bytearray:
+    """Rows, as many as fill whole panels, in panels: number by number, those of eight rows side by
+    side. widths: bytes of the numbers in a block, of which each row is made.
+    """
+    size, made = sum(widths), bytearray(len(rows) * len(rows[0]))
+    for output in range(PANEL):
+        mine, begin = b"".join(rows[output::PANEL]), 0
+        for width in widths:
+            for byte in range(width):
+                place = PANEL * begin + width * output + byte
+                made[place :: PANEL * size] = mine[begin + byte :: size]
+            begin += width
+    return made
+
+
 def packed_file(header: Mapping[str, Any], numbers: bytes) -> bytes:
     """Header and numbers as one file."""
     text = json.dumps(header, ensure_ascii=False).encode()
@@ -154,13 +168,10 @@ class _Packed:
 
     def matrix(self, name: str, *parts: Rows) -> None:
         """Panels of all outputs of the parts, one part after the other."""
-        outputs = [row for part in parts for row in part]
-        inputs = len(outputs[0])
-        panels = array("H", bytes(2 * PANEL * inputs * math.ceil(len(outputs) / PANEL)))
-        for index, row in enumerate(outputs):
-            panel = index // PANEL * PANEL * inputs
-            panels[panel + index % PANEL : panel + PANEL * inputs : PANEL] = row
-        self._add(name, panels, len(outputs), inputs)
+        outputs = [row.tobytes() for part in parts for row in part]
+        size, count = len(outputs[0]), len(outputs)
+        outputs += [bytes(size)] * (-count % PANEL)
+        self._add(name, array("H", panels(outputs, (2,))), count, size // 2)
 
     def vector(self, name: str, numbers: array[int]) -> None:
         """As it is, filled up with zeros to whole panels."""

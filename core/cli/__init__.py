@@ -180,9 +180,7 @@ _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 def _sentence(error: Any) -> str:
-    """What is wrong with the options, without Typer's lines around it; where pydantic says so, with
-    what was given.
-    """
+    """What is wrong with the options, without Typer's lines around it."""
     text = error.format_message()
     if hasattr(error.__cause__, "errors"):
         given = shown(error.__cause__.errors()[0]["input"])

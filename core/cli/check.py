@@ -14,10 +14,9 @@ from core.cli.output import INTERRUPTED, ProgressReporter, finish, print_line, p
 from core.config import POLICIES, EngineConfig, Execution
 from core.errors import InflightError, InvalidTrace, shown
 from core.files import require_file
-from core.proof.claims import OTHERS, PROOFS
 from core.proof.replay import agree as replay_workloads
 from core.proof.rerun import RerunResult
-from core.proof.verify import CheckResult, verify
+from core.proof.verify import OTHERS, PROOFS, CheckResult, verify
 from core.recorders.texts import model_folder, tokenizer_of
 from core.trace.file import BREAKS_OFF, lines_of
 from core.trace.header import Header
@@ -57,7 +56,7 @@ def check(
             counted(reading(lines_of(trace), trace)), tokenizer_of, _engine if rerun else None
         )
     except InvalidTrace as error:
-        where = f"{trace.name}, {error}" if error.line else f"{trace.name}: {error}"
+        where = str(error.in_file(trace.name))
         finish(
             {"schema": "check/1", "valid": False, "line": error.line, "fault": str(error)},
             lambda _: print_note(where),
@@ -328,15 +327,11 @@ def _texts(found: CheckResult) -> str:
 
 
 def _engine(header: Header) -> Engine:
-    """An engine for the model of a trace, as it ran. Raises InflightError for a run that cannot be
-    run again here.
-    """
+    """An engine for the model of a trace, as it ran. Raises InflightError for one that cannot."""
     if header.is_simulated:
         raise InflightError("A simulated run has no model to run again.")
-    name, device_options = (
-        str(header.model.name),
-        DeviceOptions(header.device.split(":")[0], header.dtype, header.threads),
-    )
+    name = str(header.model.name)
+    device_options = DeviceOptions(header.device.split(":")[0], header.dtype, header.threads)
     if header.engine is None:
         config = header.config if header.policy.name in POLICIES else EngineConfig()
     else:
@@ -349,11 +344,9 @@ def _engine(header: Header) -> Engine:
                 f"The model {shown(name)} is neither built in nor a folder here, so its tokens"
                 " cannot be computed again."
             )
-        name, config, device_options = (
-            str(folder),
-            EngineConfig(),
-            DeviceOptions(dtype=header.dtype or "auto"),
-        )
+        name = str(folder)
+        config = EngineConfig()
+        device_options = DeviceOptions(dtype=header.dtype or "auto")
     engine = engine_for(name, config, device_options, Execution())
     if header.leak:
         from core.proof.mistakes import leaky_engine  # with torch

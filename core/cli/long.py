@@ -38,11 +38,9 @@ def is_long(path: Path) -> bool:
 
 def print_file(path: Path, slos: SLOs | None) -> None:
     """The totals of a trace, read line by line. Raises InvalidTrace."""
-    reader, totals, end = (
-        Reader(reading(lines_of(path), path)),
-        RunTotals(slos),
-        End(complete=False),
-    )
+    reader = Reader(reading(lines_of(path), path))
+    totals = RunTotals(slos)
+    end = End(complete=False)
     for record in reader.records():
         if isinstance(record, StepEvent):
             totals.add(record)

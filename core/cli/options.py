@@ -69,8 +69,7 @@ POLICY = f"The batching policy: {', '.join(POLICIES)}."
 MORE_POLICIES = f"A policy, of {', '.join(POLICIES)}; repeatable"
 Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")]
 Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print JSON instead of tables; docs/json.md has the keys."),
+    bool, typer.Option("--json", help="Print JSON instead of tables; docs/json.md has the keys.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")]
 Html = Annotated[
@@ -107,9 +106,7 @@ Simulate = Annotated[
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """Where a model runs, and in which dtype. threads: of torch on the CPU, None for torch's own
-    choice.
-    """
+    """Where a model runs, and in which dtype. threads: of torch on a CPU, None for its own."""
 
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto"
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto"

@@ -25,6 +25,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -34,12 +35,17 @@ from core.trace.file import is_compressed
 
 INTERRUPTED = 130  # exit code after Ctrl-C
 PLAIN_WIDTH = 160  # columns if there is no terminal
+# characters that terminals obey, and those that turn a line around
+_CONTROLS = {
+    code: repr(chr(code))[1:-1]
+    for codes in (range(32), range(127, 160), range(0x202A, 0x202F), range(0x2066, 0x206A))
+    for code in codes
+    if chr(code) not in "\t\n"
+}
 
 
 def open_streams() -> None:
-    """Let nothing that is printed fail: a closed stream takes it, and a character that the stream's
-    encoding lacks is escaped.
-    """
+    """Let nothing that is printed fail, on a closed stream or for want of a character."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -50,12 +56,22 @@ def open_streams() -> None:
 
 def out() -> Console:
     """Standard output. Created for every use, because tests and pipes replace the stream."""
-    return Console(highlight=False, width=_width(sys.stdout))
+    return _PlainConsole(highlight=False, width=_width(sys.stdout))
 
 
 def err() -> Console:
     """The console on stderr, for all that is not the result."""
-    return Console(stderr=True, highlight=False, width=_width(sys.stderr))
+    return _PlainConsole(stderr=True, highlight=False, width=_width(sys.stderr))
+
+
+class _PlainConsole(Console):
+    """What is printed says nothing to a terminal but its colours: a name from somebody's file may
+    hold anything.
+    """
+
+    def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
+        for text, style, control in super().render(*args, **options):
+            yield Segment(text if control else text.translate(_CONTROLS), style, control)
 
 
 def _width(stream: TextIO) -> int | None:
@@ -116,9 +132,7 @@ def table(
     stretch: str | None = None,
     right: Iterable[str] = (),
 ) -> None:
-    """A table on stdout. `stretch` names the column that is cut to fit the width, `right` those
-    that hold numbers.
-    """
+    """A table on stdout. stretch: the column that is cut to fit; right: those of numbers."""
     made, numbers = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0)), frozenset(right)
     for name in columns:
         justify: Literal["left", "right"] = "right" if name in numbers else "left"
@@ -136,9 +150,7 @@ def seconds(value: float | None) -> str:
 
 
 def percentile(numbers: Mapping[str, Any] | None, name: str) -> str:
-    """A percentile of `core.account.metrics.distribution`: a lower bound if requests were left
-    out.
-    """
+    """A percentile of `core.account.metrics.distribution`: a lower bound if some are left out."""
     if numbers is None or numbers[name] is None:
         return "–"
     return ("≥ " if numbers.get("left_out") else "") + seconds(numbers[name])
@@ -150,9 +162,7 @@ def percent(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """With commas between thousands, and one decimal where it is no whole number; a dash for
-    None.
-    """
+    """With commas between thousands, and one decimal for a fraction; a dash for None."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else _fixed(value, 1)

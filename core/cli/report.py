@@ -23,9 +23,7 @@ MOST_ROWS = 40
 
 
 def summary(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
-    """The run as plain data: header, metrics, and every request with its text, which is empty in a
-    simulated run.
-    """
+    """The run as plain data: header, metrics, every request with its text, if it has one."""
     requests = [
         {**life.to_json(), "text": trace.text(name)} for name, life in request_times(trace).items()
     ]
@@ -185,9 +183,7 @@ def _parameters(count: int) -> str:
 
 
 def circumstances(header: Header) -> list[str]:
-    """How passes were computed and how much memory that took, if recorded; then unusual
-    circumstances.
-    """
+    """How passes were computed and in how much memory, if recorded; then what is unusual."""
     lines = []
     if execution := header.execution:
         words = (
@@ -253,12 +249,10 @@ def cost_sentences(cost: Mapping[str, Any] | None) -> list[str]:
 
 def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
     """The metrics in four or five lines. asynchronous: the host's time overlapped the device's."""
-    lanes, positions, kv, parts = (
-        numbers["lane_steps"],
-        numbers["positions"],
-        numbers["kv_blocks"],
-        numbers["time_s"],
-    )
+    lanes = numbers["lane_steps"]
+    positions = numbers["positions"]
+    kv = numbers["kv_blocks"]
+    parts = numbers["time_s"]
     wall = numbers["wall_s"]
     lines = [
         (
@@ -353,9 +347,7 @@ def one_line(text: str) -> str:
 def _lanes(
     event: StepEvent, num_lanes: int, names: Mapping[str, str], holders: dict[str, int]
 ) -> str:
-    """`A5 B ~C (D) ·`: five tokens of A, a decode of B, a finished row of C, D stalled, an empty
-    lane.
-    """
+    """`A5 B ~C (D) ·`: 5 tokens of A, a decode of B, C's finished row, D stalled, an empty lane."""
     cells = {holders[stalled.request]: f"({names[stalled.request]})" for stalled in event.stalled}
     for forward in event.passes:
         cells |= {row.lane: "~" + names[row.request] for row in forward.finished_rows}

@@ -154,9 +154,7 @@ def _run_stream(
 def _run_to_end(
     engine: Engine | SimulatedEngine, workload: Workload, totals: RunTotals | None
 ) -> tuple[int, bool]:
-    """The number of steps, and False if Ctrl-C came first. totals: of a run that is not kept, to be
-    added to.
-    """
+    """The number of steps, and False if Ctrl-C came first. totals: of a run that is not kept."""
     total = sum(request.sampling.max_new_tokens for request in workload)
     tokens = num_steps = 0
     events = engine.stream(workload)

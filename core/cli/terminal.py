@@ -35,9 +35,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Neighbouring keys or queries of one request: `first` … `end - 1` of the mask's axis. new:
-    computed in this pass.
-    """
+    """Neighbouring keys or queries of a request, `first` … `end - 1`. new: of this pass."""
 
     request: str
     first: int
@@ -49,9 +47,7 @@ class _Stretch:
         return self.end - self.first
 
     def folded(self, cells: int) -> list[int | None]:
-        """Its indices, with the middle folded to None if it is longer than `cells`; a single cell
-        shows the first index.
-        """
+        """Its indices, the middle folded to None if there are more than `cells`."""
         if len(self) <= cells:
             return list(range(self.first, self.end))
         head = cells // 2
@@ -96,10 +92,8 @@ def mask_lines(
     event = _checked(trace, step, pass_index)
     forward = event.passes[pass_index]
     segments = [s for s in event.segments if s.pass_index == pass_index]
-    names, styles = (
-        letters(trace),
-        {s.request: COLOURS[i % len(COLOURS)] for i, s in enumerate(segments)},
-    )
+    names = letters(trace)
+    styles = {s.request: COLOURS[i % len(COLOURS)] for i, s in enumerate(segments)}
     mask = trace.mask(step, pass_index, order, layer)
     cached = sum(s.start for s in segments)
     shape = f"[{forward.rows}, {forward.width}]"
@@ -230,9 +224,7 @@ class _Grid:
             self._fold_keys(width - self._label - 1)
 
     def _fold_keys(self, room: int) -> None:
-        """Leave out requests that do not fit at all, and fold the keys of the others into as many
-        cells as fit.
-        """
+        """Leave out requests that do not fit at all, and fold the others' keys into the room."""
         requests, keys = list(dict.fromkeys(keys.request for keys in self._keys)), self._keys
         kept = len(requests)
         while kept > 1 and self._width(3) > room:
@@ -247,9 +239,7 @@ class _Grid:
         return sum(min(len(keys), cells) + len(self._gap(i)) for i, keys in enumerate(self._keys))
 
     def lines(self) -> Iterator[Text]:
-        """A line with the requests of the keys, a line per query, and notes on what is not
-        drawn.
-        """
+        """A line with the keys' requests, a line per query, notes on what is not drawn."""
         header = Text("keys:".rjust(self._label) + " ")
         for index, keys in enumerate(self._keys):
             header.append(self._gap(index)).append(
@@ -306,9 +296,7 @@ class _Grid:
         return letters if len(keys) <= shown else letters[:middle] + "…" + letters[middle + 1 :]
 
     def _gap(self, index: int) -> str:
-        """The separator before a stretch of keys: a space between requests, a bar where cached keys
-        end and new ones begin.
-        """
+        """What separates a stretch of keys: a space between requests, a bar before new ones."""
         if index == 0:
             return ""
         before, keys = self._keys[index - 1], self._keys[index]

@@ -22,27 +22,21 @@ _WIDTHS = (7, 8, 6, 11, 9)  # of the number columns
 
 
 class _WatchedEngine:
-    """One recording and the state its lines need. name: printed before each line if several are
-    watched.
-    """
+    """A recording, and the state its lines need. name: printed before each line, if any."""
 
     def __init__(self, place: Path, name: str) -> None:
         self.follower, self.name = Follower(place), name
         self._said = ""
 
     def poll(self) -> list[Update]:
-        """What happened since the last call. Raises InflightError for a file that is no
-        recording.
-        """
+        """What is new since the last call. Raises InflightError for what is no recording."""
         updates = self.follower.poll()
         if self.follower.is_refused:
             raise InflightError(self.follower.sentence)
         return updates
 
     def lines(self) -> list[str]:
-        """Lines for what happened since the last call: the latest step, and how many came before
-        it.
-        """
+        """Lines for what is new: the latest step, and how many came before it."""
         lines: list[str] = []
         rows: list[tuple[str, ...]] = []
         for update in self.poll():

@@ -73,10 +73,8 @@ def workload(
     with ProgressReporter(f"Reading {file.name}"):
         described = describe_model(model)
         known = cost_for(simulate).deployment if simulate is not None else Deployment()
-        context, vocab_size = (
-            known.context or described.context or MOST_CONTEXT,
-            known.vocab_size or described.vocab_size,
-        )
+        context = known.context or described.context or MOST_CONTEXT
+        vocab_size = known.vocab_size or described.vocab_size
         dataset = read_dataset(file, described.count, requests).scaled(context)
         if not dataset.span:
             refuse_idle(f"with {file.name}, whose requests arrive all at once", "speed")

@@ -63,11 +63,9 @@ class EngineCore:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         limits = EngineConfig() if config is None else require(config, EngineConfig, _A_CONFIG)
-        self.model, self.tokenizer, self.config = (
-            executor.model,
-            tokenizer,
-            limits.under(policy) if policy else limits,
-        )
+        self.model = executor.model
+        self.tokenizer = tokenizer
+        self.config = limits.under(policy) if policy else limits
         self.recorder = recorder or TraceRecorder()
         self.outputs: Outputs = StopStrings(tokenizer)  # may be replaced between runs
         self.executor, self._clock, self._sleep = executor, clock, sleep
@@ -325,18 +323,14 @@ class EngineCore:
         self._raise_failure(error, f"Step {step} could not be computed")
 
     def _raise_failure(self, error: Exception, failure: str) -> None:
-        """Where the device has failed: release the pool's memory, and raise ExecutionFailed with
-        one sentence.
-        """
+        """Where the device has failed: release the pool's memory, raise ExecutionFailed."""
         reason = self.executor.failure(error)
         if reason is not None:
             self._made_runner = None
             raise ExecutionFailed(f"{failure}: {reason}.") from error
 
     def _num_blocks_for(self, longest: int) -> int:
-        """Blocks of the KV pool: as configured, or room for a request of `longest` tokens in every
-        lane, as far as memory goes.
-        """
+        """Blocks of the KV pool: as configured, or `longest` tokens a lane, if memory allows."""
         config = self.config
         if config.num_blocks is not None:
             return config.num_blocks
@@ -352,9 +346,7 @@ class EngineCore:
         self._num_pool_blocks, self._made_runner = 0, None
 
     def _drop_work(self) -> None:
-        """Drop all running, waiting and future requests; the trace, the clock and the count of
-        steps stay.
-        """
+        """Drop all requests, future ones too; the trace, the clock and the step count stay."""
         number, origin = self._loop.number, self._loop.origin
         self._begin_loop()
         self._loop.number, self._loop.origin = number, origin
@@ -428,9 +420,7 @@ class EngineCore:
         return step.event(origin, start, end, self._num_pool_blocks, self.config.token_budget)
 
     def _describe(self) -> None:
-        """Complete the header's account of how passes are computed, which is known only
-        afterwards.
-        """
+        """Complete the header's account of how passes are computed, known only afterwards."""
         runner, header = self._runner(), self.trace.header
         notes = tuple(runner.notes) or header.notes
         self.trace.header = replace(

@@ -27,6 +27,23 @@ from core.scheduler.state import RequestState
 from core.trace.events import Arrived, to_microseconds
 from core.workload.request import SamplingParams
 
+
+class ManualClock:
+    """A clock that moves only when it is told to. `now` is its time in seconds; calling the clock
+    returns the same, as calling `time.perf_counter` does.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock, by at least a nanosecond: a wait that moves no float never ends."""
+        self.now += max(seconds, 1e-9)
+
+
 Recorded = TypeVar("Recorded")
 NOBODY: frozenset[str] = frozenset()
 
@@ -100,9 +117,7 @@ class StepLoop(Generic[Recorded]):
         return self.in_flight
 
     def settle(self, ahead: bool = True) -> Recorded:
-        """Settle and record the step in flight. ahead: an asynchronous runner may begin the next
-        step first.
-        """
+        """Settle and record the step in flight. ahead: the next step may begin before that."""
         step, self.in_flight = self.in_flight, None
         assert step is not None
         failure = None

@@ -21,9 +21,7 @@ class Outputs(Protocol):
         """A request was queued. prompt: its token ids."""
 
     def add(self, request: str, token_id: int) -> bool:
-        """A token was sampled; whether the request's text now contains one of its stop strings,
-        which ends it.
-        """
+        """A token was sampled; whether one of the request's stop strings now ends it."""
 
     def end(self, request: str) -> None:
         """A request has finished, and its step is recorded."""

@@ -37,9 +37,7 @@ class TraceRecorder:
 
 
 class Window(TraceRecorder):
-    """Keeps the end of a run: at least the steps of its last `tokens` tokens, and the requests in
-    them or still to come.
-    """
+    """Keeps the end of a run: the steps of its last `tokens` tokens, with their requests."""
 
     def __init__(self, tokens: int) -> None:
         self._most = tokens

@@ -18,9 +18,7 @@ from core.workload.request import SamplingParams
 
 
 class SamplingRow(NamedTuple):
-    """How to choose the token at `position` of its request. prompt, generated: its tokens so far,
-    if `params` need them.
-    """
+    """How to choose the token at `position`. prompt, generated: before it, if `params` need it."""
 
     params: SamplingParams
     position: int
@@ -107,21 +105,15 @@ class Runner(Protocol):
 
     @property
     def asynchronous(self) -> bool:
-        """Whether `launch` returns before the pass is computed, and takes UNREAD tokens from the
-        passes launched before.
-        """
+        """Whether `launch` returns before the pass is computed, and takes UNREAD tokens."""
 
     @property
     def own_clock(self) -> bool:
-        """Whether times come from a device's own clock, which agrees with the engine's to some
-        microseconds only.
-        """
+        """Whether times are of a device's own clock, some microseconds from the engine's."""
 
     @property
     def execution(self) -> ExecutionFacts | None:
-        """The options in effect, as a trace's header has them; None for passes computed eagerly,
-        one at a time.
-        """
+        """The options in effect, as a trace's header has them; None for eager passes."""
 
     @property
     def notes(self) -> Sequence[str]:
@@ -147,9 +139,7 @@ class Runner(Protocol):
 
 
 class Executor(Protocol):
-    """A model on a device: its facts, the KV blocks that it has room for, and a runner for a pool
-    of them.
-    """
+    """A model on a device: its facts, how many KV blocks it has room for, and its runners."""
 
     @property
     def model(self) -> ModelFacts:
@@ -157,9 +147,7 @@ class Executor(Protocol):
 
     @property
     def header(self) -> Mapping[str, Any]:
-        """Fields of a trace's header that say where and with what passes are computed: device,
-        dtype, versions and the like.
-        """
+        """Fields of a trace's header on where passes are computed: device, dtype, versions."""
 
     @property
     def memory_sentence(self) -> str:
@@ -187,9 +175,7 @@ class Executor(Protocol):
         ...
 
     def failure(self, error: Exception) -> str | None:
-        """What happened to the device, as the end of a sentence; None for an error that is not a
-        device failure.
-        """
+        """What happened to the device, as the end of a sentence; None if nothing did."""
         ...
 
 

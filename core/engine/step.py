@@ -45,9 +45,7 @@ class Step:
         return self.launched[-1][0]
 
     def not_before(self, time: float) -> None:
-        """Move times that seem earlier: the device's clock and the host's agree only to some
-        microseconds.
-        """
+        """Move times that seem earlier: two clocks agree only to some microseconds."""
         for result in self.results:
             result.t_start, result.t_end = max(result.t_start, time), max(result.t_end, time)
 

@@ -73,9 +73,7 @@ class Verdict:
 
     @property
     def chance(self) -> float:
-        """The probability that a fair coin splits the rounds at least as one-sidedly; ties are left
-        out, as in a sign test.
-        """
+        """The probability of so one-sided a split by a fair coin; ties are left out."""
         decided, most = self.faster + self.slower, max(self.faster, self.slower)
         return min(
             1.0, 2 * sum(math.comb(decided, k) for k in range(most, decided + 1)) / 2**decided
@@ -88,9 +86,7 @@ class Verdict:
 
     @property
     def decided(self) -> bool:
-        """Whether chance alone would split the rounds like this in at most a tenth of tries
-        (`SURE`).
-        """
+        """Whether chance would split the rounds so in at most a tenth of tries (`SURE`)."""
         return self.chance <= SURE
 
     def to_json(self) -> dict[str, Any]:
@@ -144,9 +140,7 @@ class Comparison(OnPage):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether times follow from cost models: then nothing was measured, and another round would
-        be the same.
-        """
+        """Whether times follow from cost models: then each round would be the same."""
         return any(
             run.trace is not None and run.trace.header.is_simulated for run in self.runs.values()
         )
@@ -158,9 +152,7 @@ class Comparison(OnPage):
 
     @property
     def requests(self) -> dict[str, dict[str, RequestTimes]]:
-        """The times of each request in the runs that left a trace: by request, then by
-        contender.
-        """
+        """Each request's times in runs that left a trace: by request, then by contender."""
         times = {
             name: request_times(run.trace)
             for name, run in self.runs.items()
@@ -205,9 +197,7 @@ class Comparison(OnPage):
         return page.brought(page.plot)(self, view, None)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: wall times run by run, medians of every metric, ratios to the baseline,
-        outputs compared.
-        """
+        """Plain data: wall times, medians of every metric, ratios to the baseline, outputs."""
         return {
             "baseline": self.baseline,
             "fastest": self.fastest,
@@ -305,7 +295,7 @@ class _Timed:
         if turn.round:
             if turn.seconds <= 0:
                 raise InflightError(
-                    "A run took less time than this clock can tell: compare longer ones."
+                    "A run took less time than this clock can measure: compare longer ones."
                 )
             self._turns[turn.contender].append(turn)
 
@@ -384,9 +374,7 @@ def median_of(values: Sequence[Any]) -> Any:
 
 
 def first_differences(reference: RunResult, run: RunResult, name: str) -> list[dict[str, Any]]:
-    """Where each request's output first departs from the reference: position, both tokens, and the
-    reference's margin there.
-    """
+    """Where each output first departs from the reference: position, tokens, its margin."""
     found = []
     for request, expected in reference.outputs.items():
         got = run.outputs.get(request, ())
@@ -408,9 +396,7 @@ def first_differences(reference: RunResult, run: RunResult, name: str) -> list[d
 
 
 def first_parting(one: Sequence[int], other: Sequence[int]) -> int | None:
-    """The first position at which two sequences differ, or only one of them continues; None if they
-    are the same.
-    """
+    """The first position at which two sequences differ or one ends; None for equal ones."""
     return next((at for at, (a, b) in enumerate(zip_longest(one, other)) if a != b), None)
 
 
@@ -485,9 +471,7 @@ def _fault_of_run(comparison: Comparison, name: str) -> str | None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two metrics are equal; means may differ in their last digit, since `sum` adds more
-    exactly from Python 3.12 on.
-    """
+    """Whether two metrics are equal, but for the last digit: Python 3.12 sums more exactly."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-12)
     return one == other

@@ -58,9 +58,7 @@ class StepCost:
 
 @dataclass(frozen=True)
 class CostCurve:
-    """by_tokens: ever more requests, each with a short cache. by_kv: the same requests, each with
-    an ever longer cache.
-    """
+    """by_tokens: ever more requests with short caches. by_kv: the same with ever longer ones."""
 
     model: dict[str, Any]
     device: str
@@ -133,10 +131,8 @@ def measuring_cost(
     longest = model.context or max(contexts)
     grid = {("tokens", n): (n, min(_SHORT, longest)) for n in batches}
     grid |= {("kv", length): (_REQUESTS, length) for length in contexts if length <= longest}
-    blocks, most = (
-        max(n * -(-length // _BLOCK) for n, length in grid.values()),
-        max(n for n, _ in grid.values()),
-    )
+    blocks = max(n * -(-length // _BLOCK) for n, length in grid.values())
+    most = max(n for n, _ in grid.values())
     config = EngineConfig(
         max_num_seqs=most, max_num_batched_tokens=most, block_size=_BLOCK, num_blocks=blocks
     )
@@ -163,9 +159,7 @@ def measuring_cost(
 
 
 def decode_step(requests: int, context: int) -> SchedulerOutput:
-    """A packed pass in which each request computes its token number `context`, with all earlier
-    ones cached.
-    """
+    """A packed pass in which each request computes token `context`, all before it cached."""
     each = -(-context // _BLOCK)
     return SchedulerOutput(
         "packed",
@@ -185,9 +179,7 @@ def decode_step(requests: int, context: int) -> SchedulerOutput:
 
 
 def _timed(runner: Runner, step: SchedulerOutput, params: Mapping[str, SamplingParams]) -> float:
-    """Seconds that a step takes; of one that is too short to be told, the mean of several in a
-    row.
-    """
+    """Seconds that a step takes; of one too short to be told, the mean of several."""
     passed, count = 0.0, 0
     while passed < _LEAST and count < 100:
         result = runner.launch(step, params).result()

@@ -21,17 +21,15 @@ from core.errors import InflightError
 from core.simulate.fitted import Linear, fit_passes, kv_bytes_per_token, measured
 from core.trace.trace import Trace
 
-FINISHED, IDLE, WORK, PASSES, PADDING, TOKENS, KV, MIXED, REST = (
-    "finished",
-    "idle",
-    "work",
-    "passes",
-    "padding",
-    "tokens",
-    "kv",
-    "mixed",
-    "rest",
-)
+FINISHED = "finished"
+IDLE = "idle"
+WORK = "work"
+PASSES = "passes"
+PADDING = "padding"
+TOKENS = "tokens"
+KV = "kv"
+MIXED = "mixed"
+REST = "rest"
 
 
 @dataclass(frozen=True)
@@ -53,9 +51,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Difference:
-    """before_s, after_s: wall times of the two runs. error: the median relative error of the fit on
-    passes that it had not seen.
-    """
+    """before_s, after_s: wall times of both. error: the fit's median on passes it had not seen."""
 
     before_s: float
     after_s: float
@@ -127,9 +123,7 @@ def _counts(trace: Trace) -> Mapping[str, float]:
 
 
 def _left_over(trace: Trace, cost: Linear) -> dict[str, float]:
-    """Seconds beyond the fit: of mixed steps, and of everything else, including the time between
-    steps.
-    """
+    """Seconds beyond the fit: of mixed steps, and of all else, the time between steps too."""
     found = {MIXED: 0.0, REST: wall_s(trace)}
     for event in trace.events:
         passes = measured([event], cost.kv_bytes_per_token)

@@ -104,9 +104,7 @@ def sizes(sweep: Sweep) -> Iterator[RequestSize]:
 
 
 def capacity(sweep: Sweep, engine: EngineCore, requests: int = 64) -> float:
-    """Requests a second that the engine finishes when all of them arrive at the start; measured
-    within a point's time.
-    """
+    """Requests a second that the engine finishes when all arrive at the start."""
     vocab_size, context = engine.model.vocab_size or 0, engine.model.context
     many = [
         request(i, size, 0.0, vocab_size, context, sweep.seed)

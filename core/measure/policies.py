@@ -1,15 +1,21 @@
-"""One model's engine under several policies, timed side by side."""
+"""Comparisons by one call: of one model's engine under several policies, which are timed side by
+side, and of traces, as if they had just been timed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from core.account.metrics import wall_s
 from core.config import PolicyOrName
-from core.errors import require
-from core.measure.compare import Comparison, compare, engine_contender
-from core.measure.rounds import Progress
+from core.errors import InflightError, require
+from core.measure import compare as timed
+from core.measure.compare import Comparison, engine_contender
+from core.measure.rounds import Contender, Progress, RunResult
 from core.simulate.engine import SimulatedEngine
 from core.torch_engine.engine import Engine
+from core.trace.trace import Trace, require_trace
 from core.workload.workload import Workload
 
 
@@ -33,4 +39,30 @@ def compare_policies(
         engine_contender(engine.under(engine.config.under(policy)), workload) for policy in policies
     ]
     rounds, warmup = (1, 0) if isinstance(engine, SimulatedEngine) else (repeats, 1)
-    return compare(contenders, rounds, warmup=warmup, on_run=on_run)
+    return timed.compare(contenders, rounds, warmup=warmup, on_run=on_run)
+
+
+def compare(*traces: Trace, names: Sequence[str] = ()) -> Comparison:
+    """Traces of the same requests, the first of which is the baseline: total times, the metrics of
+    each, its requests' times, and where outputs differ. A single round says nothing about spread;
+    `compare_policies` measures several.
+
+    names: of each, by default its policy. Raises InflightError for traces of different requests,
+    for one without a step, and for two of the same name.
+    """
+    for trace in traces:
+        require_trace(trace)
+    called = list(names or (trace.header.policy.name for trace in traces))
+    if len(called) != len(traces):
+        raise InflightError(f"There are {len(traces)} traces and {len(called)} names.")
+    if any(trace.asked != traces[0].asked for trace in traces):
+        raise InflightError("These runs were asked for different requests.")
+    if len(set(called)) < len(called):
+        raise InflightError(f"Two of these traces are called alike: give names=, not {called}.")
+    contenders = [_contender(*one) for one in zip(called, traces, strict=True)]
+    return replace(timed.compare(contenders, 1, warmup=0), apart={}, load=None)
+
+
+def _contender(name: str, trace: Trace) -> Contender:
+    run = replace(RunResult.of(trace), seconds=wall_s(trace))
+    return Contender.of(name, lambda: run, lambda run: run, trace.config.to_json())

@@ -85,9 +85,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Progress:
-    """A turn that is about to begin: its number and the total, the contender, and the round (0 is
-    the warm-up).
-    """
+    """A turn that begins: its number and the total, the contender, the round (0: the warm-up)."""
 
     index: int
     total: int
@@ -130,9 +128,7 @@ def rounds(
 
 
 def planned(contenders: Sequence[Contender], repeats: int, warmup: int = 1) -> list[Progress]:
-    """The turns to come, in order. Raises InflightError for no contenders, two of the same name, or
-    fewer than one repeat.
-    """
+    """The turns to come. Raises InflightError for no contenders, equal names, no repeat."""
     names = list(dict.fromkeys(c.name for c in contenders))
     if not names or len(names) < len(contenders):
         raise InflightError("A comparison needs at least one contender, each of a different name.")
@@ -179,7 +175,5 @@ def summary(values: Sequence[float]) -> dict[str, Any]:
 
 
 def load_average() -> float | None:
-    """The load average of the last minute, over all CPUs; None where the system does not report
-    it.
-    """
+    """The load average of the last minute, over all CPUs; None where it is not reported."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None

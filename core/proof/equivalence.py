@@ -85,9 +85,7 @@ def _differing(one: tuple[int, ...], other: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True)
 class Equivalence:
-    """Every request of a workload, alone and in a batch under `config`. leak: whether requests
-    could read their neighbours.
-    """
+    """Every request of a workload, alone and in a batch. leak: whether they read others."""
 
     config: EngineConfig
     leak: bool

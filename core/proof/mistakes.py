@@ -43,16 +43,12 @@ def leaky(
     batch: PackedBatch,
     spec: AttentionSpec,
 ) -> torch.Tensor:
-    """An `Attend` with a gap in its mask: every request also reads all keys of the next one in the
-    pass.
-    """
+    """An `Attend` with a gap in its mask: every request also reads the next one's keys."""
     return attend_under(leaky_mask(batch, spec.window), query, keys, values, batch, spec)
 
 
 def leaky_mask(batch: PackedBatch, window: int | None) -> torch.Tensor:
-    """`dense_mask`, and beside it the keys of the next request in the pass; after the last one
-    comes the first.
-    """
+    """`dense_mask`, and the keys of the next request in the pass, the first after the last."""
     allowed = dense_mask(batch, window)
     present = [s for s in batch.segments if s.end > s.first]
     if len(present) < 2:

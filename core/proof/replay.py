@@ -29,8 +29,7 @@ from typing import Any
 
 from core.config import EngineConfig
 from core.engine.arrivals import ArrivalQueue, FutureRequests
-from core.engine.clock import ManualClock
-from core.engine.loop import NOBODY, StepLoop
+from core.engine.loop import NOBODY, ManualClock, StepLoop
 from core.engine.runner import CARRIED, PassResult, Sample
 from core.engine.step import Step
 from core.errors import InflightError, InvalidWorkload, PolicyFailed, malformed, shown
@@ -48,9 +47,7 @@ _SPARE_STEPS = 10
 
 
 class Differs(Exception):
-    """The record contains a decision that this policy does not take; the message names it, without
-    a full stop.
-    """
+    """A recorded decision that this policy does not take; the message has no full stop."""
 
 
 class Replay:
@@ -133,9 +130,7 @@ class Replay:
             self._loop.settle()
 
     def _check_number(self, event: StepEvent) -> None:
-        """Check the step number: steps are consecutive while there is work; otherwise the engine
-        skips to the next arrival.
-        """
+        """Check the step number: consecutive while there is work, else that of an arrival."""
         first, step = self._loop.number, event.step
         last = first
         if not self._scheduler.has_work:
@@ -154,9 +149,7 @@ class Replay:
         self._loop.number = step
 
     def _stopped(self, step: Step, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
-        """The requests that ended by their text. If the end tokens are recorded, no other request
-        is accepted as stopped.
-        """
+        """Requests that ended by their text; no others, if the end tokens are recorded."""
         assert self._launched is not None
         stopped = {f.request for f in self._launched.finished if f.finish_reason == "stop"}
         if self._header.model.eos_token_ids is None:
@@ -164,9 +157,7 @@ class Replay:
         return frozenset(stopped & self._stops)
 
     def _judge(self, step: Step) -> None:
-        """Compare a settled step with its event; raises Differs for the first decision that
-        differs.
-        """
+        """Compare a settled step with its event; raises Differs for the first difference."""
         event, self._launched = self._launched, None
         assert event is not None
         again = step.event(
@@ -250,9 +241,7 @@ class _RecordedArrivals:
         self._num_requests += 1
 
     def deliver(self, loop: StepLoop[None]) -> None:
-        """See `Source`: cancellations, each after its request's arrival, then the arrivals that
-        are due.
-        """
+        """See `Source`: cancellations, each after its own arrival, then arrivals that are due."""
         event = self.event
         assert event is not None
         times = {arrived.request: arrived.t for arrived in event.arrived}
@@ -423,9 +412,7 @@ class _MadeUpTokens:
 
 
 def first_difference(theirs: list[Decisions], ours: list[Decisions]) -> str | None:
-    """The kind of decision in which the two first differ, or None; "steps" if one continues after
-    the other has ended.
-    """
+    """The kind of decision in which the two first differ, or None; "steps" if one goes on."""
     for before, after in zip_longest(theirs, ours):
         if before is None or after is None:
             return "steps"

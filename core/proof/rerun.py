@@ -39,9 +39,7 @@ class RerunResult:
 
 
 class _WrittenTokens:
-    """Each token of each request with its log-probability and margin, and how the requests
-    ended.
-    """
+    """Each request's tokens with log-probability and margin, and how it ended."""
 
     def __init__(self) -> None:
         self.tokens: dict[str, array[int]] = {}
@@ -102,10 +100,7 @@ class ModelRerun:
                         sampling, max_new_tokens=len(tokens), ignore_eos=True, stop=()
                     )
                 to_run.append(
-                    (
-                        replace(request.of_tokens(prompt), arrival=arrival, sampling=sampling),
-                        0,
-                    )
+                    (replace(request.of_tokens(prompt), arrival=arrival, sampling=sampling), 0)
                 )
         num_tokens = sum(len(record.tokens.get(request.id, ())) for request, _ in to_run)
         while to_run:
@@ -118,21 +113,13 @@ class ModelRerun:
                 more for request, known in to_run if (more := self._compare(request, known, here))
             ]
         return RerunResult(
-            num_tokens,
-            self._ties,
-            self._parted,
-            drawn,
-            self._rounding,
-            self._apart,
-            self._facts,
+            num_tokens, self._ties, self._parted, drawn, self._rounding, self._apart, self._facts
         )
 
     def _compare(
         self, asked: Request, known: int, here: _WrittenTokens
     ) -> tuple[Request, int] | None:
-        """Compare a request's tokens from `known` on; returns what has still to be run, and from
-        which token on.
-        """
+        """Compare a request's tokens from `known` on; returns what to run, and from where."""
         request, record = asked.id, self.on_record
         tokens, ours = record.tokens.get(request, array("q")), here.tokens.get(request, array("q"))
         for position in range(known, len(tokens)):
@@ -141,10 +128,8 @@ class ModelRerun:
                 raise InvalidTrace(
                     f"{where} is {tokens[position]} on record, and the model writes none."
                 )
-            found, is_other = (
-                here.facts[request][position - known],
-                ours[position - known] != tokens[position],
-            )
+            found = here.facts[request][position - known]
+            is_other = ours[position - known] != tokens[position]
             may_part = is_other and self._may_part(asked, found[1])
             for mine, theirs in list(zip(found, record.facts[request][position], strict=True))[
                 may_part:
@@ -195,9 +180,7 @@ class ModelRerun:
         )
 
     def _may_part(self, asked: Request, margin: float | None) -> bool:
-        """Whether rounding to 16 bits may have made another token the one that temperature or
-        penalties choose.
-        """
+        """Whether rounding to 16 bits may have made temperature or penalties choose another."""
         sampling = asked.sampling
         is_near = bool(sampling.temperature) or (
             sampling.looks_back and (margin or 0.0) <= self._rounding
@@ -205,13 +188,9 @@ class ModelRerun:
         return is_near and self._own and not self._header.leak and self._rounding == _ROUNDED_SHORT
 
     def _from(self, asked: Request, known: int, position: int) -> tuple[Request, int] | None:
-        """The rest of a request, whose tokens before `position` are those on record; None if no
-        more are.
-        """
-        tokens, most = (
-            self.on_record.tokens[asked.id],
-            asked.sampling.max_new_tokens - (position - known),
-        )
+        """The rest of a request, from `position` on, after what is on record; None for none."""
+        tokens = self.on_record.tokens[asked.id]
+        most = asked.sampling.max_new_tokens - (position - known)
         if position == len(tokens):
             return None
         taken = tuple(tokens[known:position])

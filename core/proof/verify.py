@@ -2,35 +2,92 @@
 decisions are taken again by the scheduler, its texts are decoded again if the tokenizer is
 available, and on demand its tokens are computed again by the model.
 
-`core.proof.claims` says of every fact in a trace how it is known. What is `sealed` is taken on
+`core.proof.verify` says of every fact in a trace how it is known. What is `sealed` is taken on
 trust: the checksum only shows that it was not altered by mistake.
 """
 
 from __future__ import annotations
 
 import os
+import tomllib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from core.collector import uncollected
+from core.config import ASSETS
 from core.engine.engine import EngineCore
 from core.engine.requests import prompt_ids
-from core.errors import InvalidRequest, InvalidTrace
+from core.errors import InflightError, InvalidRequest, InvalidTrace
+from core.files import path_of
 from core.policy import RecordedPolicy
-from core.proof.claims import PROOFS, Proof
 from core.proof.replay import Replay
 from core.proof.rerun import ModelRerun, RerunResult
-from core.simulate.retimed import Retimed
+from core.simulate.cost import Cost
+from core.simulate.fitted import Linear, measured
+from core.simulate.roofline import Roofline
 from core.trace.detokenize import pieces, plain
 from core.trace.events import SKIPPED, UNRECORDED, Limit, StepEvent
 from core.trace.file import BREAKS_OFF, Reader, TokenizedRequest, TokenTexts, lines_of
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.request import Request
+
+Proof = Literal["replayed", "bounded", "decoded", "rerun", "sealed"]
+
+_TABLES = tomllib.loads((ASSETS / "checks.toml").read_text(encoding="utf-8"))
+
+PROOFS: dict[str, tuple[Proof, str]] = {
+    fact: (row["proof"], row["how"]) for fact, row in _TABLES["proofs"].items()
+}
+"""By fact: how it is known, and what exactly is known of it."""
+
+OTHERS: dict[str, tuple[str, str]] = {
+    fact: (row["enforced"], row.get("believed", "")) for fact, row in _TABLES["others"].items()
+}
+"""By fact of another engine's run: what is enforced, by a refusal or a warning, and what is taken
+on trust, if anything is.
+"""
+
+
+_ROUNDED = 3e-6  # seconds: times in a trace are in whole microseconds
+
+
+class Retimed:
+    """One for each run, fed event by event."""
+
+    def __init__(self, cost: Cost) -> None:
+        self._cost = cost
+
+    @classmethod
+    def of(cls, header: Header) -> Retimed | None:
+        """None for a run that was measured, and where the cost model is not ours, or of other
+        numbers than ours are now.
+        """
+        cost = _rebuilt(header.cost or {})
+        return None if cost is None else cls(cost)
+
+    def fault(self, event: StepEvent) -> str | None:
+        """What is wrong with the times of a step, or None."""
+        for one in measured([event], self._cost.kv_bytes_per_token):
+            said = self._cost.seconds(one.load)
+            if abs(one.seconds - said) > _ROUNDED:
+                return (
+                    f"a pass of step {event.step} takes {one.seconds:.6f} s, and its cost model"
+                    f" says {said:.6f} s."
+                )
+        return None
+
+
+def _rebuilt(cost: Mapping[str, Any]) -> Cost | None:
+    """A cost model from what a header says of it."""
+    try:
+        return Linear.from_json(cost) if cost.get("kind") == "fitted" else Roofline.from_json(cost)
+    except InflightError:
+        return None
+
 
 _ONLY_RERUN = ("request.sampling", "header.leak")  # nothing but a rerun can check them
 # not replayed of a request that was ended from outside
@@ -87,7 +144,7 @@ def check(run: Trace | str | os.PathLike[str]) -> CheckResult:
     """
     from core.recorders.texts import tokenizer_of  # loads what reads a model's files
 
-    lines = run.lines() if isinstance(run, Trace) else lines_of(Path(run))
+    lines = run.lines() if isinstance(run, Trace) else lines_of(path_of(run))
     return verify(lines, tokenizer_of)
 
 

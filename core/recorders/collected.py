@@ -65,12 +65,10 @@ class Collection:
         most_bytes: int = 2**36,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.folder, self._part_bytes, self._most_bytes, self._tell = (
-            folder,
-            part_bytes,
-            most_bytes,
-            tell,
-        )
+        self.folder = folder
+        self._part_bytes = part_bytes
+        self._most_bytes = most_bytes
+        self._tell = tell
         self._streams: OrderedDict[str, _CollectedStream] = OrderedDict()
         self._lock = threading.Lock()
         self._trouble = ""
@@ -132,11 +130,9 @@ class Collection:
             wants_snapshot = True
         content = b"".join(news)
         _append(stream.path, content)
-        stream.taken, stream.size, stream.at = (
-            max(stream.taken, first + len(lines)),
-            stream.size + len(content),
-            time.monotonic(),
-        )
+        stream.taken = max(stream.taken, first + len(lines))
+        stream.size += len(content)
+        stream.at = time.monotonic()
         self._bytes += len(content)
         self._streams.move_to_end(key)
         if news and news[-1].startswith(b'{"kind":"end"'):
@@ -148,9 +144,7 @@ class Collection:
     # -- a recording and its files -----------------------------------------------------------------
 
     def _stream(self, key: str, header_line: bytes) -> _CollectedStream:
-        """A recording that is not in memory yet: it continues the files that are there, or
-        begins.
-        """
+        """A recording that is new to this process: it continues its files, or begins."""
         text = header_line.decode("utf-8", "replace")
         if not is_raw(text):
             raise InvalidTrace("The first line is not the header of a recording.")
@@ -176,9 +170,7 @@ class Collection:
         return stream
 
     def _resume(self, stream: _CollectedStream, part: int, path: Path) -> bool:
-        """Continue its newest part, cut back to whole lines; a part without a whole header is
-        deleted.
-        """
+        """Continue its newest part, cut to whole lines; one without a header is deleted."""
         with path.open("r+b") as file:
             header = file.readline()
             if not header.endswith(b"\n"):
@@ -189,12 +181,8 @@ class Collection:
                 if line.endswith(b"\n"):
                     count, end = count + 1, end + len(line)
             file.truncate(end)
-        stream.path, stream.part, stream.size, stream.taken = (
-            path,
-            part,
-            end,
-            json.loads(header)["line"] + count,
-        )
+        stream.taken = json.loads(header)["line"] + count
+        stream.path, stream.part, stream.size = path, part, end
         return True
 
     def _begin(self, stream: _CollectedStream, line: int) -> None:
@@ -243,9 +231,7 @@ def _append(path: Path, content: bytes, anew: bool = False) -> None:
 
 
 def _held(path: Path) -> Any:
-    """Lock the folder for as long as this process lives. Raises InflightError if another process
-    holds the lock.
-    """
+    """Lock the folder while this process lives. Raises InflightError if another one has."""
     file = path.open("w")
     with suppress(ImportError):
         import fcntl  # missing on Windows

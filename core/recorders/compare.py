@@ -57,9 +57,7 @@ class Compared:
     apart: int = 0
 
     def note(self, where: str, raw: Any, trace: Any) -> None:
-        """Compare one fact on record with the same fact in the trace; `where` names it if it is the
-        first that differs.
-        """
+        """Compare a fact on record with the trace's; `where` names the first that differs."""
         self.count += 1
         if raw != trace:
             self.differ += 1

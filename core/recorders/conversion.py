@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from core.errors import InvalidTrace
-from core.recorders.groups import kv_groups
-from core.recorders.missing_steps import MissingSteps, Raw
-from core.recorders.raw import Recording
-from core.recorders.recorded_header import recorded_config
+from core.recorders.raw import MissingSteps, Raw, Recording
+from core.recorders.recorded_header import kv_groups, recorded_config
 from core.trace.detokenize import LEFT_OUT, plain
 from core.trace.events import (
     KV,
@@ -73,9 +71,7 @@ class _Known:
 
 
 class Conversion:
-    """Converts the steps of a recording in order. start: time 0 of the events, in seconds of the
-    recording.
-    """
+    """Converts the steps of a recording in order. start: time 0 of the events, on its clock."""
 
     def __init__(self, recording: Recording, start: float) -> None:
         self.recording, self._start = recording, start
@@ -190,17 +186,13 @@ class Conversion:
         self._aborts += aborts
 
     def forget_finished(self) -> None:
-        """Forget requests that have ended and left their lanes, so that memory stays bounded in an
-        endless run.
-        """
+        """Forget requests that have ended and left their lanes: a run may be endless."""
         for request in self._run.finished.keys() - set(self._run.lanes.values()):
             del self._known[request]
             self._run.forget(request)
 
     def take_requests(self) -> list[Raw]:
-        """Requests that have arrived since the last call, as plain data of a workload: for an
-        endless run.
-        """
+        """Requests since the last call, as plain data of a workload: for an endless run."""
         requests, self._requests = self._requests, []
         return requests
 
@@ -359,9 +351,7 @@ class Conversion:
         }
 
     def _resumption(self, step: Raw, snapshot: Raw, missing: MissingSteps) -> Resumed:
-        """Requests from before the missing steps keep their lanes; others take the lowest free
-        ones.
-        """
+        """Requests from before missing steps keep their lanes; others take the lowest free."""
         run, known = self._run, self._known
         rows = {row["request"]: row for row in snapshot["requests"]}
         over = {
@@ -432,10 +422,8 @@ class Conversion:
         if moved and self._knows_order:
             return f"{start}request {moved[0]} does not have the same place in the queue."
         for request, row in rows.items():
-            known, tables = (
-                self._known[request],
-                {g: list(t) for g, t in enumerate(self._own(row.get("blocks", ()))) if t},
-            )
+            known = self._known[request]
+            tables = {g: list(t) for g, t in enumerate(self._own(row.get("blocks", ()))) if t}
             if row["output"][: known.max_tokens] != known.output:
                 return f"{start}request {request} does not have the same tokens in both."
             if request in run.computed and row["computed"] != run.computed[request]:
@@ -450,9 +438,7 @@ class Conversion:
     # -- what was computed -------------------------------------------------------------------------
 
     def _blocks_used(self, step: Raw, given: Raw) -> int:
-        """How many blocks are in use while the passes run: those that left a table may join another
-        one in the same step.
-        """
+        """How many blocks are in use during the passes; one may change tables in a step."""
         first, last = self._first_block, len(given)
         self._changes += [
             BlockChange(request, (), False, group, tuple(block - first for block in ids))
@@ -474,9 +460,7 @@ class Conversion:
         return len({block for request in tables for block in self._run.blocks_of(request)})
 
     def _own(self, tables: Iterable[list[int]]) -> list[tuple[int | None, ...]]:
-        """Recorded block tables, one for each KV cache group, with our numbers: None for the
-        engine's empty block.
-        """
+        """Recorded block tables by KV cache group, with our numbers: None for an empty block."""
         first = self._first_block
         return [tuple(None if b < first else b - first for b in table) for table in tables]
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from core.errors import InflightError, InvalidTrace, malformed
 from core.recorders.conversion import Conversion
-from core.recorders.groups import infer_windows
 from core.recorders.raw import Recording, gathered, is_raw, lines_of, read_raw
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.sequence import Contradiction, EventSequence
@@ -65,15 +64,9 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
     if is_silent and any(
         e.kv.used > e.kv.total - step["blocks_free"] for e, step in zip(events, shown, strict=True)
     ):
-        if not any(event.resumed for event in events) and infer_windows(
-            recording.header, shown, events
-        ):
-            conversion, events, faults = _followed(recording, steps, start)
-        else:
-            faults.append(
-                "Some blocks left their requests unrecorded, so more blocks are drawn than were in"
-                " use."
-            )
+        faults.append(
+            "Some blocks left their requests unrecorded, so more blocks are drawn than were in use."
+        )
     recording.faults += faults
     model = model_folder(recording.header.get("model", ""))
     if tokenizer is None and model is not None:
@@ -93,9 +86,7 @@ def checked_trace(recording: Recording, tokenizer: Any = None) -> Trace:
 
 
 def import_recording(*parts: str | os.PathLike[str]) -> Trace:
-    """The trace of another engine's raw recording, given all parts of one rank. Raises
-    InvalidTrace.
-    """
+    """The trace of another engine's recording, given all parts of a rank. Raises InvalidTrace."""
     recording, *others = read_raw(parts)
     if others:
         raise InvalidTrace("These are recordings of several ranks; import one at a time.")
@@ -103,26 +94,20 @@ def import_recording(*parts: str | os.PathLike[str]) -> Trace:
 
 
 def open_run(path: Path) -> Trace:
-    """The trace in a file: one of ours, or another engine's raw recording; its first line tells.
-    Raises InvalidTrace.
-    """
+    """The trace in a file, ours or another engine's recording. Raises InvalidTrace."""
     return import_recording(path) if is_raw(next(lines_of(path), "")) else Trace.load(path)
 
 
 @dataclass(frozen=True)
 class Opened:
-    """traces: each with its file's name. refused: a sentence for each of the files that cannot be
-    opened.
-    """
+    """traces: each with its file's name. refused: a sentence for each file that cannot be read."""
 
     traces: tuple[tuple[str, Trace], ...]
     refused: tuple[str, ...] = ()
 
 
 def open_all(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
-    """Open several files. openings: the name of each and how to open it. Raises the first error if
-    none can be opened.
-    """
+    """Open several files, each by its name and opening. Raises the first error if all fail."""
     traces: list[tuple[str, Trace]] = []
     errors: list[tuple[str, InflightError]] = []
     for name, opening in openings:

@@ -29,8 +29,7 @@ from core.recorders.growing import (
     part_of,
     recording_named,
 )
-from core.recorders.missing_steps import MissingSteps
-from core.recorders.raw import Recording, take
+from core.recorders.raw import MissingSteps, Recording, take
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.sequence import DAMAGE, Contradiction, EventSequence, Lost
 from core.recorders.texts import model_folder
@@ -61,9 +60,7 @@ class RecordingBegun:
 
 @dataclass(frozen=True)
 class RequestSeen:
-    """A request that arrives in the next step. prompt: its token ids; LEFT_OUT for each where
-    prompts were not recorded.
-    """
+    """A request that arrives in the next step. prompt: token ids, LEFT_OUT if not recorded."""
 
     request: str
     prompt: list[int]
@@ -95,9 +92,7 @@ class Follower:
 
     @property
     def sentence(self) -> str:
-        """What is to be told of the recording now: that it is not there, or what was said last;
-        empty if nothing.
-        """
+        """What to tell of the recording now: that it is not there, or what was said last."""
         return self._missing or self._said
 
     @property
@@ -364,9 +359,7 @@ class Follower:
         self._said = f"{sentence}: {_UNTIL}"
 
     def _say_passed(self, missing: MissingSteps) -> None:
-        """Count steps that cannot be shown in round numbers, so that the sentence rarely
-        changes.
-        """
+        """Steps that cannot be shown, in round numbers: a sentence that rarely changes."""
         if str(missing.passed).rstrip("0") in ("1", "2", "5"):
             passed = english(f"At least {missing.passed:,} [step has|steps have] passed meanwhile.")
             self._said = f"{self._lost}: {_UNTIL} {passed}"

@@ -56,9 +56,7 @@ def recording_named(header: RawHeader) -> RawHeader:
 
 
 def engine_of(header: RawHeader) -> str:
-    """What identifies an engine: the same for all its ranks and different for any other engine, as
-    far as recordings say.
-    """
+    """What identifies an engine, for all its ranks and no other, as far as recordings say."""
     return str(header.get("instance") or f"{header.get('engine', 'vllm')} {header.get('model')}")
 
 
@@ -140,9 +138,7 @@ def newest(
 
 
 def _is_of(name: str, given: str) -> bool:
-    """Whether a recorder that was given one name to write to may call a file by this name; see
-    `Parts` of the recorder.
-    """
+    """Whether a recorder that was given one name may call a file so; see its `Parts`."""
     suffix = ".raw.jsonl" if given.endswith(".raw.jsonl") else ".jsonl" * given.endswith(".jsonl")
     stem, kind = re.escape(given.removesuffix(suffix)), re.escape(suffix.removesuffix(".jsonl"))
     return (
@@ -227,9 +223,7 @@ class Lines:
         self._file.readline()  # skip the header, which is known
 
     def _following(self) -> tuple[Path, int] | None:
-        """The next part that is still there, whatever its file is called; None if it has not
-        begun.
-        """
+        """The next part that is there, whatever its file is called; None before it begins."""
         mine = recording_named(self.header)
         later = [
             (path, part_of(header))

@@ -14,7 +14,7 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -77,9 +77,7 @@ class Recording:
 
     @property
     def untried(self) -> list[str]:
-        """A sentence if the recorder was never tried with this version of the engine and says
-        so.
-        """
+        """A sentence if its recorder says that it was never tried with this engine."""
         if self.header.get("tested") is not False:
             return []
         version = self.version or "of a version that it does not say"
@@ -114,9 +112,7 @@ def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
 
 
 def gathered(files: Iterable[tuple[str, Iterable[str]]]) -> list[Recording]:
-    """Like `read_raw`, from the name and lines (with line ends) of each file. The parts of a
-    recording are joined.
-    """
+    """Like `read_raw`, from name and lines (with line ends) of each file."""
     by_rank: dict[int, Recording] = {}
     for recording in sorted(
         (_read(Path(name).name, iter(lines)) for name, lines in files),
@@ -151,9 +147,7 @@ def is_raw(first_line: str) -> bool:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a file, `.gz` or not. Raises InvalidTrace if it cannot be read or has a line
-    that is too long.
-    """
+    """The lines of a file, `.gz` or not. Raises InvalidTrace for no text, and for long lines."""
     try:
         with open_file(path) as content:
             packed = gzip.GzipFile(fileobj=content) if path.suffix == ".gz" else content
@@ -232,9 +226,7 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
 
 
 def check_header(header: dict[str, Any], name: str) -> None:
-    """Raises InvalidTrace for a version of the format that this module does not read, and for an
-    impossible rank.
-    """
+    """Raises InvalidTrace for another version of the format, and for an impossible rank."""
     if header.get("raw", RAW) != RAW:
         raise InvalidTrace(
             f"{name} is of version {header['raw']!r} of the raw format; this one reads version"
@@ -282,3 +274,52 @@ def _sort(recording: Recording) -> None:
         recording.faults.append(
             "The clock of this recording runs backwards, so its times cannot be trusted."
         )
+
+
+Raw = dict[str, Any]
+
+
+class MissingSteps:
+    """Steps that cannot be shown: from the first missing one until a snapshot gives the state.
+
+    first: the number of that step. missing: how many so far are not on record. passed: how many are
+    on record but not shown. reasons: the finish reasons recorded in the latter, by request.
+    """
+
+    def __init__(self, first: int) -> None:
+        self.first, self.missing, self.passed = first, 0, 0
+        self.reasons: dict[str, str] = {}
+        self._expected = first  # the number of the next step
+        self._prompts: dict[str, list[int]] = {}
+
+    def reach(self, step: Raw) -> None:
+        """Count the steps between the last one on record and this one."""
+        self.missing += step["step"] - self._expected
+        self._expected = step["step"]
+
+    def with_prompts(self, snapshot: Raw, known: Mapping[str, list[int]]) -> Raw | None:
+        """The snapshot with all prompts, which its rows may leave out if an earlier one had them.
+        None if one of those is missing. known: prompts from before these steps.
+        """
+        rows = []
+        for row in snapshot["requests"]:
+            request = row["request"]
+            if "prompt" in row:
+                self._prompts[request] = row["prompt"]
+            elif row.get("told"):
+                prompt = self._prompts.get(request) or known.get(request)
+                if prompt is None:
+                    return None
+                row = row | {"prompt": prompt}
+            rows.append(row)
+        return snapshot | {"requests": rows}
+
+    def pass_over(self, step: Raw) -> None:
+        """Note a step that is on record but cannot be shown."""
+        self.passed, self._expected = self.passed + 1, step["step"] + 1
+        self._prompts |= {a["request"]: a["prompt"] for a in step["arrived"] if "prompt" in a}
+        self.reasons |= dict(step.get("finished", ()))
+
+    def is_damaged(self, step: Raw) -> None:
+        """Note a step that is on record but contradicts itself or the state."""
+        self.missing, self._expected = self.missing + 1, step["step"] + 1

@@ -14,11 +14,95 @@ from typing import Any
 from core.config import EngineConfig
 from core.errors import InvalidTrace
 from core.policy import POLICIES, Policy, RecordedPolicy
-from core.recorders.groups import kv_groups
 from core.recorders.raw import Recording
-from core.recorders.unshown import unshown
-from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts, windows_of
-from core.trace.inferred import WINDOWS, inferred_by
+from core.trace.header import (
+    FULL,
+    ClockFacts,
+    EngineFacts,
+    GroupFacts,
+    Header,
+    ModelFacts,
+    windows_of,
+)
+from core.trace.inferred import inferred_by
+
+SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
+    "pipeline_parallel_size": (
+        (1,),
+        (
+            "Pipeline parallelism: several batches are in flight at once, so steps overlap, and a"
+            " running request that computes nothing in one may be in another."
+        ),
+    ),
+    "prefill_schedule_interval": (
+        (1,),
+        (
+            "Prefill interval: prompts are computed in certain steps only, and that a request waits"
+            " for such a step is not recorded."
+        ),
+    ),
+    "kv_connector": (
+        (),
+        (
+            "KV connector: what it loads is shown as prefix-cache hits, and what it saves is not"
+            " shown; that a request waits for it is not recorded."
+        ),
+    ),
+    "max_loras": (
+        (),
+        (
+            "LoRA: which adapter a request uses is not recorded, nor that a request waits for an"
+            " adapter."
+        ),
+    ),
+    "task": (
+        ("generate",),
+        (
+            "Pooling: a request ends when its prompt has been computed; its vector or score is not"
+            " recorded."
+        ),
+    ),
+    "multimodal": (
+        (False,),
+        (
+            "Multimodal: images, audio and video are shown as the placeholder tokens of their"
+            " prompts; the encoder's work is not recorded."
+        ),
+    ),
+    "two_way_media": (
+        (False,),
+        (
+            "Multimodal: the tokens of one image attend to each other in both directions, while"
+            " masks are drawn causal."
+        ),
+    ),
+    "attention": (
+        ("decoder", "hybrid", "attention_free", "encoder_decoder"),
+        "Encoder: every token attends to its whole prompt, while masks are drawn causal.",
+    ),
+    "encoder_decoder": (
+        (False,),
+        (
+            "Encoder and decoder: only the decoder's tokens are shown; the encoder's work is not"
+            " recorded."
+        ),
+    ),
+}
+"""By fact: the values that need no sentence, and the sentence for any other value. Each has its
+German in assets/words/de.json.
+"""
+
+
+def unshown(facts: dict[str, Any]) -> list[str]:
+    """Sentences on what is not shown for an engine with these facts. A fact that the header leaves
+    out adds none.
+    """
+    return [
+        sentence
+        for fact, (nothing, sentence) in SENTENCES.items()
+        if facts.get(fact) not in (None, *nothing)
+    ]
+
 
 _ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
 _NEEDED = ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks")
@@ -114,8 +198,7 @@ def trace_header(
             num_spec_tokens=facts.get("num_spec_tokens"),
             kv_connector=facts.get("kv_connector"),
         ),
-        inferred=inferred_by(config.policy)
-        | ({"windows": WINDOWS} if facts.get("inferred_windows") else {}),
+        inferred=inferred_by(config.policy),
         absent=(
             "prepare",
             "sample",
@@ -157,18 +240,14 @@ def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
 
 
 def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
-    """The known facts about the model: from its configuration if its folder is here, otherwise from
-    the recording.
-    """
+    """What is known of the model: from its configuration, if it is here, or the recording."""
     name, context = Path(facts.get("model", "unknown")).name, facts.get("max_model_len")
     if folder is None:
         return ModelFacts(name=name, vocab_size=facts.get("vocab_size"), context=context)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    layers, heads, size = (
-        config.get("num_hidden_layers", config.get("n_layer")),
-        config.get("num_key_value_heads"),
-        config.get("head_dim"),
-    )
+    layers = config.get("num_hidden_layers", config.get("n_layer"))
+    heads = config.get("num_key_value_heads")
+    size = config.get("head_dim")
     bytes_each = 4 if "32" in str(facts.get("dtype")) else 2
     return ModelFacts(
         name=name,
@@ -180,3 +259,31 @@ def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
             2 * layers * heads * size * bytes_each if layers and heads and size else None
         ),
     )
+
+
+def kv_groups(facts: dict[str, Any]) -> tuple[GroupFacts, ...]:
+    """The KV cache groups that a recording's header names: layers that share a block table for each
+    request. Empty if all layers share one and keep all of it.
+
+    Raises InvalidTrace for a recording that only counts several.
+    """
+    groups = facts.get("kv_groups")
+    if isinstance(groups, int):
+        if groups != 1:
+            raise InvalidTrace(
+                f"its header counts {groups} KV cache groups and does not say which they are, so"
+                " its recorder is older than 0.1.0: record it again."
+            )
+        return ()
+    known = tuple(
+        GroupFacts(
+            kind=group["kind"],
+            window=group["window"],
+            block_size=group["block_size"],
+            layers=None if group["layers"] is None else tuple(group["layers"]),
+            units=group.get("units"),
+            most_blocks=group.get("most_blocks"),
+        )
+        for group in groups or ()
+    )
+    return () if len(known) == 1 and known[0].kind in FULL else known

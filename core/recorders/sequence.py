@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from core.errors import InflightError
 from core.recorders.conversion import Conversion
-from core.recorders.missing_steps import MissingSteps, Raw
+from core.recorders.raw import MissingSteps, Raw
 from core.trace.events import StepEvent
 
 DAMAGE = (
@@ -102,16 +102,12 @@ class EventSequence:
             yield self._lose(step, error)
 
     def restart(self, conversion: Conversion, step: int, error: Exception) -> Lost:
-        """The event of this step, the latest, is not believed: go on from the next snapshot, with
-        nothing known.
-        """
+        """The latest event is not believed: go on from the next snapshot, with nothing known."""
         self.conversion = conversion
         return self._lose({"step": step}, error)
 
     def _goes_on(self, missing: MissingSteps, step: Raw, snapshot: Raw | None) -> bool:
-        """Whether this step has a snapshot of the whole state before it, from which the run goes
-        on.
-        """
+        """Whether this step has a snapshot of the state before it, to go on from."""
         missing.reach(step)
         state = snapshot and missing.with_prompts(snapshot, self.conversion.prompts)
         if not state:

@@ -14,8 +14,7 @@ from typing import Any
 from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_FOLDER, SMOLLM2, model_source
 from core.errors import UnsupportedModel
-from core.torch_engine.models.hub import hub_answers
-from core.torch_engine.models.pretrained import read_tokenizer
+from core.torch_engine.models.pretrained import hub_answers, read_tokenizer
 from core.torch_engine.models.tokenizer import has_tokenizer
 from core.trace.detokenize import plain
 
@@ -23,9 +22,7 @@ _confined: frozenset[str] | None = None  # of this process
 
 
 def confine_to(names: Iterable[str]) -> None:
-    """From now on this process reads only these models' files, whatever a recording names, and
-    those of the built-in ones.
-    """
+    """From now on this process reads no other models' files, whatever a recording names."""
     global _confined
     _confined = frozenset(names)
 
@@ -58,9 +55,7 @@ def _in_folder(folder: Path) -> Any:
 
 
 def named_tokenizer(name: str) -> Any:
-    """The tokenizer in a folder or with a hub id. Raises UnsupportedModel if it cannot be
-    loaded.
-    """
+    """The tokenizer in a folder or with a hub id; raises UnsupportedModel where there is none."""
     offline = not os.path.exists(name) and not hub_answers()
     try:
         return read_tokenizer(name, offline=offline)

@@ -41,9 +41,7 @@ def _units(cache: Any) -> int:
 
 
 def _free(cache: Any) -> int:
-    """Units of the pool that no request holds: in free sectors, and in sectors that an attention
-    type holds.
-    """
+    """Units of the pool that no request holds, in free sectors or in those of a type."""
     units = _units(cache)
     held = [
         units // a.blocks_per_sector * cache.pool.count_free_blocks(a.index)
@@ -117,9 +115,7 @@ class _Observer:
         return RawWriter(Parts(self.path, header))
 
     def to_schedule(self, scheduler: Any) -> None:
-        """Note new and running requests just before scheduling. With a full cache this happens
-        several times in a step.
-        """
+        """Note new and running requests just before scheduling, maybe several times a step."""
         new = [
             state
             for request, state in scheduler.waiting_requests.items()
@@ -182,9 +178,7 @@ class _Observer:
         self.arrived, self.preempted = [], []
 
     def _blocks(self, cache: Any) -> list[list[Any]]:
-        """Changes of the block tables. Ids count units of the pool; a block of an attention type is
-        several units.
-        """
+        """Changes of the block tables. Ids count units of the pool; a block has several."""
         units = _units(cache)
         tables: dict[str, list[list[int]]] = {}
         for index, allocator in enumerate(cache.cache_allocators.values()):

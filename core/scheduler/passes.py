@@ -131,9 +131,7 @@ def _prompts_alone(state: SchedulerState) -> Plan:
 def schedule_running(
     state: SchedulerState, requests: Sequence[RequestState], left: int, plan: Plan
 ) -> int:
-    """Give each running request its next tokens, first come, first served; returns the remaining
-    budget.
-    """
+    """Give each running request its next tokens, in order of arrival; returns the budget left."""
     size, facts, pool = state.config.block_size, state.facts, state.pool
     for request in requests:
         count = pending = len(request.token_ids) - request.num_computed_tokens
@@ -315,9 +313,7 @@ def transformers_fifo(state: SchedulerState, in_flight: bool) -> Plan:
 
 
 def _pass_over(state: SchedulerState) -> tuple[Plan, dict[RequestState, int], LimitReached | None]:
-    """The plan, the running requests that lack blocks and how many, and why the head of the queue
-    waits.
-    """
+    """The plan, how many blocks running requests lack, and why the head of the queue waits."""
     state.facts.clear_plan()
     pool, policy = state.pool, state.policy
     left = state.token_budget
@@ -333,11 +329,9 @@ def _pass_over(state: SchedulerState) -> tuple[Plan, dict[RequestState, int], Li
     over: Limit | None = None  # what ended the search
     begun = sorted(state.running, key=lambda s: s.is_prefilling)
     for request in [*begun, *state.waiting]:
-        runs, pending, why = (
-            request.status is RequestStatus.RUNNING,
-            request.num_uncomputed_tokens,
-            None,
-        )
+        runs = request.status is RequestStatus.RUNNING
+        pending = request.num_uncomputed_tokens
+        why = None
         count = min(pending, left)
         if over is None and is_scarce and plan and (not runs or request.is_prefilling):
             over = "margin"
@@ -384,9 +378,7 @@ def _pass_over(state: SchedulerState) -> tuple[Plan, dict[RequestState, int], Li
 
 
 def preempt_blocked(state: SchedulerState, blocked: dict[RequestState, int]) -> bool:
-    """Preempt requests that lack blocks until the others have enough; whether any gave way. One
-    always continues.
-    """
+    """Preempt those that lack blocks until others have enough; whether any. One always stays."""
     leaving: list[RequestState] = []
     free = state.pool.num_free
     while blocked and len(state.running) - len(leaving) > 1 and sum(blocked.values()) > free:

@@ -24,9 +24,7 @@ BURST = "burst"  # the client under which a prepared burst's requests are counte
 
 
 class Classroom:
-    """The settings of one engine. All methods may be called from any thread; `burst` needs an event
-    loop.
-    """
+    """The settings of one engine. Any thread may call its methods; `burst` needs an event loop."""
 
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving
@@ -58,9 +56,7 @@ class Classroom:
         return config
 
     def hide(self, *, texts: bool | None = None, nicknames: bool | None = None) -> None:
-        """Set whether viewers see prompts and tokens, and nicknames. Hidden parts are not sent, not
-        even for earlier messages.
-        """
+        """Set whether viewers see prompts and tokens, and nicknames, even of earlier messages."""
         log, given = self._serving.event_log, {"texts": texts, "nicknames": nicknames}
         log.hidden = replace(
             log.hidden, **{name: value for name, value in given.items() if value is not None}

@@ -27,15 +27,13 @@ from core.errors import InvalidRequest, Unavailable
 from core.serving import messages
 from core.serving.engine_thread import EngineThread
 from core.serving.event_log import EngineLog, Hidden
-from core.serving.limits import ServingLimits
+from core.serving.limits import AcceptedPlace, Places, ServingLimits
 from core.serving.messages import Cancel, ClassState, RunStart, ToEngine
 from core.serving.metrics import ServingMetrics
 from core.serving.output_processor import OutputProcessor
-from core.serving.places import AcceptedPlace, Places
-from core.serving.request_validator import CheckedPrompt, RequestValidator
+from core.serving.request_validator import CheckedPrompt, RequestValidator, Tokenizing
 from core.serving.session import Session
 from core.serving.stream import TokenStream, closed
-from core.serving.tokenizing import Tokenizing
 from core.torch_engine.models.names import public_name
 from core.trace.trace import Trace
 from core.workload.request import Message, SamplingParams
@@ -55,27 +53,19 @@ class ServingEngine:
         name: str | None = None,
         hidden: Hidden = Hidden(),  # noqa: B008
     ) -> None:
-        self.engine, self.limits, self.name = (
-            engine,
-            limits or ServingLimits(),
-            public_name(name or engine.model.name or ""),
-        )
+        self.engine = engine
+        self.limits = limits or ServingLimits()
+        self.name = public_name(name or engine.model.name or "")
         # Tokenizers are not thread-safe: the engine's own belongs to its thread, this one to the
         # event loop, others to prompts and to `session`.
-        self.tokenizer, self._of_session = (
-            copy.deepcopy(engine.tokenizer),
-            copy.deepcopy(engine.tokenizer),
-        )
-        self._tokenizing, self._saving = (
-            Tokenizing(copy.deepcopy(engine.tokenizer)),
-            threading.Lock(),
-        )
+        self.tokenizer = copy.deepcopy(engine.tokenizer)
+        self._of_session = copy.deepcopy(engine.tokenizer)
+        self._tokenizing = Tokenizing(copy.deepcopy(engine.tokenizer))
+        self._saving = threading.Lock()
         self.event_log, self.metrics = EngineLog(hidden), ServingMetrics(self.name, engine)
-        self._validator, self._places = (
-            RequestValidator(engine, self.limits, self.name),
-            Places(self.limits),
-        )
-        self._session = Session(self.limits.kept_tokens)
+        self._validator = RequestValidator(engine, self.limits, self.name)
+        self._places = Places(self.limits)
+        self._session = Session(self.limits.kept_tokens, self.name)
         engine.recorder = self._session
         engine.outputs = outputs = OutputProcessor(engine.tokenizer, self.metrics, self.event_log)
         self._thread = EngineThread(engine, self._session, outputs)
@@ -110,9 +100,7 @@ class ServingEngine:
 
     @property
     def status(self) -> Status:
-        """failed: the engine could not be restored after a failed step; the next request tries
-        again.
-        """
+        """failed: the engine is not restored after a failed step; a request tries again."""
         return (
             "draining"
             if self._draining or self._thread.has_ended

@@ -13,7 +13,8 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from core.config import EngineConfig
@@ -22,13 +23,51 @@ from core.errors import InflightError, InvalidRequest
 from core.serving import messages
 from core.serving.messages import ClassState, ToEngine
 from core.serving.output_processor import OutputProcessor
-from core.serving.pace import Pace
 from core.serving.request_validator import CheckedPrompt
 from core.serving.session import Session
 from core.serving.stream import TokenStream, closed, step_failed
 from core.torch_engine.cpu.threads import CORE_SHARES
 from core.trace.events import to_microseconds
 from core.workload.request import Request
+
+
+class Pace:
+    """When the next step may be taken. steps_per_s: None for full speed, 0 for single steps."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.steps_per_s: float | None = None
+        self._clock, self._last = clock, -float("inf")
+        self._asked, self._owed = 0, False
+
+    def set(self, steps_per_s: float | None) -> None:
+        """Set the pace from the next step on; requested single steps are dropped."""
+        self.steps_per_s, self._asked = steps_per_s, 0
+
+    def ask(self, steps: int) -> None:
+        """Take this many steps, at any pace."""
+        self._asked += steps
+
+    def owe(self) -> None:
+        """Take one more step, even if the pace is changed before it."""
+        self._owed = True
+
+    def rest(self) -> None:
+        """Nothing to do: requested steps are not kept for later."""
+        self._asked, self._owed = 0, False
+
+    @property
+    def wait_s(self) -> float | None:
+        """Seconds until the next step may be taken, 0 for now; None until one is requested."""
+        if self.steps_per_s is None or self._asked or self._owed:
+            return 0.0
+        if self.steps_per_s == 0:
+            return None
+        return max(0.0, self._last + 1 / self.steps_per_s - self._clock())
+
+    def stepped(self) -> None:
+        """Call after a step was taken."""
+        self._last, self._asked, self._owed = self._clock(), max(0, self._asked - 1), False
+
 
 _log = logging.getLogger("inflight.serving")
 
@@ -114,7 +153,13 @@ class EngineThread:
         """
         with suppress(queue.Empty):
             while True:
-                self._handle(self._inbox.get(block=wait_s != 0, timeout=wait_s))
+                message = self._inbox.get(block=wait_s != 0, timeout=wait_s)
+                try:
+                    self._handle(message)
+                except Exception as error:  # as of a step
+                    if isinstance(message, messages.Submit):
+                        self._outputs.fail(message.stream, step_failed())
+                    self._recover(error)
                 wait_s = 0.0
 
     def _handle(self, message: ToEngine) -> None:
@@ -159,9 +204,7 @@ class EngineThread:
         self._announce()
 
     def _recover(self, error: Exception) -> None:
-        """After a failed step: requests in a lane end with an error, waiting ones are queued
-        again.
-        """
+        """After a failed step: requests in a lane end with an error, others wait again."""
         _log.error(
             "A step failed; the server goes on without the requests in it.", exc_info=error
         )  # the reason may quote a prompt, so it goes only to the log
@@ -244,17 +287,19 @@ class EngineThread:
     def _rejoin(self, streams: Iterable[TokenStream]) -> None:
         """Queue the requests again that waited when their run ended, except cancelled ones."""
         for stream in streams:
-            if stream.is_leaving:
-                self._outputs.cancelled(stream)
-            else:
-                self._submit(stream)
+            try:
+                if stream.is_leaving:
+                    self._outputs.cancelled(stream)
+                else:
+                    self._submit(stream)
+            except Exception as error:
+                _log.error("A request could not be queued again.", exc_info=error)
+                self._outputs.fail(stream, step_failed())
 
     # -- runs: each begins from an empty engine and is kept whole ----------------------------------
 
     def _begin_run(self, config: EngineConfig | None = None) -> None:
-        """Begin a new run, by default under the current limits; raises what the engine's `begin`
-        raises.
-        """
+        """Begin a new run, by default under the current limits; raises what `begin` raises."""
         self._engine.begin("s", config=config)
         self.works = True
         self._outputs.begin_run(self._session.run, self._engine.trace.header, self._engine.began)

@@ -30,9 +30,7 @@ _MOST_AT_ONCE = 256
 
 
 class ServedStep(NamedTuple):
-    """A step of an engine. texts: the pieces of its tokens by request, in the event's order; None
-    if they were not decoded.
-    """
+    """A step of an engine. texts: its tokens' pieces by request, in order; None undecoded."""
 
     event: StepEvent
     texts: dict[str, list[str]] | None = None
@@ -99,9 +97,7 @@ def _encoded(data: Any) -> str:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A batch of messages; empty after long silence. last: the number of the last one, from which a
-    reader continues.
-    """
+    """A batch of messages; empty after long silence. last: where a reader continues."""
 
     last: int
     taken: tuple[_Entry, ...]
@@ -179,9 +175,7 @@ class EventLog:
         self._wake()
 
     def restart(self) -> None:
-        """Make every reader start over with what is kept, because it is shown differently from now
-        on.
-        """
+        """Make every reader start over with what is kept: it is shown differently from now."""
         with self._lock:
             by = self._next - self._first + 1  # even a reader that has everything is now behind
             for message in self._messages:
@@ -277,9 +271,7 @@ class EventLog:
     def _take_together(
         self, after: int | None, chapters: int | None, tick: int
     ) -> tuple[Excerpt | None, bool]:
-        """The excerpt that the first reader woken at this tick took, shared with readers at the
-        same position.
-        """
+        """The excerpt of the first reader woken at this tick, for all at its position."""
         key, shared = (after, chapters, tick, self.shown), self._shared
         if shared is None or shared[0] != key:
             shared = self._shared = key, self.take(after, chapters)

@@ -23,6 +23,12 @@ _DESCRIPTORS = 2**16
 _WAITING = 2048  # connections that the system holds until they are accepted
 _AT_ONCE = 8  # that are accepted before any is looked at
 _AGAIN_S = 60.0  # after which it is worth another line that there are no descriptors
+# what uvicorn logs for every call that is no HTTP, and for every client that takes nothing: as many
+# lines as anybody likes
+_OF_CLIENTS = (
+    "Invalid HTTP request received.",
+    "ASGI callable returned without completing response.",
+)
 
 
 def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Config:
@@ -41,7 +47,12 @@ def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Confi
         "backlog": _AT_ONCE,  # asyncio accepts so many in one go: see `HttpServer` for the other
         "lifespan": "off",
     }
+    logging.getLogger("uvicorn.error").addFilter(_is_ours)
     return uvicorn.Config(app, **settings | more)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    return record.msg not in _OF_CLIENTS
 
 
 class HttpServer(uvicorn.Server):
@@ -66,9 +77,7 @@ class HttpServer(uvicorn.Server):
 
 
 def _most_connections() -> int | None:
-    """How many leave a quarter of this process's descriptors, or 64 of few, for all else; None for
-    any number.
-    """
+    """How many leave a quarter of the descriptors, or 64 of few, for all else; None for any."""
     with suppress(ImportError):
         import resource
 
@@ -92,9 +101,7 @@ def allow_connections() -> None:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket at this address. port: 0 for any free one. Raises InflightError if it cannot be
-    used.
-    """
+    """A socket at this address; port 0: any free one. Raises InflightError if it is taken."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listening = socket.socket(family[0], socket.SOCK_STREAM)

@@ -20,81 +20,26 @@ from core.workload.request import FinishReason
 _Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
 
 PREFIX = "inflight:"
+
+
+def _buckets(limits: str) -> tuple[float, ...]:
+    return tuple(map(float, limits.split()))
+
+
 # vLLM's histogram buckets, extended downwards for small models on a CPU.
-_TTFT = (
-    0.001,
-    0.005,
-    0.01,
-    0.02,
-    0.04,
-    0.06,
-    0.08,
-    0.1,
-    0.25,
-    0.5,
-    0.75,
-    1.0,
-    2.5,
-    5.0,
-    7.5,
-    10.0,
-    20.0,
-    40.0,
-    80.0,
-    160.0,
+_TTFT = _buckets(
+    "0.001 0.005 0.01 0.02 0.04 0.06 0.08 0.1 0.25 0.5 0.75 1 2.5 5 7.5 10 20 40 80 160"
 )
-_VLLM_ITL = (
-    0.01,
-    0.025,
-    0.05,
-    0.075,
-    0.1,
-    0.15,
-    0.2,
-    0.3,
-    0.4,
-    0.5,
-    0.75,
-    1.0,
-    2.5,
-    5.0,
-    7.5,
-    10.0,
-    20.0,
-    40.0,
-    80.0,
+_ITL = _buckets(
+    "0.001 0.0025 0.005 0.01 0.025 0.05 0.075 0.1 0.15 0.2 0.3 0.4 0.5 0.75 1 2.5 5 7.5 10 20 40 80"
 )
-_ITL = (0.001, 0.0025, 0.005, *_VLLM_ITL)
-_SECONDS = (
-    0.05,
-    0.1,
-    0.3,
-    0.5,
-    0.8,
-    1.0,
-    1.5,
-    2.0,
-    2.5,
-    5.0,
-    10.0,
-    15.0,
-    20.0,
-    30.0,
-    40.0,
-    50.0,
-    60.0,
-    120.0,
-    240.0,
-    480.0,
-)
+_SECONDS = _buckets("0.05 0.1 0.3 0.5 0.8 1 1.5 2 2.5 5 10 15 20 30 40 50 60 120 240 480")
 _TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
 _STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 class ServingMetrics:
-    """The metrics of one engine, in a registry of its own. engine: its current state is read
-    whenever the metrics are.
-    """
+    """The metrics of one engine, in a registry of its own. engine: read whenever they are."""
 
     def __init__(self, model: str, engine: EngineCore) -> None:
         self.registry = CollectorRegistry()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -98,9 +98,7 @@ class TopLogprobs:
         self._found.clear()
 
     def take(self, request: str, position: int) -> tuple[TopLogprob, ...]:
-        """Those for the token with this index, most probable first; empty if none were
-        requested.
-        """
+        """Those for the token with this index, most probable first; none unless asked for."""
         found = self._found.get(request, {}).pop(position, None)
         if found is None:
             return ()
@@ -276,7 +274,8 @@ class OutputProcessor:
 
     def cancelled(self, stream: TokenStream) -> None:
         """A request was cancelled before it was in the engine."""
-        self.metrics.finished(stream, "cancelled")
+        with suppress(Exception):  # whoever waits is told, whatever becomes of the count
+            self.metrics.finished(stream, "cancelled")
         self._hand_over([(stream, Piece(stream.num_tokens, None, "", None, "cancelled"))])
 
     def carried(self, streams: Sequence[TokenStream]) -> None:
@@ -296,7 +295,8 @@ class OutputProcessor:
         """End a request with an error."""
         self._end(stream)
         if not isinstance(error, InvalidRequest):
-            self.metrics.finished(stream, "error")
+            with suppress(Exception):  # as above
+                self.metrics.finished(stream, "error")
         stream.call(stream.fail, error)
 
     # -- inside ------------------------------------------------------------------------------------
@@ -312,9 +312,7 @@ class OutputProcessor:
             call_in(loop, put_all, pieces)
 
     def _end(self, stream: TokenStream) -> None:
-        """A request has ended, or never began: its place is free. Another request of the same id is
-        left alone.
-        """
+        """A request has ended or never began: its place is free, unless another has its id."""
         if self.streams.get(stream.id) is stream:
             del self.streams[stream.id]
             self._answers.pop(stream.id, None)

@@ -1,14 +1,21 @@
 """Checks what clients send before it reaches the engine: prompts, sampling, nicknames.
 
-Everything here may be called from any thread; a tokenizer belongs to its caller.
+A `RequestValidator` may be called from any thread, with a tokenizer that belongs to the caller.
+Prompts become token ids one at a time (`Tokenizing`), because a tokenizer is not for two threads at
+once.
 """
 
 from __future__ import annotations
 
+import asyncio
+import heapq
+import itertools
 import re
+import threading
 import unicodedata
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
@@ -132,9 +139,7 @@ class RequestValidator:
             )
 
     def chat(self, messages: Sequence[Message], tokenizer: Any) -> tuple[int, ...]:
-        """A conversation as the model's own template writes it; raises InvalidRequest if it does
-        not accept the messages.
-        """
+        """A conversation as the model's template writes it; raises InvalidRequest if it refuses."""
         text = chat_text(tokenizer, messages)
         self.check_bytes(text)
         return chat_ids(tokenizer, text)
@@ -165,3 +170,50 @@ class RequestValidator:
         ):
             raise InvalidRequest("Only bots are called Bot: choose another name.", param="nickname")
         return name or None
+
+
+T = TypeVar("T")
+
+
+class Tokenizing:
+    """The shortest text that waits is next: whoever sends long ones keeps others waiting for no
+    more than the one that is being worked on.
+
+    tokenizer: used here alone. Its thread lives while there is something to do.
+    """
+
+    def __init__(self, tokenizer: Any | None) -> None:
+        self._tokenizer = tokenizer
+        # size and number of each; a heap
+        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._lock, self._at_work = threading.Lock(), False
+
+    async def run(self, size: int, work: Callable[[Any], T]) -> T:
+        """What `work` makes with the tokenizer, unless cancelled before. size: of its text."""
+        done: Future[T] = Future()
+
+        def do() -> None:
+            if done.set_running_or_notify_cancel():
+                try:
+                    done.set_result(work(self._tokenizer))
+                except BaseException as error:
+                    done.set_exception(error)
+
+        with self._lock:
+            heapq.heappush(self._waiting, (size, next(self._numbers), do))
+            begin, self._at_work = not self._at_work, True
+        if begin:
+            threading.Thread(target=self._work, name="inflight-tokenizing", daemon=True).start()
+        return await asyncio.wrap_future(done)
+
+    def _work(self) -> None:
+        while (do := self._next()) is not None:
+            do()
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._lock:
+            if self._waiting:
+                return heapq.heappop(self._waiting)[2]
+            self._at_work = False
+            return None

@@ -49,9 +49,7 @@ class _DrainingServer(HttpServer):
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to stop: while requests are in progress, and there is time, calls are answered as
-        before.
-        """
+        """Whether to stop: while requests are in progress, and there is time, it goes on."""
         ends = await super().on_tick(counter)
         return ends and (not self._serving.num_requests or time.monotonic() >= self._until)
 

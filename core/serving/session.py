@@ -30,19 +30,20 @@ _PACKED = 256  # steps
 
 
 class Session(TraceRecorder):
-    """tokens: room for prompt and new tokens, of all runs together; a step without any counts as
-    one.
+    """tokens: room for those of prompts and answers in all runs; a step counts one at least. model:
+    what its header calls the model, which may lie at a path that is nobody's business.
     """
 
-    def __init__(self, tokens: int) -> None:
+    def __init__(self, tokens: int, model: str) -> None:
         # the lock: for readers in other threads than the engine's
-        self._most, self._lock = tokens, threading.Lock()
+        self._most, self._model, self._lock = tokens, model, threading.Lock()
         self._runs: deque[_RecordedRun] = deque()
         self.run = -1  # its number, from 0
         self.latest: deque[StepEvent] = deque(maxlen=4)  # events, kept or not
 
     def begin(self, header: Header, tokenizer: Any | None) -> None:
         with self._lock:
+            header = replace(header, model=replace(header.model, name=self._model))
             super().begin(header, tokenizer)
             if self._runs and not self._runs[-1].events:
                 self._runs.pop()  # nothing ran

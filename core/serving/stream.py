@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from core.errors import ExecutionFailed, InflightError, Unavailable
-from core.serving.places import AcceptedPlace
+from core.serving.limits import AcceptedPlace
 from core.workload.request import FinishReason, Message, SamplingParams
 
 
 class TopLogprob(NamedTuple):
-    """A token that could have been chosen, and its natural log-probability at temperature 1, after
-    bias and penalties.
-    """
+    """A likely token, and its log-probability at temperature 1, after bias and penalties."""
 
     token_id: int
     logprob: float
@@ -53,9 +51,7 @@ class Times:
     last_token: float | None = None
 
     def to_json(self) -> dict[str, float | None]:
-        """As sent to clients: seconds from arrival to a lane, to the first token and to the
-        last.
-        """
+        """As sent to clients: seconds from arrival to a lane, to the first and last token."""
         named = {"queue_s": self.admitted, "ttft_s": self.first_token, "e2e_s": self.last_token}
         return {
             name: None if t is None else round(max(0.0, t - self.arrived), 6)

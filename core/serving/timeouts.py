@@ -23,17 +23,13 @@ _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class Wait:
-    """Calls back on the event loop after this many seconds of listening. `cancel` ends it for
-    good.
-    """
+    """Calls back on the event loop after so many seconds of listening, unless cancelled."""
 
     def __init__(self, seconds: float, then: Callable[[], object]) -> None:
-        self._loop, self._each, self._then, self._left = (
-            asyncio.get_running_loop(),
-            seconds / _LOOKS,
-            then,
-            _LOOKS,
-        )
+        self._loop = asyncio.get_running_loop()
+        self._each = seconds / _LOOKS
+        self._then = then
+        self._left = _LOOKS
         self._next = self._loop.call_later(self._each, self._look)
 
     def _look(self) -> None:
@@ -49,9 +45,7 @@ class Wait:
 
 
 class Deadline:
-    """A budget of seconds of listening, for one wait or several in succession. `cancel` ends it for
-    good.
-    """
+    """A budget of seconds of listening, for one wait or several in succession."""
 
     def __init__(self, seconds: float) -> None:
         self._is_late = asyncio.get_running_loop().create_future()
@@ -139,9 +133,7 @@ def bounded_protocol(headers_s: float, send_s: float, most: int | None) -> type[
 
 
 def _bound_sending(transport: asyncio.Transport, seconds: float) -> None:
-    """Let the system end a connection whose client takes nothing: until then its descriptor and all
-    that was written are held.
-    """
+    """Let the system end a connection whose client takes nothing, and free what it holds."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         transport.get_extra_info("socket").setsockopt(
             socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * seconds)
@@ -149,9 +141,7 @@ def _bound_sending(transport: asyncio.Transport, seconds: float) -> None:
 
 
 def _has_come(transport: asyncio.Transport) -> bool:
-    """Whether something waits to be read, which the event loop, busy with other calls, has not
-    seen.
-    """
+    """Whether something waits to be read that the event loop has not seen."""
     with _Selector() as selector:
         selector.register(transport.get_extra_info("socket"), selectors.EVENT_READ)
         return bool(selector.select(0))

@@ -44,9 +44,7 @@ class Turns:
             self.free(address)
 
     async def take(self, address: str) -> None:
-        """Take a place, in turn; `free` gives it back. Raises TooManyRequests where the line is
-        full.
-        """
+        """Take a place, in turn, until `free`. Raises TooManyRequests where the line is full."""
         if self._has_place_for(address):
             self._held[address] += 1
             return

@@ -18,9 +18,7 @@ class Load(NamedTuple):
 
     @staticmethod
     def pairs_of(length: int, kv_len: int) -> int:
-        """Pairs of the last `length` of `kv_len` positions, each of which attends to itself and to
-        all before it.
-        """
+        """Pairs of the last `length` of `kv_len` positions, under a causal mask."""
         return length * (2 * kv_len - length + 1) // 2
 
 
@@ -89,6 +87,4 @@ class Cost(Protocol):
         """Whether this load is outside what was measured."""
 
     def to_json(self) -> dict[str, Any]:
-        """What a trace's header says of it under `cost`; `assumptions` in it are sentences to be
-        read beside every result.
-        """
+        """What a trace's header says of it under `cost`; `assumptions`: to read beside results."""

@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.config import EngineConfig, PolicyOrName
-from core.engine.clock import ManualClock
 from core.engine.engine import EngineCore
+from core.engine.loop import ManualClock
 from core.engine.outputs import StopStrings
 from core.engine.recorder import TraceRecorder, Window
 from core.engine.runner import PassResult, Sample
@@ -36,9 +36,7 @@ _VOCABULARY = 50257  # where nothing is known of the model
 
 
 class SimulatedRunner:
-    """A `Runner` without a model: every pass takes what it costs, every sample is the same
-    token.
-    """
+    """A `Runner` without a model: a pass takes what it costs, each sample is the same token."""
 
     asynchronous = own_clock = False
     execution = memory = None
@@ -222,9 +220,7 @@ class SimulatedEngine(EngineCore):
         self.outputs = NoStopStrings(tokenizer)
 
     def under(self, config: EngineConfig) -> SimulatedEngine:
-        """Another engine on the same cost model, with a clock of its own; raises InvalidConfig for
-        limits that it cannot keep.
-        """
+        """Another engine on the cost model, with its own clock; raises InvalidConfig."""
         model = self.model
         return SimulatedEngine(
             self.cost,
@@ -236,9 +232,7 @@ class SimulatedEngine(EngineCore):
         )
 
     def _num_blocks_for(self, longest: int) -> int:
-        """As configured, or all that memory has room for, as a server takes it; without a limit,
-        room for every lane.
-        """
+        """As configured, or all that there is memory for; without a limit, room for each lane."""
         most = (
             None
             if self.config.num_blocks

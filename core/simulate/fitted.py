@@ -333,9 +333,7 @@ def measured(events: Iterable[StepEvent], per_token: int) -> list[Measured]:
 
 
 def time_between_steps(events: Sequence[StepEvent]) -> float:
-    """The median of the seconds from a step's end to the next one's start while there were
-    requests.
-    """
+    """The median seconds from a step's end to the next one's start, while there was work."""
     there, gaps = set[str](), []
     for event, following in pairwise(events):
         there |= {arrived.request for arrived in event.newcomers}
@@ -364,10 +362,8 @@ def measured_on(header: Header) -> dict[str, Any]:
 
 def _is_about(about: Any) -> bool:
     """Whether these are facts of a model and of where it ran."""
-    model, words = (
-        about.get("model", {}),
-        [about.get(name) or "" for name in ("device", "device_name", "dtype")],
-    )
+    model = about.get("model", {})
+    words = [about.get(name) or "" for name in ("device", "device_name", "dtype")]
     sizes = [size for name, size in model.items() if name not in ("name", "type")]
     return (
         all(
@@ -393,10 +389,8 @@ def _in_words(model: ModelFacts) -> str:
 
 
 def _fitted_to(about: Mapping[str, Any]) -> str:
-    model, engine = (
-        about["model"].get("name", "a model without a name"),
-        about["engine"] or "this engine",
-    )
+    model = about["model"].get("name", "a model without a name")
+    engine = about["engine"] or "this engine"
     where = [
         str(about[name]) for name in ("device_name", "device") if about[name] not in ("", NOT_KNOWN)
     ]
@@ -471,9 +465,7 @@ def _errors(
 
 
 def _without_warm_up(passes: list[Measured]) -> tuple[list[Measured], list[str]]:
-    """Without the passes of the first step if they took far longer than the others tell of such a
-    load, and a sentence about it.
-    """
+    """Without the first step's passes if they took far too long, and a sentence about it."""
     first = [p for p in passes if p.step == passes[0].step] if passes else []
     others = passes[len(first) :]
     if len(others) < LEAST or not _can_be_fitted(passes):

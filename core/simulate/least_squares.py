@@ -72,9 +72,7 @@ def _weighted(
 
 
 def _solved(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
-    """Gaussian elimination of normal equations; zero for a column that those before it
-    determine.
-    """
+    """Gaussian elimination of normal equations; zero for a column that others determine."""
     size = len(right)
     scales = [math.sqrt(matrix[i][i]) or 1.0 for i in range(size)]
     rows = [

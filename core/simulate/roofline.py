@@ -177,9 +177,7 @@ class Roofline:
 
     @property
     def flops_per_pair(self) -> int:
-        """Of a query and a key, in all heads of all layers: their product, and that with the
-        value.
-        """
+        """Of a query and a key, in all heads and layers: their product, and that with the value."""
         return 4 * self.model.layers * self.model.heads * self.model.head_size
 
     @cached_property
@@ -262,9 +260,7 @@ class Roofline:
     # -- what fits ---------------------------------------------------------------------------------
 
     def _possible(self) -> list[int]:
-        """How many cards can share the model: each gets whole heads, and no more than a server
-        has.
-        """
+        """How many cards of a server can share the model: each gets whole heads."""
         most = MOST_CARDS if self.card.link else 1
         return [cards for cards in range(1, most + 1) if self.model.kv_heads % cards == 0]
 

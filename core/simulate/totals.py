@@ -17,9 +17,7 @@ from core.workload.request import Request
 
 
 class LogHistogram:
-    """Counts of positive numbers in bins one percent wide: percentiles of millions of values in
-    little memory.
-    """
+    """Counts of positive numbers in bins one percent wide: percentiles in little memory."""
 
     _STEP = math.log(1.01)
 

@@ -102,9 +102,7 @@ def choose_attention(
 
 
 def _compiled(adapter: ModelAdapter) -> ModuleType | None:
-    """The kernels for this CPU, tried for the model's number format; None where SDPA computes
-    all.
-    """
+    """This CPU's kernels, tried for the model's number format; None where SDPA computes all."""
     numbers = sum(
         shape.num_kv_heads * (shape.key_size + shape.value_size)
         for shape in adapter.shapes.values()

@@ -18,11 +18,10 @@ from core.torch_engine.attention.kv_pool import KVPool
 from core.torch_engine.attention.spec import Backend
 from core.torch_engine.cpu.blocks import BlockKernels, Blocks, cpu_blocks
 from core.torch_engine.cpu.modules import Operation, cpu_modules
-from core.torch_engine.fused_norms import RMSNorm, fused_norms
 from core.torch_engine.models.adapter import ModelAdapter
 from core.torch_engine.pool_size import memory_used
 from core.torch_engine.sampling import LogitStats, sample
-from core.torch_engine.stand_ins import replaced_in
+from core.torch_engine.stand_ins import RMSNorm, fused_norms, replaced_in
 from core.workload.request import SamplingParams
 
 

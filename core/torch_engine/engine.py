@@ -115,9 +115,7 @@ class Engine(EngineCore):
         return cls(adapter, tokenizer, config, policy=policy, execution=execution)
 
     def under(self, config: EngineConfig) -> Engine:
-        """Another engine on the same model, with a KV pool of its own; raises InvalidConfig for
-        limits that it cannot keep.
-        """
+        """Another engine on the same model, with its own KV pool; raises InvalidConfig."""
         return Engine(self.adapter, self.tokenizer, config, execution=self.execution)
 
 
@@ -131,12 +129,10 @@ class ModelExecutor:
         backend: Backend | None = None,
         runner: Callable[[int], Runner] | None = None,
     ) -> None:
-        self._adapter, self._execution, self._backend, self._given_runner = (
-            adapter,
-            execution,
-            backend,
-            runner,
-        )
+        self._adapter = adapter
+        self._execution = execution
+        self._backend = backend
+        self._given_runner = runner
         self._memory: MemoryBudget | None = None  # of the GPU, measured once for the largest pass
 
     @property
@@ -158,9 +154,7 @@ class ModelExecutor:
 
     @property
     def header(self) -> dict[str, Any]:
-        """See `Executor`: device, threads, dtype, versions, and whether attention leaks on
-        purpose.
-        """
+        """See `Executor`: device, threads, dtype, versions, whether attention is to leak."""
         device = self._adapter.device
         return {
             "device": str(device),
@@ -244,9 +238,7 @@ class ModelExecutor:
         return runner
 
     def failure(self, error: Exception) -> str | None:
-        """See `Executor`: a bug of ours is not a failure of the device and must not look like
-        one.
-        """
+        """See `Executor`: a bug of ours must not look like a failure of the device."""
         on_gpu = self._adapter.device.type == "cuda"
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
             if not on_gpu:

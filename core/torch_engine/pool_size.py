@@ -90,9 +90,7 @@ def measure_memory(
 
 
 def _largest_pass(adapter: ModelAdapter, tokens: int, longest: int, pool: KVPool) -> PackedBatch:
-    """`tokens` in prompts of up to `longest`, all with the same blocks: what they hold is never
-    read again. One row of logits.
-    """
+    """`tokens` in prompts of up to `longest`, all in the same blocks, with one row of logits."""
     table = BlockTable(tuple(range(pool.num_blocks)))
     prompts = tuple(
         ScheduledRequest(
@@ -107,9 +105,7 @@ def _largest_pass(adapter: ModelAdapter, tokens: int, longest: int, pool: KVPool
 
 
 def check_pool(config: EngineConfig, adapter: ModelAdapter) -> None:
-    """Raises InvalidConfig for a configured pool that is larger than all memory of the model's
-    device.
-    """
+    """Raises InvalidConfig for a pool that is larger than all memory of the model's device."""
     total = None if config.num_blocks is None else _memory_of(adapter.device)
     pool = (config.num_blocks or 0) * config.block_size * adapter.kv_bytes_per_token
     if total is not None and pool > total:

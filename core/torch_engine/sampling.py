@@ -86,9 +86,7 @@ def logit_stats(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch
 
 
 def _argmax(logits: torch.Tensor) -> torch.Tensor:
-    """The first of the highest logits, as `generate` takes it; NumPy finds it 13 times as fast as
-    torch on CPU.
-    """
+    """The first of the highest logits, as `generate` takes it; NumPy is 13 times faster here."""
     if logits.device.type == "cpu":
         return torch.from_numpy(logits.numpy().argmax(-1))
     return logits.argmax(-1)
@@ -115,9 +113,7 @@ def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
 def adjust_logits(
     logits: torch.Tensor, rows: Sequence[SamplingRow], unread: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Logits after bias and penalties, in float32; the same tensor if no row asks for any. Rows do
-    not affect each other.
-    """
+    """Logits after bias and penalties, in float32; the same tensor if no row asks for any."""
     if not any(row.params.adjusts for row in rows):
         return logits
     logits = logits.to(torch.float32, copy=True)

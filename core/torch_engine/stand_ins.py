@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 Forwards = Sequence[tuple[dict[str, Any], Callable[..., Any]]]
 """Modules' own names, their `__dict__`, and what stands in for their forward."""
 
@@ -39,3 +41,54 @@ def replaced_in(adapter: Any, forwards: Forwards) -> Iterator[None]:
         return
     with adapter.lock, forwards_replaced(forwards):
         yield
+
+
+RMSNorm = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
+"""`x [..., D]` divided by the root of its mean square plus epsilon, rounded to its own type and
+then scaled by `weight [D]`, which has that type: Zhang and Sennrich (2019), as transformers
+computes it.
+"""
+
+_MOST_SIZE = 16384  # of a row: one program of the GPU's kernel holds it in registers
+
+
+def fused_norms(model: Any, kernel: RMSNorm) -> Iterator[tuple[dict[str, Any], Callable[..., Any]]]:
+    """A model's RMS norms for which a kernel can stand in, with their stand-ins: see `Forwards`."""
+    with torch.inference_mode():
+        for module in model.modules():
+            eps = epsilon(module)
+            if eps is not None and _agrees(module, eps, kernel):
+                yield module.__dict__, _forward(module, eps, kernel)
+
+
+def epsilon(module: Any) -> float | None:
+    """The epsilon of a module that may be a plain RMS norm."""
+    weight = getattr(module, "weight", None)
+    if (
+        not type(module).__name__.endswith("RMSNorm")
+        or not isinstance(weight, torch.Tensor)
+        or "forward" in module.__dict__
+    ):
+        return None
+    eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+    plain = weight.ndim == 1 and len(weight) <= _MOST_SIZE and len(list(module.parameters())) == 1
+    return eps if isinstance(eps, float) and plain else None
+
+
+def _forward(module: Any, eps: float, kernel: RMSNorm) -> Callable[[torch.Tensor], torch.Tensor]:
+    parameters = module._parameters
+    return lambda x: kernel(x, parameters["weight"], eps)
+
+
+def _agrees(module: Any, eps: float, kernel: RMSNorm) -> bool:
+    """Whether the kernel's results equal the module's, but for the last bit."""
+    weight = module.weight
+    x = torch.randn(3, len(weight), generator=torch.Generator().manual_seed(0)).to(
+        weight.device, weight.dtype
+    )
+    own = module(x)
+    if own.dtype != x.dtype:
+        return False
+    return torch.allclose(
+        kernel(x, weight, eps).float(), own.float(), rtol=2 * torch.finfo(x.dtype).eps, atol=1e-7
+    )

@@ -85,9 +85,7 @@ class Detokenizer:
 
 
 class AnswerText:
-    """The text of one answer, decoded once, and whether it contains one of its `stop` strings; see
-    `Detokenizer` for the rest.
-    """
+    """The text of one answer, decoded once, and whether a `stop` string is in it."""
 
     def __init__(
         self, tokenizer: Any | None, stop: tuple[str, ...] = (), context: Iterable[int] = ()
@@ -116,9 +114,7 @@ class AnswerText:
 def pieces(
     tokenizer: Any | None, token_ids: Iterable[int], context: Iterable[int] = ()
 ) -> list[str]:
-    """One piece of text for each token; joined they are the text. `context`: the tokens before
-    them.
-    """
+    """A piece of text for each token; joined they are the text. context: the tokens before."""
     detokenizer = Detokenizer(tokenizer, context)
     result = [detokenizer.add(token) for token in token_ids]
     if result:

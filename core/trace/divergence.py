@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.errors import InflightError
-from core.trace.events import StepEvent
+from core.trace.events import Ran, StepEvent
 from core.trace.messages import english
 from core.trace.phrases import reason, setting
-from core.trace.ran import Ran
 
 
 @dataclass(frozen=True)
@@ -83,9 +82,7 @@ class Divergence:
 
 
 def divergence(before: Ran, after: Ran) -> Divergence | None:
-    """Where two runs diverge, or None if every step decides the same; raises InflightError for runs
-    of different requests.
-    """
+    """Where two runs diverge, or None; raises InflightError for runs of different requests."""
     if before.asked != after.asked:
         raise InflightError(
             "These two runs were asked for different requests, so nothing can be said about where"

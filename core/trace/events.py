@@ -7,8 +7,10 @@ Times are seconds since the run began. Request ids stand for requests, lanes and
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
 
+from core.config import EngineConfig
 from core.policy import Limit, LimitReached
 from core.trace.schema import from_object, table
 
@@ -96,9 +98,7 @@ class Pass(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Positions `start` … `start + length - 1` of a request, computed in pass `pass_index`; then
-    its cache holds `kv_len`.
-    """
+    """Positions from `start` on, computed in pass `pass_index`; then its cache holds `kv_len`."""
 
     pass_index: int
     request: str
@@ -173,9 +173,7 @@ class PrefixHit(NamedTuple):
 
 
 class KV(NamedTuple):
-    """The pool while the passes ran: `used` blocks of `total`, what changed, what was found in the
-    prefix cache.
-    """
+    """The pool while passes ran: `used` blocks of `total`, what changed, prefix-cache hits."""
 
     used: int
     total: int
@@ -189,9 +187,7 @@ class KV(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """The token budget (None where the policy has none), how it was split, and the name of the
-    limit that bound the step.
-    """
+    """The token budget (None without one), how it was split, and the limit that bound the step."""
 
     limit: int | None
     decode: int
@@ -317,9 +313,7 @@ class StepEvent(NamedTuple):
 
     @property
     def running(self) -> tuple[str, ...]:
-        """Requests that computed something in this step, each once, in the order of its passes and
-        their lanes.
-        """
+        """Requests that this step computed, each once, in the order of passes and lanes."""
         return tuple(dict.fromkeys(segment.request for segment in self.segments))
 
     @property
@@ -334,9 +328,7 @@ class StepEvent(NamedTuple):
 
     @property
     def tokens(self) -> tuple[tuple[str, int], ...]:
-        """New tokens by request, in order; those first that were sampled in steps that are not
-        shown.
-        """
+        """New tokens by request, in order; first those of steps that are not shown."""
         before = (
             ()
             if self.resumed is None
@@ -362,9 +354,7 @@ class StepEvent(NamedTuple):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> StepEvent:
-        """Inverse of `to_json`; raises TypeError, ValueError or KeyError for data of another
-        shape.
-        """
+        """Inverse of `to_json`; raises TypeError, ValueError or KeyError for other data."""
         event: StepEvent = from_object(cls, data)
         return event
 
@@ -372,3 +362,23 @@ class StepEvent(NamedTuple):
 RECORDS = table(StepEvent)
 """The fields of an event and of each record in it, see `table`: what the browser reads events by.
 """
+
+
+class Ran(Protocol):
+    """A run: a `core.trace.trace.Trace`."""
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """What was asked, by request id."""
+
+    @property
+    def events(self) -> Sequence[StepEvent]:
+        """What happened, step by step."""
+
+    @property
+    def config(self) -> EngineConfig:
+        """The limits under which it ran."""
+
+    @property
+    def outputs(self) -> Mapping[str, Sequence[int]]:
+        """Generated token ids by request."""

@@ -21,11 +21,10 @@ import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.errors import InflightError, InvalidTrace, malformed, shown
+from core.errors import InflightError, InvalidTrace, malformed, require, shown
 from core.files import open_file
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -64,9 +63,7 @@ class TokenTexts(NamedTuple):
 
 
 class End(NamedTuple):
-    """The last line. complete: False for a run that was cut short. is_written: False where the file
-    breaks off before it.
-    """
+    """The last line. complete: not cut short. is_written: False where the file breaks off."""
 
     complete: bool
     is_written: bool = True
@@ -167,10 +164,10 @@ def lines_of(path: Path) -> Iterator[str]:
 
     Raises InvalidTrace for what is no text and for a line too long to be one.
     """
+    number = 0
     try:
         with gzip.open(path) if is_compressed(path) else path.open("rb") as file:
-            number = 0
-            while line := _whole_line(file):
+            while line := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 if len(line) > MAX_LINE_BYTES:
                     raise InvalidTrace(
@@ -184,31 +181,28 @@ def lines_of(path: Path) -> Iterator[str]:
                     yield line.removesuffix(b"\n").decode()
                 except UnicodeDecodeError:
                     raise InvalidTrace("this is not text: the trace is damaged.", number) from None
+    except EOFError:  # a compressed file breaks off
+        if not number:
+            raise InvalidTrace("the file breaks off before the end of this line.", 1) from None
     except zlib.error:
         raise InvalidTrace(
-            f"{path.name} cannot be read: what is compressed in it is damaged."
+            "it cannot be read: what is compressed in it is damaged.", file=path.name
         ) from None
     except OSError as error:
-        raise InvalidTrace(f"{path.name} cannot be read: {error.strerror or error}.") from None
+        raise _unreadable(path, error) from None
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file is compressed by gzip, whatever its name; raises InvalidTrace if it cannot be
-    read.
-    """
+    """Whether a file is gzip's, whatever its name; raises InvalidTrace if it cannot be read."""
     try:
         with open_file(path) as start:
             return start.read(2) == b"\x1f\x8b"
     except OSError as error:
-        raise InvalidTrace(f"{path.name} cannot be read: {error.strerror or error}.") from None
+        raise _unreadable(path, error) from None
 
 
-def _whole_line(file: gzip.GzipFile | BufferedReader) -> bytes:
-    """The next line; nothing where a compressed file breaks off."""
-    try:
-        return file.readline(MAX_LINE_BYTES + 1)
-    except EOFError:
-        return b""
+def _unreadable(path: Path, error: OSError) -> InvalidTrace:
+    return InvalidTrace(f"it cannot be read: {error.strerror or error}.", file=path.name)
 
 
 class Reader:
@@ -315,7 +309,7 @@ class Reader:
 
 def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
     """The line's checksum, to be chained, and its data without it."""
-    if line.endswith("\r"):
+    if require(line, str, "A line of a trace is text").endswith("\r"):
         raise InvalidTrace(
             "this line ends with CR LF, as Windows writes it; a trace has LF alone: convert the"
             " file back.",
@@ -327,7 +321,7 @@ def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
         )
     body, seal = line[:-_CRC_LENGTH], line[-_CRC_LENGTH:]
     try:
-        data = _JSON.decode(line)
+        data = (_CAREFUL if _LONG.search(line) else _JSON).decode(line)
         crc = zlib.crc32(body.encode(), crc)
     except _LineRefused as error:
         raise InvalidTrace(f"{error}.", number) from None
@@ -367,4 +361,12 @@ def _no_number(name: str) -> float:
     raise _LineRefused(f"{name} is no number in JSON")
 
 
+def _count(digits: str) -> int:
+    if len(digits) > 20 or not -(2**63) <= (count := int(digits)) < 2**64:
+        raise _LineRefused(f"{digits[:20]}{'…' * (len(digits) > 20)} has more than 64 bits")
+    return count
+
+
 _JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
+_LONG = re.compile(r"\d{19}")  # only then it is looked at each number, which takes time
+_CAREFUL = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number, parse_int=_count)

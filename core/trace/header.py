@@ -160,9 +160,7 @@ class GroupFacts(Facts):
         return min(needed, self.most_blocks or needed) * (self.units or 1)
 
     def first_seen(self, position: int) -> int | None:
-        """The first position that a query at `position` attends to; None where the group has no
-        sliding window.
-        """
+        """The first position that a query at `position` attends to; None without a window."""
         slides = self.window is not None and (self.kind or "").startswith("sliding_window")
         return max(0, position - self.window + 1) if slides and self.window else None
 
@@ -248,9 +246,7 @@ class Header(Facts):
 
     @property
     def has_one_clock(self) -> bool:
-        """Whether all times were read on the host's clock, one after the other: no device has a
-        clock of its own.
-        """
+        """Whether all times were read on the host's clock: no device has one of its own."""
         return self.execution is None and self.engine is None
 
     @property
@@ -470,7 +466,7 @@ def _model(data: object) -> ModelFacts:
     is_simulated = model.layers == 0 and tuple(model.windows or ()) == (None,)
     if (
         model.layers is not None
-        and model.windows
+        and model.windows is not None
         and len(model.windows) != model.layers
         and not is_simulated
     ):

@@ -27,9 +27,7 @@ def key_of(text: str) -> tuple[str, list[str]]:
 def fill(
     template: str, given: Sequence[str], language: str, written: Callable[[str], str] = str
 ) -> str:
-    """A template with its placeholders filled, in order. written: how a number or a quote is
-    written.
-    """
+    """A template with its placeholders filled in order. written: of a number or a quote."""
     parts, number = iter(given), next(iter(given), "0")
 
     def filled(hole: re.Match[str]) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from core.trace.events import Limit, LimitReached, Resumed
-from core.trace.ran import Ran
+from core.trace.events import Limit, LimitReached, Ran, Resumed
 
 
 class LimitWords(NamedTuple):
@@ -70,9 +69,7 @@ GOES_ON = "; the run goes on from a snapshot."
 
 
 def not_shown(resumed: Resumed) -> str:
-    """Which steps before one are missing, or cannot be shown as others before them are missing;
-    without a full stop.
-    """
+    """Which steps before one are missing or cannot be shown for that; without a full stop."""
     first, last, missing = resumed.first, resumed.last, resumed.missing
     number = last - first + 1
     steps = (

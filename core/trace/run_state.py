@@ -55,9 +55,7 @@ class LaneRow(NamedTuple):
 
 
 class WaitingRow(NamedTuple):
-    """One waiting request. why: the scheduler's own reason, for the first of them; the others wait
-    behind it.
-    """
+    """One waiting request. why: the scheduler's reason, for the first; others wait behind it."""
 
     request: str
     since: int
@@ -75,9 +73,7 @@ class Freed(NamedTuple):
 
 @dataclass(frozen=True)
 class Frame:
-    """The state while the passes of a step ran. `blocks` names the requests that use each used
-    block (several where shared).
-    """
+    """The state while the passes of a step ran. blocks: the requests that use each used one."""
 
     step: int
     lanes: tuple[LaneRow, ...]
@@ -168,9 +164,7 @@ class RunState:
         return RunState(**own)
 
     def keep(self, requests: Set[str]) -> None:
-        """Forget every other request: each of them has finished and holds no lane. For a run
-        without end.
-        """
+        """Forget all other requests, which are over and hold no lane: for a run without end."""
         for request in self.num_tokens.keys() - requests:
             self.forget(request)
 
@@ -220,9 +214,7 @@ class RunState:
         self._end_some(event, "after")
 
     def _end_some(self, event: StepEvent, when: BeforeOrAfter) -> None:
-        """Requests that finish, and those that leave their lanes, before the passes or after
-        them.
-        """
+        """Requests that finish, and that leave their lanes, before the passes or after."""
         for finished in event.finished:
             if finished.when == when:
                 self.finish(event.step, finished)
@@ -233,9 +225,7 @@ class RunState:
     # -- record by record --------------------------------------------------------------------------
 
     def resume(self, step: int, resumed: Resumed) -> None:
-        """The state after steps that are not shown. What it does not say, as when somebody left a
-        lane, is not known any more.
-        """
+        """The state after steps that are not shown, and whatever it does not say is unknown."""
         for arrived in resumed.arrived:
             self.since[arrived.request] = self.arrived[arrived.request] = step
         for finished in resumed.ended:
@@ -266,9 +256,7 @@ class RunState:
         self.since[arrived.request] = self.arrived[arrived.request] = step
 
     def preempt(self, step: int, preempted: Preempted) -> None:
-        """A request goes back to the queue, to its front or its end as the policy has it, and its
-        blocks are free.
-        """
+        """A request goes back to the queue, where the policy has it, and its blocks are free."""
         request = preempted.request
         self._free(preempted.lane, request, step, preempted=True)
         self.lost[request] = preempted.tokens_lost

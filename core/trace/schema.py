@@ -59,9 +59,7 @@ def _read(values: list[Any], nested: list[tuple[int, Callable[[Any], Any]]]) -> 
 
 
 def from_object(record: Any, data: Mapping[str, Any]) -> Any:
-    """A record that is a JSON object by field name; raises TypeError, ValueError or KeyError for
-    data of another shape.
-    """
+    """A record from a JSON object; raises TypeError, ValueError or KeyError for other data."""
     readers = _readers(record)
     return record(
         **{
@@ -125,9 +123,7 @@ def _unsettled(record: Any, kinds: tuple[type, ...]) -> tuple[tuple[int, Any], .
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value fits the annotation; floats must be finite, and a whole number counts as a
-    float.
-    """
+    """Whether a value fits the annotation; floats are finite, and whole numbers are floats."""
     if hint in _PLAIN:
         return type(value) is hint
     if hint is float:

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from types import NoneType
 from typing import Any, overload
 
@@ -84,10 +83,8 @@ class Trace(OnPage):
             f"{len(self.asked):,} [request|requests], {len(self.events):,} [step|steps], {new:,}"
             " new [token|tokens]"
         )
-        how, cut = (
-            "simulated, " if self.header.is_simulated else "",
-            ("" if self.complete else ", cut short"),
-        )
+        how = "simulated, " if self.header.is_simulated else ""
+        cut = "" if self.complete else ", cut short"
         return (
             f"<Trace of {self.header.workload} under {self.header.policy.name}: {how}{counts}{cut}>"
         )
@@ -211,9 +208,7 @@ class Trace(OnPage):
         return answers
 
     def token_text(self, request: str, position: int) -> str:
-        """The text of one token by its position in prompt + output; `NO_TEXT` for an output of a
-        simulated run.
-        """
+        """The text of a token by its place in prompt + output; `NO_TEXT` if it is simulated."""
         prompt = self.texts.prompt[request]
         if position < len(prompt):
             return prompt[position]
@@ -297,6 +292,7 @@ class Trace(OnPage):
         limits that differ; None if every step decides the same. Printed, it is a sentence. Raises
         InflightError for runs of different requests.
         """
+        require_trace(other)
         return divergence(self, other)
 
     def show(self, step: int | None = None) -> Page:
@@ -325,7 +321,7 @@ class Trace(OnPage):
         InflightError for another kind of file, for none of its steps or too many, and for a file
         that cannot be written.
         """
-        page.brought(page.animate)(self, Path(path), steps, seconds)
+        page.brought(page.animate)(self, path_of(path), steps, seconds)
 
     @property
     def _steps(self) -> str:
@@ -340,10 +336,8 @@ class Trace(OnPage):
     def lines(self) -> Iterator[str]:
         """The trace as JSON lines, without line ends; see `core.trace.file`."""
         prompt, output = self.texts.prompt, self.texts.output
-        seal, records = (
-            file.Seal(),
-            file.Records(lambda r: file.TokenTexts(r, prompt[r], output[r])),
-        )
+        seal = file.Seal()
+        records = file.Records(lambda r: file.TokenTexts(r, prompt[r], output[r]))
         yield seal.line(file.header_record(self.header))
         for one in self.asked.values():
             records.request(one)
@@ -371,8 +365,6 @@ class Trace(OnPage):
         try:
             return cls.from_lines(file.lines_of(at), trusted)
         except InvalidTrace as error:
-            if error.line is None:  # the file is named
-                raise
             raise error.in_file(at.name) from None
 
     @classmethod
@@ -391,10 +383,8 @@ class Trace(OnPage):
             elif isinstance(record, file.TokenizedRequest):
                 trace.asked[record.request.id] = record
             elif isinstance(record, file.TokenTexts):
-                texts.prompt[record.request], texts.output[record.request] = (
-                    record.prompt,
-                    record.output,
-                )
+                texts.prompt[record.request] = record.prompt
+                texts.output[record.request] = record.output
             else:
                 trace.complete = record.complete
                 if not record.is_written:
@@ -405,17 +395,13 @@ class Trace(OnPage):
         return trace
 
     def _break_off(self, texts: Texts) -> None:
-        """The file has no end: say so, and put ids in place of the texts of unfinished requests,
-        which would have stood there.
-        """
+        """The file has no end: say so, with ids for the texts of unfinished requests."""
         self.header = replace(self.header, notes=(*self.header.notes, file.BREAKS_OFF))
         outputs = self.outputs
         for request, ids in self.prompts.items():
             if request not in texts.prompt:
-                texts.prompt[request], texts.output[request] = (
-                    [*map(plain, ids)],
-                    [*map(plain, outputs[request])],
-                )
+                texts.prompt[request] = [*map(plain, ids)]
+                texts.output[request] = [*map(plain, outputs[request])]
 
 
 def require_trace(trace: Trace) -> None:

@@ -116,9 +116,7 @@ def sizes_in(lines: Iterable[str], name: str) -> list[RequestSize]:
 
 
 def from_first(name: str, sizes: list[RequestSize]) -> list[RequestSize]:
-    """Arrivals, where given, counted from the first, to a microsecond; raises InvalidWorkload where
-    there are no requests.
-    """
+    """Arrivals, if any, counted from the first, to a microsecond; raises InvalidWorkload."""
     if not sizes:
         raise InvalidWorkload(f"{name} holds no requests.")
     first = sizes[0].arrival
@@ -149,9 +147,7 @@ def _size(line: str, where: str) -> RequestSize:
 
 
 def checked_size(prompt: Any, output: Any, arrival: Any) -> RequestSize:
-    """Raises ValueError for lengths that are not whole numbers above 0 and an arrival that is not a
-    number of at least 0.
-    """
+    """Raises ValueError for lengths below 1 or not whole, and an arrival below 0."""
     whole = all(type(n) is int and 1 <= n < 2**31 for n in (prompt, output))
     timed = arrival is None or (type(arrival) in (int, float) and 0 <= arrival < 2**63)
     if not whole or not timed:

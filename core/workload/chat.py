@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from core.errors import InvalidRequest, first_sentence
 from core.workload.request import Message
-from core.workload.template import TemplateProcess
+from core.workload.template import TemplateHere, TemplateProcess
 
-_TEMPLATES = TemplateProcess()
+_TEMPLATES = TemplateHere() if sys.platform == "emscripten" else TemplateProcess()
 
 
 def has_template(tokenizer: Any) -> bool:

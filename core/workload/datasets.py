@@ -72,9 +72,7 @@ class Dataset:
     block_tokens: int = HASHED_TOKENS
 
     def scaled(self, context: int) -> Dataset:
-        """Lengths scaled down so that the longest prompt and its answer fit `context` tokens;
-        unchanged where they do.
-        """
+        """Lengths scaled down, if need be, so that every prompt and answer fit `context`."""
         longest = max(size.prompt_tokens + size.output_tokens for size in self.sizes)
         scale = min(1.0, context / longest)
         if scale == 1.0:
@@ -82,10 +80,8 @@ class Dataset:
         block = max(1, math.floor(self.block_tokens * scale))
         sizes = []
         for at, size in enumerate(self.sizes):
-            prompt, output = (
-                max(1, math.floor(size.prompt_tokens * scale)),
-                max(1, math.floor(size.output_tokens * scale)),
-            )
+            prompt = max(1, math.floor(size.prompt_tokens * scale))
+            output = max(1, math.floor(size.output_tokens * scale))
             if self.hash_ids:  # whole blocks, and as much of the last one as there was
                 rest = size.prompt_tokens - (len(self.hash_ids[at]) - 1) * self.block_tokens
                 prompt = (len(self.hash_ids[at]) - 1) * block + max(
@@ -129,9 +125,7 @@ class Dataset:
         return self.sizes[-1].arrival or 0.0
 
     def sentences(self, speed: float = 1.0) -> list[str]:
-        """How the published workload was adapted: how many requests, how long, by how much they
-        were scaled, what is left out.
-        """
+        """How the published workload was adapted: requests, lengths, scale, what is left out."""
         prompts = [size.prompt_tokens for size in self.sizes]
         outputs = [size.output_tokens for size in self.sizes]
         when = f"within {self.span / speed:,.1f} s" if self.span else "all at once"
@@ -203,9 +197,7 @@ def _tokens(
 
 
 def read_dataset(path: Path, count: CountTokens | None = None, most: int | None = None) -> Dataset:
-    """A file of any of the formats above; see `dataset_of`. Raises InvalidWorkload naming the file
-    and its fault.
-    """
+    """A file of any of the formats above, see `dataset_of`. Raises InvalidWorkload."""
     try:
         if path.stat().st_size > MAX_DATASET_BYTES:
             raise InvalidWorkload(f"{path.name} is larger than {MAX_DATASET_BYTES >> 20} MiB.")

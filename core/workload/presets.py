@@ -39,10 +39,8 @@ class Preset:
 
 def _read(name: str) -> Preset:
     data = json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    config, workload = (
-        EngineConfig.from_json(data.pop("config")),
-        Workload.from_json(data.pop("workload")),
-    )
+    config = EngineConfig.from_json(data.pop("config"))
+    workload = Workload.from_json(data.pop("workload"))
     return Preset(name, config=config, workload=workload, **data)
 
 

@@ -12,6 +12,7 @@ from core.errors import InvalidRequest, shown
 Message = Mapping[str, str]
 """What one side of a conversation says: its role, of `ROLES`, and its content."""
 ROLES = ("system", "user", "assistant")
+LATEST = 10**10  # steps or seconds, some 300 years: a request arrives by then
 FinishReason = Literal["length", "stop", "cancelled", "error"]
 Phase = Literal["prefill", "decode"]
 
@@ -139,9 +140,7 @@ class SamplingParams:
 
 
 def _pairs(bias: object) -> object:
-    """A logit bias as pairs, however it was given: a mapping (of JSON, with ids as text) or pairs
-    already.
-    """
+    """A logit bias as pairs, however it was given: as a mapping, ids as text or not, or pairs."""
     if isinstance(bias, Mapping):
         bias = [
             (int(k) if isinstance(k, str) and k.isascii() and k.isdigit() else k, v)
@@ -171,8 +170,8 @@ class Request:
     arrival, in the same unit, its client leaves if it has not finished; None for one that stays.
 
     Raises InvalidRequest for an empty or doubly given prompt, an empty id, an arrival that is
-    negative or not a number, a priority that is not a whole number, or a departure that is not
-    after the arrival.
+    negative, not a number or beyond `LATEST`, a priority that is not a whole number, or a
+    departure that is not after the arrival.
     """
 
     id: str
@@ -213,9 +212,9 @@ class Request:
             )
         if not self.prompt and not self.prompt_token_ids and not self.messages:
             raise InvalidRequest("the prompt is empty.", self.id, param="prompt")
-        if not _is_number(self.arrival) or self.arrival < 0:
+        if not _is_number(self.arrival) or not 0 <= self.arrival <= LATEST:
             raise InvalidRequest(
-                f"arrival must be a finite number of at least 0, not {shown(self.arrival)}.",
+                f"arrival must be a number from 0 to {LATEST:,}, not {shown(self.arrival)}.",
                 self.id,
             )
         if not _is_int(self.priority) or abs(self.priority) >= 2**31:
@@ -256,9 +255,7 @@ class Request:
         return replace(self, prompt=None, messages=None, prompt_token_ids=tuple(ids))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: the fields that were given, sampling only where it differs from the
-        default.
-        """
+        """Plain data: the fields that were given, sampling where it is not the default."""
         default = asdict(SamplingParams())
         sampling = {
             k: v
@@ -278,9 +275,7 @@ class Request:
 
     @classmethod
     def from_json(cls, data: object) -> Request:
-        """Inverse of `to_json`; raises InvalidRequest for anything that is not a request, an
-        unknown field included.
-        """
+        """Inverse of `to_json`; raises InvalidRequest for no request, or an unknown field."""
         if not isinstance(data, dict):
             raise InvalidRequest(f"A request must be an object, not {type(data).__name__}.")
         _refuse_unknown(data, cls, f"Request {shown(data['id'])}" if "id" in data else "A request")

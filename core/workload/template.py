@@ -1,6 +1,7 @@
 """Chat templates, run in a process of their own: they are programs that come with models, and may
 loop for ever or ask for all memory. It is started at the first text, kept, and started again after
-one that passed a bound.
+one that passed a bound. A template that has passed one, and has never written a text, is refused at
+once for a while: each text asked of it would keep all others waiting.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from core.workload import template_process
 from core.workload.template_process import CHARACTERS, SECONDS
 
 _LONGEST = 20.0  # seconds of any clock: without CPU time, or on a system that does not bound it
+_FOR = 60.0  # seconds for which a template is refused
+_KNOWN = 64  # templates that are remembered
 _LINE = 12 * CHARACTERS + 10_000  # bytes of an answer: escaped, a character takes 12 at most
 
 
@@ -31,6 +34,10 @@ class TemplateProcess:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        # by the hashes of templates: that they have written a text; until when, and how, those that
+        # have not are refused
+        self._wrote: dict[int, None] = {}
+        self._refused: dict[int, tuple[float, dict[str, Any]]] = {}
         atexit.register(self.end)
 
     def text(self, template: str, variables: dict[str, Any]) -> str:
@@ -38,15 +45,27 @@ class TemplateProcess:
         Unavailable where no process can be started.
         """
         with self._lock:
-            answer = self._ask(json.dumps([template, variables]).encode() + b"\n")
-            if "exceeds" in answer:
-                self.end()  # what it has taken is free again
+            answer = self._answer(template, variables)
         if "text" in answer:
             return str(answer["text"])
         why = answer.get("exceeds") or (
             f"refuses these messages: {first_sentence(ValueError(answer['refuses']))}"
         )
         raise InvalidRequest(f"the model's chat template {why}.", param="messages")
+
+    def _answer(self, template: str, variables: dict[str, Any]) -> dict[str, Any]:
+        key = hash(template)
+        until, answer = self._refused.get(key, (0.0, {}))
+        if time.monotonic() < until:
+            return answer
+        answer = self._ask(json.dumps([template, variables]).encode() + b"\n")
+        if "text" in answer:
+            _remember(self._wrote, key, None)
+        elif "exceeds" in answer:
+            self.end()  # what it has taken is free again
+            if key not in self._wrote:
+                _remember(self._refused, key, (time.monotonic() + _FOR, answer))
+        return answer
 
     def _ask(self, asked: bytes) -> dict[str, Any]:
         process, began = self._running(), time.monotonic()
@@ -101,3 +120,20 @@ class TemplateProcess:
                 assert pipe is not None
                 pipe.close()
         return code
+
+
+def _remember(kept: dict[int, Any], key: int, value: object) -> None:
+    """As the latest; the oldest gives way."""
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > _KNOWN:
+        del kept[next(iter(kept))]
+
+
+class TemplateHere(TemplateProcess):
+    """In a browser's tab, which starts no process. One that loops for ever is ended by its visitor,
+    with the worker that it runs in.
+    """
+
+    def _ask(self, asked: bytes) -> dict[str, Any]:
+        return template_process.answer_to(template_process.compiler(), asked)

@@ -1,4 +1,4 @@
-"""What runs in the process of `core.workload.template`: chat templates, which are programs that
+"""What runs in the process of `core.workload.chat`: chat templates, which are programs that
 come with models. It is asked for one text at a time and answers it, a line of JSON each, and knows
 nothing else of this project; its arguments are the folders that hold Jinja.
 
@@ -25,16 +25,16 @@ CHARACTERS = 4_000_000
 def main() -> None:
     """Answer on standard output, line by line, what comes on standard input until it ends."""
     sys.path += sys.argv[1:]
-    compiled = _compiler()
+    compiled = compiler()
     _bound_memory()
     while line := sys.stdin.buffer.readline():
         _bound_time(SECONDS)
-        answer = json.dumps(_answer(compiled, line))
+        answer = json.dumps(answer_to(compiled, line))
         _bound_time(0)
         print(answer, flush=True)
 
 
-def _answer(compiled: Callable[[str], Any], line: bytes) -> dict[str, str]:
+def answer_to(compiled: Callable[[str], Any], line: bytes) -> dict[str, str]:
     """The text, or why there is none: `exceeds` names a bound, `refuses` what was raised."""
     try:
         template, variables = json.loads(line)
@@ -51,7 +51,7 @@ def _answer(compiled: Callable[[str], Any], line: bytes) -> dict[str, str]:
         return {"refuses": str(error)[:1000] or type(error).__name__}
 
 
-def _compiler() -> Callable[[str], Any]:
+def compiler() -> Callable[[str], Any]:
     """Templates by their source."""
     import jinja2
     import jinja2.ext

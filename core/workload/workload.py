@@ -91,9 +91,7 @@ class Workload:
         return Workload(requests, self.name, self.arrival_unit)
 
     def as_messages(self) -> Workload:
-        """The same requests, each text as what a user says to a model with a chat template, which
-        ends its answer itself.
-        """
+        """The same requests, each text as what a user says to a model, which ends its answer."""
         requests = [
             replace(
                 request,
@@ -209,9 +207,7 @@ def _read(path: Path) -> Iterator[BinaryIO]:
 
 
 def from_file(path: Path, read: Callable[[object], T]) -> T:
-    """What `read` makes of the JSON in a file of at most 64 MiB; raises InvalidWorkload naming file
-    and fault.
-    """
+    """What `read` makes of the JSON in a file of at most 64 MiB; raises InvalidWorkload."""
     with _read(path) as file:
         text = file.read(MAX_FILE_BYTES + 1)
     if len(text) > MAX_FILE_BYTES:

@@ -267,6 +267,23 @@ def test_a_tab_without_memory_says_so_and_goes_on(packed, monkeypatch) -> None:
         assert engine(model).run(workload).complete
 
 
+def test_threads_compute_what_one_computes_to_the_last_bit(packed) -> None:
+    words = random.Random(5).choices(range(1, 2048), k=70)
+    requests = [
+        Request(f"r{i}", prompt_token_ids=tuple(words[: 70 - 23 * i]), sampling=SamplingParams(9))
+        for i in range(4)
+    ]
+    shared = KERNELS.with_name("shared.wasm")
+    traces = {}
+    for threads in (1, 3):
+        with node_model(
+            "shakespeare-bpe", packed, KERNELS if threads == 1 else shared, threads
+        ) as model:
+            traces[threads] = engine(model).run(Workload(requests))
+    assert [trace.header.threads for trace in traces.values()] == [1, 3]
+    assert facts(traces[1]) == facts(traces[3])
+
+
 @pytest.mark.slow
 def test_a_long_prompt_is_computed_in_little_memory(packed) -> None:
     words = tuple(random.Random(3).choices(range(1, 2048), k=1000))
@@ -329,10 +346,12 @@ def test_the_kernels_are_what_their_source_compiles_to(tmp_path) -> None:
     )
     if not version or not shutil.which("wasm-ld"):
         pytest.skip("clang and wasm-ld are not here.")
-    made = tmp_path / "kernels.wasm"
-    subprocess.run(["sh", str(ROOT / "assets" / "engine" / "build.sh"), str(made)], check=True)
+    build = ["sh", str(ROOT / "assets" / "engine" / "build.sh"), str(tmp_path)]
+    subprocess.run(build, check=True)
     if "version 14." in version:  # another compiler makes other bytes of the same functions
-        assert made.read_bytes() == KERNELS.read_bytes()
+        for name in ("kernels.wasm", "shared.wasm"):
+            assert (tmp_path / name).read_bytes() == KERNELS.with_name(name).read_bytes()
+    made = tmp_path / "kernels.wasm"
     with node_model("shakespeare-char", tmp_path, made) as model:
         same_as_shipped(model, ["nanogpt-chunked-4"])
 
@@ -340,7 +359,7 @@ def test_the_kernels_are_what_their_source_compiles_to(tmp_path) -> None:
 def test_logits_that_are_not_finite_give_no_token(packed) -> None:
     class Broken:
         def __init__(self, model) -> None:
-            self.facts, self.pool = model.facts, model.pool
+            self.facts, self.pool, self.threads = model.facts, model.pool, model.threads
             self._compute = model.compute
 
         def compute(self, told, rows):

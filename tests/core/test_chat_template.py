@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import InvalidRequest, Unavailable
-from core.workload import chat
+from core.workload import chat, template
 from core.workload.chat import chat_text
+from core.workload.template import TemplateProcess
 from worlds import own_models
 from worlds.serving import MODEL, char_engine, served
 
@@ -109,6 +110,36 @@ def test_a_template_that_takes_too_much_is_refused_and_the_next_one_is_not(words
         chat_text(words, MESSAGES)
     words.chat_template = WRITES["own"]
     assert chat_text(words, MESSAGES) == by_transformers(words)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded on Linux")
+def test_a_template_that_has_passed_a_bound_is_not_run_for_a_while(monkeypatch):
+    """But one that has written a text is not blamed for a conversation."""
+    now, asked = [1000.0], []
+    monkeypatch.setattr(template.time, "monotonic", lambda: now[0])
+    templates = TemplateProcess()
+    ask = templates._ask
+    monkeypatch.setattr(templates, "_ask", lambda line: asked.append(line) or ask(line))
+
+    def runs(source: str, what: str = "much") -> int:
+        """How often it is run for a text that it does not write."""
+        before = len(asked)
+        with pytest.raises(InvalidRequest, match="chat template takes more than 256 MiB"):
+            templates.text(source, {"what": what})
+        return len(asked) - before
+
+    too_much = "{% set a = 'x' * 10**9 %}"
+    at_times = f"{{% if what == 'much' %}}{too_much}{{% endif %}}{{{{ what }}}}"
+    assert templates.text(at_times, {"what": "little"}) == "little"
+    assert [runs(too_much), runs(too_much), runs(at_times), runs(at_times)] == [1, 0, 1, 1]
+    assert templates.text(at_times, {"what": "little"}) == "little"
+    now[0] += 61
+    assert [runs(too_much), runs(too_much)] == [1, 0]
+    monkeypatch.setattr(templates, "_ask", lambda line: {"exceeds": "takes more than 256 MiB"})
+    for number in range(200):
+        runs(f"{{# {number} #}}")
+    assert len(templates._refused) == template._KNOWN
+    templates.end()
 
 
 @pytest.mark.slow

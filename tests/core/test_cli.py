@@ -185,6 +185,25 @@ def test_a_simulated_run_shows_no_text(capsys):
     assert "simulated: no text" in out and "endoftext" not in out and "8.0 B parameters" in out
 
 
+def test_what_a_file_names_says_nothing_to_the_terminal(tmp_path, capsys):
+    """Clearing the screen, another title, a line turned around, C1's own introducer."""
+    hostile = "a\x1b[2J\x1b]0;title\x07\r\u202e\x9b31m\x00b"
+    asked = {"name": hostile, "requests": [{"id": hostile, "prompt_token_ids": [1]}]}
+    (tmp_path / "w.json").write_text(json.dumps(asked))
+    out = tmp_path / "run.jsonl"
+    for words in (
+        ("run", "--workload", tmp_path / "w.json", "--simulate", "h100:8b", "--out", out),
+        ("show", out),
+        ("show", out, "--step", "0"),
+        ("check", out),
+        ("show", tmp_path / hostile.replace("\x00", "")),
+    ):
+        call(*map(str, words))
+        said = capsys.readouterr()
+        assert not set("\x1b\x07\r\u202e\x9b\x00") & set(said.out + said.err)
+        assert r"\x1b[2J" in said.out + said.err or words[0] == "check"
+
+
 def test_run_takes_a_workload_file(tmp_path, capsys):
     path = tmp_path / "w.json"
     path.write_text(

@@ -74,7 +74,7 @@ def test_the_warm_up_is_not_counted_and_ratios_are_taken_round_by_round():
 
 def test_a_run_that_took_no_time_on_its_clock_is_compared_with_nothing():
     track = Track()
-    with pytest.raises(InflightError, match="less time than this clock can tell"):
+    with pytest.raises(InflightError, match="less time than this clock can measure"):
         compare([track.contender("a", [1, 0]), track.contender("b", [1, 1])], 1, clock=track.clock)
 
 

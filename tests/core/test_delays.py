@@ -278,6 +278,38 @@ def test_prompts_in_a_pass_of_their_own_count_whole():
     assert parts(a)["others"] == 1_000 and steps(a)["others"] == 1 and a.uncompared_us == 0
 
 
+def test_a_request_that_ends_before_others_prompts_are_computed_owes_them_nothing():
+    """As in the test above, but A ends in a decode pass that comes first."""
+    trace = record(
+        EngineConfig("split", max_num_seqs=2), request("a", 4, 5), request("b", 30, 2, arrival=3)
+    )
+    both = trace.events[3]
+    decode, prompt = both.passes[1], both.passes[0]
+    swapped = both._replace(
+        passes=tuple(
+            one._replace(t_start=at.t_start, t_end=at.t_end)
+            for one, at in ((decode, both.passes[0]), (prompt, both.passes[1]))
+        ),
+        segments=tuple(s._replace(pass_index=1 - s.pass_index) for s in both.segments),
+        sampled=tuple(s._replace(pass_index=1 - s.pass_index) for s in both.sampled),
+    )
+    for event, expected in ((both, {"decode": 2, "others": 1}), (swapped, {"decode": 3})):
+        events = [*trace.events[:3], event, *trace.events[4:]]
+        assert steps(delays(replace(trace, events=events)).requests[0]) == {
+            "prefill": 1,
+            **expected,
+        }
+
+
+def test_who_waits_no_longer_than_a_step_takes_has_not_waited():
+    trace = record(EngineConfig(max_num_seqs=2), request("a", 4, 6), request("b", 3, 2, arrival=3))
+    fourth = trace.events[3]
+    for us, waits in ((9_000, []), (9_001, ["b"])):
+        came = fourth.arrived[0]._replace(t=round(fourth.passes[0].t_start - us / 1e6, 6))
+        events = [*trace.events[:3], fourth._replace(arrived=(came,)), *trace.events[4:]]
+        assert [d.request for d in delays(replace(trace, events=events)).waits] == waits
+
+
 def test_a_run_that_was_cut_is_followed_to_its_end():
     trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 6), request("b", 3, 2, arrival=1))
     cut = replace(trace, events=trace.events[:4], complete=False)

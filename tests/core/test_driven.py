@@ -82,7 +82,7 @@ def test_transformers_is_recorded_when_its_cache_is_full(tmp_path, monkeypatch):
         replace(preset, workload=Workload(requests), config=replace(preset.config, num_blocks=13)),
         tokenizer,
     )
-    contender = transformers_batching(asked, adapter.model)
+    contender = transformers_batching(asked, adapter.model, adapter.eos_token_ids)
     seen: list[Update] = []
     with contender.ready() as start:
         (folder,) = tmp_path.iterdir()

@@ -272,7 +272,7 @@ def test_a_cost_is_saved_and_simulated_with_as_the_run_itself(tmp_path, capsys):
     assert cost_in(saved) == cost_named(str(saved)) == fit(Trace.load(SIX))
     ends = []
     for cost in (SIX, saved):
-        assert call("run", "--preset", "three-short", "--simulate", cost, "--json") == 0
+        assert call("run", "--preset", "one-joins-two", "--simulate", cost, "--json") == 0
         ends.append(json.loads(capsys.readouterr().out)["metrics"]["wall_s"])
     assert ends[0] == ends[1] > 0
     assert call("fit", saved, "--json") == 0
@@ -280,7 +280,7 @@ def test_a_cost_is_saved_and_simulated_with_as_the_run_itself(tmp_path, capsys):
 
 
 def test_a_recording_of_another_engine_is_simulated_with(tmp_path, capsys):
-    assert call("run", "--preset", "three-short", "--simulate", RECORDING, "--json") == 0
+    assert call("run", "--preset", "one-joins-two", "--simulate", RECORDING, "--json") == 0
     header = json.loads(capsys.readouterr().out)["header"]
     assert (
         header["cost"]["about"]["engine"] == "vLLM 0.32.0"
@@ -298,9 +298,12 @@ def test_a_recording_of_another_engine_is_simulated_with(tmp_path, capsys):
                 " vocabulary), and what is asked for is shakespeare-char: fit"
             ),
         ),
-        (("--preset", "three-short", "--device", "cuda"), "with device cpu, and cuda is asked for"),
         (
-            ("--preset", "three-short", "--dtype", "bfloat16"),
+            ("--preset", "one-joins-two", "--device", "cuda"),
+            "with device cpu, and cuda is asked for",
+        ),
+        (
+            ("--preset", "one-joins-two", "--dtype", "bfloat16"),
             "with dtype float32, and bfloat16 is asked for",
         ),
         (("--preset", "greedy-alone-bf16"), "with dtype float32, and bfloat16 is asked for"),

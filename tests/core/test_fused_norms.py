@@ -13,8 +13,7 @@ import torch
 from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from core.torch_engine.fused_norms import RMSNorm, fused_norms
-from core.torch_engine.stand_ins import forwards_replaced
+from core.torch_engine.stand_ins import RMSNorm, forwards_replaced, fused_norms
 from worlds.families import world
 
 

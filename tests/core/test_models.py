@@ -24,8 +24,8 @@ from core import Engine, EngineConfig, Workload
 from core.config import BUILTIN_MODELS
 from core.errors import UnsupportedModel
 from core.recorders.texts import named_tokenizer, tokenizer_of
-from core.torch_engine.models import hub
 from core.torch_engine.models import load as models
+from core.torch_engine.models import pretrained
 from core.torch_engine.models.forecast import forecast
 from core.torch_engine.models.load import load, resolve_device, resolve_dtype
 from core.torch_engine.models.probe import probe
@@ -77,7 +77,7 @@ def test_a_local_folder_runs_without_a_tokenizer(saved):
 
 @pytest.mark.parametrize("name", ["nobody/has-this-model", "gpt-no-such-model"])
 def test_unknown_name_without_a_network(monkeypatch, name):
-    monkeypatch.setattr(hub, "hub_answers", lambda: False)
+    monkeypatch.setattr(pretrained, "hub_answers", lambda: False)
     assert "neither built in" in refusal(name) and "hub cannot be reached" in refusal(name)
 
 
@@ -94,14 +94,14 @@ def test_the_hub_is_asked_once_and_not_for_long(monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "get_session", Session)
     refusal("nobody/has-this-model")
-    assert asked == [hub.HUB_TIMEOUT] and hub.HUB_TIMEOUT <= 5
+    assert asked == [pretrained.HUB_TIMEOUT] and pretrained.HUB_TIMEOUT <= 5
 
 
 @pytest.mark.parametrize(
     "name", ["", "not a name!", "a/b/c", "x" * 5000, "nul\0byte", "../..", "."]
 )
 def test_names_that_are_none(monkeypatch, name):
-    monkeypatch.setattr(hub, "hub_answers", lambda: False)
+    monkeypatch.setattr(pretrained, "hub_answers", lambda: False)
     refusal(name)
 
 

@@ -5,6 +5,7 @@ sentence, and everybody else goes on.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -138,6 +139,69 @@ def test_a_bug_in_telling_what_happened_does_not_end_the_thread(monkeypatch):
     with serving(memory_engine()) as made:
         assert asyncio.run(told_wrongly(made)) == generate(request("r", (4, 5), 3))
         assert made.status == "ok" and made.num_step_failures == 2
+
+
+def test_who_waits_is_told_though_counting_the_end_fails_too(monkeypatch):
+    """They were never told, and the thread ended."""
+
+    async def fails_twice(made: ServingEngine):
+        with monkeypatch.context() as broken:
+            broken.setattr(made.metrics, "finished", lambda *a: 1 / 0)
+            begun = aiter(await made.submit((4, 5), greedy(2000)))
+            await anext(begun)
+            other = await made.submit((6, 7), greedy(2000))
+            waits = await made.submit((8, 9), greedy(3))
+            broken.setattr(made.metrics, "step", lambda event: 1 / 0)
+            for stream in (begun, aiter(other)):
+                with pytest.raises(ExecutionFailed, match="the server goes on"):
+                    while True:
+                        await anext(stream)
+            waits.cancel()
+            with suppress(ExecutionFailed):
+                await whole(waits)
+        pieces = await whole(await made.submit((4, 5), greedy(3)))
+        await idle(made)
+        return tokens(pieces)
+
+    with serving(memory_engine(max_num_seqs=2)) as made:
+        ends = asyncio.run(asyncio.wait_for(fails_twice(made), 60))
+        assert ends == generate(request("r", (4, 5), 3)) and made.status == "ok"
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_bug_between_two_steps_ends_the_request_that_met_it(monkeypatch, times):
+    """The thread ended, and with it the server. times: how often it fails, also as those that wait
+    are queued again.
+    """
+
+    async def queued_wrongly(made: ServingEngine):
+        begun = aiter(await made.submit((4, 5), greedy(2000)))
+        await anext(begun)
+        waits = await made.submit((8, 9), greedy(3))
+        add, left = made.event_log.add, [times]
+
+        def adds(entry):
+            if entry.get("kind") == "request" and left[0]:
+                left[0] -= 1
+                raise ValueError("a bug of ours")
+            add(entry)
+
+        monkeypatch.setattr(made.event_log, "add", adds)
+        with pytest.raises(ExecutionFailed, match="the server goes on"):
+            await whole(await made.submit((4, 5), greedy(9)))
+        with pytest.raises(ExecutionFailed):
+            while True:
+                await anext(begun)
+        with suppress(ExecutionFailed):
+            assert tokens(await whole(waits)) == generate(request("r", (8, 9), 3)) and times == 1
+        monkeypatch.setattr(made.event_log, "add", add)
+        pieces = await whole(await made.submit((4, 5), greedy(3)))
+        await idle(made)
+        return tokens(pieces)
+
+    with serving(memory_engine(max_num_seqs=1)) as made:
+        ends = asyncio.run(asyncio.wait_for(queued_wrongly(made), 60))
+        assert ends == generate(request("r", (4, 5), 3)) and made.status == "ok"
 
 
 def test_running_ahead_nothing_is_lost_or_said_twice_when_a_launch_fails():

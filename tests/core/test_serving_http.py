@@ -14,10 +14,12 @@ import httpx
 import openai
 import pytest
 
-from core import Request, SamplingParams, Workload
+from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
 from core.config import ASSETS
+from core.proof.verify import check
 from core.serving.http.sites import origin_named
 from core.serving.limits import ServingLimits
+from worlds import own_models
 from worlds.serving import MODEL, Served, char_engine, served
 
 PROMPT = "O Romeo, "
@@ -583,14 +585,18 @@ def test_an_origin_is_what_browsers_send(given, sent):
 
 
 def test_clients_learn_a_models_name_and_not_where_it_lies(tmp_path):
-    folder = tmp_path / "my-model"
-    folder.mkdir()
-    with served(char_engine(), name=str(folder)) as running:
+    folder = own_models.save(tmp_path / "my-model")
+    engine = Engine.from_pretrained(str(folder), config=EngineConfig(num_blocks=64))
+    with served(engine, name=str(folder), teacher_token="t") as running:
         told = [running.get(path) for path in ("/v1/models", "/v1/models/my-model", "/health")]
         told.append(running.post("/v1/completions", {"model": "my-model", "prompt": "To be"}))
         assert [answer.status_code for answer in told] == [200] * 4
         told.append(running.post("/v1/completions", {"model": str(folder), "prompt": "To be"}))
+        assert told[-1].status_code == 404
         told.append(running.get("/metrics"))
-        assert told[-2].status_code == 404
+        told.append(running.get("/session", headers={"X-Teacher-Token": "t"}))
+        assert check(Trace.from_lines(told[-1].text.splitlines())).num_tokens
+        with httpx.stream("GET", f"{running.url}/events", trust_env=False) as stream:
+            told.append(httpx.Response(200, text=next(stream.iter_text())))
         assert all("my-model" in answer.text for answer in told)
         assert not any(str(tmp_path) in answer.text for answer in told)

@@ -11,10 +11,9 @@ import pytest
 from core.config import EngineConfig
 from core.errors import InvalidRequest
 from core.serving.event_log import EngineLog
-from core.serving.limits import ServingLimits
+from core.serving.limits import Places, ServingLimits
 from core.serving.metrics import PREFIX, ServingMetrics
 from core.serving.output_processor import OutputProcessor
-from core.serving.places import Places
 from core.serving.stream import TokenStream, step_failed
 from core.trace.trace import Trace
 from worlds.small import memory_engine

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from core import Engine, EngineConfig
-from core.serving.http.token_names import TokenNames
+from core.serving.http.openai import TokenNames
 from worlds.serving import Served, served
 
 MODEL = "shakespeare-bpe"

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from core.serving.engine import ServingEngine
-from core.serving.pace import Pace
+from core.serving.engine_thread import Pace
 from worlds.serving import between_two_steps, greedy, idle, serving, tokens, whole
 from worlds.small import generate, memory_engine, request
 

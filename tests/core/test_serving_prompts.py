@@ -20,7 +20,7 @@ from core.account.metrics import request_times
 from core.config import model_source
 from core.errors import InvalidRequest
 from core.serving.engine import ServingEngine
-from core.serving.tokenizing import Tokenizing
+from core.serving.request_validator import Tokenizing
 from core.torch_engine.models.tokenizer import longest_token
 from worlds.serving import Served, char_engine, checked, greedy, idle, served, serving, whole
 

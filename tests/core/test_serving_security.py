@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import socket
 import struct
@@ -407,6 +408,28 @@ def test_a_client_that_takes_nothing_is_given_up():
         sleeper.connect(("127.0.0.1", port))
         sleeper.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert ends.wait(60)
+
+
+def test_clients_write_no_lines_into_the_log():
+    """One for each call that is no HTTP, and for each client that takes nothing, filled disks."""
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+
+    async def gives_up(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        if scope["path"] == "/bug":
+            raise ValueError("a bug of ours")
+
+    with listening(server_config(gives_up, LIMITS)) as port:
+        logging.getLogger("uvicorn").addHandler(handler)
+        for sent in (b"GET / HTTP/1.1", b"\0" * 99, b"GET /bug HTTP/1.1"):
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+                client.sendall(sent + b"\r\nHost: a\r\n\r\n")
+                while client.recv(4096):
+                    pass
+        logging.getLogger("uvicorn").removeHandler(handler)
+    assert [record.getMessage() for record in records] == ["Exception in ASGI application\n"]
 
 
 def test_a_server_that_stood_still_does_not_blame_its_client():

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.serving.event_log import EngineLog
-from core.serving.limits import ServingLimits
+from core.serving.limits import Places, ServingLimits
 from core.serving.metrics import ServingMetrics
 from core.serving.output_processor import ClientText, OutputProcessor
-from core.serving.places import Places
 from core.serving.stream import Piece, TokenStream
 from core.trace.detokenize import AnswerText
 from worlds.serving import whole

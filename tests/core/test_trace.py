@@ -243,7 +243,7 @@ def test_what_is_no_trace(content: bytes, tmp_path: Path) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(InvalidTrace, match="gone.jsonl cannot be read"):
+    with pytest.raises(InvalidTrace, match="gone.jsonl: it cannot be read"):
         Trace.load(tmp_path / "gone.jsonl")
     with pytest.raises(InvalidTrace):
         Trace.load(tmp_path)

@@ -5,6 +5,7 @@ memory, and files that no reader should trust are refused in a sentence.
 from __future__ import annotations
 
 import gc
+import gzip
 import json
 import os
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from core.errors import InvalidTrace
 from core.proof.verify import verify
 from core.scheduler.state import RequestState
 from core.trace import file
+from worlds.commands import call
 from worlds.small import memory_trace
 
 
@@ -107,12 +109,60 @@ def test_a_number_that_json_does_not_have(small: list[str]) -> None:
     assert refusal(with_seal(small, 1, body)) == "line 1: Infinity is no number in JSON."
 
 
+@pytest.mark.parametrize("number", [10**400, -(2**63) - 1, 2**64], ids=("huge", "least", "most"))
+def test_a_number_of_more_than_64_bits(small: list[str], number: int) -> None:
+    """It was an `OverflowError` among the times, and sentences of 400 digits elsewhere."""
+    rows = [json.loads(line) for line in small]
+    step = next(row for row in rows if "step" in row)
+    for name in ("t_end", "step", "timings"):
+        forged = [
+            row | {name: [number] * 4 if name == "timings" else number} if row is step else row
+            for row in rows
+        ]
+        for row in forged:
+            row.pop("crc", None)
+        with pytest.raises(InvalidTrace, match=f"line 4: {str(number)[:20]}…? has more than 64"):
+            verify(file.sealed(forged))
+    assert file._count(str(2**64 - 1)) == 2**64 - 1
+
+
+def test_a_step_that_ends_after_any_clock(small: list[str]) -> None:
+    rows = [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in small]
+    last = max(index for index, row in enumerate(rows) if "step" in row)
+    rows[last]["t_end"] = 1e308
+    with pytest.raises(InvalidTrace, match="it ends later than any clock shows"):
+        verify(file.sealed(rows))
+
+
 def test_a_huge_line_is_refused_before_it_is_read_whole(small: list[str], tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(small[0] + "\n", encoding="utf-8")
     os.truncate(path, 1 << 38)  # a line of 256 GiB, of which no byte is stored
     with pytest.raises(InvalidTrace, match="line 2: this line is longer than the 128 MiB"):
         Trace.load(path)
+
+
+def test_a_compressed_file_that_breaks_off_or_is_damaged(
+    small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each is named once, on the console too."""
+    whole = gzip.compress("".join(line + "\n" for line in small).encode())
+    path = tmp_path / "t.jsonl.gz"
+    for content, says in (
+        (whole[:10], "t.jsonl.gz, line 1: the file breaks off before the end of this line."),
+        (whole[:40], "t.jsonl.gz, line 1: the file breaks off before the end of this line."),
+        (gzip.compress(b""), "t.jsonl.gz, line 1: the file is empty."),
+        (
+            whole[:20] + b"\xff" * 9 + whole[29:],
+            "t.jsonl.gz: it cannot be read: what is compressed in it is damaged.",
+        ),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InvalidTrace) as found:
+            Trace.load(path)
+        assert str(found.value) == says
+        assert call("check", str(path)) == 1
+        assert capsys.readouterr() == ("", f"{says}\n")
 
 
 def test_texts_that_cannot_be_written(small: list[str]) -> None:

@@ -9,8 +9,7 @@ import asyncio
 import pytest
 
 from core.errors import TooManyRequests
-from core.serving.limits import ServingLimits
-from core.serving.places import Places
+from core.serving.limits import Places, ServingLimits
 from core.serving.turns import Turns, beyond
 
 

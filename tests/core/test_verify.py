@@ -20,8 +20,7 @@ from core.cli import main
 from core.cli.check import findings
 from core.config import POLICIES
 from core.errors import InvalidTrace
-from core.proof.claims import PROOFS
-from core.proof.verify import verify
+from core.proof.verify import PROOFS, verify
 from core.recorders.texts import tokenizer_of
 from core.trace import file
 from core.trace.events import StepEvent

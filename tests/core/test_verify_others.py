@@ -17,8 +17,7 @@ import pytest
 from core.cli import main
 from core.cli.check import findings
 from core.errors import InvalidTrace
-from core.proof.claims import OTHERS
-from core.proof.verify import verify
+from core.proof.verify import OTHERS, verify
 from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw
 from core.recorders.texts import tokenizer_of

@@ -94,6 +94,8 @@ def test_presets_go_there_and_back(name: str) -> None:
         b'{"requests": [{"id": "a"}]}',
         b'{"requests": [{"prompt": "a"}]}',
         b'{"requests": [{"id": "a", "prompt": "a", "arrival": NaN}]}',
+        b'{"requests": [{"id": "a", "prompt": "a", "arrival": 10000000001}]}',
+        b'{"requests": [{"id": "a", "prompt": "a", "arrival": 1e308}]}',
         b'{"requests": [{"id": "a", "prompt": "a", "arrival": -Infinity}]}',
         b'{"requests": [{"id": "a", "prompt": "a", "speed": 1}]}',
         b'{"requests": [{"id": "a", "prompt": "a", "sampling": {"heat": 1}}]}',

@@ -25,7 +25,7 @@ ARRIVALS = (
 
 @dataclass(frozen=True)
 class EngineTask:
-    """model: a name that comes with the code. prompts: token ids by request, so that every engine gets the same
+    """model: a built-in name. prompts: token ids by request, so that every engine gets the same
     tokens. Arrivals count steps.
     """
 

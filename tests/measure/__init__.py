@@ -22,6 +22,7 @@
                                              are off
     python tests/measure/recorder_cost.py    what the recorder costs vLLM's engine thread; run it by
                                              the Python of a vLLM environment
+    python tests/measure/record.py           the runs and the comparisons that ship with the page
     python tests/measure/record_engines.py   the comparisons with vLLM and transformers that ship
                                              with the page
     python tests/measure/vllm_ranks.py       records vLLM's data-parallel ranks, whose traces ship

@@ -29,14 +29,12 @@ from engines.contenders import transformers_batching, vllm
 from engines.task import EngineTask
 from engines.vllm import VllmProcess, require_python
 from measure import script
+from measure.record import Say, load_of_a_quiet_machine, save_all, timed
 from visualizer.documents.catalogue import OTHER_ENGINES, TRACES
 from visualizer.documents.comparison import RECORDED, Shown
-from visualizer.documents.record import Say, load_of_a_quiet_machine, save_all, timed
 
 ENGINE_PRESETS = (
     "six-questions",
-    "sixteen-questions",
-    "chat-under-pressure",
     "short-and-long",
     "long-prompt-arrives",
     "long-prompt-chunked",

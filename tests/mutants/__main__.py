@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import groupby
 from pathlib import Path
 
 os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TRITON_INTERPRET="1")
@@ -95,24 +96,23 @@ def main() -> int:
     torch.set_num_threads(1)
     chosen = [fault for fault in FAULTS if all(word in fault.what for word in options.words)]
     everything = sorted({test for fault in chosen for test in fault.tests})
-    # None: the sources as they are, under which all tests must pass
-    waiting: list[Fault | None] = [None, *chosen]
-    running: dict[int, tuple[Fault | None, Path, float]] = {}
+    # None: the sources as they are, under which every test must pass; a file each, so that all
+    # processors have something to do
+    of_files = groupby(everything, key=lambda test: test.split("::")[0])
+    waiting: list[tuple[Fault | None, list[str]]] = [(None, list(of)) for _, of in of_files]
+    waiting += [(fault, list(fault.tests)) for fault in chosen]
+    running: dict[int, tuple[Fault | None, list[str], Path, float]] = {}
     wrong = 0
     with tempfile.TemporaryDirectory() as top:
         while waiting or running:
             while waiting and len(running) < (os.cpu_count() or 1):
-                fault = waiting.pop(0)
+                fault, tests = waiting.pop(0)
                 folder = Path(tempfile.mkdtemp(dir=top))
                 copy(folder, fault)
-                running[start(folder, everything if fault is None else list(fault.tests))] = (
-                    fault,
-                    folder,
-                    time.monotonic(),
-                )
+                running[start(folder, tests)] = fault, tests, folder, time.monotonic()
             for late in [
                 pid
-                for pid, (fault, _, began) in running.items()
+                for pid, (fault, _, _, began) in running.items()
                 if fault and time.monotonic() - began > PATIENCE
             ]:
                 os.kill(late, signal.SIGKILL)
@@ -120,7 +120,7 @@ def main() -> int:
             if not child:
                 time.sleep(0.1)
                 continue
-            fault, folder, began = running.pop(child)
+            fault, tests, folder, began = running.pop(child)
             code = os.waitstatus_to_exitcode(status)
             said = (folder / "said").read_text(encoding="utf-8", errors="replace")
             if fault is None:
@@ -150,11 +150,8 @@ def main() -> int:
                     ),
                 )
             wrong += not good
-            print(
-                f"{fault.what if fault else 'the sources as they are'}: {word}"
-                f" ({time.monotonic() - began:.0f} s)",
-                flush=True,
-            )
+            name = fault.what if fault else f"{tests[0].split('::')[0]} as it is"
+            print(f"{name}: {word} ({time.monotonic() - began:.0f} s)", flush=True)
             shutil.rmtree(folder)
     print(f"{len(chosen)} faults, {wrong} of them or of the tests not as they should be")
     return 1 if wrong else 0

@@ -641,8 +641,8 @@ FAULTS = (
     Fault(
         "an overrun is counted as useful work",
         "core/account/metrics.py",
-        "sum(p.tokens for p in passes) - overrun,",
-        "sum(p.tokens for p in passes),",
+        "sum(p.tokens for p in passes) - overrun\n",
+        "sum(p.tokens for p in passes)\n",
         (METRICS, ASYNC),
     ),
     Fault(
@@ -873,8 +873,8 @@ FAULTS = (
     Fault(
         "another engine's header may name rules of its own",
         "core/trace/rules/recorded.py",
-        "for fact in [*rules, *stated]",
-        "for fact in rules",
+        "if header.inferred != inferred_by(header.policy):",
+        "if inferred_by(header.policy).items() - header.inferred.items():",
         (OTHERS,),
     ),
     Fault(
@@ -1527,7 +1527,7 @@ FAULTS = (
     ),
     Fault(
         "a place is given back as often as it is freed",
-        "core/serving/places.py",
+        "core/serving/limits.py",
         "            if place.is_taken:\n",
         "            if True:\n",
         (TURNS,),
@@ -1824,7 +1824,7 @@ FAULTS = (
     ),
     Fault(
         "a newcomer has a round from before the present one",
-        "visualizer/server/job_queue.py",
+        "visualizer/server/jobs.py",
         "job.round = self._last_round[job.address] = max(\n"
         "            served, self._last_round.get(job.address, 0) + 1\n"
         "        )",

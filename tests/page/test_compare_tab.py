@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -20,16 +21,15 @@ from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.rounds import RunResult
 from core.proof.equivalence import equivalence
+from measure.record import RECORDINGS
 from measure.record_engines import ENGINE_PRESETS
 from visualizer.documents.comparison import Shown, document, recorded
-from visualizer.documents.record import RECORDINGS
 from visualizer.jobs.limits import HERE, Limits
 from visualizer.jobs.measured import Compare
 from visualizer.page.bundle import page_html, script
 from visualizer.page.tabs import packed_plotly, part, tab_script, write_files
 from visualizer.server.comparisons import catalogue, job, open_recorded
-from visualizer.server.job_queue import JobQueue
-from visualizer.server.jobs import Jobs
+from visualizer.server.jobs import JobQueue, Jobs
 from visualizer.server.store import Store
 from visualizer.words import findings, verdicts
 from visualizer.words.vocabulary import plain
@@ -265,7 +265,7 @@ def test_the_recorded_comparisons_open(tmp_path):
 def test_the_files_are_named_by_content(tmp_path):
     paths = write_files(tmp_path)
     assert write_files(tmp_path) == paths and paths["plotly"].read_bytes()[:2] == b"\x1f\x8b"
-    assert len(paths["compare"].read_bytes()) < 250_000
+    assert len(gzip.compress(paths["compare"].read_bytes())) < 90_000
     assert (
         "inflightParts" in script("parts/tabs.js")
         and "import " not in script("parts/tabs.js")[:200]
@@ -449,6 +449,14 @@ def test_it_plays_by_key(open_page):
     page.keyboard.press(" ")
     settled(page, "inflightCompare.race.now === inflightCompare.race.span")
     expect(page.locator(".gap")).to_have_text("all are done")
+
+
+def test_the_cause_is_dragged_below_it(open_page):
+    page = open_page()
+    page.locator(".cause input").first.fill("16")
+    says = page.locator(".cause .figure-says")
+    expect(says).to_contain_text("In waves 31 steps, continuously 23. D waits 16 steps in waves")
+    expect(page.locator(".cause .figure-source")).to_contain_text("simulated by the scheduler")
 
 
 def test_dragging_seeks_and_one_hover_lights_a_request_in_every_lane(open_page):

@@ -9,6 +9,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from playwright.sync_api import Page, expect
 from playwright.sync_api import TimeoutError as NeverCame
 
 from core.config import ASSETS
+from visualizer.documents.hand import ARRIVALS, LANES, LENGTHS, shipped
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.site import export_site
 from visualizer.page.story import FOLDER, sections, story_html, words
@@ -125,7 +127,7 @@ def test_what_the_story_claims_holds():
     lengths = [len(tokens) for tokens in texts["brief-static"].values()]
     # "the best seating there is": the longest answer alone takes as many
     assert len(steps("brief-continuous")) == max(lengths) > sum(lengths) / 3
-    assert list(sections()).index("packed") == 5  # "by the sixth section"
+    assert list(sections()).index("packed") == 6  # "by the seventh section"
     whole, sliced = (steps(run) for run in ("page-at-once", "page-to-summarize"))
 
     def reads(run):
@@ -187,6 +189,61 @@ def read(page: Page, section: str, beat: int) -> None:
 
 
 CARD = "inflightStory.sections.find(s => s.el.id === '{}').card"
+
+
+def drag(page: Page, canvas: str, start: tuple[float, float], by: float, finger: bool) -> None:
+    """Press at a place of a canvas, go to the right and let go."""
+    page.locator(canvas).scroll_into_view_if_needed()
+    box = page.locator(canvas).bounding_box()
+    assert box
+    (x, y), last = (box["x"] + start[0], box["y"] + start[1]), None
+    if finger:
+        touch = page.context.new_cdp_session(page)
+        for kind, there in (("touchStart", x), ("touchMove", x + by / 2), ("touchMove", x + by)):
+            last = [{"x": there, "y": y}]
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": last})
+        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        return
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + by, y, steps=4)
+    page.mouse.up()
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_the_cause_is_in_the_hand(essay, size):
+    """An answer's end, the letter of who comes, or a slider: both pictures follow, as decided."""
+    page = essay(size=size)
+    card, canvas = CARD.format("hand"), "#hand canvas"
+    read(page, "hand", 0)
+    shown = lambda: page.evaluate(f"{card}.drawn")  # noqa: E731
+    says = page.locator("#hand .figure-says")
+    assert shown() == {"length": 26, "lanes": 3, "arrival": 0}
+    found = shipped()
+    waves, ours = (found["decided"][policy] for policy in ("static", "continuous"))
+
+    def steps_of(length: int, lanes: int, arrival: int) -> str:
+        at = list(product(LENGTHS, LANES, ARRIVALS)).index((length, lanes, arrival))
+        took = [max(table[at][3::4]) + 1 for table in (waves, ours)]
+        return f"In waves {took[0]} steps, continuously {took[1]}."
+
+    w, h = page.evaluate(f"[{card}.surface.w, {card}.surface.h]")
+    per, top = (w - 32) / 48, 20 + 18  # the scale, the title and the axis
+    lane = (h / 2 - 24 - 18 - 20) / 3  # its height, at least
+    drag(page, canvas, (24 + 26 * per, top + 1.5 * lane), -10 * per, size == "phone")
+    settled(page, f"{card}.drawn.length === 16")
+    expect(says).to_contain_text(steps_of(16, 3, 0))
+    drag(page, canvas, (24, h / 2 + 28), 8 * per, size == "phone")
+    settled(page, f"{card}.drawn.arrival === 8")
+    expect(says).to_contain_text(steps_of(16, 3, 8))
+    lanes = page.locator("#hand input").nth(1)
+    lanes.focus()
+    page.keyboard.press("ArrowRight")
+    settled(page, f"{card}.drawn.lanes === 4")
+    expect(says).to_contain_text(steps_of(16, 4, 8))
+    expect(page.locator("#hand label").nth(1)).to_contain_text("4 lanes")
+    page.locator("#hand .figure-back").click()
+    settled(page, f"{card}.drawn.length === 26 && {card}.drawn.arrival === 0")
 
 
 def test_the_scroll_drives_a_figure_and_the_hand_takes_it(essay):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from playwright.sync_api import expect
 
 from core.config import ASSETS
 from core.trace.trace import Trace
@@ -14,6 +15,7 @@ from visualizer.documents.catalogue import TRACES, recorded_runs
 from visualizer.documents.comparison import COMPARISON, RECORDED, load
 from visualizer.documents.opening import AFTER, BEFORE, opening
 from visualizer.documents.replay import replay
+from visualizer.page.tabs import STORY
 from worlds.browser import settled
 
 
@@ -212,6 +214,27 @@ def test_the_server_has_it(visit, page_url):
     page.wait_for_function(f"() => {PLAYS}")
     page.click(".opening-hood")
     settled(page, ON_THE_HOOD)
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_three_doors_once_all_is_told(visit, page_url, size):
+    page = visit(url=page_url, size=size, hash="opening=5&lang=de", opening=True, detail=None)
+    page.wait_for_function("() => inflight.opening.plot")
+    doors = page.locator(".opening-doors > :visible")
+    settled(page, "document.querySelector('.opening-hood').textContent === 'Die Haube öffnen'")
+    assert doors.count() == 1
+    page.evaluate("inflight.opening.seek(Infinity)")
+    expect(doors).to_have_text(
+        [f"Geschichte lesen ({STORY['minutes']['de']} min)", "Zur Lektion 1", "Erkunden"]
+    )
+    foot = page.locator(".opening-foot").bounding_box()
+    for door in doors.all():
+        box = door.bounding_box()
+        assert box["height"] >= 44 and box["x"] + box["width"] <= foot["x"] + foot["width"]
+    assert doors.first.get_attribute("href") == "story?lang=de"
+    doors.nth(1).click()
+    settled(page, "document.documentElement.dataset.lesson === 'one-token' && inflight.run")
+    assert not page.evaluate("inflight.opening.on")
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -9,6 +9,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from visualizer.server.shared_engine import qr_code
 from worlds.browser import settled
 from worlds.live_page import (
     TOKEN,
@@ -135,6 +136,12 @@ def test_a_projector_of_1280_by_720_shows_names_and_texts_large_and_the_hood_at_
     live_url, visit, scheme
 ):
     page = opened(visit, live_url, hash=f"part=live&teacher={TOKEN}&theme={scheme}", size=PROJECTOR)
+    assert page.locator(".people-join").count() == 0  # only this machine can open the address
+    address = "http://192.168.1.5:7860/#part=live"
+    told = {"address": address, "qr": qr_code(address)}
+    page.route("**/inflight/class", lambda route: route.fulfill(json=told))
+    page.reload()
+    settled(page, "window.inflightLive && inflightLive.before && inflightLive.batch.state.class")
     control(live_url, max_num_seqs=8, steps_per_s=0)
     for n in range(10):
         ask(page, "O Romeo,", 8, f"Pupil number {n}")
@@ -156,10 +163,14 @@ def test_a_projector_of_1280_by_720_shows_names_and_texts_large_and_the_hood_at_
         ".sentence",
     ):
         assert page.evaluate(size, what) >= 22, what
+    code = page.locator(".people-join img").bounding_box()
+    assert min(code["width"], code["height"]) >= 150
+    assert page.locator(".people-join p").inner_text() == "http://192.168.1.5:7860/"
     assert page.evaluate(
-        "[...document.querySelectorAll('.person')].filter(e => !e.hidden).every(e => { const r ="
-        " e.getBoundingClientRect(); return r.top >= 0 && r.bottom <= innerHeight && r.right <="
-        " innerWidth && e.querySelector('.person-words').clientHeight > 20; })"
+        "(code) => [...document.querySelectorAll('.person')].filter(e => !e.hidden).every(e => {"
+        " const r = e.getBoundingClientRect(); return r.top >= 0 && r.bottom <= innerHeight &&"
+        " r.right <= code.x && e.querySelector('.person-words').clientHeight > 20; })",
+        code,
     )
     assert page.evaluate(
         "document.querySelector('.people-box').scrollHeight <="

@@ -167,7 +167,7 @@ def test_what_if_of_a_recording_leads_to_its_plan_and_a_point_of_it_to_watch(vis
     page.wait_for_function("inflight.run.header.engine?.name === 'vLLM'")
     button = page.locator(".what-button")
     assert button.get_attribute("title") == (
-        "No engine here is vLLM, so this run is not run again: its settings are planned."
+        "There is no vLLM here, so this run is not run again: its settings are planned."
     )
     button.click()
     plan = page.locator(".inflight-compare .plan")
@@ -215,6 +215,6 @@ def test_a_recording_that_no_engine_has_is_not_planned_and_says_so_before(visit,
     page = visit(replay=replay(plain))
     page.evaluate("document.querySelector('.what-button').hidden = false")
     button = page.locator(".what-button")
-    assert "Open its recording here" in (button.get_attribute("title") or "")
+    assert "Open its recording" in (button.get_attribute("title") or "")
     button.click()
-    expect(page.locator("#watch .toast").first).to_contain_text("Open its recording here")
+    expect(page.locator("#watch .toast").first).to_contain_text("Open its recording")

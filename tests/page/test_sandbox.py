@@ -17,7 +17,7 @@ SCRIPTS = {
     path.name: path.read_bytes()
     for path in (Path(__file__).parents[1] / "data" / "sandbox").iterdir()
 }
-TOO_MUCH = "This code answered more than the page takes from a stranger."
+TOO_MUCH = "This code sent more than the page accepts from a stranger."
 # A job in the sandbox, with a script of ours in place of the engine's worker: its deltas, or the
 # sentence with which it ended.
 JOB = """async ([sandbox, script, spec]) => {
@@ -93,6 +93,6 @@ def test_what_is_no_answer_ends_it_with_a_sentence(page, way, said):
 @pytest.mark.parametrize("way", ["busy", "gone"])
 def test_what_cannot_be_interrupted_is_ended_and_the_next_job_runs(page, way):
     ended = page.evaluate(JOB, ["./sandbox.js", "talking.js", {"way": way}])
-    assert ended["said"].startswith("Nothing was heard of this code for 6 seconds")
+    assert ended["said"].startswith("Nothing was heard from this code for 6 seconds")
     after = page.evaluate(JOB, ["./sandbox.js", "talking.js", {"way": "well"}])
     assert after == {"deltas": [{"done": True, "text": "<b>bold</b>"}], "said": "", "frames": 0}

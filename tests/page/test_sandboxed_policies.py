@@ -20,7 +20,7 @@ TASK = next(iter(tasks().values()))
 OVER = "Line {line_number} was still running when time was up: is there a loop that never ends?"
 RAISED = "Line {line_number} raised {why}"
 SILENT = (
-    "Nothing was heard of this code for 6 seconds and it could not be interrupted, so its sandbox"
+    "Nothing was heard from this code for 6 seconds and it could not be interrupted, so its sandbox"
     " was ended."
 )
 # The last delta of a trial, or the sentence with which it ended.

@@ -157,6 +157,46 @@ def test_lanes_pass_under_a_fixed_now_and_are_dragged(visit, six):
     assert page.evaluate("inflight.pinned") is None
 
 
+def test_play_stands_where_something_happens_and_says_what_on_its_panel(visit, six):
+    """It stands at each such step longer than all that lies between takes, and passes none of
+    them."""
+    page = visit(replay=replay(six), detail="simple", hash="step=0")
+    stops = page.evaluate("inflight.run.eventSteps('any')")
+    assert len(stops) < page.evaluate("inflight.run.length") / 4
+    pace = page.evaluate(
+        "(stops) => { const { paceOf } = inflightModules['watch/happens.js']; return"
+        " Array.from({ length: inflight.run.length - 1 }, (_, i) => paceOf(inflight.run, i)); }",
+        stops,
+    )
+    for i, one in enumerate(pace):
+        assert one["goal"] == next((s for s in stops if s > i), len(pace) + 1)
+        assert one["rate"] < 2 if i in stops else one["rate"] >= 2
+    page.evaluate(
+        "window.seen = []; inflight.views.push({ draw: ({ index }) => seen.push([index,"
+        " document.querySelector('.happens')?.dataset.view,"
+        " document.querySelector('.happens-line')?.textContent]) });"
+        " inflight.transport.toggle(true)"
+    )
+    settled(page, "!inflight.transport.playing")
+    said = {index: words for index, *words in page.evaluate("seen")}
+    assert set(stops) <= set(said)
+    for index, words in said.items():
+        event = six.events[index]
+        if event.admitted:
+            letters = page.evaluate(
+                "(all) => all.map((id) => inflight.run.request(id).letter)",
+                [one.request for one in event.admitted],
+            )
+            who = ", ".join(letters)
+            assert words == ["lanes", f"{who} take{'s' * (len(event.admitted) == 1)} a lane"]
+        elif event.finished:
+            assert words[0] == "text" and words[1].endswith("done")
+        elif index not in stops:
+            assert words == [None, None]
+    page.keyboard.press("Home")  # a step that was gone to by hand needs no line
+    settled(page, "inflight.drawn === 0 && !document.querySelector('.happens')")
+
+
 def test_the_door_says_who_waits_and_for_how_long(visit, six):
     page = visit(replay=replay(six), detail="simple")
     arrived = {a.request: a.t for e in six.events for a in e.arrived}

@@ -1,4 +1,4 @@
-"""SmolLM2 in a tab of Firefox: a recorded run is written again, token for token."""
+"""SmolLM2 in a tab of Firefox: every recorded run is written again, token for token."""
 
 from __future__ import annotations
 
@@ -18,17 +18,25 @@ from worlds.tab_engine import TabEngine
 pytestmark = pytest.mark.slow
 
 
-def test_a_recorded_run(firefox, users_packed, tmp_path, monkeypatch):
-    monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_packed)
-    files = EngineFiles(find_pyodide(), packed_smollm2())
-    files.write(tmp_path)
-    (tmp_path / "index.html").write_text("<!doctype html><title>An engine</title>")
-    with hosted(tmp_path) as host:
+@pytest.fixture(scope="module")
+def engine(firefox, users_packed, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("engine")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INFLIGHT_MODELS_DIR", users_packed)
+        files = EngineFiles(find_pyodide(), packed_smollm2())
+        files.write(folder)
+    (folder / "index.html").write_text("<!doctype html><title>An engine</title>")
+    with hosted(folder) as host:
         page = firefox.new_page()
         page.goto(host.url)
-        engine = TabEngine(page, files.address + "worker.js")
-        engine.ask("load", model=SMOLLM2, agreed=True)
-        found = Trace.from_lines(engine.trace(preset_entry(PRESETS["six-questions"])["spec"]))
+        found = TabEngine(page, files.address + "worker.js")
+        found.ask("load", model=SMOLLM2, agreed=True)
+        yield found
         page.close()
+
+
+@pytest.mark.parametrize("name", [name for name, p in PRESETS.items() if p.model == SMOLLM2])
+def test_every_recorded_run(engine, name):
+    found = Trace.from_lines(engine.trace(preset_entry(PRESETS[name])["spec"]))
     assert found.header.device_name.startswith("Firefox")
-    assert found.outputs == Trace.load(TRACES / "six-questions.jsonl").outputs
+    assert found.outputs == Trace.load(TRACES / f"{name}.jsonl").outputs

@@ -18,7 +18,7 @@ from core.torch_engine.models.names import packed_smollm2
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.page.bundle import script, style
-from visualizer.page.engine_files import EngineFiles
+from visualizer.page.engine_files import ISOLATED, EngineFiles
 from visualizer.page.site import export_site
 from worlds.browser import open_editor, settled
 from worlds.static_host import hosted
@@ -158,6 +158,28 @@ def test_every_recorded_run_is_written_again(site, files, fresh, users_packed, m
     engine = TabEngine(page, files.address + "worker.js")
     engine.ask("load", model=SMOLLM2, agreed=True)
     accept(engine, name, "Chromium", PRESETS[name].workload)
+
+
+def test_threads_write_the_same_where_the_host_isolates_the_page(site, files, fresh):
+    """And one thread computes where it does not."""
+    preset = PRESETS["six-questions"]
+    spec = {
+        "workload": preset.workload.to_json(),
+        "config": preset.config.to_json(),
+        "model": preset.model,
+    }
+    outputs = {}
+    for headers in ({}, ISOLATED):
+        site.headers = headers
+        page = fresh()
+        page.goto(f"{site.url}blank.html")
+        cores = page.evaluate("navigator.hardwareConcurrency")
+        engine = TabEngine(page, files.address + "worker.js")
+        engine.ask("load", model=SMOLLM2, agreed=True)
+        trace = Trace.from_lines(engine.trace(spec))
+        assert trace.header.threads == (min(4, cores) if headers else 1)
+        outputs[trace.header.threads] = [event.sampled for event in trace.events]
+    assert len(outputs) == 2 and len(set(map(str, outputs.values()))) == 1
 
 
 def test_what_if_leak_and_a_comparison_run_on_it(site, fresh):

@@ -98,7 +98,7 @@ def test_a_phones_bar_shows_every_part_whole_and_its_mask_has_room(visit, page_u
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["en", "de"])
 @pytest.mark.parametrize("width", [360, 390])
-def test_no_tab_is_cut_in_any_part_on_a_phone(visit, page_url, width, language):
+def test_every_part_and_the_story_are_in_each_bar_of_a_phone(visit, page_url, width, language):
     page = visit(
         url=f"{page_url}/",
         hash=f"run=gpt2-six&lang={language}",
@@ -115,6 +115,30 @@ def test_no_tab_is_cut_in_any_part_on_a_phone(visit, page_url, width, language):
             page, f"(document.documentElement.dataset.part || 'watch') === arg && {shown}", part
         )
         assert page.evaluate(f"{shown}.scrollWidth - {shown}.clientWidth") <= 0, part
+        assert page.evaluate(f"[...{shown}.children].every((tab) => tab.offsetWidth)"), part
+        assert page.evaluate(f"{shown}.lastChild.textContent") == "Story", part
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", ["wave", "sum"])
+def test_in_a_lesson_on_a_phone_no_button_of_the_lanes_is_cut(visit, page_url, stop):
+    page = visit(
+        url=f"{page_url}/",
+        hash=f"part=learn&lesson=static-batching&stop={stop}",
+        drawn=False,
+        size=(360, 740),
+        is_mobile=True,
+        has_touch=True,
+    )
+    settled(page, "window.inflightLearn && inflightLearn.drawn === `static-batching/${arg}`", stop)
+    drawn = page.locator("#watch .panel.lanes .canvas:visible").first.bounding_box()
+    assert drawn["height"] > 50
+    button = page.locator("#watch .beside-button")
+    assert button.is_visible() == (stop == "sum")
+    if stop == "sum":
+        inside = page.locator("#watch .panel.lanes").bounding_box()
+        box = button.bounding_box()
+        assert box["x"] + box["width"] <= inside["x"] + inside["width"]
 
 
 @pytest.mark.slow

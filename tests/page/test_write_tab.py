@@ -130,7 +130,7 @@ def test_what_breaks_a_rule_never_ends_or_reaches_out_is_said(write):
     found = ran(page)
     step = found["fault"]["step"]
     assert (
-        "breaks a rule of every run" in page.inner_text(".outcome")
+        "breaks a rule that every run keeps" in page.inner_text(".outcome")
         and page.evaluate("inflight.frame.event.step") == step
     )
     put(page, head + "        while True:\n            pass\n")

@@ -18,8 +18,7 @@ from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.jobs.attention import attention_weights
 from visualizer.jobs.limits import Limits
-from visualizer.server.attention_weights import weigh_by
-from visualizer.server.models import model_of
+from visualizer.server.models import model_of, weigh_by
 from worlds import families
 
 

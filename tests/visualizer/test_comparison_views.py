@@ -19,6 +19,7 @@ from core.measure.difference import difference as difference_of
 from core.measure.rounds import RunResult
 from core.proof.equivalence import Equivalence, RequestEquivalence
 from core.trace.trace import Trace
+from measure.record import record_comparisons
 from visualizer.charts.comparison import (
     FIGURES,
     bars,
@@ -43,7 +44,6 @@ from visualizer.documents.comparison import (
     table,
 )
 from visualizer.documents.comparison import load as load_comparison
-from visualizer.documents.record import record_comparisons
 from visualizer.words import findings, verdicts
 from worlds.comparison import CURVE, ENVIRONMENT, measured
 from worlds.figures import drawn, known_to_plotly
@@ -123,7 +123,7 @@ def test_a_loss_is_said_as_plainly():
 def test_rounds_that_disagree_decide_nothing():
     close = compared({"static": [1.0, 1.4, 1.2], "continuous": [1.1, 1.3, 1.0]})
     assert verdicts.total_time(close).endswith(
-        "faster in 2 of 3 rounds (0.91 to 1.20), so nobody wins."
+        "faster in 2 of 3 rounds (0.91 to 1.20), so neither wins."
     )
 
 
@@ -417,7 +417,7 @@ def test_what_was_measured_in_a_tab_says_so_and_nothing_of_cpus_and_load(compari
         == "Chromium 156, WebAssembly (cpu), 1 thread, float32, shakespeare-bpe, Pyodide 314.0.7"
     )
     assert (
-        "How busy this machine was, a browser does not tell." in says["sure"]
+        "A browser does not tell how busy this machine was." in says["sure"]
         and "load" not in says["sure"]
     )
 
@@ -465,7 +465,7 @@ def test_a_loss_that_another_limit_spares_is_that_limits():
         verdicts.total_time(three)
         == "continuous loses here: it took 1.20 s, static 1.00 s; slower in 5 of 5 rounds, 0.83"
         " times as fast. With a token budget of 256 instead of 16 it ties with static, faster in"
-        " 2 of 5 rounds (0.91 to 1.11), so the loss is that limit's and not the policy's."
+        " 2 of 5 rounds (0.91 to 1.11), so the loss is due to that limit, not to the policy."
     )
     assert (
         verdicts.racing(three) == names

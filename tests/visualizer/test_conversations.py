@@ -12,7 +12,7 @@ from core.recorders.texts import tokenizer_of
 from core.trace.detokenize import pieces
 from core.workload.chat import chat_ids, chat_text
 from core.workload.request import Message
-from visualizer.documents.conversations import said
+from visualizer.documents.replay import said
 from worlds.own_models import tokenizer
 
 ROLES = ("system", "user", "assistant")

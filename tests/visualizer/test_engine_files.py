@@ -27,7 +27,7 @@ from visualizer.page.engine_files import (
     EngineFiles,
     modules_in_tab,
 )
-from visualizer.server.engine_files import engine_routes
+from visualizer.server.pages import engine_routes
 from visualizer.server.response_cache import FOREVER
 from worlds.pyodide import unpacked
 

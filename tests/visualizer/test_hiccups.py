@@ -13,7 +13,7 @@ from core.errors import InflightError
 from core.recorders.raw import lines_of
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
-from visualizer.documents import record as recording
+from measure import record as recording
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison import RECORDED
 

@@ -14,7 +14,7 @@ import pytest
 from core.account.delays import NOT_RECORDED, SHARE_NAMES, TIME_SHARES
 from core.account.metrics import DEFINITIONS
 from core.config import POLICIES
-from core.recorders import unshown
+from core.recorders import recorded_header
 from core.trace import phrases
 from core.trace.events import LimitReached
 from core.trace.messages import key_of
@@ -125,8 +125,8 @@ def test_every_warning_of_a_recorded_step_has_its_german():
 
 
 def test_what_is_not_shown_of_another_engine_has_its_german():
-    facts = dict.fromkeys(unshown.SENTENCES, "another value")
-    said = unshown.unshown(facts)
+    facts = dict.fromkeys(recorded_header.SENTENCES, "another value")
+    said = recorded_header.unshown(facts)
     assert (
         len(said) == len(facts)
         and [text for text in said if key_of(text)[0] not in language.catalogue("de")] == []

@@ -294,7 +294,6 @@ def test_a_worksheet_can_be_answered_on_paper():
         chosen = [s["ask"] for s in made["stops"] if s["ask"] and s["ask"]["kind"] == "choose"]
         boxes = re.findall(r'<ul class="boxes">(.*?)</ul>', page, re.DOTALL)
         assert [b.count("<li>") for b in boxes] == [len(ask["options"]) for ask in chosen]
-        assert "#part=" not in page and "Point at" not in page and "Tap " not in page
     first = sheet("paged-kv", "learner", TRACES)
     held = "Step 4. Lanes: 3 of 5; Token budget: 63 of 96; KV blocks: 25 of 32 · 8 tokens each."
     assert held in first
@@ -303,6 +302,27 @@ def test_a_worksheet_can_be_answered_on_paper():
     arrives = "<td>arrives in the next step</td><td>225</td>"
     assert arrives in sheet("long-prompt", "learner", TRACES)
     assert " The answer is 4." in sheet("ragged-batching", "learner", TRACES)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_nothing_on_a_sheet_is_to_be_pressed_or_pointed_at(language):
+    """What a lesson says beside it is printed, up to the sentence and from the next one on."""
+    told = [
+        span["keys"]
+        for lesson in LESSONS
+        for stop in lesson_document(lesson, TRACES, language)["stops"]
+        for spans in stop["text"]
+        for span in spans
+        if isinstance(span, dict) and "keys" in span
+    ]
+    assert len(told) == 5
+    for lesson in LESSONS:
+        for kind in KINDS:
+            page = sheet(lesson.name, kind, TRACES, language)
+            assert "#part=" not in page and not any(f"{keys} " in page for keys in told)
+    kept = texts(language, "static-batching")["finished-rows"]["text"]
+    nothing = re.search(r"(\w+ Pad [^.]*\.)", kept, re.IGNORECASE)[1]
+    assert nothing in sheet("static-batching", "teacher", TRACES, language)
 
 
 def test_a_picture_has_a_cell_for_every_position_that_was_computed():

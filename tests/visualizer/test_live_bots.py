@@ -13,8 +13,8 @@ from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
 from core.serving.event_log import Hidden
 from core.serving.limits import ServingLimits
-from visualizer.server import live_bots
-from visualizer.server.live_bots import BOTS, ROUNDS, Bots
+from visualizer.server import live_requests
+from visualizer.server.live_requests import BOTS, ROUNDS, Bots
 from worlds.live_page import TOKEN, control, live_server, live_url  # noqa: F401
 from worlds.serving import char_engine, chat_engine
 
@@ -23,7 +23,7 @@ PROMPTS = ("O Romeo", "To be", "Hark")
 
 def with_bots(test, monkeypatch, engine=char_engine, **limits):
     """Run a coroutine function beside an engine at full speed, whose bots never pause."""
-    monkeypatch.setattr(live_bots, "PAUSE", 0.0)
+    monkeypatch.setattr(live_requests, "PAUSE", 0.0)
     serving = ServingEngine(
         engine(max_num_seqs=2), ServingLimits(**limits), hidden=Hidden(False, False)
     )
@@ -74,7 +74,7 @@ def test_a_model_that_answers_is_asked_questions_that_it_can_end(monkeypatch):
         told = await asked(serving)
         assert len(told) == BOTS * ROUNDS
         assert {m["messages"][0]["content"] for m in told} == set(PROMPTS)
-        assert {m["max_new_tokens"] for m in told} == {live_bots.ANSWER}
+        assert {m["max_new_tokens"] for m in told} == {live_requests.ANSWER}
         sampled = serving.session().asked.values()
         assert {one.request.sampling.temperature for one in sampled} == {0.0}
 
@@ -105,8 +105,8 @@ def test_they_have_the_share_of_the_address_that_let_them_ask(monkeypatch):
         await asyncio.sleep(0.05)
         assert serving.num_requests == 2  # the third is refused, and leaves it at that
         with pytest.raises(TooManyRequests):
-            await serving.submit("O", live_bots.SamplingParams(2), client="me")
-        other = await serving.submit("O", live_bots.SamplingParams(2), client="you")
+            await serving.submit("O", live_requests.SamplingParams(2), client="me")
+        other = await serving.submit("O", live_requests.SamplingParams(2), client="you")
         other.cancel()
         serving.clear()  # as a teacher does: they ask nothing more
         serving.set_pace(None)
@@ -132,9 +132,9 @@ def test_while_nothing_is_accepted_only_a_teachers_bots_ask(monkeypatch):
 def test_nobody_is_called_a_bot_but_bots(monkeypatch, name):
     async def go(serving, bots):
         with pytest.raises(InvalidRequest, match="Only bots"):
-            await serving.submit("O", live_bots.SamplingParams(2), nickname=name)
+            await serving.submit("O", live_requests.SamplingParams(2), nickname=name)
         for fine in ("Botond", "Abbot 1", "Robot"):
-            (await serving.submit("O", live_bots.SamplingParams(2), nickname=fine)).cancel()
+            (await serving.submit("O", live_requests.SamplingParams(2), nickname=fine)).cancel()
 
     with_bots(go, monkeypatch)
 

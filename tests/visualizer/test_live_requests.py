@@ -20,8 +20,7 @@ from core.serving.engine import ServingEngine
 from core.serving.event_log import Hidden
 from core.serving.limits import ServingLimits
 from visualizer.server import live_requests as module
-from visualizer.server.live_bots import Bots
-from visualizer.server.live_requests import LiveRequests, request_id
+from visualizer.server.live_requests import Bots, LiveRequests, request_id
 from visualizer.server.live_routes import live_app
 from worlds.server_events import messages_in
 from worlds.serving import Served, char_engine, served

@@ -26,6 +26,7 @@ from core.torch_engine.models.tokenizer import describe_model
 from core.workload.presets import PRESETS
 from visualizer.jobs.limits import HERE, check, check_tokens
 from visualizer.jobs.offers import preset_entry, presets
+from visualizer.page.engine_files import ISOLATED
 from visualizer.server.limits import SPACE, limits
 from visualizer.server.middleware import SafeAnswers, address_of
 from worlds.page_server import begin, follow, last_of, serve, state
@@ -285,6 +286,9 @@ def test_every_answer_says_what_a_browser_may_do_with_it(page_url, http):
         assert headers["x-content-type-options"] == "nosniff"
         assert "frame-ancestors 'self' https://huggingface.co" in headers["content-security-policy"]
         assert "default-src 'self'" in headers["content-security-policy"]
+        assert (
+            ISOLATED.items() <= {name.title(): value for name, value in headers.items()}.items()
+        )  # threads of the visitor's tab may share memory
 
 
 @pytest.mark.slow

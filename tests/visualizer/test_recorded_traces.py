@@ -20,9 +20,9 @@ from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
+from measure.record import MISTAKES, run_preset
 from visualizer.documents.catalogue import LEAKS, RANKED, RUNS, TRACES
 from visualizer.documents.comparison import RECORDED
-from visualizer.documents.record import MISTAKES, run_preset
 from visualizer.server.recorded_runs import promise_recorded_runs
 from visualizer.server.store import Store
 

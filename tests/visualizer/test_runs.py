@@ -15,7 +15,7 @@ import pytest
 from core.torch_engine.models.cache import ModelCache
 from visualizer.jobs.limits import HERE
 from visualizer.server import jobs
-from visualizer.server.job_queue import JobQueue
+from visualizer.server.jobs import JobQueue
 from visualizer.server.limits import SPACE, limits
 from worlds.server_events import messages_in
 from worlds.visitors import Visits, collect, gather, spec

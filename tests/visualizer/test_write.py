@@ -284,7 +284,7 @@ def test_a_policy_that_tampers_breaks_a_rule_at_a_step(body, says):
     found, _, step, drawn = fault("promise", admits(body))
     assert (
         says in found
-        and found.startswith("This breaks a rule of every run")
+        and found.startswith("This breaks a rule that every run keeps")
         and step is not None
         and drawn
     )
@@ -315,7 +315,7 @@ def test_a_budget_that_is_exceeded_is_a_broken_rule():
         says, _, step, drawn = fault("arrival", lies + more)
     finally:
         passes._compute = kept
-    assert "rule of every run" in says and "budget" in says and step is not None and drawn
+    assert "a rule that every run keeps" in says and "budget" in says and step is not None and drawn
 
 
 def test_a_task_that_is_not_there_is_refused():

@@ -63,7 +63,7 @@ def accept(made: dict[str, Any], page: Page, browser: str, repeats: int = 2) -> 
     assert made["says"]["outputs"] == "Every run wrote the same tokens."
     where = made["data"]["environment"]
     assert where["hardware"].startswith(browser) and where["cpus"] is where["load_average"] is None
-    assert "Pyodide" in made["says"]["where"] and "a browser does not tell" in made["says"]["sure"]
+    assert "Pyodide" in made["says"]["where"] and "A browser does not tell" in made["says"]["sure"]
     for told in (made, made["translations"]["de"]):
         assert {"total_time", "throughput", "latency", "lane_steps", "kv_use", "cost_curve"} <= {
             f["name"] for f in told["figures"]

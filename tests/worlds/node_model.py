@@ -42,6 +42,7 @@ class NodeModel:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self.facts, self.heads = self.ask("facts"), self.ask("heads")
+        self.threads = self.ask("threads")
         self.tokenizer, self.between = self.ask("words")
 
     def ask(self, what: str, *given: Any) -> Any:
@@ -65,9 +66,11 @@ class NodeModel:
 
 
 @contextmanager
-def node_model(name: str, folder: Path, kernels: Path = KERNELS) -> Iterator[NodeModel]:
+def node_model(
+    name: str, folder: Path, kernels: Path = KERNELS, threads: int = 1
+) -> Iterator[NodeModel]:
     """A built-in model or `smollm2` in Node; skips where Node is not. folder: for its packed
-    weights.
+    weights. threads: that compute, once all have come; with several, kernels are `shared.wasm`.
     """
     node = shutil.which("node")
     if node is None:
@@ -79,9 +82,12 @@ def node_model(name: str, folder: Path, kernels: Path = KERNELS) -> Iterator[Nod
             if name == SMOLLM2
             else pack_weights(BUILTIN_FOLDER / name)
         )
-    command = [node, str(_HERE), str(packed), str(kernels)]
+    command = [node, str(_HERE), str(packed), str(kernels), str(threads)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        yield NodeModel(process)
+        model = NodeModel(process)
+        while model.threads < threads:
+            model.threads = model.ask("threads")
+        yield model
         process.stdin.close()

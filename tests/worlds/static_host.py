@@ -28,6 +28,7 @@ class Host:
         # the end of a path to the number of bytes after which its answer breaks off; -1: 404
         self.broken: dict[str, int] = {}
         self.held: set[str] = set()  # ends of paths that are answered once they are taken out
+        self.headers: dict[str, str] = {}  # sent with everything
         self.ranges = True  # whether it sends the rest of a file to who has its beginning
         self.asked: list[str] = []
         self.sent = 0
@@ -57,6 +58,8 @@ class Host:
         if start:
             to.send_header("Content-Range", f"bytes {begin}-{whole - 1}/{whole}")
         to.send_header("Content-Type", kind)
+        for header, value in self.headers.items():
+            to.send_header(header, value)
         if file.suffix in self.packed:
             to.send_header("Content-Encoding", "gzip")
         to.send_header("Content-Length", str(whole - begin))

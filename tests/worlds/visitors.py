@@ -15,8 +15,7 @@ from core.torch_engine.models.cache import ModelCache
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.jobs.limits import Limits, check
-from visualizer.server.job_queue import JobQueue
-from visualizer.server.jobs import Jobs
+from visualizer.server.jobs import JobQueue, Jobs
 from visualizer.server.lent_gpu import run_for
 from worlds.server_events import messages_in
 

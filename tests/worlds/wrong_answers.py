@@ -104,7 +104,7 @@ STATIC = {
         + _STATIC
         + "    for r in running or waiting[:lanes]:\n        seen[r.id] = seen.get(r.id, 0) +"
         " r.left\n    return dict(seen)\n",
-        "asked once more",
+        "Asked the same once more",
     ),
     "halves": (
         _STATIC + "    return {r.id: r.left / 1 for r in running or waiting[:lanes]}\n",
@@ -413,7 +413,7 @@ MASK = {
         + "    rows = [[r == of and k <= p for of, k in keys] for r, p in [(c.request, p) for c in"
         " chunks for p in range(c.start, c.end)]]\n"
         + "    return [list(column) for column in zip(*rows)]\n",
-        "rows and columns",
+        "Rows and columns",
     ),
     "upside down": (
         _MASK
@@ -688,7 +688,7 @@ BLOCKS = {
             ("        self.tables = {}\n", ""),
             ("class Blocks:\n", "class Blocks:\n    tables = {}\n\n"),
         ),
-        "a pool of its own",
+        "Each pool stands alone",
     ),
     "a function, not a class": ("def Blocks(num_blocks, block_size):\n    return {}\n", "no grow"),
     "no slot": (_blocks(("def slot", "def slots")), "no slot"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,8 +22,7 @@ from visualizer.jobs import offers
 from visualizer.jobs.attention import attention_weights
 from visualizer.jobs.calls import answered
 from visualizer.jobs.files import Wanted, answer_to, open_files, read_workload
-from visualizer.jobs.limits import IN_TAB as LIMITS
-from visualizer.jobs.limits import Refused, Spec, check, check_upload
+from visualizer.jobs.limits import IN_TAB, Refused, Spec, check, check_upload
 from visualizer.jobs.measured import Compare, Fork
 from visualizer.jobs.planned import Planned, Simulated
 from visualizer.jobs.work import LeakyRun, Run, Work
@@ -73,11 +73,13 @@ class Answers:
         describe: Callable[[str], ModelDescription] = describe_model,
     ) -> None:
         self._engines, self._weights, self._between, self._kept = engines, weights, between, Kept()
-        self._describe = describe
+        self._describe, self._limits = describe, IN_TAB
         self._recorded = recorded()
         self._calls: Mapping[str, Callable[..., dict[str, Any]]] = {
-            "state": lambda: offers.for_runs(LIMITS) | {"catalogue": []},
-            "comparisons": lambda: offers.for_comparisons(LIMITS) | {"recorded": [], "note": ""},
+            "state": lambda: offers.for_runs(self._limits) | {"catalogue": []},
+            "comparisons": lambda: (
+                offers.for_comparisons(self._limits) | {"recorded": [], "note": ""}
+            ),
             "upload": self._upload,
             "dataset": self._dataset,
             "export": self._kept.export,
@@ -85,6 +87,11 @@ class Answers:
             "attention": self._attention,
             "lesson_check": self._lesson_check,
         }
+
+    def offer(self, model: str) -> None:
+        """A visitor's own model may be chosen by its name from now on."""
+        offered = dict.fromkeys((*self._limits.offered, model))
+        self._limits = replace(self._limits, offered=tuple(offered))
 
     def call(self, name: str, args: Sequence[Any] = ()) -> dict[str, Any]:
         """The answer to a call, see `visualizer.jobs.calls`; a refusal is `{"error": one
@@ -114,14 +121,14 @@ class Answers:
 
     def _work(self, kind: str, spec: Any) -> Work:
         if kind == "run":
-            return Run(check(spec, LIMITS), LIMITS)
+            return Run(check(spec, self._limits), self._limits)
         if kind == "leak":
-            return LeakyRun(check(spec, LIMITS), LIMITS)
+            return LeakyRun(check(spec, self._limits), self._limits)
         if kind == "policy" and isinstance(spec, dict):
             task, code = task_named(spec.get("task")), spec.get("code", "")
             if not isinstance(task, PolicyTask):
                 return Check(task.name, code)
-            return (Beside if spec.get("beside") else Attempt)(task, code, LIMITS)
+            return (Beside if spec.get("beside") else Attempt)(task, code, self._limits)
         kinds: Mapping[str, Callable[..., Work]] = {
             "compare": Compare,
             "fork": Fork,
@@ -131,7 +138,7 @@ class Answers:
         made = kinds.get(kind)
         if made is None or not isinstance(spec, dict):
             raise Refused(NO_ANSWER)
-        return made(spec, LIMITS)
+        return made(spec, self._limits)
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -145,10 +152,10 @@ class Answers:
     def _dataset(self, text: str, name: str, model: str) -> dict[str, Any]:
         """A published workload as requests for the editor: see `read_workload`."""
 
-        described = self._describe(model) if model in LIMITS.offered else None
+        described = self._describe(model) if model in self._limits.offered else None
 
         def read() -> dict[str, Any]:
-            wanted = Wanted.within(LIMITS, name, model)
+            wanted = Wanted.within(self._limits, name, model)
             assert described is not None
             return read_workload(text, wanted, described)
 
@@ -164,7 +171,7 @@ class Answers:
     ) -> dict[str, Any]:
         trace = self._kept.trace(run)
         model = trace.header.model
-        if model.name not in LIMITS.offered or self._weights is None:
+        if model.name not in self._limits.offered or self._weights is None:
             raise Refused("Attention weights are shown for this page's own models only.")
         weigh = partial(self._weights, model.name)
         return {
@@ -212,7 +219,7 @@ def _opened(what: str, text: str, read: Callable[[], dict[str, Any]]) -> dict[st
     """What a file's reader answers; what precedes a refusal."""
 
     def checked() -> dict[str, Any]:
-        check_upload(len(text.encode("utf-8", "surrogatepass")), LIMITS)
+        check_upload(len(text.encode("utf-8", "surrogatepass")), IN_TAB)
         return read()
 
     said = answer_to(checked)

@@ -8,16 +8,22 @@ import json
 import platform
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+from core.browser.chat import written
 from core.browser.executor import BrowserExecutor, BrowserModel
 from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_MODELS, EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError
+from core.torch_engine.models.gguf import GgufFile
+from core.torch_engine.models.packed import PackedGguf
 from core.torch_engine.models.tokenizer import ModelDescription, describe_model
+from core.torch_engine.models.weight_files import BadWeights
 from visualizer.browser.answers import Answers, ComputedJob, NotLoaded
 from visualizer.browser.time_limit import TimeLimit
+from visualizer.jobs.offers import packed_facts
 from visualizer.write.code import overdue
 
 
@@ -34,17 +40,43 @@ class Tab:
             **self._machine["versions"],
         }
         self._models: dict[str, tuple[BrowserModel, Any]] = {}
+        self._opened: dict[str, PackedGguf] = {}
         self._answers = Answers(self._engine, self._attention, self._between, self._describe)
         self._stepped, self._limit = stepped, TimeLimit()
 
+    def open(self, name: str, read: Callable[[int, int], Any]) -> str:
+        """Look at a GGUF file of the visitor's own: what a form says of it, as JSON, or `{"error":
+        one sentence}`. read: gives an array of bytes, from a place on, so many.
+        """
+        try:
+            packed = PackedGguf(GgufFile(lambda at, size: read(at, size).to_bytes()), name)
+        except BadWeights as error:
+            return json.dumps({"error": f"{name} cannot be computed in a tab: {error}."})
+        self._opened[name] = packed
+        facts = packed_facts(packed.header, packed.size)
+        return json.dumps({**facts, "has_chat_template": packed.chat_text is not None})
+
+    def opened(self, name: str) -> PackedGguf:
+        """A file that was looked at."""
+        return self._opened[name]
+
+    def close(self, name: str) -> None:
+        """Forget such a file, and its model; a run that has it keeps it."""
+        self._opened.pop(name, None)
+        self._models.pop(name, None)
+
     def add(self, name: str, model: BrowserModel) -> None:
         """A model was loaded."""
-        self._models[name] = (
-            model,
-            PlainTokenizer(model.tokenizer, json.loads(model.between))
-            if model.tokenizer
-            else describe_model(name).tokenizer,
-        )
+        if name in self._opened:
+            packed = self._opened[name]
+            tokenizer: Any = PlainTokenizer(packed.tokenizer, packed.chat_text)
+            self._answers.offer(name)
+        elif model.tokenizer:
+            between = partial(written, json.loads(model.between))
+            tokenizer = PlainTokenizer(model.tokenizer, between)
+        else:
+            tokenizer = describe_model(name).tokenizer
+        self._models[name] = model, tokenizer
 
     def call(self, name: str, arguments: str) -> str:
         """See `Answers.call`."""

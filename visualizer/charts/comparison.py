@@ -55,9 +55,7 @@ _PRICES = (
 
 
 class TracedRun(NamedTuple):
-    """A contender that left a trace, as the figures over time draw it. start: the time at which its
-    axis begins.
-    """
+    """A contender that left a trace, as figures over time draw it. start: where its axis begins."""
 
     name: str
     trace: Trace
@@ -182,9 +180,7 @@ def difference_of_two(comparison: Comparison) -> Figure:
 
 
 def bars(found: Difference, base: str, mine: str) -> list[Bar]:
-    """The two runs, and between them the parts that the sentence names, then the rest; each begins
-    where the previous one ended.
-    """
+    """The two runs, and between them the sentence's parts and the rest, each after the other."""
     large = [part for side in verdicts.named_parts(found) for part in side]
     rest = found.seconds - sum(p.seconds for p in large)
     made, at = [Bar(base, 0.0, found.before_s)], found.before_s
@@ -204,9 +200,7 @@ def _signed(bar: Bar) -> str:
 
 
 def latency(comparison: Comparison) -> Figure:
-    """How long users wait, as distributions. Left: TTFT, one dot per request. Right: ITL of all
-    requests pooled.
-    """
+    """How long users wait. Left: TTFT, a dot per request. Right: ITL of all requests pooled."""
     picture = Figure.side_by_side(0.06, shared=True)
     runs = traced(comparison)
     waits = [life.ttft_s or 0.0 for run in runs for life in request_times(run.trace).values()]
@@ -276,9 +270,7 @@ def throughput(comparison: Comparison) -> Figure:
 
 
 def kv_use(comparison: Comparison) -> Figure:
-    """KV blocks in use during a run, as a share, because the pools of policies with fewer lanes are
-    smaller.
-    """
+    """KV blocks in use during a run, as a share: with fewer lanes the pool is smaller."""
     picture = Figure()
     for run in traced(comparison):
         events = run.trace.events
@@ -312,9 +304,7 @@ def _over_time(
 
 
 def lane_steps(comparison: Comparison) -> Figure:
-    """Where every lane-step went, as shares; the counts are on hover and, where they fit, in the
-    bar.
-    """
+    """Where every lane-step went, as shares; counts are on hover and, where they fit, inside."""
     counted = {
         n: c
         for n in reversed(comparison.names)
@@ -406,9 +396,7 @@ def pressure(comparison: Comparison) -> Figure:
 
 
 class Chart(NamedTuple):
-    """A figure of a comparison and its title. `draw` raises InflightError if there is no data for
-    it.
-    """
+    """A figure of a comparison and its title. `draw` raises InflightError without data for it."""
 
     title: str
     draw: Callable[[Comparison], Figure]

@@ -35,9 +35,7 @@ class Figure:
 
     @classmethod
     def stacked(cls, heights: Sequence[float], gap: float) -> Figure:
-        """A pair of axes for each height, cell 1 on top. gap: between two of them, as a share of
-        the height.
-        """
+        """Axes for each height, cell 1 on top. gap: between two, as a share of the height."""
         room, total = 1.0 - gap * (len(heights) - 1), sum(heights)
         shares = [room * (height / total) for height in reversed(heights)]
         bottoms = [sum(shares[:i]) + i * gap for i in range(len(shares))]

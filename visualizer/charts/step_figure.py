@@ -30,9 +30,7 @@ CELLS: Sequence[str] = [EMPTY, *(c for hue in (*HUES, MUTED) for c in (tint(hue,
 
 
 def step_figure(trace: Trace, step: int) -> Figure:
-    """The figure of a step; raises InflightError if there is no such step or its masks are too
-    large to hold in a page.
-    """
+    """The figure of a step; raises InflightError for no step, and masks too large for a page."""
     event = trace.event(step)
     masks = [trace.mask(step, index) for index in range(len(event.passes))]
     cells = sum(m.num_cells for m in masks)

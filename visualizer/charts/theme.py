@@ -19,14 +19,12 @@ from visualizer.charts.figure import Figure
 from visualizer.words.language import t
 
 HUES = ("#0072B2", "#D55E00", "#009E73", "#B5548A", "#C28A00", "#2E9CCB", "#7A5CD6", "#6B7A1F")
-GROUND, PANEL, RULE, INK, MUTED, EMPTY = (
-    "#faf8f4",
-    "#ffffff",
-    "#e3ddd2",
-    "#1b1b1f",
-    "#5c5a55",
-    "#f0ece4",
-)
+GROUND = "#faf8f4"
+PANEL = "#ffffff"
+RULE = "#e3ddd2"
+INK = "#1b1b1f"
+MUTED = "#5c5a55"
+EMPTY = "#f0ece4"
 _BY_PLACE = (7, 1, 4, 6, 3, 0, 2, 5)  # the hue of a policy by its place in `POLICIES`
 _LETTERS_A_LINE = 84
 LEFT, RIGHT = {"cell": 1}, {"cell": 2}  # of two figures side by side

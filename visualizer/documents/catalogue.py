@@ -122,9 +122,7 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
 
 
 def _is_beside(name: str) -> bool:
-    """Whether a recorded comparison has runs of these requests under static and under continuous
-    batching.
-    """
+    """Whether a recorded comparison ran these requests under static and continuous batching."""
     path = ASSETS / "comparisons" / name / "comparison.json"
     return (
         path.exists()

@@ -137,9 +137,7 @@ def _in_language(shown: Shown) -> dict[str, Any]:
 
 
 def lettered(found: dict[str, Any]) -> dict[str, Any]:
-    """An equivalence (`Equivalence.to_json`) with its sentence, and with the page's letters for its
-    requests.
-    """
+    """An equivalence (`Equivalence.to_json`) with its sentence and the page's letters."""
     return {
         **found,
         "says": findings.equivalence(found),
@@ -226,9 +224,7 @@ COLUMNS: tuple[tuple[str, str, tuple[str, ...], Callable[[Any], str]], ...] = (
 
 
 def table(comparison: Comparison) -> dict[str, Any]:
-    """`{"columns": [{"title", "definition"}], "rows": [[contender, cell, …]]}`, all cells as
-    text.
-    """
+    """`{"columns": [{"title", "definition"}], "rows": [[contender, cell, …]]}`, as text."""
     entries = comparison.to_json()["policies"]
     base = entries[comparison.baseline]["wall_s"]["median"]
     rows = []
@@ -272,9 +268,7 @@ def table(comparison: Comparison) -> dict[str, Any]:
 
 
 def csv_text(comparison: Comparison) -> str:
-    """One line per contender, plain numbers: wall times, ratios and every metric, nested ones as
-    `ttft_s.p50`.
-    """
+    """A line per contender: wall times, ratios and every metric, nested ones as `ttft_s.p50`."""
     entries = comparison.to_json()["policies"]
     lines = []
     for name in comparison.names:

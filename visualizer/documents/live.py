@@ -244,9 +244,7 @@ class LiveRun:
                 lives[left.request].lane_spans[-1][2] = step
 
     def _meet_in_lanes(self, event: StepEvent) -> None:
-        """One more step for every request in a lane that is not over, and company for those that
-        have just come.
-        """
+        """One more step for each request in a lane, and company for those that have just come."""
         until_now = {finished.request for finished in event.finished}
         here = {
             r: life

@@ -15,7 +15,7 @@ from core.account.metrics import DEFINITIONS
 from core.measure.plan import Plan, Point
 from core.trace.phrases import letters
 from core.trace.trace import Trace
-from visualizer.charts.frontier import frontier
+from visualizer.charts.plots import frontier
 from visualizer.words.findings import percent, seconds
 from visualizer.words.language import elsewhere, t
 

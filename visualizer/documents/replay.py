@@ -7,15 +7,16 @@ its steps, as plain data.
 
 Events are as in a trace file; records: the names of their fields, see `core.trace.events.RECORDS`.
 delays: see `visualizer.documents.delays`. said: of prompts that were written from messages, see
-`visualizer.documents.conversations`.
+`visualizer.documents.replay`.
 
 `replay` makes all of it from a trace; `Deltas` makes it piece by piece while the run goes on.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import Any
 
 from core.trace.detokenize import Detokenizer, pieces
@@ -26,7 +27,6 @@ from core.trace.ranks import Ranks
 from core.trace.run_state import RunState
 from core.trace.trace import Trace
 from core.workload.request import Message
-from visualizer.documents.conversations import said
 from visualizer.documents.delays import delays_document
 from visualizer.words.captions import Captioner, captions
 from visualizer.words.findings import totals
@@ -38,16 +38,12 @@ _CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one
 
 
 def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
-    """The whole run for the player. source: replaces the header's, unless that says that the run
-    was simulated.
-    """
+    """The whole run for the player. source: replaces the header's, unless it was simulated."""
     return {**drawn(trace, source), **spoken(trace), "delays": delays_document(trace)}
 
 
 def translated_replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
-    """The replay, and under "translations" what is said of the run in other languages. source: see
-    `replay`.
-    """
+    """The replay, and under "translations" its sentences in other languages. See `replay`."""
     return {**replay(trace, source), "translations": elsewhere(lambda: spoken(trace))}
 
 
@@ -78,9 +74,7 @@ def drawn(trace: Trace, source: str | None = None) -> dict[str, Any]:
 
 
 def captions_in(trace: Trace, language: str) -> dict[str, Any]:
-    """The sentences about the run in another language, to replace the replay's own: {"captions",
-    "totals"}.
-    """
+    """A run's sentences in another language, in place of the replay's: {"captions", "totals"}."""
     with speaking(language):
         return spoken(trace)
 
@@ -126,9 +120,7 @@ def ranks_document(
 
 
 def ranks_captions_in(ranks: Ranks, language: str) -> dict[str, Any]:
-    """The sentences about each in another language, to replace the replays' own: {"ranks": [see
-    `captions_in`]}.
-    """
+    """The sentences about each in another language: {"ranks": [see `captions_in`]}."""
     return {"ranks": [captions_in(rank.trace, language) for rank in ranks.ranks]}
 
 
@@ -189,9 +181,7 @@ class Deltas:
         max_new_tokens: int | None,
         messages: Sequence[Message] | None = None,
     ) -> None:
-        """Announce a request that will arrive. prompt: its token ids; messages: that it was written
-        from.
-        """
+        """A request will arrive. prompt: its token ids; messages: that it was written from."""
         self._prompts[request] = prompt
         if messages is not None:
             self._conversations[request] = messages
@@ -252,12 +242,47 @@ class Deltas:
         return found
 
     def _detokenizer(self, request: str) -> Detokenizer:
-        """A detokenizer primed with the prompt, because a token's text may depend on the tokens
-        before it.
-        """
+        """A detokenizer primed with the prompt: a token's text may depend on those before it."""
         if request not in self._detokenizers:
             detokenizer = self._detokenizers[request] = Detokenizer(self._tokenizer)
             for token in self._prompts[request][-_CONTEXT:]:
                 detokenizer.add(token)
             detokenizer.finish()
         return self._detokenizers[request]
+
+
+def said(pieces: Sequence[str], messages: Sequence[Message]) -> list[str | None]:
+    """The pieces of a prompt's tokens, None for those of the template. Each message is looked for
+    after its role, from the beginning of a token on; where one is not found, because the template
+    changed it, all pieces are returned.
+    """
+    text, starts = "".join(pieces), list(accumulate(map(len, pieces), initial=0))
+    shown: list[str | None] = [None] * len(pieces)
+    at = 0
+    for message in messages:
+        if not (content := message["content"].strip()):
+            continue
+        role = text.find(message["role"], starts[at])
+        first = at if role < 0 else bisect_left(starts, role + len(message["role"]))
+        # where a template has another word for the role, this one may stand in the content
+        found = _found(pieces, first, content) or _found(pieces, at, content)
+        if found is None:
+            return list(pieces)
+        shown[found.start : found.stop] = pieces[found.start : found.stop]
+        at = found.stop
+    return shown
+
+
+def _found(pieces: Sequence[str], first: int, content: str) -> range | None:
+    """The tokens, from the first one on, that begin with this text."""
+    for start in range(first, len(pieces)):
+        if pieces[start].isspace():
+            continue
+        text = ""
+        for end in range(start, len(pieces)):
+            text = (text + pieces[end]).lstrip()
+            if text.startswith(content):
+                return range(start, end + 1)
+            if not content.startswith(text):
+                break
+    return None

@@ -127,9 +127,7 @@ def answer_to(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def check_lines(text: str) -> None:
-    """Raises Refused for a line that is too long or too deeply nested for a trace, before anything
-    is parsed.
-    """
+    """Raises Refused, before anything is parsed, for a line too long or deep for a trace."""
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > LINE_LENGTH:
             raise Refused(f"line {number}: a line of a trace has at most {LINE_LENGTH >> 20} MiB.")

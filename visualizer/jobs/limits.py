@@ -80,9 +80,7 @@ class Spec(NamedTuple):
 
 
 def checked_model(name: object, dtype: object, limits: Limits) -> tuple[str, str]:
-    """Name and number format of a model that may be loaded here; raises Refused for any other,
-    without looking for it.
-    """
+    """Name and dtype of a model that may be loaded here; raises Refused without a look for it."""
     if not isinstance(name, str) or not isinstance(dtype, str):
         raise Refused("The model and its number format must be names.")
     if dtype not in DTYPES:
@@ -102,9 +100,7 @@ def checked_model(name: object, dtype: object, limits: Limits) -> tuple[str, str
 
 
 def check(spec: object, limits: Limits) -> Spec:
-    """The spec as typed values; raises Refused, or the engine's own refusals, before anything is
-    loaded or computed.
-    """
+    """The spec as typed values; raises Refused or InflightError before anything is loaded."""
     if not isinstance(spec, dict):
         raise Refused("A run is asked for as an object with a workload and a config.")
     model, dtype = checked_model(
@@ -127,9 +123,7 @@ def check(spec: object, limits: Limits) -> Spec:
 
 
 def check_tokens(prompts: Mapping[str, list[int]], workload: Workload, limits: Limits) -> None:
-    """Once the prompts are tokens; raises Refused if prompts and new tokens together are too
-    many.
-    """
+    """Once prompts are tokens; raises Refused if there are too many with the new ones."""
     total = sum(map(len, prompts.values())) + sum(r.sampling.max_new_tokens for r in workload)
     _at_most(
         total, limits.total_tokens, "The workload has {} tokens, prompts and new ones together"
@@ -148,9 +142,7 @@ def check_upload(size: int, limits: Limits) -> None:
 def as_the_page_says(
     error: InvalidRequest, requests: Iterable[Request | dict[str, Any]]
 ) -> InvalidRequest:
-    """The refusal of one of these requests, naming it by its letter on the page, if its position is
-    known.
-    """
+    """The refusal of one of these requests by its letter on the page, if its place is known."""
     asked = [
         r.to_json() if isinstance(r, Request) else r
         for r in requests
@@ -164,9 +156,7 @@ def as_the_page_says(
 
 
 def _letters(arrivals: Iterable[tuple[str, float]]) -> dict[str, str]:
-    """Letters by request, from ids and arrivals in order of submission: letters follow the order of
-    arrival.
-    """
+    """Letters by request, in order of arrival; from ids and arrivals in order of submission."""
     return {
         request: letter(i)
         for i, (request, _) in enumerate(sorted(arrivals, key=lambda pair: pair[1]))

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
+from core.browser.executor import MOST_POOL
 from core.config import BUILTIN_MODELS, POLICIES
 from core.workload.presets import PRESETS, Preset
 from visualizer.jobs.limits import DTYPES, Limits
@@ -48,6 +49,25 @@ def models(limits: Limits, first: str = "", facts: Facts = _NONE) -> dict[str, A
         "dtypes": list(DTYPES) if limits.any_model else ["auto"],
         "model": first,
         "facts": dict(facts),
+    }
+
+
+def packed_facts(header: Mapping[str, Any], size: int) -> dict[str, Any]:
+    """What a form says of a model by the header of its packed file, as
+    `core.torch_engine.models.forecast` does of a server's; `size` bytes of numbers.
+    """
+    kinds = {place[3].upper() for place in header["tensors"].values() if len(place) > 3} or {"F32"}
+    return {
+        **header["model"],
+        "architecture": header["model"]["type"],
+        "stored": sorted(kinds),
+        "dtype": min(kinds),
+        "weights": size,
+        "free": None,
+        "pool": MOST_POOL,
+        "loaded": False,
+        "has_tokenizer": True,
+        "download": 0,
     }
 
 

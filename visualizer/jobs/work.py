@@ -72,15 +72,11 @@ class Work:
         raise NotImplementedError
 
     def keep(self, host: Host) -> dict[str, Any]:
-        """After the work, even if that failed: keep what there is; returns what was kept, as part
-        of the answer.
-        """
+        """After the work, even if it failed: keep what there is; part of the answer."""
         return {}
 
     def news(self) -> dict[str, Any] | None:
-        """The next delta, None if there is nothing new. May be called from another thread than the
-        work.
-        """
+        """The next delta, None if nothing is new. Another thread than the work's may call it."""
         progress = self.so_far()
         if progress == self._last_news:
             return None
@@ -168,13 +164,8 @@ class Run(Work):
         if trace is None:
             return super().news() if "loading" in self.progress else None
         if self._deltas is None:
-            self._deltas, body = (
-                Deltas.of(trace, self.tokenizer),
-                {
-                    "records": RECORDS,
-                    "header": trace.about(),
-                },
-            )
+            self._deltas = Deltas.of(trace, self.tokenizer)
+            body = {"records": RECORDS, "header": trace.about()}
         events = trace.events[self._num_sent :]
         if events:
             body |= self._deltas.delta(events)

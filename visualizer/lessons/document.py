@@ -107,10 +107,8 @@ def stop_document(
     stop: Stop, words: dict[str, Any], traces: Traces, language: str
 ) -> dict[str, Any]:
     """One stop: where the player goes, and its text and question."""
-    at, places = (
-        _at(stop.place, traces),
-        {name: _at(place, traces) for name, place in stop.places.items()},
-    )
+    at = _at(stop.place, traces)
+    places = {name: _at(place, traces) for name, place in stop.places.items()}
 
     def said(template: str, where: At = at) -> list[Span]:
         return filled(template, where, places, language)

@@ -3,7 +3,7 @@ pictures of its runs.
 
 The learner's sheet has the lesson's questions, each with what it asks about, room to write, boxes
 to tick and masks to fill in; the answers are on a separate page. The teacher's has what each stop
-shows and says, and the answers.
+shows and says, and the answers. What is to be pressed or pointed at on the page is on neither.
 """
 
 from __future__ import annotations
@@ -75,8 +75,7 @@ def _teacher(
     for number, stop in enumerate(made["stops"], 1):
         section = _section(body, f"{number}. {stop['title']}")
         section.append(_picture(stop, traces))
-        for spans in stop["text"]:
-            _add_sentence(section, "p", spans)
+        _add_paragraphs(section, stop["text"])
         if stop["ask"]:
             _add_sentence(section, "p", stop["ask"]["text"], class_="asked")
             _answer(section, stop, traces, words)
@@ -104,7 +103,6 @@ def _learner(
                 _add_sentence(options, "li", option["text"])
         SubElement(section, "div", {"class": "line"})
         SubElement(section, "div", {"class": "line"})
-    _section(body, made["stops"][-1]["title"], made["stops"][-1]["text"])
     answers = _section(body, words["answers"])
     answers.set("class", "apart")
     for number, stop in enumerate(questions, 1):
@@ -115,9 +113,22 @@ def _learner(
 def _section(body: Element, title: str, text: list[list[Span]] | None = None) -> Element:
     section = SubElement(body, "section")
     _add(section, "h2", title)
-    for spans in text or ():
-        _add_sentence(section, "p", spans)
+    _add_paragraphs(section, text or [])
     return section
+
+
+def _add_paragraphs(section: Element, text: list[list[Span]]) -> None:
+    """Without the sentences that begin with what to do on the page."""
+    for spans in text:
+        kept: list[Span] = []
+        done_on_the_page = False
+        for span in spans:
+            if done_on_the_page and isinstance(span, str) and ". " in span:
+                span, done_on_the_page = span.split(". ", 1)[1], False
+            done_on_the_page |= isinstance(span, dict) and "keys" in span
+            kept += [span] * (not done_on_the_page)
+        if kept:
+            _add_sentence(section, "p", kept)
 
 
 def _answer(

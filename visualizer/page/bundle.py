@@ -84,9 +84,7 @@ def modules(entry: str) -> dict[str, str]:
 
 @cache
 def _module(player: Path, name: str) -> tuple[list[str], str]:
-    """The paths that a module imports, and the module as `_scoped` gives it. Several entries need
-    the same modules.
-    """
+    """The paths that a module imports, and the module as `_scoped` gives it."""
     source = (player / name).read_text(encoding="utf-8")
     return [_path(name, match[2]) for match in _IMPORT.finditer(source)], _scoped(name, source)
 
@@ -116,9 +114,7 @@ def _scoped(name: str, source: str) -> str:
 
 @cache
 def style() -> str:
-    """Watch's style sheets as one; a rule of a later one wins over an equal rule of an earlier
-    one.
-    """
+    """Watch's style sheets as one; a later rule wins over an equal one before it."""
     sheets = (PLAYER / "watch" / "style" / f"{name}.css" for name in STYLES)
     return _packed(sheets)
 
@@ -174,10 +170,8 @@ def page_html(
         'Inflight.mount(document.querySelector(".inflight"),'
         ' JSON.parse(document.getElementById("inflight-props").textContent));\n'
     )
-    page, icon = (
-        (PLAYER / "watch" / "page.html").read_text(encoding="utf-8"),
-        base64.b64encode(ICON.read_bytes()).decode(),
-    )
+    page = (PLAYER / "watch" / "page.html").read_text(encoding="utf-8")
+    icon = base64.b64encode(ICON.read_bytes()).decode()
     parts = {
         "<!--HEAD-->": (
             f'{head(picture)}\n<link rel="icon" href="data:image/svg+xml;base64,{icon}">'

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import gzip
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -26,14 +27,20 @@ from threading import Lock
 from typing import Any
 
 from core.browser import pyodide
-from core.browser.executor import MOST_POOL
 from core.browser.weights import pack_weights
 from core.config import ASSETS, BUILTIN_FOLDER, BUILTIN_MODELS, SMOLLM2
 from core.errors import InflightError
 from core.torch_engine.models.names import PACKED, packed_smollm2
+from visualizer.jobs.offers import packed_facts
 from visualizer.lessons.tasks import runs_of_tasks
 
 SCRIPTS = ASSETS / "engine"
+# A browser lets threads share memory in a page that is sent with these, in which nothing comes from
+# elsewhere.
+ISOLATED = {
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+}
 _ROOT = ASSETS.parent
 _PACKAGE = __name__.removesuffix("visualizer.page.engine_files")  # "inflight." in a wheel
 _OURS = ("core", "visualizer")
@@ -104,9 +111,7 @@ class EngineFiles:
             return self._made
 
     def write(self, folder: Path) -> int:
-        """Write them to where a page in `folder` finds them, in place of another version; returns
-        their size in bytes.
-        """
+        """Write them where a page in `folder` finds them, over other versions; their bytes."""
         for old in (*folder.glob("engine/*/manifest.json"), *folder.glob("engine/*/weights.gz")):
             shutil.rmtree(old.parent)
         for name, source in self.beside.items():
@@ -159,7 +164,8 @@ class EngineFiles:
         own = {
             path.name: path for path in sorted(SCRIPTS.iterdir()) if path.suffix in (".js", ".wasm")
         }
-        return {**interpreter, **own, "sources.json": json.dumps(sources()).encode()}
+        texts = {"sources.json": sources(), "jinja.json": _jinja()}
+        return {**interpreter, **own, **{of: json.dumps(t).encode() for of, t in texts.items()}}
 
 
 def engine_files() -> EngineFiles | None:
@@ -181,20 +187,8 @@ def _unpacked_size(path: Path) -> int:
 def _facts(path: Path) -> dict[str, Any]:
     with gzip.open(path) as file:
         header = json.loads(file.read(int.from_bytes(file.read(4), "little")))
-    kinds = {place[3].upper() for place in header["tensors"].values() if len(place) > 3}
-    return {
-        **header["model"],
-        "architecture": header["model"]["type"],
-        "stored": sorted(kinds),
-        "dtype": min(kinds),
-        "weights": _unpacked_size(path),
-        "free": None,
-        "pool": MOST_POOL,
-        "loaded": False,
-        "has_tokenizer": True,
-        "has_chat_template": True,
-        "download": path.stat().st_size,
-    }
+    facts = packed_facts(header, _unpacked_size(path))
+    return {**facts, "has_chat_template": True, "download": path.stat().st_size}
 
 
 # -- our own Python --------------------------------------------------------------------------------
@@ -208,6 +202,19 @@ def sources() -> dict[str, str]:
     return {
         folder + path.relative_to(_ROOT).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(paths)
+    }
+
+
+def _jinja() -> dict[str, str]:
+    """Jinja and MarkupSafe (BSD-3-Clause) for the chat templates of visitors' own models, as they
+    are installed here.
+    """
+    found = (importlib.util.find_spec(name) for name in ("jinja2", "markupsafe"))
+    folders = [Path(spec.origin).parent for spec in found if spec and spec.origin]
+    return {
+        f"{folder.name}/{path.name}": path.read_text(encoding="utf-8")
+        for folder in folders
+        for path in sorted(folder.glob("*.py"))
     }
 
 
@@ -232,9 +239,7 @@ def modules_in_tab(entries: Iterable[str] = _ENTRIES) -> dict[str, str]:
 
 @cache
 def _modules() -> dict[str, str]:
-    """Every module of ours, without the package of a wheel in its name, and its file below the
-    root.
-    """
+    """Every module of ours, named without a wheel's package, and its file below the root."""
     found = {}
     for package in _OURS:
         for path in (_ROOT / package).rglob("*.py"):
@@ -267,9 +272,7 @@ def _with_packages(name: str) -> Iterator[str]:
 
 @cache
 def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    """What a module imports when it is imported, and what it imports when it is called; types are
-    left out.
-    """
+    """What a module imports at once, and what when it is called; types are left out."""
     at_once: set[str] = set()
     later: set[str] = set()
 

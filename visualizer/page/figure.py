@@ -1,17 +1,21 @@
 """What a page of figures needs beside their script: runs as small as a figure can have them, and
-the words that its views may say.
+the words that its views may say. And the embeddable page: one figure of a recorded run in a frame
+of another site, as its address says (`#run=…&view=lanes,mask`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from core.trace.trace import Trace
+from visualizer.documents.catalogue import RUNS
 from visualizer.documents.replay import replay
-from visualizer.page.bundle import modules
-from visualizer.words.language import catalogue, speaking
+from visualizer.lessons.texts import LANGUAGES
+from visualizer.page.bundle import PLAYER, figure_style, inert_json, modules, script
+from visualizer.words.language import catalogue, elsewhere, speaking, t
 
 _HEADER = (
     "config",
@@ -27,9 +31,7 @@ _HOLES = re.compile(r"\[[^\[\]]*\]|#|“…”|\{\w+\}")
 
 
 def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
-    """A run for `Figure`, its sentences in one language: the replay without what only Watch's other
-    panels and cards show.
-    """
+    """A run for `Figure` in one language: the replay without what only Watch shows."""
     with speaking(language):
         whole = replay(trace)
     header = whole["header"]
@@ -62,9 +64,7 @@ def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
 
 @cache
 def figure_words(language: str, entry: str = "figure/figure.js") -> dict[str, str]:
-    """The part of a language's catalogue that the modules of `entry` can say: sentences all of
-    whose words they hold.
-    """
+    """The part of a language's catalogue that the modules of `entry` can say."""
     said = "\n".join(modules(entry).values())
     return {
         key: text
@@ -76,3 +76,31 @@ def figure_words(language: str, entry: str = "figure/figure.js") -> dict[str, st
 def _fixed(key: str) -> list[str]:
     """What is between the numbers, quotes and choices of a sentence."""
     return [part.strip() for part in _HOLES.split(key) if part.strip()]
+
+
+ENTRY = "figure/embed.js"
+
+
+def embed_html(urls: Mapping[str, Mapping[str, str]], player: str) -> str:
+    """The page. urls: of `figure_replay`s, by run and language; player: where all of it is."""
+    data = {
+        "runs": {
+            name: {"title": _titles(RUNS[name].title), "urls": dict(found)}
+            for name, found in urls.items()
+        },
+        "words": {
+            language: figure_words(language, ENTRY) for language in LANGUAGES if language != "en"
+        },
+        "player": player,
+    }
+    parts = {
+        "/*STYLE*/": figure_style(),
+        "<!--DATA-->": inert_json(data),
+        "/*SCRIPT*/": script(ENTRY),
+    }
+    html = (PLAYER / "figure" / "embed.html").read_text(encoding="utf-8")
+    return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], html)
+
+
+def _titles(title: str) -> dict[str, str]:
+    return {"en": title, **elsewhere(lambda: t(title))}

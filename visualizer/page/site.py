@@ -27,9 +27,8 @@ from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PICTURE, inert_json, page_html
-from visualizer.page.embed import embed_html
-from visualizer.page.engine_files import EngineFiles
-from visualizer.page.figure import figure_replay
+from visualizer.page.engine_files import ISOLATED, EngineFiles
+from visualizer.page.figure import embed_html, figure_replay
 from visualizer.page.one_file import lesson_html
 from visualizer.page.story import FONTS, runs_of_story, story_html
 from visualizer.page.tabs import (
@@ -64,9 +63,7 @@ def export_site(
         raise InflightError(f"{docs} holds no documents; `make docs` builds them in build/docs.")
     runs = list(recorded_runs(traces))
     if not runs:
-        raise InflightError(
-            "There are no recorded runs: make them with `python -m inflight record`."
-        )
+        raise InflightError("There are no recorded runs: make them with `make traces`.")
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         catalogue = []
@@ -109,6 +106,9 @@ def export_site(
             options["docs"] = "docs/index.html"
         if engine is not None:
             engine.write(folder)
+            # hosts such as Netlify and Cloudflare Pages send what this file says
+            sent = "".join(f"  {name}: {value}\n" for name, value in ISOLATED.items())
+            (folder / "_headers").write_text(f"/*\n{sent}")
             in_tab = {
                 **engine.options,
                 "offers": _brought(folder, "engine/offers.js", _offers(parts, engine)),
@@ -129,9 +129,7 @@ def export_site(
 
 
 def _offers(parts: dict[str, dict[str, Any]], engine: EngineFiles) -> dict[str, Any]:
-    """What the engine in the tab can run, by a server's address for it: the page says so before
-    that engine is loaded.
-    """
+    """What the engine in the tab can run, which the page says before that engine is loaded."""
     limits, facts = replace(IN_TAB, offered=engine.models), engine.facts()
     listed = parts["compare"]["options"]["comparisons"] if "compare" in parts else []
     compared = offers.for_comparisons(limits, facts=facts) | {"recorded": listed, "note": ""}
@@ -178,9 +176,7 @@ def _write_loading(path: Path, page: str) -> None:
 
 
 def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
-    """Write the Compare tab's files; returns its options for the page, or None if no comparison is
-    recorded.
-    """
+    """Write the Compare tab's files; its options for the page, None without a comparison."""
     entries = recorded(comparisons)
     if not entries:
         return None
@@ -262,9 +258,7 @@ def _paper(folder: Path, url: str, text: str) -> str:
 
 
 def _brought(folder: Path, url: str, data: object) -> str:
-    """Write data as a script, which a page opened from disk can load although it may not fetch;
-    returns its address.
-    """
+    """Write data as a script, which a page on disk can load but not fetch; its address."""
     (folder / url).write_text(
         f"inflightBring({inert_json(url)}, {inert_json(data)});\n", encoding="utf-8"
     )

@@ -20,8 +20,9 @@ from core.config import ASSETS
 from core.trace.phrases import letters
 from core.trace.trace import Trace
 from visualizer.charts.theme import deal
-from visualizer.documents import conversations
+from visualizer.documents import hand
 from visualizer.documents.comparison import COMPARISON, RECORDED, load
+from visualizer.documents.replay import said as said_in
 from visualizer.lessons.arithmetic import best_seating
 from visualizer.lessons.facts import At, _json, fact, measured_gains, recorded_run
 from visualizer.lessons.places import Place
@@ -46,6 +47,14 @@ def sections() -> dict[str, dict[str, Any]]:
 def words(language: str) -> dict[str, Any]:
     """The texts of a language."""
     return tomllib.loads((FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def minutes(language: str) -> int:
+    """How long it takes to read."""
+    lead = words(language)["page"]["lead"]
+    texts = [lead, *(text for name in sections() for text in words(language)[name].values())]
+    return max(1, round(sum(len(text.split()) for text in texts) / WORDS_A_MINUTE))
 
 
 def runs_of_story() -> set[str]:
@@ -89,21 +98,13 @@ def story_html(
     others = others or {code: f"story?lang={code}" for code in LANGUAGES if code != language}
     page = words(language)["page"]
     (other, address), *_ = others.items()
-    place, places = (
-        "brief-continuous start",
-        {
-            "static": "brief-static start",
-            "continuous": "brief-continuous start",
-        },
-    )
+    place = "brief-continuous start"
+    places = {"static": "brief-static start", "continuous": "brief-continuous start"}
 
     def told(name: str) -> list[Span]:
         return said(page[name], place, places, language)
 
     written = {name: _section(name, language, player) for name in sections()}
-    length = sum(len(re.sub(r"<[^>]+>", " ", html).split()) for html in written.values()) + len(
-        plain(told("lead")).split()
-    )
     icon = base64.b64encode(ICON.read_bytes()).decode()
     enter = {"player": player, "here": language, "others": dict(others)}
     texts = {
@@ -122,9 +123,7 @@ def story_html(
         "OTHER_NAME": escape(page["other"]),
         "PLAYER": escape(player),
         "PLAYER_NAME": escape(page["player"]),
-        "KICKER": escape(
-            page["kicker"].replace("{minutes}", str(max(1, round(length / WORDS_A_MINUTE))))
-        ),
+        "KICKER": escape(page["kicker"].replace("{minutes}", str(minutes(language)))),
         "LEAD": _html(told("lead"), player),
         "HERO": _html(told("hero"), player),
         "CLOSE": _html(told("close"), player),
@@ -256,6 +255,8 @@ def _figure(name: str, language: str, player: str) -> dict[str, Any]:
     if spec.get("drawing") in ("cost", "worth"):
         source = page["measured"].replace("{name}", COMPARISON)
         link = f"{player}#part=compare&comparison={COMPARISON}"
+    if spec.get("drawing") == "hand":
+        source, link = page["decided"], ""
 
     def moment(rule: str) -> int:
         """How many steps are over at a step's end."""
@@ -296,7 +297,7 @@ def _pieces(trace: Trace, request: str) -> tuple[list[str], list[str]]:
     """
     prompt, output = trace.texts.prompt[request], list(trace.texts.output[request])
     if messages := trace.asked[request].request.messages:
-        prompt = [piece or "" for piece in conversations.said(prompt, messages)]
+        prompt = [piece or "" for piece in said_in(prompt, messages)]
     if request_times(trace)[request].finish_reason == "stop":
         output[-1] = ""
     return prompt, output
@@ -416,4 +417,11 @@ def _worth(spec: dict[str, Any]) -> dict[str, Any]:
     return {"lanes": lanes, "gains": gains}
 
 
-DRAWINGS = {"token": _token, "cost": _cost, "fold": _fold, "times": _times, "worth": _worth}
+DRAWINGS = {
+    "token": _token,
+    "cost": _cost,
+    "hand": lambda spec: hand.shipped(),
+    "fold": _fold,
+    "times": _times,
+    "worth": _worth,
+}

@@ -24,9 +24,7 @@ def skip_stubs() -> None:
 
 
 class _WithoutStubs(MetaPathFinder):
-    """Finds the one module that writes them, as Python would, and removes the function responsible
-    once it is loaded.
-    """
+    """Finds the one module that writes them, as Python would, and disarms it."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -13,10 +13,12 @@ from types import MappingProxyType
 from typing import Any
 
 from core.config import ASSETS, POLICIES
+from visualizer.documents import hand
 from visualizer.documents.catalogue import QUESTIONS
 from visualizer.lessons.document import faq, hints
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PLAYER, inert_json, script
+from visualizer.page.story import minutes
 from visualizer.write.tasks import MODEL, tasks
 
 TABS: list[dict[str, Any]] = [
@@ -28,24 +30,29 @@ WRITE: dict[str, Any] = {"name": "write", "title": "Write"}
 """Where there is an engine in the visitor's tab, whose sandbox runs what is written."""
 WITHOUT_WRITE = WRITE | {"lacks": True}
 """The same where there is none: its button says why."""
-STORY: dict[str, Any] = {"name": "story", "title": "Story", "href": "story"}
+STORY: dict[str, Any] = {
+    "name": "story",
+    "title": "Story",
+    "href": "story",
+    "minutes": {language: minutes(language) for language in LANGUAGES},
+}
 """A page of its own, by its address."""
 
 
 @cache
 def tab_script(name: str) -> str:
-    """A classic script that leaves the tab's mount, `window.inflight<Name>Mount(holder,
-    options)`.
-    """
+    """A classic script that leaves `window.inflight<Name>Mount(holder, options)`."""
+    sheets = [PLAYER / "figure" / "figure.css"] * (name == "compare") + [
+        PLAYER / name / f"{name}.css"
+    ]
     files: dict[str, Any] = {
-        "style": (PLAYER / name / f"{name}.css").read_text(encoding="utf-8"),
+        "style": "".join(sheet.read_text(encoding="utf-8") for sheet in sheets),
         "markup": (PLAYER / name / f"{name}.html").read_text(encoding="utf-8"),
     }
+    if name == "compare":
+        files["hand"] = hand.shipped()
     if name == "write":
-        files |= {
-            "model": MODEL,
-            "tasks": [task.to_json() for task in tasks().values()],
-        }
+        files |= {"model": MODEL, "tasks": [task.to_json() for task in tasks().values()]}
     return (
         f"window.inflight{name.capitalize()}Files ="
         f" {inert_json(files)};\n{script(f'{name}/{name}.js')}"
@@ -104,15 +111,8 @@ def options(
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
     tabs = [*TABS, STORY]
     if live is not None:
-        found["live"], tabs = (
-            {"base": "", **live},
-            [
-                *TABS[:2],
-                {"name": "live", "title": "Live"},
-                *TABS[2:],
-                STORY,
-            ],
-        )
+        found["live"] = {"base": "", **live}
+        tabs = [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:], STORY]
     tabs = with_write(tabs, WRITE if engine else WITHOUT_WRITE)
     if engine:
         found["write"] = {"engine": engine["engine"], "codemirror": url(paths["codemirror"])}
@@ -124,9 +124,7 @@ def options(
 def player_options(
     catalogue: Sequence[dict[str, Any]], tabs: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The player's options on a page with recorded runs. tabs: `{"name", "title"}` of the page's
-    parts, its own first.
-    """
+    """The player's options beside recorded runs. tabs: `{"name", "title"}`, its own first."""
     return {
         "catalogue": catalogue,
         "questions": list(QUESTIONS.values()),

@@ -26,10 +26,9 @@ from visualizer.jobs.calls import answered
 from visualizer.jobs.limits import Limits, Refused, check
 from visualizer.jobs.work import LeakyRun
 from visualizer.server import comparisons
-from visualizer.server.job_queue import JobQueue
-from visualizer.server.jobs import Job, Jobs
+from visualizer.server.jobs import Job, JobQueue, Jobs
 from visualizer.server.lent_gpu import is_lent, run_for
-from visualizer.server.models import foreseen, model_of
+from visualizer.server.models import foreseen, model_of, weigh_by
 from visualizer.server.recorded_runs import Lessons, promise_opening, promise_recorded_runs
 from visualizer.server.store import Store
 from visualizer.server.uploads import open_dataset, open_upload
@@ -43,9 +42,7 @@ _QUIET_S, _LATEST_S = 1.0, 5.0
 def answering(
     function: Callable[_Args, dict[str, Any]], what: str = ""
 ) -> Callable[_Args, dict[str, Any]]:
-    """The function with refusals turned into answers: `{"error": one sentence}`. what: precedes the
-    refusal.
-    """
+    """The function with refusals as answers: `{"error": one sentence}`, begun with `what`."""
 
     @functools.wraps(function)
     def answered(*args: _Args.args, **kwargs: _Args.kwargs) -> dict[str, Any]:
@@ -58,9 +55,7 @@ def answering(
 
 
 class Server:
-    """One for each process. store: where runs are kept. model: the one that the page opens with,
-    empty for a run's own.
-    """
+    """One for each process. store: of runs. model: that the page opens with, or empty."""
 
     def __init__(
         self,
@@ -72,7 +67,7 @@ class Server:
     ) -> None:
         self.store, self._limits, self.model_at_start = store, limits, model
         self._models, self._is_warm, self._served = models or ModelCache(), threading.Lock(), 0.0
-        queues: dict[str, JobQueue[Job]] = {
+        queues: dict[str, JobQueue] = {
             "runs": JobQueue(limits.concurrent_runs, limits.waiting_jobs),
             "comparisons": JobQueue(1, limits.waiting_jobs // 4),
         }
@@ -141,9 +136,7 @@ class Server:
         return {"job": self.jobs.begin(self._job(kind, spec), visitor, address).id}
 
     def follow(self, job: object, start: int = 0) -> AsyncIterator[bytes]:
-        """A job's deltas from a number on, as server-sent events; raises Refused for an unknown
-        one.
-        """
+        """A job's deltas from a number on, as server-sent events; raises Refused for no job."""
         found = self.jobs.find(job)
         if found is None:
             raise Refused(
@@ -192,9 +185,7 @@ class Server:
     # -- files -------------------------------------------------------------------------------------
 
     def upload(self, data: bytes, names: Sequence[str] = (), address: str = "") -> dict[str, Any]:
-        """Open a saved trace, or the ranks of one engine: see `open_upload`; or why they cannot be
-        opened.
-        """
+        """Open a saved trace, or the ranks of an engine, see `open_upload`; or say why not."""
         what = f"{'These files' if len(names) > 1 else 'This file'} cannot be opened as a trace: "
         return answering(open_upload, what)(data, self.store, self._limits, names, address)
 
@@ -213,8 +204,6 @@ class Server:
         trace = self.store.trace(run)
         which = model_of(trace.header, self._limits, self._models)
         load_libraries()
-        from visualizer.server.attention_weights import weigh_by
-
         adapter, _ = self._models.get(*which)
         layers = len(adapter.shapes)
         return {

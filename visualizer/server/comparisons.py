@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredEquivalence(Measurement):
-    """Each request alone and in a batch. spec: also "leak", whether requests may read each other's
-    keys.
-    """
+    """Each request alone and in a batch. spec: also "leak", whether they read others' keys."""
 
     noun = "check"
 
@@ -83,9 +81,7 @@ def job(kind: str, spec: dict[str, Any], limits: Limits, models: ModelCache, sto
 
 
 def catalogue(limits: Limits, folder: Path = RECORDED, model: str = "") -> dict[str, Any]:
-    """The choices on the Compare tab: recorded comparisons, presets, policies, models. model: the
-    one that the page opens with.
-    """
+    """The choices on the Compare tab. model: the one that the page opens with."""
     return {
         "recorded": recorded(folder),
         **offers.for_comparisons(limits, model),

@@ -1,8 +1,9 @@
 """Another engine on the Live tab, followed through the recordings that it writes: the counterpart
 of `shared_engine`. It takes no requests.
 
-GET inflight/live/engines   {"engines": …}: what each has to do now, see `Followed.loads` GET
-inflight/live/…   see `visualizer.server.live_routes`; `of` names the recording if there are several
+    GET  inflight/live/engines   {"engines": …}: what each has to do now, see `Followed.loads`
+    GET  inflight/live/…         see `visualizer.server.live_routes`; `of` names the recording
+    POST inflight/collect        see `core.serving.http.collect`
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import os
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,21 +27,107 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from core.errors import InvalidTrace
+from core.recorders.collected import Collection
 from core.recorders.follow import Follower, RecordingBegun, RequestSeen, Update
 from core.recorders.growing import EngineThere, engine_of, engines_in
 from core.recorders.texts import PlainIds, tokenizer_of
 from core.serving.event_log import LogEntry, ServedStep
+from core.serving.http.collect import collect_endpoint, token_of
 from core.torch_engine.models.pretrained import import_tokenizers
 from core.trace.events import StepEvent
 from core.trace.phrases import ALIGNMENTS
 from core.trace.ranks import Placement, RankPlace
 from visualizer.jobs.limits import Refused
-from visualizer.server.collected import Collected
-from visualizer.server.engine_load import EngineLoad
 from visualizer.server.live import Live
 from visualizer.server.live_routes import PERIOD, live_app
+from visualizer.server.middleware import COLLECT
 from visualizer.server.routes import answer
 from visualizer.server.shared_engine import class_address
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Recordings that engines send to the page, as files of a folder that is followed. token: what
+    engines must send.
+    """
+
+    collection: Collection
+    token: str
+
+    @classmethod
+    def into(cls, folder: Path) -> Collected:
+        """The token is INFLIGHT_COLLECT_TOKEN, by default the folder's own. Raises InflightError
+        where the folder cannot be used.
+        """
+        collection = Collection(folder, tell=_tell)
+        return cls(collection, token_of(folder, os.environ.get("INFLIGHT_COLLECT_TOKEN")))
+
+    def routes(self) -> list[BaseRoute]:
+        return [
+            Route(COLLECT, collect_endpoint(self.collection, self.token, _tell), methods=["POST"])
+        ]
+
+    def announce(self, page: str) -> str:
+        """page: its address, up to the part that a link names."""
+        return (
+            "Engines send their steps to it if they are started with"
+            f" INFLIGHT_TRACE='{page.rstrip('/')}{COLLECT}?token={self.token}'"
+        )
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+_WINDOW_S = 5.0  # over which tokens a second are counted
+_IDLE_S = 3.0  # without a step, after which an engine gives no tokens
+
+
+class EngineLoad:
+    """What the engine of one recording has to do, from its latest steps."""
+
+    def __init__(self) -> None:
+        self._last: StepEvent | None = None
+        self._running = 0
+        # begin, end and tokens of each step in the window
+        self._tokens: deque[tuple[float, float, int]] = deque()
+        self._at = 0.0
+
+    def take(self, event: StepEvent) -> None:
+        """The next step."""
+        if self._tokens and event.t_start < self._tokens[-1][0]:
+            self._tokens.clear()  # another recording
+        over = {finished.request for finished in event.finished}
+        self._running = len(
+            {*(s.request for s in event.segments), *(s.request for s in event.stalled)} - over
+        )
+        self._tokens.append((event.t_start, event.t_end, len(event.sampled)))
+        while event.t_end - self._tokens[0][1] > _WINDOW_S:
+            self._tokens.popleft()
+        self._last, self._at = event, time.monotonic()
+
+    def to_json(self) -> dict[str, Any]:
+        """running, waiting: requests after the latest step. kv_used, kv_total: blocks. tokens_s: in
+        the latest seconds. silent_s: since the latest step was seen. None for each while there is
+        none.
+        """
+        if self._last is None:
+            return dict.fromkeys(
+                ("running", "waiting", "kv_used", "kv_total", "tokens_s", "silent_s")
+            )
+        silent = time.monotonic() - self._at
+        span = max(self._tokens[-1][1] - self._tokens[0][0], 1e-6)
+        return {
+            "running": self._running,
+            "waiting": self._last.waiting.count,
+            "kv_used": self._last.kv.used if self._running else 0,  # whoever is over holds no block
+            "kv_total": self._last.kv.total,
+            "tokens_s": (
+                0.0 if silent > _IDLE_S else sum(tokens for *_, tokens in self._tokens) / span
+            ),
+            "silent_s": silent,
+        }
+
 
 RECENT_S = 600.0  # seconds without a line after which an engine no longer counts as working
 
@@ -159,9 +247,7 @@ class Followed:
         return found
 
     def _engines(self, streams: dict[str, _Stream]) -> list[dict[str, Any]]:
-        """The engines that are followed: {name, model, ranks: [{of: their stream, rank}]}, as far
-        as they are known by now.
-        """
+        """The engines that are followed, as known by now: {name, model, ranks: [{of, rank}]}."""
         found: dict[tuple[Path | None, str], dict[str, Any]] = {}
         for name, stream in streams.items():
             if facts := self._facts.get(name):
@@ -171,9 +257,7 @@ class Followed:
         return list(found.values())
 
     def loads(self) -> list[dict[str, Any]]:
-        """The same, each rank with its load now, see `EngineLoad.to_json`, and how its recording
-        stands.
-        """
+        """The same, each rank with its load (`EngineLoad`) and how its recording stands."""
         engines = self._engines(self._streams())
         for engine in engines:
             for rank in engine["ranks"]:
@@ -202,14 +286,8 @@ class Followed:
             for engine in engines
             for rank in engine["ranks"]
         }
-        placed, alone = (
-            self._placed(Placement.of, [rank["of"] for rank in mine]),
-            {
-                "ranks": [],
-                "count": 1,
-                "says": [],
-            },
-        )
+        placed = self._placed(Placement.of, [rank["of"] for rank in mine])
+        alone = {"ranks": [], "count": 1, "says": []}
         told = (
             alone
             if placed is None
@@ -297,9 +375,7 @@ class Followed:
             self._loads[name].take(update)
 
     def _tokenizer_of(self, run: dict[str, Any]) -> Any:
-        """The tokenizer of a recording's model, if it is on this machine; needed only if prompts
-        were recorded.
-        """
+        """The tokenizer of a recording's model, if it is here and prompts were recorded."""
         if "prompts" in run["header"].get("absent", ()):
             return PlainIds()
         return copy.deepcopy(self._tokenizer or tokenizer_of(run["model"])) or PlainIds()

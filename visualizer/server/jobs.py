@@ -16,7 +16,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +28,13 @@ from core.torch_engine.cpu.threads import CORE_SHARES
 from core.torch_engine.models.libraries import load_libraries
 from visualizer.jobs.limits import Limits, Refused, Spec
 from visualizer.jobs.work import Work
-from visualizer.server.job_queue import JobQueue
 from visualizer.server.store import Store
 
 if TYPE_CHECKING:
     from core.torch_engine.engine import Engine
     from core.torch_engine.models.cache import ModelCache
     from core.trace.trace import Trace
+
 
 FIRST_READER = 5.0  # seconds (see `after`) within which the stream of a new job has to be opened
 # seconds for which a job continues after its last reader left, if its place is not needed
@@ -66,13 +66,11 @@ class Job:
         store: Store | None = None,
         queue: str = "runs",
     ) -> None:
-        self.work, self.limits, self.models, self.store, self.queue = (
-            work,
-            limits,
-            models,
-            store,
-            queue,
-        )
+        self.work = work
+        self.limits = limits
+        self.models = models
+        self.store = store
+        self.queue = queue
         self.id = secrets.token_urlsafe(12)
         self.visitor = self.address = ""
         self.event_log = EventLog()
@@ -100,9 +98,7 @@ class Job:
     # -- what the work is given here ---------------------------------------------------------------
 
     def engine(self, spec: Spec, config: EngineConfig, leaks: bool = False) -> Engine:
-        """See `Host`. Loading the model is part of the progress, can be cancelled, and does not
-        count as time of the job.
-        """
+        """See `Host`. Loading the model is progress, can be cancelled, and costs no time."""
         load_libraries()
         from core.torch_engine.engine import Engine
 
@@ -236,20 +232,75 @@ class Job:
             self._loop.call_soon_threadsafe(self._moved.set)
 
 
-class Jobs:
-    """All jobs of a server. queues: by name, see `Job.queue`. Use it on the event loop only; `stop`
-    may be called from elsewhere.
+class JobQueue:
+    """The running and waiting jobs, round robin by address: a round has one job of each, so that
+    many jobs from one address wait behind the first of every other.
+
+    places: jobs running at once. waiting: jobs that may wait.
     """
 
-    def __init__(self, queues: dict[str, JobQueue[Job]]) -> None:
+    def __init__(self, places: int, waiting: int) -> None:
+        self._places, self._waiting = places, waiting
+        self._jobs: list[Job] = []  # in order of arrival
+        self._last_round: dict[str, int] = {}  # by address
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._jobs)
+
+    def of(self, visitor: str) -> Job | None:
+        return next((job for job in self._jobs if job.visitor == visitor), None)
+
+    def enter(self, job: Job) -> None:
+        """Queue a job: its round is after its address's last, and not before the current one."""
+        if not self._jobs:
+            self._last_round.clear()
+        served = max((j.round for j in self._jobs if j.has_begun), default=1)
+        job.round = self._last_round[job.address] = max(
+            served, self._last_round.get(job.address, 0) + 1
+        )
+        self._jobs.append(job)
+
+    def make_room(self, address: str) -> bool:
+        """Whether there is room; if not, the job that would wait longest is ended, provided the
+        next one of this address would be served before it.
+        """
+        if len(self._jobs) < self._places + self._waiting:
+            return True
+        last = max((j for j in self._jobs if not j.has_begun), key=lambda j: j.round, default=None)
+        if last is None or last.round <= self._last_round.get(address, 0) + 1:
+            return False
+        last.cancel()
+        return True
+
+    def leave(self, job: Job) -> None:
+        if job in self._jobs:
+            self._jobs.remove(job)
+
+    def ahead(self, job: Job) -> int:
+        """How many jobs must end before this one begins; 0 if a place is free."""
+        begun = [j for j in self._jobs if j.has_begun]
+        taken = max(
+            sum(not j.is_idle for j in begun), len(begun) - self._places
+        )  # a job that waits for an arrival lends out its place
+        waiting = [j for j in self._jobs if not j.has_begun]
+        # in order of arrival within a round
+        before = sorted(waiting, key=lambda j: j.round).index(job)
+        return max(0, before + taken - self._places + 1)
+
+
+class Jobs:
+    """All jobs of a server. queues: by name, see `Job.queue`. For the event loop, except `stop`."""
+
+    def __init__(self, queues: dict[str, JobQueue]) -> None:
         self._queues = queues
         self._kept: OrderedDict[str, Job] = OrderedDict()
         self._conducted: set[asyncio.Task[Any]] = set()
 
     def begin(self, job: Job, visitor: str, address: str = "") -> Job:
-        """Queue a job, to run once a place is free. A visitor has one in each queue; raises
-        Refused.
-        """
+        """Queue a job, one of each visitor, to run once a place is free; raises Refused."""
         queue = self._queues[job.queue]
         last = queue.of(visitor)
         if last is not None and last.is_abandoned:
@@ -295,9 +346,7 @@ class Jobs:
         return True
 
     async def follow(self, job: Job, start: int = 0) -> AsyncIterator[bytes]:
-        """A job's deltas from a number on, see `core.serving.event_log.events`. The job continues
-        as long as it has readers.
-        """
+        """A job's deltas from a number on, see `events`; it goes on while it has readers."""
         job.readers, job.was_followed = job.readers + 1, True
         try:
             async for piece in events(job.event_log, start - 1):
@@ -307,9 +356,7 @@ class Jobs:
             self._left(job)
 
     def stop(self, seconds: float) -> None:
-        """Cancel everything and wait at most `seconds` for threads to end. May be called from any
-        thread.
-        """
+        """Cancel everything and wait at most `seconds` for threads to end, from any thread."""
         jobs = [job for queue in self._queues.values() for job in queue]
         for job in jobs:
             job.cancel()
@@ -320,7 +367,7 @@ class Jobs:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    async def _conduct(self, job: Job, queue: JobQueue[Job]) -> None:
+    async def _conduct(self, job: Job, queue: JobQueue) -> None:
         """Take a job from its entry to its last delta."""
         try:
             await self._wait_for_place(job, queue)
@@ -340,7 +387,7 @@ class Jobs:
             job.event_log.append({"job": job.id, "done": True, **job.answer})
             job.event_log.close()
 
-    async def _wait_for_place(self, job: Job, queue: JobQueue[Job]) -> None:
+    async def _wait_for_place(self, job: Job, queue: JobQueue) -> None:
         last = 0
         while not job.is_cancelled and (ahead := queue.ahead(job)):
             if ahead != last:
@@ -349,7 +396,7 @@ class Jobs:
             job._moved.clear()
             await job._moved.wait()
 
-    async def _follow_work(self, job: Job, queue: JobQueue[Job]) -> None:
+    async def _follow_work(self, job: Job, queue: JobQueue) -> None:
         sent_at, idle, leave_at = 0.0, False, float("inf")
         while True:
             ended = job.wait(0)  # checked first, so that nothing is missed
@@ -372,7 +419,7 @@ class Jobs:
                 return
             await asyncio.sleep(job.work.period)
 
-    def _wake_all(self, queue: JobQueue[Job]) -> None:
+    def _wake_all(self, queue: JobQueue) -> None:
         """Let every job check whether its position has changed."""
         for job in queue:
             job._moved.set()

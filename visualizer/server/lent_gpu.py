@@ -31,8 +31,7 @@ log = logging.getLogger("inflight")
 
 
 Part = tuple[
-    Trace | None,
-    dict[str, Any],
+    Trace | None, dict[str, Any]
     # the run with its events since the previous part, once it has begun; the job's answer, once it
     # has ended
 ]
@@ -40,9 +39,7 @@ Part = tuple[
 
 @cache
 def _models() -> ModelCache:
-    """The models of the lent process, kept from run to run: the page's own cache may have been
-    locked at the fork.
-    """
+    """The models of the lent process: the page's own may have been locked at the fork."""
     return ModelCache()
 
 
@@ -148,20 +145,16 @@ class LentRun(Run):
                             part.header, part.asked, [], complete=False, tokenizer=self.tokenizer
                         )
                     trace = self.trace
-                    trace.header, trace.asked, trace.complete = (
-                        part.header,
-                        part.asked,
-                        part.complete,
-                    )
+                    trace.header = part.header
+                    trace.asked = part.asked
+                    trace.complete = part.complete
                     trace.events += part.events
                 yield
         return answer
 
 
 def _relayed(parts: Iterator[Part]) -> Iterator[Part]:
-    """The parts; raises Refused with ZeroGPU's message: it has several kinds of exceptions for
-    quotas, queues and lost GPUs.
-    """
+    """The parts; raises Refused with ZeroGPU's message, whichever exception it has."""
     while True:
         try:
             part = next(parts)

@@ -56,9 +56,7 @@ def limits(
 
 
 def owners_models(named: str) -> tuple[str, ...]:
-    """The built-in models, the one that was fetched, and those of a list separated by commas, each
-    once.
-    """
+    """The built-in models, the fetched one, and those of a list with commas, each once."""
     own = (model_named(name) for name in named.split(","))
     fetched = [SMOLLM2] if is_fetched() else []
     return tuple(dict.fromkeys((*BUILTIN_MODELS, *fetched, *filter(None, own))))

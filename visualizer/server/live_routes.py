@@ -1,12 +1,14 @@
 """The HTTP addresses of the Live tab.
 
-GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events; see
-`core.serving.event_log`. of=NAME:
-                                            which one, if several are followed; repeatable
-POST inflight/live/requests                 {"key", "prompt", "max_new_tokens", "nickname"} → {"id"}
-or {"error", "retry_after"} GET  inflight/live/requests/KEY?from=N      the text of one's own
-request POST inflight/live/requests/KEY/cancel      → {"cancelled"} POST inflight/live/bots
-three bots ask for a while, see `live_bots`: {} → {"bots"} or {"error", "retry_after"}
+GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events,
+                                            see `core.serving.event_log`; of=NAME, repeatable:
+                                            which one, if several are followed
+POST inflight/live/requests                 {"key", "prompt", "max_new_tokens", "nickname"} →
+                                            {"id"} or {"error", "retry_after"}
+GET  inflight/live/requests?places=KEY:N,…  the texts of one's own requests
+POST inflight/live/requests/KEY/cancel      → {"cancelled"}
+POST inflight/live/bots                     three bots ask for a while: {} → {"bots"} or
+                                            {"error", "retry_after"}
 """
 
 from __future__ import annotations
@@ -24,8 +26,7 @@ from core.errors import InflightError
 from core.serving.event_log import events, events_together
 from core.serving.turns import Turns
 from visualizer.server.live import Live
-from visualizer.server.live_bots import BOTS, Bots
-from visualizer.server.live_requests import LiveRequests
+from visualizer.server.live_requests import BOTS, Bots, LiveRequests
 from visualizer.server.routes import InTurn, answer, number_from, object_in, refused, streamed
 
 if TYPE_CHECKING:

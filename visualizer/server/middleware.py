@@ -16,15 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.errors import InflightError, shown
 from core.serving.http.collect import BODY
-from core.serving.http.guard import (
-    BodyBounds,
-    Guard,
-    Refusal,
-    json_check,
-    path_of,
-    sites_check,
-)
-from core.serving.http.sites import Sites
+from core.serving.http.guard import BodyBounds, Guard, Refusal, json_check, path_of, sites_check
+from core.serving.http.sites import Sites, origin_named
+from visualizer.page.engine_files import ISOLATED
 
 log = logging.getLogger("inflight")
 _CALL_BYTES = 2**13
@@ -67,9 +61,7 @@ class ClientAddressed:
 
 
 def _public(hop: str) -> str:
-    """A public address; for IPv6 its /64 network, which belongs to one household; empty for
-    anything else.
-    """
+    """A public address, of IPv6 its /64 network, which is one household's; else empty."""
     try:
         address = ipaddress.ip_address(hop)
     except ValueError:
@@ -165,7 +157,7 @@ class SafeAnswers:
             "content-security-policy": policy,
             "x-content-type-options": "nosniff",
             "referrer-policy": "strict-origin-when-cross-origin",
-        }
+        } | ISOLATED
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -195,13 +187,6 @@ class SafeAnswers:
             await _refusal(500, FAILED)(scope, receive, safely)
 
 
-_ORIGIN = re.compile(
-    r"(?:(https?)://)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::(\d{1,5}))?/?",
-    re.IGNORECASE,
-)
-_PORTS = {"http": "80", "https": "443"}
-
-
 def origins_of(hosts: Iterable[str]) -> tuple[str, ...]:
     """Sites whose runs a link may open in this page (`#trace=URL`), as the origins that a browser
     compares: `https://` unless a host says otherwise.
@@ -212,14 +197,13 @@ def origins_of(hosts: Iterable[str]) -> tuple[str, ...]:
     """
     found = []
     for host in hosts:
-        parts = _ORIGIN.fullmatch(host)
-        if parts is None:
+        origin = host if "://" in host else f"https://{host}"
+        try:
+            if not origin.lower().startswith(("http://", "https://")):
+                raise InflightError("a site has pages")
+            found.append(origin_named(origin.removesuffix("/")))
+        except InflightError:
             raise InflightError(
                 f"{shown(host)} is no site: name a host, like example.org or http://localhost:9000."
-            )
-        scheme, port = (parts[1] or "https").lower(), parts[3]
-        found.append(
-            f"{scheme}://{parts[2].lower()}"
-            + (f":{int(port)}" if port and port != _PORTS[scheme] else "")
-        )
+            ) from None
     return tuple(dict.fromkeys(found))

@@ -1,4 +1,5 @@
-"""What a model is before it is loaded, and which of the loaded ones belongs to a recorded run.
+"""What a model is before it is loaded, which of the loaded ones belongs to a recorded run, and its
+attention weights.
 Which may be loaded at all: `limits.checked_model`.
 """
 
@@ -10,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from core.config import BUILTIN_MODELS
 from core.torch_engine.models.libraries import load_libraries
+from visualizer.jobs.attention import Weigh, no_head
 from visualizer.jobs.limits import Limits, Refused, checked_model
 from visualizer.server.lent_gpu import is_lent
 
 if TYPE_CHECKING:
+    import torch
+
+    from core.torch_engine.models.adapter import ModelAdapter
     from core.torch_engine.models.cache import ModelCache
     from core.trace.header import Header
 
@@ -59,3 +64,52 @@ def model_of(header: Header, limits: Limits, models: ModelCache) -> tuple[str, s
         "The model of this run is not loaded now: run its requests again to see its attention"
         " weights."
     )
+
+
+def weigh_by(adapter: ModelAdapter) -> Weigh:
+    """The weights that a model gives."""
+    import torch
+
+    def weigh(token_ids: list[int], layer: int, head: int) -> Any:
+        ids = torch.tensor([token_ids], device=adapter.device)
+        with adapter.lock, torch.inference_mode():
+            before = adapter.model.config._attn_implementation
+            adapter.model.set_attn_implementation("eager")  # the only one that returns its weights
+            try:
+                heads = _heads(adapter, ids, layer)
+            finally:
+                adapter.model.set_attn_implementation(before)
+        if not 0 <= head < len(heads):
+            raise no_head(layer, len(heads), head)
+        return heads[head].float().cpu().numpy()
+
+    return weigh
+
+
+def _heads(adapter: ModelAdapter, ids: torch.Tensor, layer: int) -> torch.Tensor:
+    """The weights of a layer's heads, taken where they are made: a model that is asked for its
+    weights keeps those of all layers, of a text of thousands of tokens gigabytes.
+    """
+    import torch
+
+    square, found = (ids.shape[1],) * 2, torch.empty(0)
+
+    def take(module: Any, given: Any, made: Any) -> None:
+        nonlocal found
+        for part in made if isinstance(made, tuple) else ():
+            if isinstance(part, torch.Tensor) and part.ndim == 4 and part.shape[2:] == square:
+                found = part[0]
+
+    hooks = [
+        module.register_forward_hook(take)
+        for module in adapter.model.modules()
+        if getattr(module, "layer_idx", None) == layer
+    ]
+    try:
+        # models that attend by code of their own make weights only where they are asked
+        asked = {"output_attentions": True} if adapter.plug == "cache" else {}
+        adapter.model(input_ids=ids, use_cache=False, **asked)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found

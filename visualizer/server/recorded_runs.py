@@ -38,9 +38,7 @@ _CODE = [Path(__file__).resolve().parents[2] / package for package in ("core", "
 
 
 def promise_recorded_runs(store: Store, folder: Path = TRACES) -> list[dict[str, Any]]:
-    """The recorded runs in the order of the presets, those of ranks last, as the player lists them:
-    entries with `id` and `url`.
-    """
+    """The recorded runs as the player lists them, those of ranks last: with `id` and `url`."""
     alone = [entry | _promised(store, path) for entry, path in recorded_runs(folder)]
     return alone + [
         entry | _promised_ranks(store, entry["name"], folder)
@@ -96,9 +94,7 @@ class Lessons:
         self._store, self._folder, self._traces = store, traces, recorded(traces)
 
     def document(self, language: str) -> str:
-        """The address of everything the Learn tab shows in a language; raises InflightError for an
-        unknown one.
-        """
+        """The address of what Learn shows in a language; raises InflightError for no language."""
         return self._kept(("lessons", language), lambda: document(self._traces, language))
 
     def file(self, lesson: str, kind: str, language: str) -> str:
@@ -129,9 +125,7 @@ class Lessons:
         return self._text(name, lambda: sheet(lesson, kind, traces, language))
 
     def check(self, lesson: str, run: Trace, language: str) -> list[dict[str, Any]]:
-        """The goals of a lesson's task, and whether a run meets them: see
-        `visualizer.lessons.tasks`.
-        """
+        """The goals of a lesson's task, and whether a run meets them: see `tasks`."""
         return check(lesson, run, self._traces, language)
 
     def _kept(self, name: tuple[str, ...], make: Callable[[], dict[str, Any]]) -> str:

@@ -84,12 +84,10 @@ class ResponseCache:
         most_bytes: int = 2**25,
         head: Callable[[str], str] = lambda at: "",
     ) -> None:
-        self._app, self._is_everybodys, self._most, self._head = (
-            app,
-            is_everybodys,
-            most_bytes,
-            head,
-        )
+        self._app = app
+        self._is_everybodys = is_everybodys
+        self._most = most_bytes
+        self._head = head
         self._addresses: set[str] = set()
         self._kept: OrderedDict[str, CachedResponse] = OrderedDict()
         self._pending: dict[str, asyncio.Task[CachedResponse]] = {}
@@ -115,9 +113,7 @@ class ResponseCache:
         await answer(scope, receive, send)
 
     def _address(self, scope: Scope) -> str:
-        """Where the client found the page, ending in /; empty if it does not say so, or others took
-        the places.
-        """
+        """Where the client found the page, ending in /; empty if unknown, or one too many."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not _HOST.fullmatch(host):
@@ -125,10 +121,7 @@ class ResponseCache:
         scheme = (
             "https"
             if "https"
-            in (
-                scope.get("scheme"),
-                headers.get("x-forwarded-proto", "").split(",")[0].strip(),
-            )
+            in (scope.get("scheme"), headers.get("x-forwarded-proto", "").split(",")[0].strip())
             else "http"
         )
         address = f"{scheme}://{host.lower()}{scope.get('root_path', '').rstrip('/')}/"

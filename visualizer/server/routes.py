@@ -66,9 +66,7 @@ def routes(
     address_of: Callable[[Request], str],
     enter: Callable[[Request], None] = lambda request: None,
 ) -> list[Route]:
-    """address_of: gives the address of a request's client. enter: called in the context in which
-    its job will run.
-    """
+    """address_of: of a request's client. enter: called in the context of its job."""
 
     async def begin(request: Request) -> Response:
         body = await object_in(request)
@@ -216,10 +214,8 @@ async def turn(turns: Turns, address: str, request: Request) -> AsyncIterator[No
     """Hold a place once it is this request's turn. Its body must have been read. Raises
     TooManyRequests, and ClientDisconnect once nobody waits for the answer.
     """
-    taking, leaving = (
-        asyncio.ensure_future(turns.take(address)),
-        asyncio.ensure_future(_left(request)),
-    )
+    taking = asyncio.ensure_future(turns.take(address))
+    leaving = asyncio.ensure_future(_left(request))
     leaving.add_done_callback(lambda _: taking.cancel())
     try:
         await taking

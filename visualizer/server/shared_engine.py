@@ -1,9 +1,11 @@
 """The engine that all visitors share: its server is under `/serve` and loaded on first use.
 
-GET inflight/class   {"address", "qr"}: its address for a class, also as an SVG; null where only
-this machine can open the page POST inflight/shared-model   the teacher: {"model", "dtype"} →
-{"model"}, shared from now on, or {"error"} /serve/…             the server's own addresses, see
-`core.serving.http.app` inflight/live/…      the Live tab's, see `visualizer.server.live_routes`
+GET  inflight/class          {"address", "qr"}: its address for a class, also as an SVG; null
+                             where only this machine can open the page
+POST inflight/shared-model   the teacher: {"model", "dtype"} → {"model"}, shared from now on, or
+                             {"error"}
+/serve/…                     the server's own addresses, see `core.serving.http.app`
+inflight/live/…              the Live tab's, see `visualizer.server.live_routes`
 """
 
 from __future__ import annotations
@@ -33,8 +35,7 @@ from core.torch_engine.models.libraries import load_libraries
 from core.workload.demo_workloads import house_prompts
 from visualizer.jobs.limits import Limits, checked_model
 from visualizer.server.live import Live
-from visualizer.server.live_bots import Bots
-from visualizer.server.live_requests import LiveRequests
+from visualizer.server.live_requests import Bots, LiveRequests
 from visualizer.server.live_routes import live_app, live_of
 from visualizer.server.middleware import ClientAddressed, address_of
 from visualizer.server.routes import answer, object_in
@@ -54,9 +55,7 @@ log = logging.getLogger("inflight")
 
 
 class SharedEngine:
-    """One per process. teacher_token: generated if not given. address: where a class finds it, once
-    known.
-    """
+    """One per process. teacher_token: by default a new one. address: where a class finds it."""
 
     def __init__(
         self, model: str, models: ModelCache, limits: Limits, teacher_token: str | None = None
@@ -131,15 +130,11 @@ class SharedEngine:
             self.serving()
 
     def _successor(self) -> ServingEngine | None:
-        """The engine that runs now, for viewers of one that has closed; None if the page is
-        closing.
-        """
+        """The engine that runs now, for viewers of a closed one; None if the page is closing."""
         return self.serving() if self._changing.locked() or self._serving is not None else None
 
     def close(self) -> None:
-        """Accept no more requests; those in progress get their time to finish, and the rest end
-        with a last word.
-        """
+        """Accept no more requests; those in progress get time to finish, or a last word."""
         serving = self._serving
         if serving is None:
             return
@@ -227,9 +222,7 @@ class SharedEngine:
 
 
 class _Lazy:
-    """Loads in a thread, without blocking the page; a failure is reported in a sentence, and the
-    next call tries again.
-    """
+    """Loads in a thread; a failure is answered in a sentence, and the next call tries again."""
 
     def __init__(self, make: Callable[[], App]) -> None:
         self._make, self._lock = make, threading.Lock()

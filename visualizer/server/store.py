@@ -82,9 +82,7 @@ def address(path: Path) -> str:
 
 
 class Store:
-    """A folder of runs. quota: bytes for its files, not counting recorded ones. url: the address of
-    a file.
-    """
+    """A folder of runs. quota: bytes for its files but recorded ones. url: the address of one."""
 
     def __init__(self, folder: Path, quota: int, url: Callable[[Path], str] = address) -> None:
         self.folder, self._quota, self._url = folder, quota, url
@@ -117,9 +115,7 @@ class Store:
         return self._kept(self._written(translated_ranks(ranks, ids, source))) | {"ranks": ids}
 
     def keep(self, trace: Trace, whose: str = "") -> dict[str, Any]:
-        """Store a computed run, if possible: `{"id", "url"}`, or `{"unkept": why not}`. See
-        `put`.
-        """
+        """Store a computed run, see `put`: `{"id", "url"}`, or `{"unkept": why not}`."""
         try:
             return self.put(trace, whose=whose)
         except NotKept as error:
@@ -160,9 +156,7 @@ class Store:
         return self._kept(self._path(run, ".json"), whose)
 
     def promise(self, name: str, text: Callable[[], str]) -> dict[str, Any]:
-        """A permanent file, written when first requested; `{"id", "url"}`. name: identifies its
-        sources.
-        """
+        """A permanent file, written when first asked for; `{"id", "url"}`. name: of its sources."""
         path = self.folder / name
         self._promised[name] = text
         self.pin(path)
@@ -246,17 +240,13 @@ class Store:
         return self._page(self._path(run, ".json"), whose, step, rank, at)
 
     def trace(self, run: object) -> Trace:
-        """A run's trace by its id or its replay's url; raises InflightError if it does not
-        exist.
-        """
+        """A run's trace by its id or its replay's url; raises InflightError for none."""
         return Trace.load(self._path(run))
 
     # -- inside ------------------------------------------------------------------------------------
 
     def _path(self, run: object, kind: str = ".jsonl") -> Path:
-        """The path of a run's file, by default its trace, from the last part of the url; the rest
-        is ignored.
-        """
+        """The path of a run's file, by default its trace, from the last part of the url."""
         found = _ID.search(run) if isinstance(run, str) else None
         path = self._there(f"{found[1]}{kind}") if found else None
         if path is None or not path.exists():
@@ -357,9 +347,7 @@ class Store:
 
 
 def _group(path: Path) -> str:
-    """What goes together: a run's replay and its trace, under its id; an export by itself, under
-    its name.
-    """
+    """What goes together: a run's replay and trace, by its id; an export alone, by its name."""
     return path.stem if path.suffix in (".json", ".jsonl") and "." not in path.stem else path.name
 
 
@@ -383,9 +371,7 @@ def as_text(data: dict[str, Any]) -> str:
 
 
 def write_by_content(folder: Path, data: dict[str, Any]) -> Path:
-    """Write JSON under the hash of its content; returns the file. An existing one is not
-    rewritten.
-    """
+    """Write JSON under the hash of its content, unless it is there; returns the file."""
     text = as_text(data)
     path = folder / f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}.json"
     return path if path.exists() else write_whole(path, [text])

@@ -53,9 +53,7 @@ def open_upload(
 
 
 def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str, Any]:
-    """A published workload, see `read_workload` and `Wanted`; raises InflightError saying why it
-    cannot be opened.
-    """
+    """A published workload, see `read_workload` and `Wanted`; raises InflightError."""
     wanted = Wanted.within(limits, name, model)
     check_upload(len(data), limits)
     return read_sandboxed(__name__, data, "dataset", json.dumps(wanted))
@@ -65,9 +63,7 @@ def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str
 
 
 def read_sandboxed(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
-    """The result of a reader, given as a module name, for a visitor's file; raises Refused saying
-    what is wrong with the file.
-    """
+    """The result of a reader, given as a module, for a visitor's file; raises Refused."""
     said = _run(reader, data, arguments)
     if "error" in said:
         raise Refused(said["error"])
@@ -117,9 +113,7 @@ def answer(
 
 
 def _whole_input() -> bytes:
-    """The visitor's file. Afterwards standard input is empty: no library that asks a question there
-    is answered by the file.
-    """
+    """The visitor's file. Then stdin is empty: it answers no library that asks there."""
     data = sys.stdin.buffer.read()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     return data

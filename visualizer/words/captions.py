@@ -44,11 +44,9 @@ class Captioner:
         self._asked: dict[str, int | None] = {}  # the most new tokens of each
         self.letters: dict[str, str] = {}
         self._numbers = numbers or itertools.count()
-        self._config, self._groups, self._is_asynchronous = (
-            header.config,
-            header.groups,
-            header.is_asynchronous,
-        )
+        self._config = header.config
+        self._groups = header.groups
+        self._is_asynchronous = header.is_asynchronous
         self._last_end: float | None = None
         self._own, self._end_tokens = header.engine is None, header.model.eos_token_ids
 

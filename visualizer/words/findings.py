@@ -242,7 +242,7 @@ def cost(curve: CostCurve) -> str:
         f"A step of {most.tokens} tokens takes {{times}} times as long as a step of {one.tokens}: "
     )
     saved = (
-        "each token costs {times} times less"
+        "each token is {times} times cheaper"
         if cheaper > 1
         else "on this device a batch saves nothing"
     )
@@ -261,11 +261,9 @@ def equivalence(found: Mapping[str, Any]) -> str:
     """Alone and in a batch: what differs, and what `model.generate` writes. found:
     `Equivalence.to_json()`.
     """
-    logits, tokens, differing = (
-        found["max_logit_difference"],
-        found["tokens"],
-        found["differing_tokens"],
-    )
+    logits = found["max_logit_difference"]
+    tokens = found["tokens"]
+    differing = found["differing_tokens"]
     size = (
         ""
         if logits is None

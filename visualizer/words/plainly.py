@@ -82,7 +82,7 @@ def _reads(m: CaptionContext) -> Clause | None:
     total = sum(s.length for s in reading)
     numbers = " + ".join(str(s.length) for s in reading) if len(reading) <= NAMED else str(total)
     if any(m.recomputed(s) for s in reading):
-        return _same([*who, f" read {numbers} tokens, partly once more"])
+        return _same([*who, f" read {numbers} tokens, some of them again"])
     came = {a.request for a in m.event.admitted}
     short: Sentence = [*who, f" read {numbers} tokens"]
     if not all(s.request in came for s in reading):
@@ -95,7 +95,7 @@ def _one_reads(m: CaptionContext, s: Segment) -> Clause:
     who: Sentence = [{"r": s.request}]
     end = m.pending_end(s)
     if m.recomputed(s):
-        short: Sentence = [*who, f" reads {s.length:,} [token|tokens] once more"]
+        short: Sentence = [*who, f" reads {s.length:,} [token|tokens] again"]
         return short, [*short, ", as it had lost its lane"]
     part = f"{s.length:,} of its {end:,} [token|tokens]"
     last = s.start > 0 and s.kv_len == end
@@ -130,7 +130,7 @@ def _for_nobody(m: CaptionContext) -> Clause | None:
         if any(p.padding for p in passes)
         else sum(p.tokens for p in passes)
     )
-    return _same([f"{nobody:,} of {positions:,} places [={nobody} works|work] for nobody"])
+    return _same([f"{nobody:,} of {positions:,} places [={nobody} is|are] idle"])
 
 
 def _ends(m: CaptionContext) -> Clause | None:

@@ -125,7 +125,7 @@ def total_time(comparison: Comparison) -> str:
     ratios, ratio = _range(found.ratios), divided(walls[base], walls[mine])
     if _is_open(found):
         said = numbers + t(
-            f": faster in {found.faster} of {found.rounds} rounds ({{ratios}}), so nobody wins.",
+            f": faster in {found.faster} of {found.rounds} rounds ({{ratios}}), so neither wins.",
             ratios=ratios,
         )
     elif ratio >= 1:
@@ -197,7 +197,7 @@ def _other_limits(comparison: Comparison, name: str, mine: str) -> str:
         and not _is_open(own)
         and (_is_open(found) or found.faster > found.slower)
     )
-    loss = t(", so the loss is that limit's and not the policy's") if spared else ""
+    loss = t(", so the loss is due to that limit, not to the policy") if spared else ""
     with_limits = t(
         f"With {{limits}} {how} in {rounds} ({{ratios}})",
         limits=listed(said),
@@ -257,7 +257,7 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
         )
         said.append(machine + (t(", so these times are not those of a quiet one") if busy else ""))
     elif "pyodide" in environment.get("versions", {}):
-        said.append(t("How busy this machine was, a browser does not tell"))
+        said.append(t("A browser does not tell how busy this machine was"))
     said.append(t("Another machine or model gives other numbers"))
     return f"{'. '.join(said)}."
 

@@ -80,7 +80,7 @@ class Attempt(Work):
                 number = event.step
                 if broken := checker.fault(event):
                     raise Fault(
-                        "This breaks a rule of every run: {why}",
+                        "This breaks a rule that every run keeps: {why}",
                         None,
                         number,
                         why=_STEP.sub("", broken),

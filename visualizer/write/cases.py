@@ -25,7 +25,7 @@ from visualizer.write.code import Fault, told
 
 CHANGED = "It changed what it was given: the lists belong to the caller and must stay as they are."
 NOTHING = "It returned `None`: is a `return` missing?"
-AGAIN = "It answers otherwise when asked once more for the same."
+AGAIN = "Asked the same once more, it answers differently."
 NOT_WRITTEN = "Not written yet: line {line_number}."
 UNREADABLE = "The file cannot be read: {why}"
 UNREADABLE_LINE = "The file cannot be read, line {line_number}: {why}"

@@ -108,7 +108,7 @@ class Process:
         if "left" in told:
             return Fault("It ended the Python that ran it (exit code {code}).", code=told["left"])
         if "overdue" not in told:
-            return Fault("It wrote something to where the answers go, which is no answer.")
+            return Fault("It wrote something that is no answer to where the answers go.")
         seconds = f"{self._limit:g}"
         if took < self._limit / 2:
             says = "It takes too long: {count} cases took {seconds} seconds."

@@ -29,6 +29,8 @@ import { NewComparison } from "./new_comparison.js";
 import { EquivalencePanel } from "./equivalence.js";
 import { PlanPanel } from "./plan.js";
 import { Race, RaceBar } from "./race.js";
+import { Drawing } from "../figure/drawing.js";
+import { hand, recorded } from "../figure/hand.js";
 import { comparisonUrl, fetchJson } from "../parts/server.js";
 import { Speech, inLanguage, speaking, t } from "../parts/speech.js";
 import { countLaneSteps, lanePieces } from "../run/lane_layout.js";
@@ -72,6 +74,8 @@ export class Compare {
     this.run = { request: () => null }; // tooltips receive requests, never ids
     const $ = (s) => root.querySelector(s);
     this.$ = $;
+    /** @type {Drawing | null} */
+    this.cause = null;
     /** @type {Palette | null} */
     this.palette = null;
     this.made = []; // comparisons of this visit, like catalogue entries, each with its doc and spec
@@ -93,6 +97,11 @@ export class Compare {
       opener: $(".new-button"),
       phone: () => this.layout === "phone",
     });
+    this.cause = new Drawing($(".cause"), hand, window.inflightCompareFiles.hand, {
+      claim: "Change the cause: six brief questions in waves and continuously",
+      source: "simulated by the scheduler, in steps",
+    });
+    this.cause.take(recorded(this.cause.data));
     // after the static English text, before text that is translated when created
     this.speech = new Speech(root, () => this._named());
     this.tooltip = new Tooltip($(".tooltip"), this);
@@ -204,6 +213,7 @@ export class Compare {
     this.chooser.fill(this.catalogue.recorded, this.made);
     this.chooser.mark(this.entry?.name);
     if (this.engines) this.form.named();
+    this.cause?.redraw();
     if (this.root.hasAttribute("data-plan")) this._sayPlan();
     if (!this.doc?.runs) return;
     this._who();
@@ -590,6 +600,7 @@ export class Compare {
     const dark = isDarkBeside(this.wanted.get("theme"));
     if (this.palette?.dark === dark) return;
     this.palette = paintTheme(this.root, dark);
+    this.cause?.theme(dark);
     this.race?.redraw();
     this.charts?.repaint();
   }

@@ -29,6 +29,8 @@ export class NewComparison {
       changed: () => this.device?.named(),
       kept: async (name) => options.engines?.kept(name) ?? 0,
       remove: (name) => options.engines.remove(name),
+      own: () => options.engines?.own ?? {},
+      open: options.engines?.tab ? (file) => options.engines.open(file) : undefined,
     });
     this.device = new DeviceField(this.fields.device, options.engines, () => this.model.spec);
     this.fields.device.parentElement.hidden = !options.engines?.tab;
@@ -97,6 +99,7 @@ export class NewComparison {
 
   toggle(on = !this.drawer.isOpen) {
     this.drawer.toggle(on, this.options.opener);
+    if (this.policies) this.model.named();
     this.device.named();
     if (on) this.fields.preset.focus({ preventScroll: true });
     if (on && this.fields.preset.value === WATCHED) this._chosen();

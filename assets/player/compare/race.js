@@ -302,7 +302,7 @@ export class Race {
   _hover(e) {
     const { tooltip } = this.page;
     const racer = e && this.racers.find((r) => r.stage.contains(e.target));
-    /** @type {any} a hit of one of the charts of lanes */
+    /** @type {ReturnType<Racer["lanes"]["hit"]>} */
     let found = null;
     if (racer) {
       const box = racer.stage.getBoundingClientRect();

@@ -13,11 +13,7 @@ const STRIP = 18; // above the lanes: ticks where requests are done
 const FUTURE = 0.13;
 
 export class Racer {
-  /**
-   * @param {import("./race.js").Race} race
-   * @param {string} name
-   * @param {Run} run
-   */
+  /** @param {import("./race.js").Race} race @param {string} name @param {Run} run */
   constructor(race, name, run) {
     this.race = race;
     this.name = name;

@@ -39,6 +39,8 @@ export class BrowserEngine {
     this._loaded = new Map();
     /** @type {Set<string>} models that its visitor wants, however large */
     this._agreed = new Set();
+    /** @type {Map<string, File>} the visitor's own, by the names of their models */
+    this._files = new Map();
     /** @type {Map<string, TabJob>} */
     this._jobs = new Map();
     // a job of a page that is left has not failed: loaded again, the page takes it up
@@ -125,9 +127,24 @@ export class BrowserEngine {
     }
   }
 
+  /**
+   * Look at a GGUF file of the visitor's, which stays on their machine: what a form says of its
+   * model. Throws a sentence. @param {File} file
+   */
+  async open(file) {
+    await this.ready();
+    const model = /\.gguf$/i.test(file.name) ? file.name : `${file.name}.gguf`;
+    this._loaded.delete(model);
+    const facts = await this._ask({ do: "open", model, file });
+    this._files.set(model, file);
+    return { ...facts, name: model, file: file.size };
+  }
+
   /** Take a model out of this browser; a run that has it keeps it. @param {string} model */
   async remove(model) {
     this._agreed.delete(model);
+    this._files.delete(model);
+    this._loaded.delete(model);
     await this._ask({ do: "remove", model });
   }
 
@@ -175,7 +192,16 @@ export class BrowserEngine {
     const cancel = () =>
       this._jobs.size || this.end("The engine was not loaded, because that was cancelled.");
     if (!this._loaded.has(model)) {
-      const asked = { do: "load", model, agreed: this._agreed.has(model), fresh: this._crashed };
+      const file = this._files.get(model);
+      // of the visitor's own files one is loaded at a time
+      if (file) for (const other of this._files.keys()) this._loaded.delete(other);
+      const asked = {
+        do: "load",
+        model,
+        file,
+        agreed: this._agreed.has(model),
+        fresh: this._crashed,
+      };
       const loading = this._ask(asked, (message) => this.bar.progress(message));
       this._crashed = false;
       this._loaded.set(model, loading);

@@ -46,7 +46,7 @@ export class DeviceField {
     const fits = Boolean(engines?.fits(this.asked()));
     const options = [
       ...(fits ? [[TAB, "your machine"]] : []),
-      ...(engines?.server
+      ...(engines?.server && !((this.asked().model ?? "") in engines.own)
         ? DEVICES.map(([value, name]) => [
             value,
             !engines.tab ? name : value === "auto" ? "the server" : `the server: ${name}`,
@@ -77,7 +77,7 @@ export class DeviceField {
         select.value === TAB
           ? "The engine runs in this tab: what you type stays on your machine."
           : engines?.tab && !engines.fits(this.asked())
-            ? "This tab computes {models} in float32, the server all else."
+            ? "This tab computes {models} in float32; the server does the rest."
             : engines?.lacksTab
               ? NO_PYODIDE
               : "Where it computes them.",

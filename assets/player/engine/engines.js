@@ -60,6 +60,8 @@ export class Engines {
     this.server = server;
     this.lacksTab = !tab; // the page, not this browser, of which that is said when it is tried
     this.models = models;
+    /** @type {Record<string, any>} what is known of the visitor's own files, by their models' names */
+    this.own = {};
     this.offers = offers;
     /** @type {Map<string, Engine>} */
     this._jobs = new Map();
@@ -83,6 +85,7 @@ export class Engines {
 
   /** Whether the tab is the first choice for a spec. @param {{model?: string}} spec */
   prefersTab({ model = "" }) {
+    if (model in this.own) return true;
     const chosen = kept("good", CHOICE) || (LARGE.includes(model) ? "server" : "tab");
     return Boolean(this.tab && (!this.server || chosen === "tab"));
   }
@@ -99,7 +102,7 @@ export class Engines {
   fits({ model, dtype = "auto", device = "auto" }) {
     return Boolean(
       this.tab &&
-      (!model || this.models.includes(model)) &&
+      (!model || this.models.includes(model) || model in this.own) &&
       EXACT.includes(dtype) &&
       (!this.server || device === "auto"),
     );
@@ -118,11 +121,13 @@ export class Engines {
   }
 
   async begin(kind, spec, who, signal = undefined) {
-    return this._first(this.whose(kind, spec), async (engine) => {
+    const first = this.whose(kind, spec);
+    const ask = async (/** @type {Engine} */ engine) => {
       const job = await engine.begin(kind, spec, who, signal);
       this._jobs.set(job, engine);
       return job;
-    });
+    };
+    return spec.model in this.own ? ask(first) : this._first(first, ask);
   }
 
   /**
@@ -176,8 +181,19 @@ export class Engines {
       : 0;
   }
 
+  /**
+   * Look at a GGUF file of the visitor's: its model can be chosen from now on, in this tab. Throws a
+   * sentence. @param {File} file
+   */
+  async open(file) {
+    const facts = await /** @type {BrowserEngine} */ (this.tab).open(file);
+    this.own[facts.name] = facts;
+    return facts;
+  }
+
   /** Take it out of this browser. @param {string} model */
   async remove(model) {
+    delete this.own[model];
     return /** @type {BrowserEngine} */ (this.tab).remove(model);
   }
 

@@ -32,10 +32,14 @@ export class LoadingBar {
     this._later = setTimeout(() => this._show(cancel), PATIENCE);
   }
 
-  /** @param {{what: string, done: number, total: number, kept: boolean}} progress */
-  progress({ what, done, total, kept }) {
+  /**
+   * reads: from a file of this machine.
+   * @param {{what: string, done: number, total: number, kept?: boolean, reads?: boolean}} progress
+   */
+  progress({ what, done, total, kept = true, reads = false }) {
+    const verb = reads ? "Reading" : "Fetching";
     this._words = what
-      ? t(`Fetching {what}: ${megabytes(done)} of ${megabytes(total)} MB.`, { what: nameOf(what) })
+      ? t(`${verb} {what}: ${megabytes(done)} of ${megabytes(total)} MB.`, { what: nameOf(what) })
       : t("Starting the engine in this tab.");
     if (!kept) this._words += ` ${t("This browser keeps nothing of it for the next visit.")}`;
     this._share = total ? done / total : 0;
@@ -53,9 +57,7 @@ export class LoadingBar {
     this.part.style.transform = `scaleX(${this._share || 0})`;
   }
 
-  /**
-   * It did not come: say why; resolves to whether to try again. @param {string} sentence
-   */
+  /** It did not come: say why; resolves to whether to try again. @param {string} sentence */
   failed(sentence) {
     return this._choice(t(sentence), "Try again", "Close");
   }

@@ -16,8 +16,8 @@ const GLIDE = 320; // milliseconds from the hand back to the text
  * @typedef {Record<string, number | string>} Moment numbers that are blended, words that are not
  */
 /**
- * @typedef {{key: string, from: number, to: number, word: string}} Slider what the hand moves: a
- * number of the state, in whole steps
+ * @typedef {{key: string, from: number, to: number, word: string, step?: number}} Slider what the
+ * hand moves: a number of the state, in whole steps of one if nothing else is said
  */
 /**
  * @typedef {{claim?: string, source?: string, link?: string | null, play?: boolean}} CardOptions
@@ -62,12 +62,23 @@ export function blend(a, b, u) {
 /** @param {number} u */
 export const ease = (u) => u * u * (3 - 2 * u);
 
+/**
+ * A slider as an element. @param {Omit<Slider, "key">} slider @param {(n: number) => void} moved
+ */
+export function rangeOf({ from, to, word, step = 1 }, moved) {
+  const range = h("input", {
+    type: "range",
+    min: String(from),
+    max: String(to),
+    step: String(step),
+    "aria-label": t(word),
+  });
+  range.addEventListener("input", () => moved(Number(range.value)));
+  return range;
+}
+
 export class Card {
-  /**
-   * @param {HTMLElement} root
-   * @param {Slider} slider
-   * @param {CardOptions} options
-   */
+  /** @param {HTMLElement} root @param {Slider} slider @param {CardOptions} options */
   constructor(root, slider, { claim = "", source = "", link = null, play = false }) {
     this.root = root;
     this.slider = slider;
@@ -87,13 +98,7 @@ export class Card {
     this._playing = undefined;
     this.body = h("div", { class: "figure-body" });
     this.says = h("p", { class: "figure-says", "aria-live": "off" });
-    this.range = h("input", {
-      type: "range",
-      min: String(slider.from),
-      max: String(slider.to),
-      step: "1",
-      "aria-label": t(slider.word),
-    });
+    this.range = rangeOf(slider, (n) => this.take({ [slider.key]: n }));
     this.back = h(
       "button",
       { type: "button", class: "button figure-back", hidden: true, onclick: () => this.release() },
@@ -140,9 +145,6 @@ export class Card {
         this.tools,
         this.back,
       ),
-    );
-    this.range.addEventListener("input", () =>
-      this.take({ [slider.key]: Number(this.range.value) }),
     );
   }
 

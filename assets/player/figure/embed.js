@@ -16,7 +16,7 @@ const VIEWS = "lanes,row,mask";
  */
 
 class Embed {
-  /** @param {EmbedPage} page see visualizer/page/embed.py */
+  /** @param {EmbedPage} page see visualizer/page/figure.py */
   constructor(page) {
     this.page = page;
     /** @type {Figure | null} */

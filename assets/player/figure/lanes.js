@@ -59,7 +59,7 @@ export class FigureLanes extends LaneChart {
       state,
       `${clock}/${this.columns}/${state.language}/${words ? index : ""}`,
       () => ({ ...layout(), words: words ? WORDS : 0, until: index }),
-      (g) => this._axis(g, span, clock),
+      (g) => stepMarks(g, this.scale, span, this.surface.w),
     );
     const from = this.scale.from(index);
     const x = from + (this.scale.to(index) - from) * share;
@@ -74,19 +74,18 @@ export class FigureLanes extends LaneChart {
       t(`Lanes over time: step ${run.stepOf(index)} of ${run.stepOf(run.length - 1)}`),
     );
   }
+}
 
-  /** @param {Ink} g @param {number} span @param {boolean} clock */
-  _axis(g, span, clock) {
-    const { scale, surface } = this;
-    const unit = roundUnit(span, Math.max(3, surface.w / 90), !clock);
-    for (
-      let v = clock ? 0 : Math.ceil(scale.start / unit) * unit - scale.start;
-      v <= span;
-      v += unit
-    ) {
-      const label = clock ? t(clockLabel(v, span)) : String(scale.start + v);
-      const x = GUTTER + v * scale.per;
-      if (x + measure(g, label) <= surface.w) g.fillText(label, x, 11);
-    }
+/**
+ * The marks of an axis. @param {Ink} g @param {LaneScale} scale @param {number} span @param {number}
+ * w pixels that there are
+ */
+export function stepMarks(g, scale, span, w) {
+  const { clock, start, per } = scale;
+  const unit = roundUnit(span, Math.max(3, w / 90), !clock);
+  for (let v = clock ? 0 : Math.ceil(start / unit) * unit - start; v <= span; v += unit) {
+    const label = clock ? t(clockLabel(v, span)) : String(start + v);
+    const x = GUTTER + v * per;
+    if (x + measure(g, label) <= w) g.fillText(label, x, 11);
   }
 }

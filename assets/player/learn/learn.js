@@ -57,7 +57,11 @@ export class Learn {
     });
     window.addEventListener(
       "hashchange",
-      () => this.page.dataset.part === "learn" && location.hash !== this._written && this._follow(),
+      () =>
+        this.doc && // before it is there `shown` follows
+        this.page.dataset.part === "learn" &&
+        location.hash !== this._written &&
+        this._follow(),
     );
     this.ready = this._begin(wantedLanguage());
   }
@@ -381,7 +385,7 @@ export class Learn {
       $(part).setAttribute("aria-label", label);
     $(".language").replaceChildren(
       ...Object.entries(doc.languages).map(([key, name]) =>
-        h("option", { value: key, selected: key === doc.language }, name),
+        h("option", { value: key, selected: key === doc.language, title: name }, key.toUpperCase()),
       ),
     );
     $(".language").hidden =

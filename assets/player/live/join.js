@@ -4,25 +4,28 @@ import { bareCard, closing } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
-/**
- * Show it, as a QR code too; on a page that only this machine can open, say how to open it to the
- * room.
- */
-export async function showAddress(live) {
+/** The page's address, and its QR code; null on a page that only this machine can open. */
+export async function addressOf(live) {
   const { address, qr } = await live.server.get("inflight/class");
-  const dialog = bareCard(live.root, "Join this batch", "qr-card");
-  const page = address.replace(/#.*/, "");
-  const said = qr
-    ? [
-        h("img", {
+  return {
+    page: h("p", { class: "qr-address" }, h("bdi", {}, address.replace(/#.*/, ""))),
+    code: qr
+      ? h("img", {
           src: `data:image/svg+xml,${encodeURIComponent(qr.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"'))}`,
           alt: t("QR code of the address below"),
-        }),
-        h("p", { class: "qr-address" }, h("bdi", {}, page)),
-        h("p", {}, t("Open it, choose Live, add a prompt.")),
-      ]
+        })
+      : null,
+  };
+}
+
+/** Show both; without a code, how to open the page to the room. */
+export async function showAddress(live) {
+  const { page, code } = await addressOf(live);
+  const dialog = bareCard(live.root, "Join this batch", "qr-card");
+  const said = code
+    ? [code, page, h("p", {}, t("Open it, choose Live, add a prompt."))]
     : [
-        h("p", { class: "qr-address" }, h("bdi", {}, page)),
+        page,
         h(
           "p",
           {},

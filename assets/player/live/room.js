@@ -6,6 +6,7 @@ import { find, h, setAttr, setText } from "../parts/dom.js";
 import { keep, kept } from "../parts/kept.js";
 import { t, tell } from "../parts/speech.js";
 import { PeopleView } from "../views/people.js";
+import { addressOf } from "./join.js";
 
 const HOOD = "inflight-live-hood"; // in the session's storage
 
@@ -39,6 +40,8 @@ export class Room {
     this.details = [turn(), turn()]; // in the bar, and beside the tabs of a phone
     live.$(".presenter-button").before(this.details[0]);
     this.isIn = false;
+    /** @type {Promise<unknown> | null} the code that stands in the presenter, asked for once */
+    this.join = null;
     // not of what Watch showed
     this.shown = {
       draw: (/** @type {ViewState} */ state) => {
@@ -58,6 +61,10 @@ export class Room {
     this.isIn = true;
     const { root } = watch;
     find(root, ".stage").append(this.panel);
+    this.join ??= addressOf(this.live).then(
+      ({ page, code }) => code && this.panel.append(h("div", { class: "people-join" }, code, page)),
+      () => {}, // the button says why
+    );
     find(root, ".view-tabs").prepend(this.tab);
     find(root, ".view-tabs").append(this.details[1]);
     find(root, ".present-bar").prepend(this.buttons[1]);
@@ -141,7 +148,7 @@ export class Room {
           ? t(
               "Ask, and you get a lane at once; your answer grows beside your name, one token per step.",
             )
-          : t("The engine is starting, which takes a few seconds."),
+          : "",
       );
   }
 }

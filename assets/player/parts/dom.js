@@ -51,10 +51,7 @@ export function find(root, selector) {
   return el;
 }
 
-/**
- * @param {ParentNode} root
- * @returns {HTMLCanvasElement}
- */
+/** @param {ParentNode} root @returns {HTMLCanvasElement} */
 export const canvasIn = (root, selector = "canvas") =>
   /** @type {HTMLCanvasElement} */ (find(root, selector));
 

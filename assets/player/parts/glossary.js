@@ -33,7 +33,7 @@ export class Glossary {
     const terms = this._terms();
     if (terms === this.terms) return;
     this.terms = terms;
-    /** @type {Map<string, any>} */
+    /** @type {Map<string, string>} */
     this.words = new Map(
       Object.entries(terms).flatMap(([term, { words }]) =>
         words.map((word) => [word.toLowerCase(), term]),
@@ -62,7 +62,7 @@ export class Glossary {
       range.setEnd(node, found.index + found[0].length);
       const box = range.getBoundingClientRect();
       if (x >= box.left && x <= box.right && y >= box.top && y <= box.bottom)
-        return { term: this.words.get(found[0].toLowerCase()), box };
+        return { term: this.words.get(found[0].toLowerCase()) || "", box };
     }
     return null;
   }

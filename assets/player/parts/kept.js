@@ -25,7 +25,7 @@ export function keptData(store, key) {
 /**
  * Change one entry of the object kept under a key, whose others another tab may have written
  * meanwhile; returns the object. known: what it is where nothing is kept.
- * @param {Store} store @param {string} key @param {Record<string, any>} known @param {string} name
+ * @param {Store} store @param {string} key @param {Record<string, object>} known @param {string} name
  * @param {object} change
  */
 export function keepEntry(store, key, known, name, change) {

@@ -105,11 +105,7 @@ export function fillTabs(root, tabs, current) {
   nav.replaceChildren(
     ...tabs.map((tab) =>
       tab.href
-        ? h(
-            "a",
-            { href: tab.href + (speaking() === "en" ? "" : `?lang=${speaking()}`) },
-            t(tab.title),
-          )
+        ? h("a", { href: hrefOf(tab.href) }, t(tab.title))
         : h(
             "button",
             {
@@ -133,6 +129,9 @@ export function fillTabs(root, tabs, current) {
   );
   /** @type {HTMLElement | undefined} */ (nav.children[focused])?.focus();
 }
+
+/** The address of a page of its own in the current language. @param {string} href */
+export const hrefOf = (href) => href + (speaking() === "en" ? "" : `?lang=${speaking()}`);
 
 /** Watch, once it exists. */
 export async function pageWatch() {

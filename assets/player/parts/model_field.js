@@ -1,13 +1,14 @@
-// The choice of a model in a form: those of the page, and at home any folder or hub id. What a
-// model is and what it will take stands below before it is loaded; nothing is loaded until a run
-// wants it.
+// The choice of a model in a form: those of the page, a GGUF file of the visitor's for their tab, and
+// at home any folder or hub id. What a model is and what it will take stands below before it is
+// loaded; nothing is loaded until a run wants it.
 
-import { find, h } from "./dom.js";
+import { find, h, setText } from "./dom.js";
 import { bytes, count } from "./format.js";
 import { keep, keptData } from "./kept.js";
 import { t } from "./speech.js";
 
 const OWN = "\u0000own"; // the choice that opens the field for a name
+const FILE = "\u0000file"; // the choice that opens the field for a file
 const KEPT = "inflight-models"; // in the browser: names, the last one first
 const MOST_KEPT = 5;
 
@@ -25,11 +26,14 @@ export class ModelField {
   /**
    * form: has the fields model, own_model and dtype, and a `.model-says`. options.call: asks who
    * computes; device, blockSize: of the form; changed: called when another model was chosen, or is
-   * now known; kept, remove: bytes of a model in this browser, and what takes it out.
+   * now known; kept, remove: bytes of a model in this browser, and what takes it out; own: what is
+   * known of the visitor's files, by their names, and open: looks at another one, where there is a
+   * tab to compute it.
    * @param {HTMLFormElement} form
    * @param {{call: (name: string, ...args: any[]) => Promise<any>, device?: () => string,
    * blockSize?: () => number, changed?: () => void, kept?: (name: string) => Promise<number>,
-   * remove?: (name: string) => Promise<void>}} options
+   * remove?: (name: string) => Promise<void>, own?: () => Record<string, any>,
+   * open?: (file: File) => Promise<any>}} options
    */
   constructor(form, options) {
     this.options = {
@@ -38,6 +42,7 @@ export class ModelField {
       changed: () => {},
       kept: async () => 0,
       remove: async () => {},
+      own: () => ({}),
       ...options,
     };
     const field = (/** @type {string} */ name) =>
@@ -62,6 +67,16 @@ export class ModelField {
     /** @type {any} what the server says about the chosen one, null until it has */
     this.facts = null;
     this.kept = 0; // bytes of it in this browser
+    this.file = h("input", { type: "file", accept: ".gguf" });
+    this.fileWords = h("span");
+    labelOf(this.own).before(
+      h("label", { class: "field", hidden: true }, this.fileWords, this.file, h("small")),
+    );
+    this.file.addEventListener("change", () => {
+      const file = this.file.files?.[0];
+      this.file.value = ""; // the same one can be chosen again
+      if (file) this.open(file);
+    });
     this._asked = 0;
     this.select.addEventListener("change", () => this._chosen());
     this.own.addEventListener("change", () => this.own.value.trim() && this._look(this.own.value));
@@ -87,13 +102,21 @@ export class ModelField {
   named() {
     const chosen = this.select.value;
     const { models, any_model: any } = this.offered;
+    const { own, open } = this.options;
+    const others = chosen && ![OWN, FILE].includes(chosen) ? [chosen] : [];
     this.select.replaceChildren(
-      ...[
-        ...new Set([...models, ...this._kept, ...(chosen && chosen !== OWN ? [chosen] : [])]),
-      ].map(option),
+      ...[...new Set([...models, ...Object.keys(own()), ...this._kept, ...others])].map(option),
+      ...(open ? [h("option", { value: FILE }, t("Your own GGUF file …"))] : []),
       ...(any ? [h("option", { value: OWN }, t("Another: a folder or a hub id …"))] : []),
     );
     if (chosen) this.select.value = chosen;
+    setText(this.fileWords, t("GGUF file"));
+    setText(
+      find(labelOf(this.file), "small"),
+      t(
+        "A Llama, Qwen 2 or Qwen 3. It is read in this tab and sent nowhere; after a reload it is chosen again.",
+      ),
+    );
     this._show();
   }
 
@@ -106,12 +129,13 @@ export class ModelField {
 
   /** Whether a model is the page's, or one that this visitor has named. @param {string} name */
   knows(name) {
-    return [...this.offered.models, ...this._kept].includes(name);
+    return [...this.offered.models, ...this._kept].includes(name) || name in this.options.own();
   }
 
   /** The name of the chosen one, empty while it has none. @returns {string} */
   get value() {
-    return this.select.value === OWN ? this.own.value.trim() : this.select.value;
+    const { value } = this.select;
+    return value === OWN ? this.own.value.trim() : value === FILE ? "" : value;
   }
 
   /** What a spec says of it. */
@@ -129,7 +153,10 @@ export class ModelField {
 
   /** Why nothing can be run with it, or null. */
   get fault() {
-    return this.value ? null : "Name a model: a folder, or an id on the Hugging Face hub.";
+    if (this.value) return null;
+    return this.select.value === FILE
+      ? "Choose a GGUF file."
+      : "Name a model: a folder, or an id on the Hugging Face hub.";
   }
 
   /**
@@ -150,7 +177,8 @@ export class ModelField {
   _chosen() {
     const own = this.select.value === OWN;
     labelOf(this.own).hidden = !own;
-    this.facts = this.offered.facts[this.select.value] ?? null;
+    labelOf(this.file).hidden = this.select.value !== FILE;
+    this.facts = this._known(this.select.value);
     this.kept = 0;
     this.error = "";
     this._asked += 1;
@@ -173,32 +201,57 @@ export class ModelField {
   }
 
   async _remove() {
-    await this.options.remove(this.value);
+    const { facts, value } = this;
+    await this.options.remove(value);
+    if (facts?.file) this.choose({ model: this.offered.models[0] });
+    this.named();
     await this.weigh();
+  }
+
+  /** What is known where nobody has to be asked, or null. @param {string} name */
+  _known(name) {
+    return this.offered.facts[name] ?? this.options.own()[name] ?? null;
+  }
+
+  /** Look at a visitor's own file, and choose its model. @param {File} file */
+  async open(file) {
+    this.select.value = FILE;
+    this._chosen();
+    const { open = async () => ({}) } = this.options;
+    const asked = open(file).catch((error) => ({ error: error.message }));
+    await this._ask(asked, ({ name }) => {
+      this.select.prepend(option(name));
+      this.select.value = name;
+      this._chosen();
+    });
   }
 
   /** Ask the server what a model is. @param {string} name */
   async _look(name) {
+    const { call, device } = this.options;
+    const asked = { model: name, device: device(), dtype: this.dtype.value || "auto" };
+    const answer = call("model", asked).catch((error) => ({
+      error: `The engine cannot be reached: ${error.message}.`,
+    }));
+    await this._ask(answer, (facts) => this._found(facts));
+  }
+
+  /**
+   * Wait for what is known of a model. @param {Promise<any>} answer @param {(facts: any) => void}
+   * found
+   */
+  async _ask(answer, found) {
     this._asked += 1;
     const asked = this._asked;
     this.looking = true;
     this.facts = null;
     this.error = "";
     this._show();
-    let answer;
-    try {
-      answer = await this.options.call("model", {
-        model: name,
-        device: this.options.device(),
-        dtype: this.dtype.value || "auto",
-      });
-    } catch (error) {
-      answer = { error: `The engine cannot be reached: ${error.message}.` };
-    }
+    const facts = await answer;
     if (asked !== this._asked) return; // another was chosen meanwhile
     this.looking = false;
-    if (answer.error) this.error = answer.error;
-    else this._found(answer);
+    if (facts.error) this.error = facts.error;
+    else found(facts);
     this._show();
     this.options.changed();
   }
@@ -237,6 +290,8 @@ export class ModelField {
   get _unknown() {
     const { any_model: any, models } = this.offered;
     if (!this.isOwn || this.select.value === OWN || !models.length) return null;
+    if (this.options.open && isFile(this.value))
+      return h("span", {}, t(FILE_AGAIN, { name: this.value }));
     if (!any)
       return models.includes(this.value)
         ? null
@@ -311,6 +366,7 @@ export class ModelField {
       ["Context", !context ? "" : t(`${count(context)} [token|tokens]`)],
       ["To fetch", download > this.kept ? bytes(download) : ""],
       ["In this browser", this.kept ? `${bytes(this.kept)} ` : "", remove],
+      ["On your machine", facts.file ? `${bytes(facts.file)} ` : "", remove],
     ];
     return [
       h("b", {}, facts.architecture),
@@ -328,13 +384,16 @@ export class ModelField {
               "span",
               { class: "warn" },
               t(
-                "It does not fit into memory now: choose a smaller number format, or another model.",
+                "There is too little memory for it now: choose a smaller number format, or another model.",
               ),
             ),
           ]),
       ...(facts.has_tokenizer
         ? []
         : [h("span", { class: "warn" }, t("It has no tokenizer: prompts must be token ids."))]),
+      ...(facts.file && !facts.has_chat_template
+        ? [h("span", {}, t("It has no chat template: prompts are text."))]
+        : []),
     ];
   }
 
@@ -343,6 +402,13 @@ export class ModelField {
     if (this.facts) this._show();
   }
 }
+
+/** What to say of a run on such a file, which the page does not have. */
+export const FILE_AGAIN =
+  "{name} is a file on a disk: choose it, as your own GGUF file, to run this here.";
+
+/** Whether a name can only be that of a visitor's own file. @param {string} name */
+export const isFile = (name) => /^[^/\\]+\.gguf$/i.test(name);
 
 /** A model in a list, by the last part of its name. @param {string} name */
 const option = (name) =>

@@ -20,7 +20,10 @@ export const speaking = () => (spoken ? spoken.name : "en");
 /** Whether it is the one that is wanted. */
 export const isSpoken = () => isChosen;
 
-/** A document with its sentences in the current language. @param {any} doc */
+/**
+ * A document with its sentences in the current language.
+ * @template {{translations?: Record<string, object>}} T @param {T} doc
+ */
 export const inLanguage = (doc) => ({ ...doc, ...doc.translations?.[speaking()] });
 
 /**

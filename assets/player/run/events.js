@@ -5,40 +5,45 @@
 /**
  * The fields of each record, in order; for each the name of the record it holds, in a list if it
  * holds several; its default if it may be left out; or null.
- * @typedef {Record<string, Record<string, string | string[] | {default: any} | null>>} Records
+ * @typedef {Record<string, Record<string, string | string[] | {default: unknown} | null>>} Records
  */
 
 /**
  * A function that turns an event into an object, with field names in JavaScript style (`kv_len`
  * is `kvLen`).
  * @param {Records} records
- * @returns {(event: any) => StepEvent}
+ * @returns {(event: Record<string, unknown>) => StepEvent}
  */
 export function eventReader(records) {
-  /** @type {Record<string, [string, string, any][]>} */
+  /** @type {Record<string, [string, string, Records[string][string]][]>} */
   const kinds = Object.fromEntries(
     Object.entries(records).map(([name, fields]) => [
       name,
       Object.entries(fields).map(([field, kind]) => [field, camel(field), kind]),
     ]),
   );
-  const read = (/** @type {any} */ kind, /** @type {any} */ value) => {
+  /** @type {(kind: Records[string][string], value: unknown) => unknown} */
+  const read = (kind, value) => {
     if (Array.isArray(kind))
-      return (value ?? []).map((/** @type {any} */ row) => record(kind[0], row));
-    if (typeof kind === "string") return value ? record(kind, value) : null;
+      return /** @type {unknown[][]} */ (value ?? []).map((row) => record(kind[0], row));
+    if (typeof kind === "string")
+      return value ? record(kind, /** @type {unknown[]} */ (value)) : null;
     return value === undefined && kind ? kind.default : value;
   };
-  const record = (/** @type {string} */ name, /** @type {any[]} */ row) => {
-    /** @type {any} */
+  /** @type {(name: string, row: unknown[]) => Record<string, unknown>} */
+  const record = (name, row) => {
+    /** @type {Record<string, unknown>} */
     const found = {};
     for (let i = 0; i < kinds[name].length; i += 1)
       found[kinds[name][i][1]] = read(kinds[name][i][2], row[i]);
     return found;
   };
   return (event) =>
-    /** @type {any} */ (
-      Object.fromEntries(
-        kinds.StepEvent.map(([field, key, kind]) => [key, read(kind, event[field])]),
+    /** @type {StepEvent} */ (
+      /** @type {unknown} */ (
+        Object.fromEntries(
+          kinds.StepEvent.map(([field, key, kind]) => [key, read(kind, event[field])]),
+        )
       )
     );
 }

@@ -3,11 +3,7 @@
 //   queries: packed order (our own engine's is lane order, other engines have theirs); a padded row is its pads, then its tokens
 //   keys:    request by request, each 0 … kv_len - 1, cached first and then new
 
-/**
- * @param {Run} run
- * @param {StepEvent} event
- * @returns {Pass[]}
- */
+/** @param {Run} run @param {StepEvent} event @returns {Pass[]} */
 export function passesOf(run, event) {
   /** @type {Segment[][]} */
   const byPass = event.passes.map(() => []);

@@ -45,7 +45,10 @@ export class Run {
   /** @param {Replay} replay */
   constructor(replay) {
     this.header = replay.header;
-    this._read = replay.records ? eventReader(replay.records) : (/** @type {any} */ event) => event;
+    /** @type {(event: Record<string, unknown>) => StepEvent} */
+    this._read = replay.records
+      ? eventReader(replay.records)
+      : (event) => /** @type {StepEvent} */ (/** @type {unknown} */ (event));
     this.complete = replay.complete !== false;
     this.goesOn = false; // more steps will come
     this.room = Infinity; // steps that are kept at most, where the oldest go
@@ -96,13 +99,17 @@ export class Run {
     this.numLanes = batching.one_lane ? 1 : config.max_num_seqs || 1;
     this.blockSize = config.block_size || 1;
     /** @type {KVGroup[]} */
-    this.groups = (this.header.kv_groups || [{}]).map((/** @type {any} */ g) => ({
-      kind: g.kind || "",
-      window: g.window || null,
-      blockSize: g.block_size || this.blockSize,
-      units: g.units || 1,
-      layers: g.layers || null,
-    }));
+    this.groups = (this.header.kv_groups || [{}]).map(
+      (
+        /** @type {{kind?: string, window?: number | null, block_size?: number, units?: number, layers?: number[] | null}} */ g,
+      ) => ({
+        kind: g.kind || "",
+        window: g.window || null,
+        blockSize: g.block_size || this.blockSize,
+        units: g.units || 1,
+        layers: g.layers || null,
+      }),
+    );
     this.bands = bandsOf(this.groups);
     // layers are not alike, or give blocks back before a request ends
     this.isGrouped = Boolean(this.header.kv_groups);
@@ -187,11 +194,13 @@ export class Run {
       hue,
       arrived,
       before: { generated, computed, token },
-      waits: waits.map((/** @type {any} */ [first, last, preempted]) => [
-        from(first),
-        to(last),
-        preempted,
-      ]),
+      waits: waits.map(
+        (/** @type {[number, number | null, boolean]} */ [first, last, preempted]) => [
+          from(first),
+          to(last),
+          preempted,
+        ],
+      ),
     });
     if (request.waits.at(-1)?.[1] === Infinity) this._waitingNow += 1;
     for (const [lane, first, last] of laneSpans) {
@@ -231,7 +240,7 @@ export class Run {
 
   /**
    * More of the run.
-   * @param {StepEvent[]} events
+   * @param {Record<string, unknown>[]} events
    * @param {Caption[]} captions
    * @param {Beside} also
    */

@@ -10,7 +10,7 @@ import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { ease } from "../figure/card.js";
 
-/** @typedef {import("./drawing.js").Pen} Pen @typedef {import("./drawing.js").State} State */
+/** @typedef {import("../figure/drawing.js").Pen} Pen @typedef {import("../figure/drawing.js").State} State */
 /**
  * @typedef {{curve: number[][], weights: number, order: {letter: string, hue: number, length:
  * number, lane: number, from: number}[]}} CostData
@@ -120,7 +120,7 @@ function seats(pen, share, data) {
     t(
       fold < 0.5
         ? `one at a time: ${alone} steps`
-        : `${lanes} at a time, as well seated as can be: ${best} steps`,
+        : `${lanes} at a time, seated as well as can be: ${best} steps`,
     ),
     0,
     top - 26,
@@ -145,7 +145,7 @@ function seats(pen, share, data) {
   });
 }
 
-/** @type {import("./drawing.js").Kind} */
+/** @type {import("../figure/drawing.js").Kind} */
 export const cost = {
   slider: ({ curve }) => ({
     key: "size",
@@ -163,7 +163,7 @@ export const cost = {
     const [alone, best] = steps(data);
     if (state.seat > 0.68)
       return t(
-        `All at once as lanes allow: ${best} steps instead of ${alone}, if somebody knew every length.`,
+        `As many at once as there are lanes: ${best} steps instead of ${alone}, if somebody knew every length.`,
       );
     if (state.seat > 0.2) return t(`One request after the other: ${alone} steps.`);
     const [tokens, ms] = data.curve[clamp(Math.round(state.size), 0, data.curve.length - 1)];

@@ -6,7 +6,7 @@
 import { clamp } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 import { ease } from "../figure/card.js";
-import { shownPiece } from "./drawing.js";
+import { shownPiece } from "../figure/drawing.js";
 
 /**
  * @typedef {{rows: {letter: string, hue: number, phase: string, pads: number, pieces: string[]}[],
@@ -20,8 +20,8 @@ const counts = ({ rows, width }) => {
 };
 
 /**
- * Every step of the run: its tokens, and on them its pads. @param {import("./drawing.js").Pen} pen
- * @param {import("./drawing.js").State} state @param {FoldData} data @param {number} top
+ * Every step of the run: its tokens, and on them its pads. @param {import("../figure/drawing.js").Pen} pen
+ * @param {import("../figure/drawing.js").State} state @param {FoldData} data @param {number} top
  */
 function run(pen, state, { steps, at }, top) {
   const { w, h, palette, g } = pen;
@@ -47,7 +47,7 @@ function run(pen, state, { steps, at }, top) {
   });
 }
 
-/** @type {import("./drawing.js").Kind} */
+/** @type {import("../figure/drawing.js").Kind} */
 export const fold = {
   slider: () => ({ key: "fold", from: 0, to: 1, word: "From rectangle to row" }),
   settled: (state) => ({ build: 1, sum: Math.round(state.sum), fold: Math.round(state.fold) }),

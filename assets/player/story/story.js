@@ -11,15 +11,16 @@ import { blend } from "../figure/card.js";
 import { Figure } from "../figure/figure.js";
 import { Run } from "../run/run.js";
 import { cost } from "./cost.js";
-import { Drawing } from "./drawing.js";
+import { Drawing } from "../figure/drawing.js";
 import { fold } from "./fold.js";
+import { hand } from "../figure/hand.js";
 import { Hero } from "./hero.js";
 import { times } from "./times.js";
 import { token } from "./token.js";
 import { worth } from "./worth.js";
 
-/** @type {Record<string, import("./drawing.js").Kind>} */
-const KINDS = { token, cost, fold, times, worth };
+/** @type {Record<string, import("../figure/drawing.js").Kind>} */
+const KINDS = { token, cost, fold, hand, times, worth };
 const SMALL = 760; // pixels: narrower, the figure stands above the text
 const BAR = 44; // pixels: the bar on top
 
@@ -314,7 +315,7 @@ export class Story {
 
 /** The two states of a paragraph. @param {Beat} beat */
 function ends(beat) {
-  /** @type {import("./drawing.js").State[]} */
+  /** @type {import("../figure/drawing.js").State[]} */
   const [from, to] = [{}, {}];
   for (const [key, value] of Object.entries(beat)) {
     if (Array.isArray(value)) [from[key], to[key]] = value;

@@ -20,7 +20,7 @@ function reading({ steps }) {
   };
 }
 
-/** @type {import("./drawing.js").Kind} */
+/** @type {import("../figure/drawing.js").Kind} */
 export const times = {
   slider: () => ({ key: "slice", from: 0, to: 1, word: "Whole or in slices" }),
   settled: (state) => ({ grow: 1, slice: Math.round(state.slice) }),

@@ -8,9 +8,9 @@ import { mix } from "../parts/colours.js";
 import { t } from "../parts/speech.js";
 import { ease } from "../figure/card.js";
 import { measure } from "../parts/surface.js";
-import { shownPiece } from "./drawing.js";
+import { shownPiece } from "../figure/drawing.js";
 
-/** @typedef {import("./drawing.js").Pen} Pen @typedef {import("./drawing.js").State} State */
+/** @typedef {import("../figure/drawing.js").Pen} Pen @typedef {import("../figure/drawing.js").State} State */
 /** @typedef {{prompt: string[], output: string[], hue: number}} TokenData */
 
 /**
@@ -139,7 +139,7 @@ function work(pen, x, y, width, { k }, { prompt, output }, off, colours) {
   );
 }
 
-/** @type {import("./drawing.js").Kind} */
+/** @type {import("../figure/drawing.js").Kind} */
 export const token = {
   slider: ({ output }) => ({ key: "step", from: 0, to: output.length - 1, word: "Token" }),
   settled: (state) => ({

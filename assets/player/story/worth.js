@@ -22,7 +22,7 @@ const NAMES = {
   alike: "all of one length",
 };
 
-/** @type {import("./drawing.js").Kind} */
+/** @type {import("../figure/drawing.js").Kind} */
 export const worth = {
   slider: () => ({ key: "dots", from: 0, to: 1, word: "One comparison or three" }),
   settled: (state) => ({ time: 1, dots: Math.round(state.dots) }),
@@ -44,7 +44,7 @@ export const worth = {
 };
 
 /**
- * @param {import("./drawing.js").Pen} pen @param {import("./drawing.js").State} state @param
+ * @param {import("../figure/drawing.js").Pen} pen @param {import("../figure/drawing.js").State} state @param
  * {WorthData} data
  */
 function clocks(pen, state, { lanes }) {
@@ -111,7 +111,7 @@ function clocks(pen, state, { lanes }) {
   });
 }
 
-/** @param {import("./drawing.js").Pen} pen @param {WorthData} data */
+/** @param {import("../figure/drawing.js").Pen} pen @param {WorthData} data */
 function dots(pen, { gains }) {
   const { w, h, small, palette } = pen;
   const left = small ? 0 : 190;

@@ -37,7 +37,7 @@ export class Flights {
     this.origins = new Map(); // of each view's canvas
     /** @type {Map<string, Place | null>} */
     this.places = new Map(); // of what is not on a canvas
-    /** @type {any[]} */
+    /** @type {unknown[]} */
     this._of = []; // what they were measured for
   }
 

@@ -278,9 +278,7 @@ export class BlocksView extends CanvasView {
     fillBox(g, palette.warn, x + w - was, middle - 1, was, 1.6);
   }
 
-  /**
-   * @param {Ink} g @param {ViewState} state @param {number} tile @param {Box} box
-   */
+  /** @param {Ink} g @param {ViewState} state @param {number} tile @param {Box} box */
   _tile(g, { palette, focus, run }, tile, { x, y, w, h }) {
     const size = Math.min(this.group, run.numBlocks - tile * this.group);
     const held = Array.from({ length: size }, (_, n) =>

@@ -22,10 +22,7 @@ function idleWords({ seconds, forHost }, before) {
 }
 
 export class LaneChart extends LaneInk {
-  /**
-   * @param {HTMLCanvasElement} canvas
-   * @param {() => void} redraw
-   */
+  /** @param {HTMLCanvasElement} canvas @param {() => void} redraw */
   constructor(canvas, redraw) {
     super();
     this.canvas = canvas;
@@ -115,7 +112,10 @@ export class LaneChart extends LaneInk {
     return g;
   }
 
-  /** What lies under a point: {request, lines}, or null. @param {number} x @param {number} y */
+  /**
+   * What lies under a point.
+   * @param {number} x @param {number} y @returns {(Found & {lines: Span[][]}) | null}
+   */
   hit(x, y) {
     const { painted, scale } = this;
     if (!painted?.run.length || x < this.gutter - 2 || y < this.axis) return null;

@@ -18,10 +18,7 @@ export class LanesView extends LaneChart {
   /** @type {Phase[]} */
   moves = ["lane"]; // when it looks other than the moment before
 
-  /**
-   * @param {HTMLElement} panel
-   * @param {ViewActions} actions
-   */
+  /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(canvasIn(panel, ".scrubber canvas"), actions.redraw);
     /** @type {ViewState | null} */
@@ -127,7 +124,7 @@ export class LanesView extends LaneChart {
 
   /**
    * On the axis: how long the step took, and what is on record about it. @param {number} x @param
-   * {number} y @returns {any}
+   * {number} y @returns {(Found & {lines: Span[][]}) | null}
    */
   hit(x, y) {
     const { painted, scale } = this;

@@ -8,6 +8,8 @@ import { CanvasView, fillBox, frameBox, measure, setFont } from "../parts/surfac
 import { bandName, heldBy, heldWords, tokensHeld } from "../run/holdings.js";
 import { easeOut, lerp, movingIn, phase } from "./phases.js";
 
+/** @typedef {{label: number, y: number, height: number, room: number, size: number}} LanePlace */
+
 export class LengthsView extends CanvasView {
   /** @type {Phase[]} */
   moves = ["leave", "block"]; // when it looks other than the moment before
@@ -129,7 +131,8 @@ export class LengthsView extends CanvasView {
   /**
    * A bar for each band, one below the other: what is held, new positions framed, and hollow what
    * the window has passed.
-   * @param {Ink} g @param {ViewState} state @param {Frame["lanes"][number]} lane @param {any} place
+   * @param {Ink} g @param {ViewState} state @param {Frame["lanes"][number]} lane
+   * @param {LanePlace & {held: string | CanvasPattern}} place
    */
   _bands(g, { run, palette }, lane, { label, y, height, room, size, held }) {
     const colours = palette.of(/** @type {RunRequest} */ (lane.request));
@@ -137,7 +140,7 @@ export class LengthsView extends CanvasView {
     const thick = Math.max(1, each - (each >= 5 ? 2 : each >= 3 ? 1 : 0));
     const x = (/** @type {number} */ position) => label + (room * position) / run.longest;
     run.bands.forEach((band, b) => {
-      const { stretches, tokens } = /** @type {any} */ (this.held.get(band))[lane.lane];
+      const { stretches, tokens } = (this.held.get(band) || [])[lane.lane];
       const top = y + b * each;
       const first = stretches.length ? stretches[0][0] : lane.kvLen;
       if (first && thick >= 3) {
@@ -163,16 +166,15 @@ export class LengthsView extends CanvasView {
     if (each < 9 && height >= 9) {
       g.fillStyle = palette.ink;
       setFont(g, `${size}px ${palette.mono}`);
-      const all = run.bands.map((band) =>
-        t(count(/** @type {any} */ (this.held.get(band))[lane.lane].tokens)),
-      );
+      const all = run.bands.map((band) => t(count((this.held.get(band) || [])[lane.lane].tokens)));
       g.fillText(all.join("/"), x(lane.kvLen) + 6, y + height / 2 + 0.5);
     }
   }
 
   /**
    * A cache that was just freed by preemption: its length as an empty frame.
-   * @param {Ink} g @param {ViewState} state @param {any} lost @param {any} place
+   * @param {Ink} g @param {ViewState} state
+   * @param {Frame["vanished"][number]} lost @param {LanePlace} place
    */
   _lost(g, { run, palette, focus, share }, lost, { label, y, height, room, size }) {
     const gone = easeOut(phase(share, "leave"));

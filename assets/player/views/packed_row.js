@@ -126,9 +126,7 @@ export class PackedRow extends CanvasView {
     };
   }
 
-  /**
-   * @param {Ink} g @param {Cell[][]} groups @param {Style} style @param {number} left
-   */
+  /** @param {Ink} g @param {Cell[][]} groups @param {Style} style @param {number} left */
   _place(g, groups, style, left) {
     const { w: width, h: height } = this.surface;
     let x = left;
@@ -401,7 +399,7 @@ export class PackedRow extends CanvasView {
     if (cell.pads) {
       const why = item.finished
         ? "finished; its row is still computed until the wave ends"
-        : "shorter than this pass is wide";
+        : "fewer tokens than this pass has columns";
       return { request, lines: [[{ request }, ` ${count(cell.pads)} [pad|pads]: ${why}`]] };
     }
     if (cell.fold) {
@@ -433,7 +431,7 @@ export class PackedRow extends CanvasView {
         item.overrun
           ? overrunWords(item)
           : cell.guess
-            ? ["Guessed by speculation, correctly"]
+            ? ["Guessed correctly by speculation"]
             : [
                 this.state.run.isTemplate(request, position)
                   ? "Added by the model's chat template"

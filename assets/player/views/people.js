@@ -72,7 +72,7 @@ export class PeopleView {
     this._named();
     this._rows(lanes);
     for (const row of this.rows.slice(0, lanes)) this._free(row);
-    tell(this.key, `${count(lanes)} [lane is|lanes are] free`);
+    tell(this.key, lanes ? `${count(lanes)} [lane is|lanes are] free` : "");
     setText(this.invite, sentence);
     this.invite.hidden = !sentence;
     this.panel.classList.add("empty");

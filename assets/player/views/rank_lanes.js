@@ -14,18 +14,12 @@ import { GUTTER } from "./lane_ink.js";
 
 const STRIP = 9; // above a rank's lanes: ticks where requests arrive and finish
 
-/**
- * A rank by its number, or by its engine where there are several.
- * @param {Rank} member
- */
+/** A rank by its number, or by its engine where there are several. @param {Rank} member */
 const titleOf = (member) => member.name || t(`Rank ${member.rank}`);
 
 /** One rank's lanes and the sentence above them. */
 class Band {
-  /**
-   * @param {RankLanes} view
-   * @param {Rank} member
-   */
+  /** @param {RankLanes} view @param {Rank} member */
   constructor(view, member) {
     this.view = view;
     this.member = member;
@@ -120,10 +114,7 @@ class Band {
     };
   }
 
-  /**
-   * @param {ViewState & {ranks: RanksState}} state
-   * @param {number} per pixels a second
-   */
+  /** @param {ViewState & {ranks: RanksState}} state @param {number} per pixels a second */
   draw({ ranks, palette, presenter, layout }, per) {
     const { member, run, chart, view } = this;
     this.at = standing(member, ranks.now);
@@ -244,10 +235,7 @@ class Band {
 }
 
 export class RankLanes {
-  /**
-   * @param {HTMLElement} panel
-   * @param {ViewActions} actions
-   */
+  /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     /** @type {ViewState & {ranks: RanksState} | null} */
     this.state = null; // as it was drawn last; null where not all ranks are on screen

@@ -16,10 +16,7 @@ export class StripView extends LaneChart {
   /** @type {Phase[]} */
   moves = ["lane"]; // when it looks other than the moment before
 
-  /**
-   * @param {HTMLElement} panel
-   * @param {ViewActions} actions
-   */
+  /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(canvasIn(panel, ".strip canvas"), actions.redraw);
     /** @type {ViewState | null} */

@@ -6,7 +6,7 @@ import { count } from "../parts/format.js";
 import { keep, keptData } from "../parts/kept.js";
 import { t } from "../parts/speech.js";
 import { Drawer } from "../parts/drawer.js";
-import { ModelField } from "../parts/model_field.js";
+import { FILE_AGAIN, ModelField, isFile } from "../parts/model_field.js";
 import { DeviceField } from "../engine/device_field.js";
 import { optional, restoreFork } from "./what_if.js";
 import { Messages, withLast } from "./messages.js";
@@ -87,6 +87,8 @@ export class Editor {
       changed: () => this._modelChanged(),
       kept: (name) => app.engines.kept(name),
       remove: (name) => app.engines.remove(name),
+      own: () => app.engines.own,
+      open: app.engines?.tab ? (file) => app.engines.open(file) : undefined,
     });
     this.device = new DeviceField(this.field("device"), app.engines, () => this.model.spec);
     this.messages = new Messages(
@@ -103,7 +105,7 @@ export class Editor {
     const { facts, isOwn, value } = this.model;
     this.device.named();
     this.$(".model-nature").hidden = value !== "smollm2";
-    const takes = facts ? Boolean(facts.has_chat_template) : isOwn ? null : false;
+    const takes = facts ? Boolean(facts.has_chat_template) : isOwn || !value ? null : false;
     this.messages.offer(takes);
     if (this.isChosenByHand && takes !== null) {
       this.isChosenByHand = false;
@@ -122,6 +124,7 @@ export class Editor {
   async toggle(on = !this.frame.isOpen) {
     this.frame.toggle(on, this.app.$(".edit-button"));
     if (!on) return;
+    if (this.state) this.model.named();
     this.device.named();
     this.model.weigh();
     await this._follow();
@@ -142,6 +145,15 @@ export class Editor {
       });
     else this._fromRun();
     return true;
+  }
+
+  /** Choose the model in a file of the visitor's. @param {File} file */
+  async openModel(file) {
+    await this.toggle(true);
+    if (!this.state) return;
+    this.isChosenByHand = true;
+    await this.model.open(file);
+    this.touch();
   }
 
   /** The spec that runs the requests on screen again, or null. */
@@ -489,10 +501,7 @@ export class Editor {
     return this.runSpec(this.spec());
   }
 
-  /**
-   * @param {any} spec
-   * @param {Beside["asked"]} asked
-   */
+  /** @param {any} spec @param {Beside["asked"]} asked */
   async runSpec(spec, asked = null) {
     return this._running(spec, "Starting the engine.", (tell) =>
       this.app.live.start(spec, this.app.visit.visitor, tell, asked),
@@ -623,9 +632,11 @@ export class Editor {
       this.refused = () =>
         this.frame.say(
           t(
-            this.state.any_model
-              ? "This link asks for the model {name}, which is not built in: run it if you trust it."
-              : "This link asks for the model {name}, which this page cannot load: choose one of its own.",
+            this.model.options.open && isFile(spec.model)
+              ? FILE_AGAIN
+              : this.state.any_model
+                ? "This link asks for the model {name}, which is not built in: run it if you trust it."
+                : "This link asks for the model {name}, which this page cannot load: choose one of its own.",
             { name: spec.model },
           ),
           true,

@@ -13,7 +13,7 @@ export const EXPLAINED = {
     asks: "What are lanes?",
     says: [
       "A lane is one request’s place in the batch. Each cell is one pass, and the word in it is what that pass wrote.",
-      "Whoever is done leaves, and the next one takes the lane at once, while the others go on.",
+      "With continuous batching, whoever is done leaves and the next takes the lane at once, while the others go on.",
     ],
     picture: "lanes",
     lesson: "dynamic-scheduling",
@@ -22,8 +22,8 @@ export const EXPLAINED = {
   row: {
     asks: "What is one pass?",
     says: [
-      "All tokens that the model reads in this step lie side by side in one row: one pass serves everybody.",
-      "A newcomer brings its whole prompt, the others only the token that they wrote last; after the arrow stands what each writes next.",
+      "All tokens that the model reads in this step go through it together: one pass serves everybody.",
+      "A newcomer brings its whole prompt, the others only the token that they wrote last; the word after the arrow is what each writes next.",
     ],
     picture: "row",
     lesson: "one-pass",
@@ -32,8 +32,8 @@ export const EXPLAINED = {
   mask: {
     asks: "What does the mask show?",
     says: [
-      "A row for each token of this pass, a column for each token that is remembered. Where a cell is filled, the one may look at the other.",
-      "Nobody looks into somebody else’s text, and nobody into the future.",
+      "A row for each token of this pass, a column for each token that is remembered. Where a cell is filled, the row’s token may look at the column’s.",
+      "No token looks into another request’s text, and none into the future.",
     ],
     picture: "mask",
     lesson: "ragged-batching",
@@ -42,7 +42,7 @@ export const EXPLAINED = {
   lengths: {
     asks: "What is a cache?",
     says: [
-      "Of every token that it has read, the model keeps a key and a value, so that it need not read it again.",
+      "For every token that it has read, the model keeps a key and a value, so that it need not read it again.",
       "A bar is what one request holds: it grows by a prompt at first, then by one token in each step.",
     ],
     picture: "lengths",
@@ -53,7 +53,7 @@ export const EXPLAINED = {
     asks: "What is in the memory?",
     says: [
       "What the model has read is kept in blocks of equal size, so that it need not be read again.",
-      "A full block calls for the next one, and whoever leaves gives all of them back.",
+      "When its last block is full a request takes another; when it leaves it gives all of them back.",
     ],
     picture: "blocks",
     lesson: "paged-kv",
@@ -62,8 +62,8 @@ export const EXPLAINED = {
   text: {
     asks: "What do the colours of a text mean?",
     says: [
-      "Grey is what was asked, black is what the model has written so far, and the marked word is the newest.",
-      "Sharing a pass does not mix texts: nobody looks at somebody else’s tokens.",
+      "Grey is what was asked, black what the model has written so far; the marked word is the newest.",
+      "Sharing a pass does not mix texts: no request looks at another’s tokens.",
     ],
     picture: "text",
     lesson: "ragged-batching",
@@ -83,7 +83,7 @@ export const EXPLAINED = {
     asks: "Who waits here?",
     says: [
       "Requests that have arrived but hold no lane yet, in the order in which they will be let in.",
-      "Below the first one stands why it still waits: the scheduler’s own reason, not a guess.",
+      "Below the first is why it still waits: the scheduler’s own reason, not a guess.",
     ],
     picture: "waiting",
     lesson: "one-at-a-time",

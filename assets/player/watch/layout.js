@@ -10,10 +10,7 @@ const SHORT = 500; // pixels of height: a phone on its side
 const NARROW = 800; // pixels of width: a tablet without room for all buttons
 const TABS = ["mask", "kv", "queue", "text"];
 
-/**
- * Keep theme and layout fitted to the system and the window from now on.
- * @param {App} app
- */
+/** Keep theme and layout fitted to the system and the window from now on. @param {App} app */
 export function keepFitted(app) {
   for (const button of app.root.querySelectorAll(".view-tabs [data-tab]"))
     button.addEventListener("click", () => {
@@ -25,10 +22,7 @@ export function keepFitted(app) {
   onTheme(() => paint(app));
 }
 
-/**
- * The size of the player's element has changed.
- * @param {App} app
- */
+/** The size of the player's element has changed. @param {App} app */
 export function fit(app) {
   const { root } = app;
   if (app.presenter && root.clientWidth && !hasRoom(app)) return app.present(false);
@@ -49,10 +43,7 @@ export function fit(app) {
   }
 }
 
-/**
- * Show one of the views that share a place on a small screen.
- * @param {App} app
- */
+/** Show one of the views that share a place on a small screen. @param {App} app */
 export function chooseTab(app, tab) {
   if (!TABS.includes(tab)) return;
   app.store.set({ tab });
@@ -63,10 +54,7 @@ export function chooseTab(app, tab) {
   app.redraw();
 }
 
-/**
- * The theme that the visitor or an address chose, otherwise the system's.
- * @param {App} app
- */
+/** The theme that the visitor or an address chose, otherwise the system's. @param {App} app */
 export function paint(app) {
   const { chosenTheme } = app.store.state;
   app.store.set({
@@ -93,19 +81,13 @@ export function openAxis(app) {
     setAxis(app, ownAxis(app));
 }
 
-/**
- * The lanes' axis: measured seconds, or steps.
- * @param {App} app
- */
+/** The lanes' axis: measured seconds, or steps. @param {App} app */
 export function chooseAxis(app, clock) {
   app.store.set({ chosenAxis: clock });
   setAxis(app, clock);
 }
 
-/**
- * Show an axis that nobody has chosen.
- * @param {App} app
- */
+/** Show an axis that nobody has chosen. @param {App} app */
 export function setAxis(app, clock) {
   app.store.set({ clock });
   const button = app.$(".clock-button");

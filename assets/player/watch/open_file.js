@@ -1,4 +1,4 @@
-// Runs from elsewhere: a file of this machine, an address that the page's own address names
+// Runs from elsewhere, and a model to run: a file of this machine, an address that the page's own address names
 // (?trace=URL or #trace=URL), or a recorded comparison. A replay is opened here; a trace or another
 // engine's recording is read by the engine in the tab, or by the server in a separate process. The
 // browser fetches an address, never the server: it can reach only what the visitor can, without
@@ -7,6 +7,7 @@
 
 import { isOurs } from "../engine/engines.js";
 import { jsonIn } from "../parts/dom.js";
+import { isFile } from "../parts/model_field.js";
 import { comparisonUrl } from "../parts/server.js";
 import { inLanguage } from "../parts/speech.js";
 
@@ -22,7 +23,7 @@ export function openFile(app) {
   const input = document.createElement("input");
   input.type = "file";
   input.multiple = true;
-  input.accept = ".jsonl,.json,.gz,application/json,application/gzip";
+  input.accept = ".jsonl,.json,.gz,.gguf,application/json,application/gzip";
   input.addEventListener("change", () => openFiles(app, input.files));
   input.click();
 }
@@ -43,6 +44,8 @@ export function openDropped(app) {
 const openFiles = (app, chosen) =>
   tried(app, "file", async () => {
     if (!chosen?.length) return;
+    if (app.engines?.tab && chosen.length === 1 && isFile(chosen[0].name))
+      return app.editor.openModel(chosen[0]);
     const files = [];
     for (const file of chosen) files.push([file.name, await textOf(app, file.stream())]);
     await openTexts(app, files, {});

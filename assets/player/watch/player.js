@@ -32,6 +32,7 @@ import { Tables } from "../parts/tables.js";
 import { Bar, Intro } from "./bar.js";
 import { Beside } from "./beside.js";
 import { Detail } from "./detail.js";
+import { Happens } from "./happens.js";
 import { Opening } from "./opening/opening.js";
 import { chooseAxis, chooseTab, fit, keepFitted, openAxis, paint } from "./layout.js";
 import { focusView, present } from "./presenter.js";
@@ -143,6 +144,7 @@ export class Player {
       this.transport,
       this.tables,
       ...this.cursors,
+      new Happens(this),
     ];
     this.flights = new Flights($(".stage"), this, actions.redraw);
     this.motion = new Motion(this);

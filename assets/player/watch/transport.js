@@ -4,6 +4,7 @@ import { clamp, setText } from "../parts/dom.js";
 import { isOurKey, isTyping, pressesButton, toggleFullscreen } from "../parts/look.js";
 import { showKeys } from "../parts/floating.js";
 import { t } from "../parts/speech.js";
+import { paceOf } from "./happens.js";
 import { focusView } from "./presenter.js";
 import { showSlow } from "./slow.js";
 
@@ -29,6 +30,7 @@ export class Transport {
     this.bar = bar;
     this.speed = 2;
     this.playing = false;
+    this.played = -1; // where play has come
     this._frame = 0;
     this.playButton = bar.querySelector(".play");
     this.count = bar.querySelector(".count");
@@ -108,17 +110,21 @@ export class Transport {
       return;
     }
     if (this.place >= this.track.length - 1 && !app.following) app.seek(0);
+    this.played = this.place;
     let last = performance.now();
     let due = 0;
     const tick = (t) => {
       if (!this.playing) return;
-      due += (clamp(t - last, 0, 500) * this.speed) / 1000;
+      const from = this.place;
+      const { rate, goal } = this._pace;
+      due += (clamp(t - last, 0, 500) * rate) / 1000;
       last = t;
       const n = Math.floor(due);
       if (n) {
-        due -= n;
-        const from = this.place;
-        app.seek(from + n);
+        const to = Math.min(from + n, goal);
+        due = to === goal ? 0 : due - n;
+        app.seek(to);
+        this.played = this.place;
         app.motion.went(from, this.place);
         if (this.place >= this.track.length - 1 && !app.running) {
           this.toggle(false);
@@ -129,6 +135,13 @@ export class Transport {
       this._frame = requestAnimationFrame(tick);
     };
     this._frame = requestAnimationFrame(tick);
+  }
+
+  /** Steps a second, and the step that is not passed: in Simple play goes by what happens. */
+  get _pace() {
+    const { app } = this;
+    const byEvents = app.detail.simple && !app.ranks.all && !app.running;
+    return byEvents ? paceOf(app.run, this.place) : { rate: this.speed, goal: Infinity };
   }
 
   /** @param {ViewState} state */

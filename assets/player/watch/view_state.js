@@ -41,10 +41,7 @@ export function viewState(app, index = app.index, share = 1) {
   };
 }
 
-/**
- * @param {App} app
- * @returns {ViewActions}
- */
+/** @param {App} app @returns {ViewActions} */
 export function viewActions(app) {
   return {
     redraw: () => app.redraw(),

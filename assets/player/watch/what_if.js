@@ -99,10 +99,10 @@ export function aboutWhatIf(app) {
   const { engine } = app.run.header;
   if (!engine) return t("The same requests with one setting changed: where do the runs diverge?");
   return canPlan(app)
-    ? t("No engine here is {engine}, so this run is not run again: its settings are planned.", {
+    ? t("There is no {engine} here, so this run is not run again: its settings are planned.", {
         engine: engine.name,
       })
-    : t("No engine here is {engine}. Open its recording here, and its settings can be planned.", {
+    : t("There is no {engine} here. Open its recording, and its settings can be planned.", {
         engine: engine.name,
       });
 }

@@ -120,11 +120,7 @@ export class Outcome {
         h("p", { class: "fault" }, ...coded(t(fault.says, fault.holes))),
         shown && caseOf(shown),
         isUnseen &&
-          h(
-            "p",
-            { class: "help" },
-            t("No run comes to this case, so the one that is drawn is whole."),
-          ),
+          h("p", { class: "help" }, t("No run reaches this case, so a whole one is drawn.")),
         this._places(fault),
       ].filter(Boolean);
     if (!goals.every(({ met }) => met))

@@ -15,9 +15,7 @@ from core.workload.workload import Workload
 
 
 class BaselineRequest(NamedTuple):
-    """A request as a baseline sees it. ends: the tokens with which the model ends its answer; none
-    if it is to go on past them.
-    """
+    """A request as a baseline sees it. ends: the tokens that end the answer, if any do."""
 
     id: str
     prompt: tuple[int, ...]

@@ -38,9 +38,7 @@ _PLAIN = Variant()
 def continuous_settings(
     work: Work, lanes: int, budget: int, variant: Variant = _PLAIN
 ) -> dict[str, Any]:
-    """The best settings for these requests: a pool that just fits, no prefix hashing, and the
-    variant's own choices.
-    """
+    """The best settings for these requests: a pool that just fits, no prefix hashing."""
     flash = (variant.attention or "").startswith("flash")
     page = _FLASH_PAGE if flash else _PAGE
     each = max(-(-(len(request.prompt) + request.max_new_tokens) // page) + 1 for request in work)
@@ -64,9 +62,7 @@ def continuous_settings(
 
 
 def paged_name(attention: str) -> str:
-    """The name under which this version of transformers registers an attention for continuous
-    batching.
-    """
+    """The name under which this transformers registers an attention for continuous batching."""
     if attention == "eager" or "auto_switch_to_flash" not in _continuous_fields():
         return f"paged|{attention}"
     return attention  # in newer versions every attention but eager is paged under its own name

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import Request
@@ -148,23 +149,23 @@ def event_stream(
         if end is not None:
             yield _event(end)
 
-    return _HttpAnswer(streams, lines(), sep="\n", send_timeout=serving.limits.send_s)
+    return EventStream(serving, lines(), partial(cancel, streams))
 
 
-class _HttpAnswer(EventSourceResponse):
-    """Cancels its streams at the end, whatever that is: a generator that was never begun would
-    not.
-    """
+class EventStream(EventSourceResponse):
+    """Calls `ended` when it has, whatever ends it: a generator that was never begun would not."""
 
-    def __init__(self, streams: Sequence[TokenStream], *content: Any, **options: Any) -> None:
-        super().__init__(*content, **options)
-        self._streams = streams
+    def __init__(
+        self, serving: ServingEngine, lines: AsyncIterator[bytes], ended: Callable[[], None]
+    ) -> None:
+        super().__init__(lines, sep="\n", send_timeout=serving.limits.send_s)
+        self._ended = ended
 
     async def __call__(self, *connection: Any) -> None:
         try:
             await super().__call__(*connection)
         finally:
-            cancel(self._streams)
+            self._ended()
 
 
 def _event(data: dict[str, Any] | str) -> bytes:

@@ -134,9 +134,7 @@ _SHOULD = re.compile(r"^(?:Input|String|List|Dictionary) should | after validati
 
 
 def _fault(error: Mapping[str, Any]) -> str:
-    """What is wrong with a field, as its sentence goes on after the name; error: one of
-    pydantic's.
-    """
+    """What is wrong with a field, as its sentence goes on; error: one of pydantic's."""
     kind, says = error["type"], error["msg"]
     if kind == OF_FIELD:
         return str(says)

@@ -38,9 +38,7 @@ def sendable(secret: str, called: str) -> str:
 
 
 def path_of(scope: Scope) -> str:
-    """The path within the application, whether or not a proxy strips the prefix under which it
-    serves it.
-    """
+    """The path within the application, whether or not a proxy strips its prefix."""
     return scope.get("path", "").removeprefix(scope.get("root_path", "")) or "/"
 
 
@@ -84,9 +82,7 @@ def key_check(api_key: str) -> Check:
 
 
 def json_check(scope: Scope) -> Refusal | None:
-    """Refuses a body that is not called JSON: any page may send the types that forms have without
-    asking first.
-    """
+    """Refuses a body that is not called JSON: any page may send a form's types without asking."""
     headers = Headers(scope=scope)
     if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
         return None
@@ -141,10 +137,8 @@ class Guard:
                 what = "Nothing more came for" if each_piece else "The body did not arrive within"
                 refused = self._refusal(408, f"{what} {seconds:g} seconds.")
                 return {"type": "http.disconnect"}
-            received, more = (
-                received + len(message.get("body", b"")),
-                message.get("more_body", False),
-            )
+            received += len(message.get("body", b""))
+            more = message.get("more_body", False)
             if received > most:
                 refused = too_large
                 return {"type": "http.disconnect"}

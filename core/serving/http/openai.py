@@ -4,15 +4,17 @@ unmodified client.
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from core.browser.tokenizer import byte_characters
 from core.errors import InvalidRequest
 from core.serving.engine import Call, ServingEngine
 from core.serving.http.answers import (
@@ -27,7 +29,6 @@ from core.serving.http.answers import (
 )
 from core.serving.http.errors import UnknownModel
 from core.serving.http.schemas import ChatBody, CompletionBody, StreamOptions
-from core.serving.http.token_names import TokenNames
 from core.serving.stream import Piece, TokenStream
 
 
@@ -146,9 +147,7 @@ async def _chunks(
 
 @dataclass
 class _Shape:
-    """How answers are written. logprobs: whether to give the log-probability of each token, and how
-    many top tokens with it.
-    """
+    """How answers are written. logprobs: whether to give them, and of how many top tokens."""
 
     serving: ServingEngine
     id: str
@@ -228,9 +227,7 @@ class _Completions(_Shape):
         }
 
     def _top(self, piece: Piece, token_id: int) -> dict[str, float | None]:
-        """The top tokens, and the chosen one, which comes first so that its name here is the one
-        among `tokens`.
-        """
+        """The top tokens, after the chosen one, whose name is thus the one among `tokens`."""
         logprobs = {token_id: piece.logprob} | {
             i: logprob for i, logprob in piece.top_logprobs if i != token_id
         }
@@ -273,3 +270,54 @@ class _Chat(_Shape):
             "logprob": logprob,
             "bytes": None if own is None else list(own),
         }
+
+
+_REPLACEMENT = "\ufffd"
+_BYTE_OF = {character: byte for byte, character in byte_characters().items()}
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+class TokenNames:
+    """Tokens as clients are told them: each with its text and its bytes, under names that no two of
+    them share. tokenizer: a transformers tokenizer, or None: tokens then have ids alone.
+    """
+
+    def __init__(self, tokenizer: Any | None) -> None:
+        self._tokenizer = tokenizer
+
+    def bytes(self, token_id: int) -> bytes | None:
+        """The bytes that a token stands for, also where they are only a part of a character; joined
+        they are those of the text. None without a tokenizer.
+        """
+        tokenizer = self._tokenizer
+        if tokenizer is None:
+            return None
+        text: str = tokenizer.decode([token_id])
+        if _REPLACEMENT in text:
+            piece = tokenizer.convert_ids_to_tokens(token_id)
+            if byte := _BYTE.fullmatch(piece):
+                return bytes([int(byte[1], 16)])
+            if all(character in _BYTE_OF for character in piece):
+                return bytes(_BYTE_OF[character] for character in piece)
+            return text.encode()
+        return str(tokenizer.decode([token_id, token_id]))[
+            len(text) :
+        ].encode()  # the first of a text may lose the space before it
+
+    def name(self, token_id: int) -> str:
+        """The token's text. Without one: its bytes, as OpenAI writes, or its id, as vLLM."""
+        own = self.bytes(token_id)
+        if own is None:
+            return f"token_id:{token_id}"
+        try:
+            return own.decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in own)
+
+    def distinct(self, token_ids: Iterable[int]) -> dict[int, str]:
+        """The names of several tokens; of those with one name, all but the first go by id."""
+        names: dict[int, str] = {}
+        for token_id in dict.fromkeys(token_ids):
+            name = self.name(token_id)
+            names[token_id] = f"token_id:{token_id}" if name in names.values() else name
+        return names

@@ -40,9 +40,7 @@ OF_FIELD = "of_field"  # an error whose message goes on after the field's name
 
 
 def _must(be: str) -> Any:
-    """Says what a value of several types must be, where each type would refuse it in a sentence of
-    its own.
-    """
+    """Says what a value of several types must be, where each would refuse it on its own."""
 
     def refused_once(given: Any, check: Callable[[Any], Any]) -> Any:
         try:
@@ -155,9 +153,7 @@ class GenerateBody(_SamplingBody):
 
 
 class StreamOptions(_Body):
-    """continuous_usage_stats: with include_usage, the usage so far with each event; vLLM's
-    extension.
-    """
+    """continuous_usage_stats: with include_usage, usage so far with each event; vLLM's own."""
 
     asks_for_nothing = {"include_obfuscation": [False]}
 
@@ -182,9 +178,7 @@ class _OpenAIBody(_SamplingBody):
     user: str | None = _UNUSED
 
     def samplings(self, max_tokens: int) -> list[SamplingParams]:
-        """One for each of the `n` choices, each with a seed of its own; raises InvalidRequest for
-        values out of range.
-        """
+        """One for each of `n` choices, with its own seed; raises InvalidRequest out of range."""
         if "stream_options" in self.model_fields_set and not self.stream:
             raise InvalidRequest("stream_options needs stream: true.", param="stream_options")
         top_k = max(0, self.top_k)  # vLLM writes -1 for all
@@ -245,9 +239,7 @@ class ChatMessage(_Body):
 
     @property
     def plain(self) -> dict[str, str]:
-        """As chat templates read it. Few know the role of developers, and most say nothing of what
-        they leave out.
-        """
+        """As chat templates read it: few know developers, and most drop what they do not know."""
         content = (
             "".join(part.text for part in self.content)
             if isinstance(self.content, list)
@@ -260,9 +252,7 @@ class ChatMessage(_Body):
 
 
 class ChatBody(_OpenAIBody):
-    """`POST /v1/chat/completions`. Without max_tokens an answer may be as long as context and
-    server allow.
-    """
+    """`POST /v1/chat/completions`. max_tokens: by default what context and server allow."""
 
     asks_for_nothing = {
         "tools": [[]],

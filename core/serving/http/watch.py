@@ -6,41 +6,23 @@ are shown, otherwise to the teacher only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
 
 from core.errors import InflightError, TooManyRequests
 from core.serving.engine import ServingEngine
+from core.serving.http.answers import EventStream
 from core.serving.http.guard import same_secret
 from core.serving.turns import Turns
 
 
-class _Watched(EventSourceResponse):
-    """An event stream that calls `ended` when it has, however it ends."""
-
-    def __init__(self, ended: Callable[[], None], *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._ended = ended
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._ended()
-
-
 def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter:
-    """What an engine does, for whoever watches it: health, metrics, the stream of events,
-    traces.
-    """
+    """What an engine does, for whoever watches: health, metrics, live events, traces."""
     router = APIRouter(tags=["watch"])
     viewers = Turns(serving.limits.max_viewers, "viewers are connected", retry_after=5)
     writing = asyncio.Semaphore(1)  # saving takes memory and time
@@ -83,9 +65,7 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
         await viewers.take(client)
         log = serving.event_log.read(last_event_id if last_event_id is not None else after)
         batches = (excerpt.event async for excerpt in log)
-        return _Watched(
-            lambda: viewers.free(client), batches, sep="\n", send_timeout=serving.limits.send_s
-        )
+        return EventStream(serving, batches, lambda: viewers.free(client))
 
     @router.get("/sessions", summary="The runs that can be saved")
     async def sessions() -> dict[str, Any]:

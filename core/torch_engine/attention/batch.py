@@ -102,9 +102,7 @@ class PackedBatch:
         return self._masks[key]
 
     def tables(self, window: int | None) -> tuple[SegmentTable, SegmentTable]:
-        """Decodes, whose query is the only one of its segment, and chunks. Built once per pass for
-        all layers of a window.
-        """
+        """Decodes, of one query each, and chunks; built once a pass for the layers of a window."""
         if window not in self._tables:
             chunks = [s.num_pads > 0 or s.end - s.first > 1 for s in self.segments]
             self._tables[window] = (
@@ -174,9 +172,7 @@ def first_visible_key(segment: AttentionSegment, window: int | None) -> int:
 def pack(
     output: SchedulerOutput, block_size: int, trash_slot: int, device: torch.device
 ) -> PackedBatch:
-    """Lay out a pass. Left padding: a row's real positions are its last ones, pads have id and
-    position 0.
-    """
+    """Lay out a pass. A row's real positions are its last; pads have id and position 0."""
     padded = output.layout == "padded"
     ids: list[int] = []
     positions: list[int] = []

@@ -45,9 +45,7 @@ def _of_segments(
     batch: PackedBatch,
     spec: AttentionSpec,
 ) -> Iterator[torch.Tensor]:
-    """One segment after another: `[1, Q, H, Dv]` each, in float32 at least; a padded row with its
-    pads.
-    """
+    """Segments in turn: `[1, Q, H, Dv]` each, in float32 at least; a padded row with its pads."""
     kv_heads = keys.shape[1]
     groups = query.shape[1] // kv_heads
     packed = batch.layout == "packed"

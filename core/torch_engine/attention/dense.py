@@ -11,9 +11,7 @@ from core.torch_engine.attention.spec import AttentionSpec, Backend, scores_to_o
 
 
 def dense_mask(batch: PackedBatch, window: int | None) -> torch.Tensor:
-    """bool `[R * W, K]`: queries row by row, pads included; keys grouped by segment, cached then
-    new.
-    """
+    """bool `[R * W, K]`: queries row by row, with pads; keys by segment, cached then new."""
     rows, width = batch.input_ids.shape
     owner = torch.full((rows, width), -1)
     position = torch.zeros(rows, width, dtype=torch.long)
@@ -53,9 +51,7 @@ def attend_under(
     batch: PackedBatch,
     spec: AttentionSpec,
 ) -> torch.Tensor:
-    """Attention of all queries to all cached keys of the pass under any mask shaped like
-    `dense_mask`.
-    """
+    """Attention of all queries to all cached keys of a pass under a mask like `dense_mask`."""
     rows, heads, width, _ = query.shape
     slots = torch.cat(
         [

@@ -60,9 +60,7 @@ class Observation:
     def build_mask(
         self, q_length: int, kv_length: int, mask_function, device, **kwargs
     ) -> torch.Tensor:
-        """Stands in for transformers' mask builders: a boolean mask `[1, 1, Q, K]`, its rule
-        kept.
-        """
+        """Stands in for transformers' mask builders: a bool mask `[1, 1, Q, K]`, its rule kept."""
         zero = torch.zeros((), dtype=torch.long, device=device)
 
         def rule(query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:

@@ -141,9 +141,7 @@ class PagedCache(CacheOfNoLength):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args, **kwargs
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Takes new K and V `[R, Hkv, W, D]`; returns those to attend to, `[R, Hkv, K, D]`, as in
-        `additive_mask`.
-        """
+        """Takes new K and V `[R, Hkv, W, D]`; returns those to attend to, `[R, Hkv, K, D]`."""
         keys, values = store(self._context, layer_idx, key_states, value_states)
         return self._gather(keys), self._gather(values)
 
@@ -157,16 +155,12 @@ class PagedCache(CacheOfNoLength):
         return gathered.masked_fill_(~finite, 0.0).transpose(1, 2).contiguous()
 
     def sees_broken(self, mask: torch.Tensor) -> torch.Tensor:
-        """Which queries may attend to a broken key or value under `additive_mask`: bool `[R *
-        W]`.
-        """
+        """Which queries may attend to a broken key or value, see `additive_mask`: `[R * W]`."""
         return ((mask[:, 0] == 0) & self.broken[:, None]).any(-1).view(-1)
 
 
 def _key_slots(batch: PackedBatch, trash_slot: int) -> torch.Tensor:
-    """Slots of the keys that the cache plug hands to each row: int64 `[R, K]`, short rows filled up
-    with the trash slot.
-    """
+    """Slots of the keys for each row: int64 `[R, K]`, filled up with the trash slot."""
     device = batch.input_ids.device
     slots = [slots_of(segment, device=device) for segment in batch.segments]
     if batch.layout == "packed":
@@ -175,9 +169,7 @@ def _key_slots(batch: PackedBatch, trash_slot: int) -> torch.Tensor:
 
 
 def additive_mask(batch: PackedBatch, dtype: torch.dtype) -> torch.Tensor:
-    """`[R, 1, W, K]`: 0 where a query may attend, the dtype's minimum elsewhere; a padded row has
-    only its own keys.
-    """
+    """`[R, 1, W, K]`: 0 where a query may attend, elsewhere the dtype's minimum."""
     device = batch.input_ids.device
     if batch.layout == "packed":
         allowed = dense_mask(batch, None).to(device)[None]

@@ -51,9 +51,7 @@ def store(
 
 @dataclass(frozen=True)
 class Backend:
-    """What a layer's attention is computed with. leaks: every request also reads the next one's
-    keys; a trace then says so.
-    """
+    """What a layer's attention is computed with. leaks: requests read the next one's keys."""
 
     attend: Attend
     store: Store = store

@@ -57,10 +57,8 @@ def _copy(source, row, column, heads, head, size, pool, slot):
     further on than the first, and from one head to the next.
     """
     for index in range(heads):
-        there, here = (
-            at(source, row + column + index * head),
-            at(pool, (slot * heads + index) * size),
-        )
+        there = at(source, row + column + index * head)
+        here = at(pool, (slot * heads + index) * size)
         for i in range(size):
             here[i] = there[i]
 
@@ -68,12 +66,10 @@ def _copy(source, row, column, heads, head, size, pool, slot):
 def _store_share(like, numbers, factor, thread, threads):
     slots, count, width, heads = pointer(numbers[0], numbers), numbers[1], numbers[2], numbers[3]
     for first in range(4, 16, 6):
-        source, row, head, column = (
-            pointer(numbers[first], like),
-            numbers[first + 1],
-            numbers[first + 2],
-            numbers[first + 3],
-        )
+        source = pointer(numbers[first], like)
+        row = numbers[first + 1]
+        head = numbers[first + 2]
+        column = numbers[first + 3]
         size, pool = numbers[first + 4], pointer(numbers[first + 5], like)
         for place in range(count * thread // threads, count * (thread + 1) // threads):
             _copy(

@@ -25,9 +25,8 @@ from core.torch_engine.attention.kv_pool import KVPool
 from core.torch_engine.attention.plug import current_context
 from core.torch_engine.attention.spec import AttentionSpec, Backend
 from core.torch_engine.cpu.modules import CPUModules, Operation
-from core.torch_engine.fused_norms import epsilon
 from core.torch_engine.models.adapter import ModelAdapter
-from core.torch_engine.stand_ins import Forwards
+from core.torch_engine.stand_ins import Forwards, epsilon
 
 
 class BlockKernels(NamedTuple):

@@ -42,9 +42,7 @@ def _gather(pool, size, slot, slots, count, out):
 
 @within
 def _ask(s, row, head, column, lanes, factor, asked):
-    """Queries from a column on, turned: `asked [Dk, _QUERIES]`; after the last one it stands
-    again.
-    """
+    """Queries from a column on, turned: `asked [Dk, _QUERIES]`; the last one is repeated."""
     for lane in range(_QUERIES):
         query = at(
             s.query, row * s.row + head * s.head + (column + min(lane, lanes - 1)) * s.column
@@ -112,24 +110,16 @@ def _sums(weights, values, size, first, end, sums):
     for i in range(0, size, _TOGETHER):
         a = b = c = d = e = f = g = h = spread(np.float32(0.0))
         for place in range(first, end):
-            weight, other = (
-                load(weights, place * _QUERIES),
-                load(weights, place * _QUERIES + _OTHER),
-            )
-            value_a, value_b = (
-                at(values, place * size + i),
-                at(values, place * size + i + _EACH - 1),
-            )
+            weight = load(weights, place * _QUERIES)
+            other = load(weights, place * _QUERIES + _OTHER)
+            value_a = at(values, place * size + i)
+            value_b = at(values, place * size + i + _EACH - 1)
             a, b = fma(weight, spread(value_a[0]), a), fma(other, spread(value_b[0]), b)
             c, d = fma(weight, spread(value_a[_EACH]), c), fma(other, spread(value_b[_EACH]), d)
-            e, f = (
-                fma(weight, spread(value_a[2 * _EACH]), e),
-                fma(other, spread(value_b[2 * _EACH]), f),
-            )
-            g, h = (
-                fma(weight, spread(value_a[3 * _EACH]), g),
-                fma(other, spread(value_b[3 * _EACH]), h),
-            )
+            e = fma(weight, spread(value_a[2 * _EACH]), e)
+            f = fma(other, spread(value_b[2 * _EACH]), f)
+            g = fma(weight, spread(value_a[3 * _EACH]), g)
+            h = fma(other, spread(value_b[3 * _EACH]), h)
         _store_eight(at(sums, i * _QUERIES), a, b, c, d, e, f, g, h)
 
 
@@ -162,11 +152,9 @@ def _work(s):
     work, end = 0, 0
     for index in range(s.num_segments):
         begin, end = end, s.ends[index]
-        count, query, pads = (
-            s.places[5 * index + 2],
-            s.places[5 * index + 3],
-            s.places[5 * index + 4],
-        )
+        count = s.places[5 * index + 2]
+        query = s.places[5 * index + 3]
+        pads = s.places[5 * index + 4]
         for block in range(0, count, _QUERIES):
             low, high = _keys(
                 query + block, min(_QUERIES, count - block), pads - block, end - begin, s.window
@@ -182,11 +170,9 @@ def _share(like, numbers, scaling, thread, threads):
     s = read(like, numbers, thread)
     groups, key_size, value_size = s.heads // s.kv_heads, s.key_size, s.value_size
     asked, sums = s.room, at(s.room, _QUERIES * key_size)
-    highest, totals, keys = (
-        at(sums, _QUERIES * value_size),
-        at(sums, _QUERIES * (value_size + 1)),
-        at(sums, _QUERIES * (value_size + 2)),
-    )
+    highest = at(sums, _QUERIES * value_size)
+    totals = at(sums, _QUERIES * (value_size + 1))
+    keys = at(sums, _QUERIES * (value_size + 2))
     work, before, end = _work(s) * s.heads, 0, 0
     first_key, end_key = work * thread // threads, work * (thread + 1) // threads
     for index in range(s.num_segments):

@@ -52,12 +52,10 @@ def _scores(s, asked, lowest, count, begin, end, weights, room):
             elif later - end < end - begin:
                 fetch(at(values, slots[begin + later - end] * value_slot), count * s.value_size)
         a, b, c, d = _four(slots, place, end)
-        keys_a, keys_b, keys_c, keys_d = (
-            at(keys, a * slot),
-            at(keys, b * slot),
-            at(keys, c * slot),
-            at(keys, d * slot),
-        )
+        keys_a = at(keys, a * slot)
+        keys_b = at(keys, b * slot)
+        keys_c = at(keys, c * slot)
+        keys_d = at(keys, d * slot)
         for head in range(count * groups):
             query, first = at(asked, head * size), head // groups * size
             sum_a = sum_b = sum_c = sum_d = spread(np.float32(0.0))
@@ -104,24 +102,18 @@ def _sums(s, weights, room, lowest, count, begin, end, sums):
             elif later < last:
                 fetch(at(s.keys, slots[later] * key_slot), key_slot)
         a, b, c, d = _four(slots, place, end)
-        values_a, values_b, values_c, values_d = (
-            at(values, a * slot),
-            at(values, b * slot),
-            at(values, c * slot),
-            at(values, d * slot),
-        )
+        values_a = at(values, a * slot)
+        values_b = at(values, b * slot)
+        values_c = at(values, c * slot)
+        values_d = at(values, d * slot)
         for head in range(count * groups):
-            four, first, sum_ = (
-                at(weights, head * room + place - begin),
-                head // groups * size,
-                at(sums, head * size),
-            )
-            weight_a, weight_b, weight_c, weight_d = (
-                spread(four[0]),
-                spread(four[1]),
-                spread(four[2]),
-                spread(four[3]),
-            )
+            four = at(weights, head * room + place - begin)
+            first = head // groups * size
+            sum_ = at(sums, head * size)
+            weight_a = spread(four[0])
+            weight_b = spread(four[1])
+            weight_c = spread(four[2])
+            weight_d = spread(four[3])
             for i in range(0, size, LANES):
                 part = fma(weight_a, load(values_a, first + i), load(sum_, i))
                 part = fma(weight_b, load(values_b, first + i), part)
@@ -155,12 +147,10 @@ def _share(like, numbers, scaling, thread, threads):
         )
         if count == 0:
             continue
-        row, column, heads, room = (
-            s.places[5 * index],
-            s.places[5 * index + 1],
-            count * groups,
-            (length + 3) // 4 * 4,
-        )
+        row = s.places[5 * index]
+        column = s.places[5 * index + 1]
+        heads = count * groups
+        room = (length + 3) // 4 * 4
         asked, sums = s.room, at(s.room, heads * s.key_size)
         weights = at(sums, heads * s.value_size)
         for head in range(heads):

@@ -15,9 +15,7 @@ from core.torch_engine.cpu.vectors import at, pointer
 
 @within
 def _turned(source, cos, sin, count, size, target, like):
-    """One head, whose first `count` numbers are turned: each with the one half of them further
-    on.
-    """
+    """One head, whose first `count` numbers are turned: each with that half of them further."""
     half = count // 2
     for i in range(half):
         a, b = wide(source[i]), wide(source[half + i])
@@ -28,45 +26,35 @@ def _turned(source, cos, sin, count, size, target, like):
 
 
 def _share(like, numbers, eps, thread, threads):
-    projected, cosines, sines = (
-        pointer(numbers[0], like),
-        pointer(numbers[1], like),
-        pointer(numbers[2], like),
-    )
-    keys, values, queries = (
-        pointer(numbers[3], like),
-        pointer(numbers[4], like),
-        pointer(numbers[5], like),
-    )
+    projected = pointer(numbers[0], like)
+    cosines = pointer(numbers[1], like)
+    sines = pointer(numbers[2], like)
+    keys = pointer(numbers[3], like)
+    values = pointer(numbers[4], like)
+    queries = pointer(numbers[5], like)
     slots, weights = pointer(numbers[6], numbers), (numbers[7], numbers[8])
-    positions, heads, kv_heads, size, value_size, turned = (
-        numbers[9],
-        numbers[10],
-        numbers[11],
-        numbers[12],
-        numbers[13],
-        numbers[14],
-    )
+    positions = numbers[9]
+    heads = numbers[10]
+    kv_heads = numbers[11]
+    size = numbers[12]
+    value_size = numbers[13]
+    turned = numbers[14]
     width = (heads + kv_heads) * size + kv_heads * value_size
     for position in range(positions * thread // threads, positions * (thread + 1) // threads):
         row, slot = at(projected, position * width), slots[position]
         cos, sin = at(cosines, position * turned), at(sines, position * turned)
         for head in range(heads + kv_heads):
-            source, target, weight = (
-                at(row, head * size),
-                at(queries, (position * heads + head) * size),
-                weights[0],
-            )
+            source = at(row, head * size)
+            target = at(queries, (position * heads + head) * size)
+            weight = weights[0]
             if head >= heads:
                 target, weight = at(keys, (slot * kv_heads + head - heads) * size), weights[1]
             if weight != 0:
                 normed(source, pointer(weight, like), size, np.float32(eps), target, like)
                 source = target
             _turned(source, cos, sin, turned, size, target, like)
-        source, target = (
-            at(row, (heads + kv_heads) * size),
-            at(values, slot * kv_heads * value_size),
-        )
+        source = at(row, (heads + kv_heads) * size)
+        target = at(values, slot * kv_heads * value_size)
         for i in range(kv_heads * value_size):
             target[i] = source[i]
 

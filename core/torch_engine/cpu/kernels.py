@@ -40,10 +40,8 @@ def obstacle(dtype: torch.dtype) -> str | None:
         )
         for first, end, begin, kv_len in ((0, 1, 0, 3), (1, 2, 4, 5), (2, 5, 9, 11))
     )
-    batch, spec = (
-        PackedBatch("packed", slots[None], slots[None], slots, slots, segments),
-        AttentionSpec(0.25),
-    )
+    batch = PackedBatch("packed", slots[None], slots[None], slots, slots, segments)
+    spec = AttentionSpec(0.25)
     logits = 3 * torch.randn(3, 1500, generator=draw).to(dtype)
     try:
         for kernel in (*attention.KERNELS, *heads.KERNELS, *rows.KERNELS):

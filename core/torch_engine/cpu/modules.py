@@ -283,9 +283,7 @@ _modules: weakref.WeakKeyDictionary[Any, CPUModules] = weakref.WeakKeyDictionary
 
 
 def cpu_modules(model: Any) -> CPUModules:
-    """The stand-ins for a model, made once; none for what is not a module, nor on another
-    device.
-    """
+    """The stand-ins for a model, made once; none without modules, or on another device."""
     if not isinstance(model, torch.nn.Module) or any(
         one.device.type != "cpu" for one in model.parameters()
     ):

@@ -19,9 +19,7 @@ _LOWEST = np.finfo(np.float32).min  # and not -inf, which taken from itself is N
 def _each_row(
     kernel: Kernel, x: torch.Tensor, *given: int, factor: float = 0.0, width: int | None = None
 ) -> torch.Tensor:
-    """What a kernel makes of rows `[..., D]`, in rows of its own, of the same width if none is
-    named.
-    """
+    """What a kernel makes of rows `[..., D]`, in rows of its own, by default as wide."""
     x, size = x.contiguous(), x.shape[-1]
     out = torch.empty_like(x) if width is None else x.new_empty(*x.shape[:-1], width)
     kernel(x.dtype, (x.data_ptr(), out.data_ptr(), x.numel() // size, size, *given), factor)
@@ -30,7 +28,7 @@ def _each_row(
 
 @within
 def normed(source, weight, size, eps, target, like):
-    """A row by its RMS norm: see `RMSNorm` in `core.torch_engine.fused_norms`."""
+    """A row by its RMS norm: see `RMSNorm` in `core.torch_engine.stand_ins`."""
     squares = np.float32(0.0)
     for i in range(size):
         squares += wide(source[i]) * wide(source[i])
@@ -40,13 +38,11 @@ def normed(source, weight, size, eps, target, like):
 
 
 def _rms_norm_share(like, numbers, eps, thread, threads):
-    x, out, rows, size, weight = (
-        pointer(numbers[0], like),
-        pointer(numbers[1], like),
-        numbers[2],
-        numbers[3],
-        pointer(numbers[4], like),
-    )
+    x = pointer(numbers[0], like)
+    out = pointer(numbers[1], like)
+    rows = numbers[2]
+    size = numbers[3]
+    weight = pointer(numbers[4], like)
     for row in range(rows * thread // threads, rows * (thread + 1) // threads):
         normed(at(x, row * size), weight, size, np.float32(eps), at(out, row * size), like)
 
@@ -55,7 +51,7 @@ _rms_norm = Kernel(_rms_norm_share)
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """See `RMSNorm` in `core.torch_engine.fused_norms`."""
+    """See `RMSNorm` in `core.torch_engine.stand_ins`."""
     return _each_row(_rms_norm, x, weight.data_ptr(), factor=eps)
 
 
@@ -92,10 +88,8 @@ def gelu(x: torch.Tensor) -> torch.Tensor:
 def _gate_share(like, numbers, bend, thread, threads):
     rows, size = numbers[2], numbers[3] // 2
     for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-        gate, out = (
-            at(pointer(numbers[0], like), 2 * row * size),
-            at(pointer(numbers[1], like), row * size),
-        )
+        gate = at(pointer(numbers[0], like), 2 * row * size)
+        out = at(pointer(numbers[1], like), row * size)
         for i in range(size):
             out[i] = narrow(_activated(wide(gate[i]), bend) * wide(gate[size + i]), like)
 
@@ -131,23 +125,17 @@ def _block(logits, begin, count, block, lanes):
 
 
 def _logit_stats_share(like, numbers, factor, thread, threads):
-    """A block is read once: its highest logit, and its sum relative to that. Then the blocks are
-    put together.
-    """
+    """A block is read once: its highest logit, its sum relative to that; then all are joined."""
     rows, size = numbers[1], numbers[2]
-    best, margins, logsumexps = (
-        pointer(numbers[3], numbers),
-        floats(numbers[4], 0),
-        floats(numbers[5], 0),
-    )
+    best = pointer(numbers[3], numbers)
+    margins = floats(numbers[4], 0)
+    logsumexps = floats(numbers[5], 0)
     blocks = (size + _BLOCK - 1) // _BLOCK
     room = floats(numbers[6], thread * numbers[7])
-    block, lanes, highest, sums = (
-        room,
-        at(room, _BLOCK),
-        at(room, _BLOCK + _LANES),
-        at(room, _BLOCK + _LANES + blocks),
-    )
+    block = room
+    lanes = at(room, _BLOCK)
+    highest = at(room, _BLOCK + _LANES)
+    sums = at(room, _BLOCK + _LANES + blocks)
     for row in range(rows * thread // threads, rows * (thread + 1) // threads):
         logits = at(pointer(numbers[0], like), row * size)
         winner = 0  # the first of the highest
@@ -178,11 +166,9 @@ def logit_stats(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch
     """See `LogitStats` in `core.torch_engine.sampling`."""
     logits = logits.contiguous()
     count, size = logits.shape
-    best, margin, logsumexp = (
-        torch.empty(count, dtype=torch.int64),
-        torch.empty(count),
-        torch.empty(count),
-    )
+    best = torch.empty(count, dtype=torch.int64)
+    margin = torch.empty(count)
+    logsumexp = torch.empty(count)
     room = torch.empty(torch.get_num_threads(), _BLOCK + _LANES + 2 * (-(-size // _BLOCK)))
     results = (tensor.data_ptr() for tensor in (best, margin, logsumexp))
     logit_stats_kernel(

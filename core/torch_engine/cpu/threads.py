@@ -54,9 +54,7 @@ class CoreShares:
                 self._at_work -= 1
 
     def apply(self) -> int:
-        """Give the calling thread its current share; call between steps. Returns the number of
-        threads.
-        """
+        """Give the calling thread its current share, between steps; returns how many."""
         import torch  # late: a server of recorded runs never needs it
 
         with self._lock:

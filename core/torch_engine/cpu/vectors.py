@@ -20,11 +20,9 @@ LANES = 16 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 8
 registers.
 """
 
-_INT, _BYTE, _FLOATS = (
-    ir.IntType(32),
-    ir.IntType(8).as_pointer(),
-    ir.VectorType(ir.FloatType(), LANES),
-)
+_INT = ir.IntType(32)
+_BYTE = ir.IntType(8).as_pointer()
+_FLOATS = ir.VectorType(ir.FloatType(), LANES)
 _CACHE_LINE = 64  # bytes
 _IN_ANY_ORDER = ("reassoc", "contract", "nsz")
 
@@ -144,10 +142,8 @@ def store_sums(typing, pointer, offset, a, b, c, d):
                 low += [LANES + place for place in low]
                 pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
             else:
-                low, pairs = (
-                    [place + i % half for place in places for i in range(width)],
-                    [(vectors[0], vectors[0])],
-                )
+                low = [place + i % half for place in places for i in range(width)]
+                pairs = [(vectors[0], vectors[0])]
             high = [place + half for place in low]
             vectors = [
                 builder.fadd(

@@ -72,9 +72,7 @@ class HostPass:
 def lay_out(
     output: SchedulerOutput, tables: LaneTables, block_size: int, trash_slot: int
 ) -> HostPass:
-    """Lay out a pass whose block tables are in `tables`. Left padding: a row's real positions are
-    its last ones.
-    """
+    """Lay out a pass by `tables`, its block tables. A row's real positions are its last."""
     scheduled = output.scheduled
     ids = np.array([i for s in scheduled for i in s.tokens], np.int64)
     lane = np.array([s.lane for s in scheduled], np.int64)
@@ -212,16 +210,12 @@ class Buffers:
         array[:] = 0
         slots[:] = self._trash_slot
         real = host.ids.size
-        ids[:real], lanes[:real], positions[:real], slots[:real] = (
-            host.ids,
-            host.lanes,
-            host.positions,
-            host.slots,
-        )
-        sample_rows[: host.sample_rows.size], sample_lanes[: host.sample_lanes.size] = (
-            host.sample_rows,
-            host.sample_lanes,
-        )
+        ids[:real] = host.ids
+        lanes[:real] = host.lanes
+        positions[:real] = host.positions
+        slots[:real] = host.slots
+        sample_rows[: host.sample_rows.size] = host.sample_rows
+        sample_lanes[: host.sample_lanes.size] = host.sample_lanes
         np.concatenate((host.query_rows, host.query_lens, host.kv_lens, *tiles), out=small.numpy())
         return Staged(data, small)
 
@@ -249,7 +243,5 @@ def _split(array: np.ndarray, parts: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def _pinned(like: torch.Tensor) -> torch.Tensor:
-    """Pinned host memory, from which the device copies asynchronously; torch's allocator keeps it
-    until the copy is done.
-    """
+    """Pinned host memory, for asynchronous copies; torch's allocator keeps it until then."""
     return torch.empty(like.shape, dtype=like.dtype, pin_memory=like.device.type == "cuda")

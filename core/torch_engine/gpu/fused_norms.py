@@ -13,9 +13,7 @@ import triton.language as tl
 
 @triton.jit
 def _rms_norm(x, weight, out, rows, size, eps, ROWS: tl.constexpr, SIZE: tl.constexpr):
-    """Rows `[ROWS, size]` divided by the root of their mean square, rounded to their own type and
-    then scaled, as modules do.
-    """
+    """Rows `[ROWS, size]` by the root of their mean square, rounded and then scaled."""
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, SIZE)
     there = (row < rows)[:, None] & (column < size)[None]
     place = row.to(tl.int64)[:, None] * size + column[None]

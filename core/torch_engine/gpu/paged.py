@@ -65,9 +65,7 @@ def attend(
     batch: PackedBatch,
     spec: AttentionSpec,
 ) -> torch.Tensor:
-    """See `Attend`. `batch` needs `paged`, its `PagedLayout`, and `input_ids`; rows that belong to
-    no request get zeros.
-    """
+    """See `Attend`. `batch` needs a `PagedLayout` and `input_ids`; other rows get zeros."""
     layout = batch.paged
     assert layout is not None, "a pass without a paged layout"
     rows, heads, width, key_size = query.shape
@@ -213,9 +211,7 @@ def _cut(rows: int, keys: torch.Tensor, values: torch.Tensor) -> dict[str, Any]:
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Strides of rows, heads and positions of `[R, H, W, D]`; 0 along a length of 1, where a stride
-    may be any number.
-    """
+    """Strides of rows, heads and positions of `[R, H, W, D]`; 0 along a length of 1."""
     return tuple(
         stride if length > 1 else 0
         for length, stride in zip(tensor.shape[:3], tensor.stride()[:3], strict=True)

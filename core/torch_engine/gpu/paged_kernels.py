@@ -113,9 +113,7 @@ def _scan(
 
 @triton.jit
 def _divide(greatest, total, summed, sink):
-    """Output rows: the weighted sum of values over the sum of weights, the sink's included. Zeros
-    where nothing was seen.
-    """
+    """Output rows: the weighted sum of values over that of weights and sink, or zeros."""
     top = tl.maximum(greatest, sink)
     top = tl.where(top == float("-inf"), 0.0, top)
     shrink = tl.exp2(greatest - top)

@@ -71,9 +71,7 @@ class Tiles(NamedTuple):
 
 
 def queries_per_tile(group: int) -> int:
-    """Queries of a prefill tile where `group` query heads share a KV head: their product fills the
-    tile's rows.
-    """
+    """Queries of a prefill tile: with `group` heads that share a KV head they fill its rows."""
     return max(1, TILE_ROWS // group)
 
 
@@ -151,9 +149,7 @@ def _prefill_tiles(
 def _decode_tiles(
     q: np.ndarray, kv: np.ndarray, extra: int, capacity: int | None, key_block: int
 ) -> tuple[np.ndarray, ...]:
-    """Sequence, first and last key of each decode tile; first tile and number of tiles of each
-    sequence.
-    """
+    """Sequence, first and last key of each decode tile; first tile and count per sequence."""
     start, count = np.zeros((2, q.size), np.int32)
     decodes = np.flatnonzero(q == 1)
     if capacity is not None:
@@ -168,12 +164,10 @@ def _decode_tiles(
     # one tile.
     share = -(-int(lengths.sum(dtype=np.int64)) // extra) if extra else most
     if most <= share or most <= (2 * LEAST_BLOCKS - 1) * key_block:
-        sequences, first, last, splits = (
-            decodes,
-            np.zeros_like(decodes),
-            lengths,
-            np.ones_like(decodes),
-        )
+        sequences = decodes
+        first = np.zeros_like(decodes)
+        last = lengths
+        splits = np.ones_like(decodes)
         begins = np.arange(decodes.size)
     else:
         blocks = -(-lengths // key_block)
@@ -215,9 +209,7 @@ def paged_layout(
     device: torch.device,
     key_block: int = KEY_BLOCK,
 ) -> PagedLayout:
-    """The layout of one pass, its lists no longer than needed: for passes that run without a CUDA
-    graph.
-    """
+    """The layout of a pass without a CUDA graph, its lists no longer than needed."""
     scheduled, width = output.scheduled, output.width
     lens = np.array([len(s.tokens) for s in scheduled], np.int32)
     kv_lens = np.array([s.start for s in scheduled], np.int32) + lens

@@ -192,9 +192,7 @@ def fused_rotations(model: torch.nn.Module, dtype: torch.dtype) -> list[_Replace
 
 @contextmanager
 def rotations_replaced(replaced: Sequence[_Replaced]) -> Iterator[None]:
-    """Inside, families turn queries and keys with the kernel; one thread at a time, since their
-    functions are everybody's.
-    """
+    """Inside, families turn queries and keys with the kernel; one thread at a time."""
     if not replaced:
         yield
         return

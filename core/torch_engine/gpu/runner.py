@@ -20,7 +20,6 @@ from core.engine.runner import PassResult, Sample, current_observer, sampling_ro
 from core.scheduler.output import SchedulerOutput
 from core.torch_engine.attention.kv_pool import KVPool
 from core.torch_engine.choose import AttentionChoice
-from core.torch_engine.fused_norms import fused_norms
 from core.torch_engine.gpu.buffers import Buffers, HostPass, LaneTables, PassShape, Staged, lay_out
 from core.torch_engine.gpu.fused_norms import rms_norm
 from core.torch_engine.gpu.paged_layout import (
@@ -35,7 +34,7 @@ from core.torch_engine.gpu.sampling_kernel import sample_rows
 from core.torch_engine.models.adapter import ModelAdapter
 from core.torch_engine.pool_size import memory_used
 from core.torch_engine.sampling import as_samples, choose_tokens
-from core.torch_engine.stand_ins import replaced_in
+from core.torch_engine.stand_ins import fused_norms, replaced_in
 from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
 
@@ -53,17 +52,13 @@ _WARM_UPS = 2
 
 
 class CudaCapture:
-    """A `Capture` into CUDA graphs, which share one pool of memory: they run one after the
-    other.
-    """
+    """A `Capture` into CUDA graphs, which share one pool of memory, as they run in turn."""
 
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
-        """Raises RuntimeError if the function waits for the device or does anything else that
-        cannot be captured.
-        """
+        """Raises RuntimeError if the function does what cannot be captured, such as wait."""
         current, aside = torch.cuda.current_stream(), torch.cuda.Stream()
         aside.wait_stream(current)
         with torch.cuda.stream(aside):
@@ -179,17 +174,13 @@ class PagedRunner:
         clock: Callable[[], float],
         capture: Capture | None,
     ) -> None:
-        self.adapter, self.asynchronous, self.notes = (
-            adapter,
-            choice.asynchronous,
-            list(choice.notes),
-        )
-        self._clock, self._execution, self._capture, self._backend = (
-            clock,
-            execution,
-            capture,
-            choice.backend,
-        )
+        self.adapter = adapter
+        self.asynchronous = choice.asynchronous
+        self.notes = list(choice.notes)
+        self._clock = clock
+        self._execution = execution
+        self._capture = capture
+        self._backend = choice.backend
         num_lanes, block_size = config.num_lanes, config.block_size
         longest = adapter.max_model_len or num_blocks * block_size
         self._place = device = adapter.device  # looking it up on the model takes microseconds
@@ -227,9 +218,7 @@ class PagedRunner:
                 torch.cuda.reset_peak_memory_stats()
 
     def prepare(self, most_tokens: int) -> None:
-        """Capture the graphs of all packed passes of up to `most_tokens`, so that no request waits
-        for one.
-        """
+        """Capture the graphs of packed passes of up to `most_tokens`: no request waits then."""
         with self._device():
             for mixed in (False, True):
                 tokens = 1
@@ -413,9 +402,7 @@ class PagedRunner:
         output: SchedulerOutput,
         params: Mapping[str, SamplingParams],
     ) -> torch.Tensor:
-        """Choose and keep the tokens; returns what the host will read: float64 `[3, n]`, token,
-        logprob and margin.
-        """
+        """Choose and keep the tokens: token, logprob, margin for the host, float64 `[3, n]`."""
         chosen = [params[s.request] for s in output.scheduled if s.samples]
         if not self._execution.fused_sampling or any(p.filters or p.adjusts for p in chosen):
             tokens, logprobs, margins = choose_tokens(
@@ -451,9 +438,7 @@ class PagedRunner:
 
 @dataclass
 class PagedPass:
-    """A pass on its way: marks before it, after its logits and after its tokens; `facts` is filled
-    by then.
-    """
+    """A pass on its way: marks before it, after its logits, after its tokens and `facts`."""
 
     _clock: DeviceClock
     _marks: tuple[object, object, object]

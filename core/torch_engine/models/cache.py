@@ -94,10 +94,8 @@ class ModelCache:
         from core.torch_engine.models.load import resolve_device
         from core.torch_engine.models.memory import free_memory
 
-        needed, device = (
-            int(forecast(name, place, dtype).weights * _HEADROOM),
-            resolve_device(place),
-        )
+        needed = int(forecast(name, place, dtype).weights * _HEADROOM)
+        device = resolve_device(place)
         with self._lock:
             others = {
                 key: adapter.weight_bytes

@@ -22,7 +22,6 @@ from core.torch_engine.attention.kv_pool import KVShape
 from core.torch_engine.attention.observe import ObservingCache
 from core.torch_engine.attention.plug import given_cache
 from core.torch_engine.models.adapter import context_of
-from core.torch_engine.models.hub import check_hub
 from core.torch_engine.models.load import (
     check_config,
     folder_of,
@@ -32,7 +31,7 @@ from core.torch_engine.models.load import (
     source_of,
     unloadable,
 )
-from core.torch_engine.models.pretrained import read_config
+from core.torch_engine.models.pretrained import check_hub, read_config
 from core.torch_engine.models.probe import known_obstacle
 from core.torch_engine.models.tokenizer import is_tokenizer
 from core.torch_engine.models.weight_files import BadWeights, stored_weights
@@ -146,9 +145,7 @@ def _has_template(folder: str, names: list[str]) -> bool:
 
 
 def _kv_shapes(model: Any) -> dict[int, KVShape]:
-    """The cache that each layer would fill, from a pass over tensors without contents; empty if the
-    model cannot take one.
-    """
+    """The cache that each layer would fill, from a pass without contents; empty if it fails."""
     cache, layers = ObservingCache(), set(range(model.config.get_text_config().num_hidden_layers))
     token = _asked.set({})
     ids = torch.zeros(1, 4, dtype=torch.long, device="meta")

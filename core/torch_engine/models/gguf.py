@@ -1,6 +1,7 @@
-"""A GGUF file of a Llama, Qwen 2 or Qwen 3 made into a folder as transformers writes them: the
-numbers of its quantized blocks in float32, as the package `gguf` widens them, and the tokenizer and
-chat template of its own lists. Everything else then reads a folder.
+"""A GGUF file of a Llama, Qwen 2 or Qwen 3. What it says is read with the standard library alone,
+so in a browser's tab, too (`packed.py`). Here it is made into a folder as transformers writes them:
+the numbers of its blocks in float32, as the package `gguf` widens them, and the tokenizer and chat
+template of its own lists. Everything else then reads a folder.
 
 GGUF: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. transformers reads such files as
 well, but drops how `smollm` splits digits, and one number in five has other tokens then.
@@ -9,13 +10,15 @@ well, but drops how `smollm` splits digits, and one number in five has other tok
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
+import struct
 import tempfile
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 from core.errors import shown
 from core.torch_engine.models.weight_files import BadWeights
@@ -41,11 +44,16 @@ def make_folder(file: str, folder: Path, progress: Progress = lambda done, total
     """Make the folder, whole or not at all; raises BadWeights for a file that is not read here, and
     OSError where there is no room for it.
     """
-    content = read_file(file)
+    with open(file, "rb") as content:
+        found = GgufFile(reader(content))
+        _make(found, folder, progress)
+
+
+def _make(found: GgufFile, folder: Path, progress: Progress) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
     try:
-        _write(*content, made, progress)
+        _write(found, made, progress)
         for one in (made, *made.iterdir()):  # the folder may be one that several people share
             one.chmod(0o755 if one is made else 0o644)
         if not folder.exists():  # another process may have been as quick
@@ -54,37 +62,162 @@ def make_folder(file: str, folder: Path, progress: Progress = lambda done, total
         shutil.rmtree(made, ignore_errors=True)
 
 
-def read_file(file: str) -> tuple[dict[str, Any], Any]:
-    """What the file says of its model, by name, and its tensors; raises BadWeights and OSError."""
-    from gguf import GGUFReader
+# -- the file --------------------------------------------------------------------------------------
 
+Reader = Callable[[int, int], bytes]
+"""What stands in a file from a place on, so many bytes or as many as there are."""
+_NO_FILE = "it is no GGUF file, or not a whole one"
+_NUMBERS = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")  # kinds of values
+_STRING, _LIST = 8, 9
+_AHEAD = 2**20  # bytes that are read at once
+_MOST_HEADER = 2**28  # bytes
+
+
+# how numbers are stored: ggml's number, the name, weights of a block, bytes of a block
+_STORED = """
+0 F32 1 4, 1 F16 1 2, 30 BF16 1 2, 2 Q4_0 32 18, 3 Q4_1 32 20, 6 Q5_0 32 22, 7 Q5_1 32 24,
+8 Q8_0 32 34, 10 Q2_K 256 84, 11 Q3_K 256 110, 12 Q4_K 256 144, 13 Q5_K 256 176, 14 Q6_K 256 210,
+16 IQ2_XXS 256 66, 17 IQ2_XS 256 74, 18 IQ3_XXS 256 98, 19 IQ1_S 256 50, 20 IQ4_NL 32 18,
+21 IQ3_S 256 110, 22 IQ2_S 256 82, 23 IQ4_XS 256 136, 29 IQ1_M 256 56, 34 TQ1_0 256 54,
+35 TQ2_0 256 66, 39 MXFP4 32 17
+"""
+_KINDS = {
+    int(number): (name, int(weights), int(size))
+    for number, name, weights, size in map(str.split, _STORED.split(","))
+}
+
+
+class Tensor(NamedTuple):
+    """shape: inputs first. kind: the name of how its numbers are stored. row: bytes of one output's
+    inputs. at: in the file.
+    """
+
+    shape: tuple[int, ...]
+    kind: str
+    row: int
+    at: int
+
+    @property
+    def outputs(self) -> int:
+        return math.prod(self.shape[1:])
+
+
+class GgufFile:
+    """What a file says of its model, and its tensors, by their names. Raises BadWeights for a file
+    that is none, or not a whole one, and what `read` raises.
+    """
+
+    def __init__(self, read: Reader) -> None:
+        self.read = read
+        self._head, self._at = b"", 0
+        self.facts: dict[str, Any] = {}
+        self.tensors: dict[str, Tensor] = {}
+        try:
+            self._read_header()
+        except (ArithmeticError, IndexError, UnicodeDecodeError, ValueError, struct.error):
+            raise BadWeights(_NO_FILE) from None
+        del self._head
+
+    def content(self, tensor: Tensor, size: int, begin: int = 0) -> bytes:
+        """So many bytes of a tensor from one of them on. Raises BadWeights where the file ends
+        before.
+        """
+        found = self.read(tensor.at + begin, size)
+        if len(found) < size:
+            raise BadWeights(_NO_FILE)
+        return found
+
+    def _read_header(self) -> None:
+        magic, version, tensors, facts = self._numbers("4sIQQ")
+        if magic != b"GGUF" or version not in (2, 3):
+            raise ValueError
+        for _ in range(facts):
+            name = self._text()
+            self.facts[name] = self._value(*self._numbers("I"))
+        places: dict[str, tuple[Any, ...]] = {}
+        for _ in range(tensors):
+            name, (dimensions,) = self._text(), self._numbers("I")
+            if dimensions > 4:
+                raise ValueError
+            places[name] = self._numbers(f"{dimensions}QIQ")
+        unit = self.facts.get("general.alignment", 32)
+        begin = -(-self._at // unit) * unit
+        for name, (*shape, number, offset) in places.items():
+            kind, weights, size = _KINDS.get(number, (f"{number}", 1, 0))
+            if not shape or shape[0] % weights:
+                raise ValueError
+            row = shape[0] // weights * size
+            self.tensors[name] = Tensor(tuple(shape), kind, row, begin + offset)
+        last = max(self.tensors.values(), key=lambda tensor: tensor.at)
+        self.content(last, 1, max(1, last.row * last.outputs) - 1)
+
+    def _value(self, kind: int) -> Any:
+        if kind == _STRING:
+            return self._text()
+        if kind != _LIST:
+            (number,) = self._numbers(_NUMBERS[kind])
+            return number
+        of, count = self._numbers("IQ")
+        if of in (_STRING, _LIST):
+            return [self._value(of) for _ in range(count)]
+        return list(self._numbers(f"{count}{_NUMBERS[of]}"))
+
+    def _text(self) -> str:
+        (length,) = self._numbers("Q")
+        return self._next(length).decode()
+
+    def _numbers(self, format: str) -> tuple[Any, ...]:
+        return struct.unpack(f"<{format}", self._next(struct.calcsize(f"<{format}")))
+
+    def _next(self, size: int) -> bytes:
+        if (end := self._at + size) > _MOST_HEADER:
+            raise ValueError
+        while end > len(self._head):
+            more = self.read(len(self._head), max(_AHEAD, end - len(self._head)))
+            if not more:
+                raise ValueError
+            self._head += more
+        found = self._head[self._at : end]
+        self._at = end
+        return found
+
+
+def reader(file: BinaryIO) -> Reader:
+    """Of an opened file."""
+
+    def read(at: int, size: int) -> bytes:
+        file.seek(at)
+        return file.read(size)
+
+    return read
+
+
+def facts_of(file: GgufFile) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `config.json` and `tokenizer.json` say; raises BadWeights."""
     try:
-        reader = GGUFReader(file)
-        return {name: field.contents() for name, field in reader.fields.items()}, reader.tensors
-    except OSError:
-        raise
-    except Exception:  # of a file cut short, or none of this kind
-        raise BadWeights("it is no GGUF file, or not a whole one") from None
-
-
-def _write(facts: Mapping[str, Any], tensors: Any, made: Path, progress: Progress) -> None:
-    from safetensors.numpy import save_file
-
-    try:
-        shapes = {tensor.name: tuple(map(int, tensor.shape)) for tensor in tensors}
-        config, tokenizer = config_of(facts, shapes), tokenizer_of(facts)
-        weights = _weights(tensors, config, progress)
+        shapes = {name: tensor.shape for name, tensor in file.tensors.items()}
+        return config_of(file.facts, shapes), tokenizer_of(file.facts)
     except KeyError as error:
         raise BadWeights(f"the file does not have {error.args[0]}") from None
     except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError):
         raise BadWeights("what the file says of its model makes no sense") from None
+
+
+# -- the folder ------------------------------------------------------------------------------------
+
+
+def _write(file: GgufFile, made: Path, progress: Progress) -> None:
+    from safetensors.numpy import save_file
+
+    config, tokenizer = facts_of(file)
+    weights = _weights(file, config, progress)
     save_file(weights, made / "model.safetensors", {"format": "pt"})
     stops = {"eos_token_id": config["eos_token_id"], "bos_token_id": config["bos_token_id"]}
     for name, content in (
         ("config.json", config),
         ("generation_config.json", stops),
         ("tokenizer.json", tokenizer),
-        ("tokenizer_config.json", tokenizer_config_of(facts)),
+        ("tokenizer_config.json", tokenizer_config_of(file.facts)),
     ):
         (made / name).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
@@ -150,23 +283,23 @@ _NAMES = {
 }
 
 
-def _weights(tensors: Any, config: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
+def _weights(file: GgufFile, config: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     import numpy as np
-    from gguf import dequantize
+    from gguf import GGMLQuantizationType, dequantize
 
     weights: dict[str, Any] = {}
-    for done, tensor in enumerate(tensors):
-        progress(done, len(tensors))
-        try:
-            values = dequantize(tensor.data, tensor.tensor_type)
-        except NotImplementedError:
-            kind = tensor.tensor_type.name
-            raise BadWeights(f"numbers of the kind {kind} are not read here") from None
-        part = tensor.name.split(".")[-2]
+    for done, (name, tensor) in enumerate(file.tensors.items()):
+        progress(done, len(file.tensors))
+        if not tensor.row:
+            raise BadWeights(f"numbers of the kind {tensor.kind} are not read here")
+        stored = np.frombuffer(file.content(tensor, tensor.row * tensor.outputs), np.uint8)
+        rows = stored.reshape(*reversed(tensor.shape[1:]), tensor.row)
+        values = dequantize(rows, GGMLQuantizationType[tensor.kind])
+        part = name.split(".")[-2]
         # llama.cpp turns the rows of a Llama's heads for its own rotary embedding
         if config["model_type"] == "llama" and part in ("attn_q", "attn_k"):
             values = turned_back(values, config["head_dim"])
-        weights[_name(tensor.name)] = np.ascontiguousarray(values, dtype=np.float32)
+        weights[_name(name)] = np.ascontiguousarray(values, dtype=np.float32)
     return weights
 
 
@@ -259,10 +392,8 @@ def _begin(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Every text begins with the token of beginning."""
     id = facts["tokenizer.ggml.bos_token_id"]
     token = facts["tokenizer.ggml.tokens"][id]
-    first, text = (
-        {"SpecialToken": {"id": token, "type_id": 0}},
-        {"Sequence": {"id": "A", "type_id": 0}},
-    )
+    first = {"SpecialToken": {"id": token, "type_id": 0}}
+    text = {"Sequence": {"id": "A", "type_id": 0}}
     second = {"Sequence": {"id": "B", "type_id": 1}}
     return {
         "type": "TemplateProcessing",

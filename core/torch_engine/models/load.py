@@ -18,10 +18,16 @@ from core.config import BUILTIN_MODELS
 from core.errors import UnsupportedModel, first_sentence
 from core.torch_engine.models import tensor_parallel
 from core.torch_engine.models.adapter import ModelAdapter
-from core.torch_engine.models.hub import HUB_TIMEOUT, check_hub, quoted
 from core.torch_engine.models.names import folder_fault
 from core.torch_engine.models.prepared import prepared
-from core.torch_engine.models.pretrained import read_config, read_model, read_tokenizer
+from core.torch_engine.models.pretrained import (
+    HUB_TIMEOUT,
+    check_hub,
+    quoted,
+    read_config,
+    read_model,
+    read_tokenizer,
+)
 from core.torch_engine.models.probe import probe
 from core.torch_engine.models.tokenizer import has_tokenizer
 from core.torch_engine.models.watch import FetchBar, Stopped, Watch, nobody, watching
@@ -155,9 +161,7 @@ def folder_of(source: str) -> str | None:
 
 
 def _fetched(name: str, source: str, watch: Watch) -> str:
-    """The folder into which a model of the hub was fetched: its config, tokenizer and safetensors,
-    nothing else.
-    """
+    """The folder of a model fetched from the hub: its config, tokenizer and safetensors alone."""
     check_hub(name)
     try:
         files = hub_files(source)
@@ -220,9 +224,7 @@ def unloadable(name: str, reason: str) -> UnsupportedModel:
 def load_adapter(
     name: str, device: str = "auto", dtype: str | torch.dtype = "auto", watch: Watch = nobody
 ) -> tuple[ModelAdapter, Any]:
-    """A model by name, probed, and its tokenizer (None where it has none); raises UnsupportedModel
-    in one sentence.
-    """
+    """A model by name, probed, and its tokenizer or None; raises UnsupportedModel."""
     where = resolve_device(device)
     model, tokenizer = load(name, where, resolve_dtype(dtype, where), watch)
     return probe(model, name), tokenizer

@@ -16,9 +16,7 @@ _QUOTES = "\"'`“”„‘’"
 
 
 def model_named(text: str) -> str:
-    """The name in what somebody typed or pasted: without quotes and blanks around it, `~` being the
-    home folder.
-    """
+    """The name in what was typed or pasted: without quotes and blanks; `~` is the home folder."""
     name = text.strip().strip(_QUOTES).strip()
     if name in BUILTIN_MODELS or not is_path(name):
         return name

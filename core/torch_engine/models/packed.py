@@ -1,111 +1,193 @@
-"""A Llama's GGUF file packed for a browser's tab: its quantized blocks byte for byte, put where
-`assets/engine/quantized.c` reads them. The file is one of `core.browser.weights`; its header also
-has the tokenizer, and what the chat template writes between messages, see `core.browser.chat`.
-
-Norms stay float32, and each matrix names its kind: q4_1, and q8_0 for the head.
+"""A GGUF file packed for a browser's tab, by the standard library alone: here as a site's file, and
+in the tab itself, a visitor's own. Its quantized blocks stay as they are, byte for byte, put where
+`assets/engine/quantized.c` reads them. The packed file is one of `core.browser.weights`; each of
+its matrices names its kind. A site's header also has the tokenizer, and what the chat template
+writes between messages, see `core.browser.chat`.
 """
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from core.browser.chat import worked_out
-from core.browser.weights import PANEL, llama_sizes, model_facts, packed_file
-from core.errors import UnsupportedModel
+from core.browser.weights import PANEL, llama_sizes, model_facts, packed_file, panels
 from core.torch_engine.models.gguf import (
-    config_of,
-    read_file,
+    GgufFile,
+    Tensor,
+    facts_of,
+    reader,
     tokenizer_config_of,
-    tokenizer_of,
-    turned_back,
 )
+from core.torch_engine.models.weight_files import BadWeights
 from core.workload.chat import template_text
+from core.workload.request import Message
 
-_BLOCK = 32  # inputs
-_SCALES = {"Q4_1": 2, "Q8_0": 1}  # float16 numbers before those of a block
+# bytes of the numbers in a block, one after the other, and the weights that they are
+_BLOCKS = {
+    "F32": ((4,), 1),
+    "F16": ((2,), 1),
+    "Q4_0": ((2, *(1,) * 16), 32),
+    "Q4_1": ((2, 2, *(1,) * 16), 32),
+    "Q8_0": ((2, *(1,) * 32), 32),
+    "Q4_K": ((2, 2, *(1,) * 140), 256),
+    "Q6_K": ((*(1,) * 208, 2), 256),
+}
+_PIECE = 2**21  # bytes that are packed at a time
+_MOST_POSITIONS = 16_384  # tokens of a page's run at most: a table has a row for each
+
+
+class PackedGguf:
+    """Header and numbers of a file's model, once a tab could compute it; the numbers, `size` bytes,
+    come piece by piece. name: the model's in traces. Raises BadWeights for a file that is not read
+    or not computed here, and what its reader raises.
+    """
+
+    def __init__(self, file: GgufFile, name: str) -> None:
+        config, self.tokenizer = facts_of(file)
+        self._file, self.size, self._places = file, 0, dict[str, Any]()
+        self._pieces: list[Callable[[], Iterator[bytes]]] = []
+        self._left = set(file.tensors)
+        self._turn = config["head_dim"] if config["model_type"] == "llama" else 0
+        sizes = llama_sizes(config, config["rope_theta"])
+        sizes["positions"] = min(sizes["positions"], _MOST_POSITIONS)
+        try:
+            self._lay(sizes, config["vocab_size"], own_head=not config["tie_word_embeddings"])
+        except KeyError as error:
+            raise BadWeights(f"the file does not have {error.args[0]}") from None
+        if self._left:
+            raise BadWeights(f"it has a tensor '{min(self._left)}', which is not read here")
+        ends, parameters = config["eos_token_id"], map(_numbers_of, file.tensors.values())
+        self.header: dict[str, Any] = {
+            "model": model_facts(
+                name, config, sizes, sum(parameters), () if ends is None else (ends,)
+            ).to_json(),
+            "sizes": sizes,
+            "float16": False,
+            "tensors": self._places,
+        }
+        words = tokenizer_config_of(file.facts)
+        template = words.pop("chat_template", None)
+        tokens = {of: token for of, token in words.items() if of.endswith("_token")}
+        self.chat_text: Callable[[Sequence[Message]], str] | None = template and partial(
+            template_text, template, **tokens
+        )
+
+    def __iter__(self) -> Iterator[bytes]:
+        for pieces in self._pieces:
+            yield from pieces()
+
+    def _lay(self, sizes: dict[str, Any], vocabulary: int, own_head: bool) -> None:
+        hidden, inner, size = sizes["hidden"], sizes["inner"], sizes["head_size"]
+        queries, keys = sizes["heads"] * size, sizes["kv_heads"] * size
+        if size % PANEL or keys < size or sizes["heads"] % sizes["kv_heads"]:
+            raise BadWeights("its attention heads have sizes that a tab does not compute")
+        if own_head:
+            self._matrix("embedding", ["token_embd"], [vocabulary], hidden)
+        self._matrix("head", ["output" if own_head else "token_embd"], [vocabulary], hidden)
+        for layer in range(sizes["layers"]):
+            at = f"blk.{layer}."
+            self._vector(f"{layer}.norm", [f"{at}attn_norm.weight"], hidden)
+            self._group(
+                f"{layer}.",
+                {f"{at}attn_{part}": part for part in "qkv"},
+                [queries, keys, keys],
+                hidden,
+            )
+            for norm in ("q_norm", "k_norm"):
+                if f"{at}attn_{norm}.weight" in self._left:
+                    self._vector(f"{layer}.{norm}", [f"{at}attn_{norm}.weight"], size)
+            self._matrix(f"{layer}.out", [f"{at}attn_output"], [hidden], queries)
+            self._vector(f"{layer}.mlp_norm", [f"{at}ffn_norm.weight"], hidden)
+            self._matrix(f"{layer}.up", [f"{at}ffn_gate", f"{at}ffn_up"], [inner, inner], hidden)
+            self._matrix(f"{layer}.down", [f"{at}ffn_down"], [hidden], inner)
+        self._vector("norm", ["output_norm.weight"], hidden)
+
+    def _group(self, prefix: str, parts: dict[str, str], outputs: list[int], inputs: int) -> None:
+        """Queries, keys and values: one matrix, or three where they are stored in several ways."""
+        together = len({self._file.tensors[f"{part}.weight"].kind for part in parts}) == 1
+        groups = [list(parts)] if together else [[part] for part in parts]
+        for group in groups:
+            name = prefix + "".join(parts[part] for part in group)
+            sizes = [outputs[list(parts).index(part)] for part in group]
+            self._matrix(name, group, sizes, inputs)
+            biases = [f"{part}.bias" for part in group]
+            if biases[0] in self._left:
+                self._vector(f"{name}.bias", biases, sum(sizes))
+
+    def _vector(self, name: str, parts: list[str], length: int) -> None:
+        """Parts one after the other, as they are."""
+        found = [self._taken(part) for part in parts]
+        if {tensor.kind for tensor in found} != {"F32"} or sum(map(_numbers_of, found)) != length:
+            raise BadWeights(f"its {parts[0]} is not what a tab computes")
+        self._add(name, 4 * length, length, 1)
+        self._pieces.append(partial(self._plain, found))
+
+    def _matrix(self, name: str, parts: list[str], outputs: list[int], inputs: int) -> None:
+        """Panels of all outputs of the parts, one part after the other."""
+        found = [self._taken(f"{part}.weight") for part in parts]
+        kinds = sorted({tensor.kind for tensor in found})
+        if [tensor.shape for tensor in found] != [(inputs, part) for part in outputs] or any(
+            part % PANEL for part in outputs[: -1 if name in _OF_VOCABULARY else None]
+        ):
+            raise BadWeights(f"its {parts[0]} has another size than the file says")
+        if len(kinds) > 1 or kinds[0] not in _BLOCKS:
+            raise BadWeights(f"numbers of the kind {' and '.join(kinds)} are not computed in a tab")
+        rows = -(-sum(outputs) // PANEL) * PANEL
+        kind = [] if kinds == ["F32"] else [kinds[0].lower()]
+        self._add(name, rows * found[0].row, rows, inputs, *kind)
+        for part, tensor in zip(parts, found, strict=True):
+            turn = self._turn if part.endswith(("attn_q", "attn_k")) else 0
+            self._pieces.append(partial(self._panels, tensor, turn))
+
+    def _taken(self, name: str) -> Tensor:
+        self._left.remove(name)
+        return self._file.tensors[name]
+
+    def _add(self, name: str, size: int, *about: int | str) -> None:
+        self._places[name] = self.size, *about
+        self.size += -(-size // 16) * 16
+
+    def _plain(self, tensors: list[Tensor]) -> Iterator[bytes]:
+        found = b"".join(self._file.content(tensor, tensor.row) for tensor in tensors)
+        yield found + bytes(-len(found) % 16)
+
+    def _panels(self, tensor: Tensor, turn: int) -> Iterator[bytes]:
+        """turn: the size of a head, if its rows are those of heads that llama.cpp has turned."""
+        widths, _ = _BLOCKS[tensor.kind]
+        size, whole = tensor.row, turn or PANEL
+        step = whole * max(1, _PIECE // (whole * size))
+        for begin in range(0, tensor.outputs, step):
+            count = min(step, tensor.outputs - begin)
+            read = self._file.content(tensor, count * size, begin * size)
+            read += bytes(-count % PANEL * size)
+            rows = [read[at : at + size] for at in range(0, len(read), size)]
+            if turn:
+                heads = range(0, count, turn)
+                rows = [
+                    rows[head + r] for head in heads for odd in (0, 1) for r in range(odd, turn, 2)
+                ]
+            yield bytes(panels(rows, widths))
+
+
+_OF_VOCABULARY = ("head", "embedding")
+
+
+def _numbers_of(tensor: Tensor) -> int:
+    return math.prod(tensor.shape)
 
 
 def pack_gguf(file: str, name: str) -> bytes:
-    """The packed file. name: the model's in traces. Raises UnsupportedModel for a model that is not
-    computed in a tab, BadWeights for a file that is not read, and OSError.
+    """The packed file of a site. name, and what is raised: see `PackedGguf`; UnsupportedModel too,
+    for a chat template that looks at more than roles.
     """
-    facts, read = read_file(file)
-    tensors = {tensor.name: tensor for tensor in read}
-    config = config_of(facts, {of: tuple(map(int, t.shape)) for of, t in tensors.items()})
-    if config["model_type"] != "llama" or not config["tie_word_embeddings"]:
-        raise UnsupportedModel("A browser computes GGUF files of Llamas with tied embeddings.")
-    packed, sizes = _PackedBlocks(tensors), llama_sizes(config, config["rope_theta"])
-    packed.matrix("head", "token_embd", kind="Q8_0")
-    for layer in range(sizes["layers"]):
-        at = f"blk.{layer}."
-        packed.vector(f"{layer}.norm", f"{at}attn_norm")
-        turn = sizes["head_size"]
-        packed.matrix(f"{layer}.qkv", *(f"{at}attn_{part}" for part in "qkv"), turn=turn)
-        packed.matrix(f"{layer}.out", f"{at}attn_output")
-        packed.vector(f"{layer}.mlp_norm", f"{at}ffn_norm")
-        packed.matrix(f"{layer}.up", f"{at}ffn_gate", f"{at}ffn_up")
-        packed.matrix(f"{layer}.down", f"{at}ffn_down")
-    packed.vector("norm", "output_norm")
-    words = tokenizer_config_of(facts)
-    template = words.pop("chat_template")
-    tokens = {of: token for of, token in words.items() if of.endswith("_token")}
-    header = {
-        "model": model_facts(
-            name,
-            config,
-            sizes,
-            sum(int(tensor.n_elements) for tensor in read),
-            (config["eos_token_id"],),
-        ).to_json(),
-        "sizes": sizes,
-        "float16": False,
-        "tensors": packed.places,
-        "tokenizer": json.dumps(tokenizer_of(facts), ensure_ascii=False),
-        "between": worked_out(lambda messages: template_text(template, messages, **tokens)),
-    }
-    return packed_file(header, bytes(packed.numbers))
-
-
-class _PackedBlocks:
-    """Tensors in the order in which they are added. places: by name, where one begins, its outputs
-    and inputs, and of a matrix the kind of its blocks.
-    """
-
-    def __init__(self, tensors: dict[str, Any]) -> None:
-        self._tensors, self.numbers, self.places = tensors, bytearray(), dict[str, Any]()
-
-    def vector(self, name: str, part: str) -> None:
-        """A vector as it is."""
-        found = self._tensors[f"{part}.weight"].data
-        self._add(name, found.astype("<f4").tobytes(), len(found), 1)
-
-    def matrix(self, name: str, *parts: str, kind: str = "Q4_1", turn: int = 0) -> None:
-        """Panels of all outputs of the parts, one part after the other. turn: the size of a head,
-        if the rows of all parts but the last are those of heads that llama.cpp has turned.
-        """
-        import numpy as np
-
-        found = [self._tensors[f"{part}.weight"] for part in parts]
-        inputs, outputs = int(found[0].shape[0]), sum(int(tensor.shape[1]) for tensor in found)
-        if {tensor.tensor_type.name for tensor in found} != {kind} or outputs % PANEL:
-            raise UnsupportedModel(f"A browser computes {parts[0]} in panels of {kind}.")
-        rows = [tensor.data for tensor in found]
-        if turn:
-            rows = [*(turned_back(part, turn) for part in rows[:-1]), rows[-1]]
-        panels, count, scales = outputs // PANEL, inputs // _BLOCK, 2 * _SCALES[kind]
-        blocks = np.concatenate(rows).reshape(panels, PANEL, count, -1)
-        together = [
-            # [panel, output, block, number] to [panel, block, number, output]
-            np.ascontiguousarray(part.transpose(0, 2, 3, 1)).view("u1").reshape(panels, count, -1)
-            for part in (
-                np.ascontiguousarray(blocks[..., :scales]).view("<u2"),
-                blocks[..., scales:],
-            )
-        ]
-        numbers = np.concatenate(together, axis=2).tobytes()
-        self._add(name, numbers, outputs, inputs, kind.lower())
-
-    def _add(self, name: str, numbers: bytes, *about: int | str) -> None:
-        self.places[name] = len(self.numbers), *about
-        self.numbers += numbers + bytes(-len(numbers) % 16)
+    with open(file, "rb") as content:
+        packed = PackedGguf(GgufFile(reader(content)), name)
+        words = {
+            "tokenizer": json.dumps(packed.tokenizer, ensure_ascii=False),
+            "between": packed.chat_text and worked_out(packed.chat_text),
+        }
+        return packed_file({**packed.header, **words}, b"".join(packed))

@@ -98,10 +98,8 @@ def _find_plug(adapter: ModelAdapter) -> bool:
                 raise _Unfit(f"its layer {layer} {error}") from None
         return any(call.softcap is not None for call in observed.calls.values())
     adapter.plug, adapter.windows = "cache", dict.fromkeys(layers)
-    cache, mask = (
-        ObservingCache(),
-        torch.zeros(1, 1, 8, 8, dtype=adapter.dtype, device=adapter.device),
-    )
+    cache = ObservingCache()
+    mask = torch.zeros(1, 1, 8, 8, dtype=adapter.dtype, device=adapter.device)
     with adapter.attending("eager"), torch.inference_mode():
         try:
             given = given_cache(adapter.model, cache)
@@ -117,9 +115,7 @@ def _find_plug(adapter: ModelAdapter) -> bool:
 
 
 def _check_cache(adapter: ModelAdapter) -> None:
-    """Refuse a model whose own cache, the one `generate` uses, forgets tokens that its masks still
-    show.
-    """
+    """Refuse a model whose own cache, as `generate` uses it, forgets what its masks show."""
     try:
         layers = DynamicCache(config=adapter.model.config).layers
     except Exception:  # an unusual cache; `_check` decides
@@ -209,10 +205,8 @@ def _agree(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
     mine, theirs = mine.float(), theirs.float()
     if not torch.equal(mine.isnan(), theirs.isnan()):
         return False
-    difference, size = (
-        (mine - theirs).nan_to_num(0.0, 0.0, 0.0),
-        theirs.nan_to_num(0.0, 0.0, 0.0).std(),
-    )
+    difference = (mine - theirs).nan_to_num(0.0, 0.0, 0.0)
+    size = theirs.nan_to_num(0.0, 0.0, 0.0).std()
     if exact:
         return bool(difference.abs().max() <= 1e-3 * size)
     # a leak changes logits by their own size; rounding by far less

@@ -21,9 +21,9 @@ import httpx
 from core.config import SMOLLM2, models_folder
 from core.errors import UnsupportedModel
 from core.torch_engine.models.gguf import make_folder
-from core.torch_engine.models.hub import HUB_TIMEOUT, hub_answers
 from core.torch_engine.models.names import is_fetched, packed_smollm2
 from core.torch_engine.models.packed import pack_gguf
+from core.torch_engine.models.pretrained import HUB_TIMEOUT, hub_answers
 from core.torch_engine.models.watch import Watch, nobody
 
 SIZE = 98_362_432  # bytes

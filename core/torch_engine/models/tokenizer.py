@@ -13,8 +13,12 @@ from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, SMOLLM2
 from core.errors import UnsupportedModel
 from core.torch_engine.models.gguf import is_gguf
-from core.torch_engine.models.hub import hub_answers, unreachable
-from core.torch_engine.models.pretrained import read_config, read_tokenizer
+from core.torch_engine.models.pretrained import (
+    hub_answers,
+    read_config,
+    read_tokenizer,
+    unreachable,
+)
 from core.torch_engine.models.weight_files import BadWeights
 
 MOST_CONTEXT = 2**31 - 1  # tokens, for a model whose config states no context
@@ -42,11 +46,9 @@ def longest_token(tokenizer: Any | None) -> int | None:
     if tokenizer is None or backend is None:
         return None
     made, names = json.loads(backend.to_str()), tokenizer.get_vocab()
-    model, normalizers, splits = (
-        made["model"],
-        _parts(made["normalizer"]),
-        _parts(made["pre_tokenizer"]),
-    )
+    model = made["model"]
+    normalizers = _parts(made["normalizer"])
+    splits = _parts(made["pre_tokenizer"])
     of_bytes = any(part["type"] == "ByteLevel" for part in (*normalizers, *splits))
     alphabet = (
         _byte_alphabet()

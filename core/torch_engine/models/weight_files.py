@@ -50,9 +50,7 @@ class StoredWeights(NamedTuple):
 
 
 def stored_weights(folder: str) -> StoredWeights:
-    """The weights in a folder; raises BadWeights if they are missing, cut short, or only in a
-    format that can run code.
-    """
+    """The weights in a folder; raises BadWeights if they are missing, cut, or can run code."""
     total, values = 0, Counter[str]()
     for name in _weight_files(folder):
         path = os.path.join(folder, name)
@@ -95,9 +93,7 @@ def _weight_files(folder: str) -> list[str]:
 
 
 def _header(path: str, name: str) -> tuple[int, dict[str, Any]]:
-    """The size of a file, and its header without the metadata; checks that all of the tensors are
-    there.
-    """
+    """The size of a file, and its header without metadata; checks that all tensors are there."""
     try:
         size = os.path.getsize(path)
         with open(path, "rb") as file:

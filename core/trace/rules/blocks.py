@@ -54,11 +54,9 @@ class PoolRules:
         # requests whose tables from before the step have been given back
         returned: set[str] = set()
         for change in event.kv.changes:
-            request, group, added = (
-                change.request,
-                change.group,
-                [b for b in change.added if b is not None],
-            )
+            request = change.request
+            group = change.group
+            added = [b for b in change.added if b is not None]
             if change.left and (fault := self._leaving(change, state)):
                 return fault
             self._give_back(change.left)
@@ -132,11 +130,9 @@ class PoolRules:
         return None
 
     def _leaving(self, change: BlockChange, state: RunState) -> str | None:
-        group, size, units = (
-            self._groups[change.group],
-            self._sizes[change.group],
-            self._units[change.group],
-        )
+        group = self._groups[change.group]
+        size = self._sizes[change.group]
+        units = self._units[change.group]
         table = state.tables.get(change.request, {}).get(change.group, [])
         first = group.first_seen(state.computed.get(change.request, 0))
         for block in change.left:

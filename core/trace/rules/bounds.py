@@ -59,9 +59,7 @@ def parts_fit(event: StepEvent, one_clock: bool) -> bool:
 
 
 def plausible_arrival(arrived: Arrived, event: StepEvent, one_clock: bool, by_step: bool) -> bool:
-    """Whether a request can have arrived at that time: before the first pass and, where arrivals
-    count steps, within the step.
-    """
+    """Whether a request can have arrived then: before the first pass, and within its step."""
     latest = event.passes[0].t_start if event.passes and one_clock else event.t_end
     earliest = event.t_start - ROUNDING if by_step and one_clock else 0.0
     return earliest <= arrived.t <= latest
@@ -77,18 +75,14 @@ def plausible_greedy(s: Sampled, vocab_size: int | None) -> bool:
 
 
 def plausible_margin(s: Sampled) -> bool:
-    """Whether a token, the most probable one or not, can have its probability, given how far apart
-    the two best are.
-    """
+    """Whether a token can have its probability, given how far apart the two best are."""
     if s.logprob is None or s.margin is None:
         return True
     return s.logprob <= -math.log1p(math.exp(-s.margin)) + _LOGITS
 
 
 def plausible_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
-    """Whether the pass can have been a CUDA graph of the recorded size: the next power of two, or
-    exactly these rows.
-    """
+    """Whether the pass fits a CUDA graph of that size: the next power of two, or its rows."""
     if execution is None or not execution.cuda_graphs:
         return False
     least, most = execution.min_graph_positions or 1, execution.max_graph_positions or 0
@@ -99,9 +93,7 @@ def plausible_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
 
 
 def plausible_reason(why: LimitReached | None, totals: Mapping[str, int | None]) -> bool:
-    """Whether a reason names an existing limit of which less was left than was needed. totals: the
-    total of each limit.
-    """
+    """Whether a reason names a limit of which too little was left. totals: of each limit."""
     return (
         why is None
         or why in (NOTHING_BINDS, SKIPPED, UNRECORDED)

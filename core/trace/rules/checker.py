@@ -96,9 +96,7 @@ class Checker:
         return None
 
     def fault(self, event: StepEvent) -> str | None:
-        """Why this step is refused, given all steps before it, or None: it cannot be followed, or
-        it is ours and breaks a rule.
-        """
+        """Why this step is refused, or None: it cannot be followed, or ours breaks a rule."""
         if self._cut_off is not None:
             return "a step stands among the texts of unfinished requests."
         if fault := followable.shape(event, self._step, self._t) or self._fault_of_parts(event):
@@ -172,9 +170,7 @@ class Checker:
         return None
 
     def forget_finished(self) -> None:
-        """Forget finished requests that hold no lane, so that their ids may come again: for an
-        endless run.
-        """
+        """Forget finished requests that hold no lane: in an endless run, ids come again."""
         for request in self._state.finished.keys() - set(self._state.lanes.values()):
             self._forget(request)
             self._ids.discard(request)
@@ -216,18 +212,14 @@ class Checker:
         """A pool that is not configured has room for all lanes and no more; one on a cost model
         that knows its memory takes all of that.
         """
-        config, room, per_token = (
-            self._config,
-            (self._header.cost or {}).get("kv_bytes"),
-            self._header.model.kv_bytes_per_token,
-        )
+        config = self._config
+        room = (self._header.cost or {}).get("kv_bytes")
+        per_token = self._header.model.kv_bytes_per_token
         if isinstance(room, int) and per_token:
             most, of = room // (config.block_size * per_token), "its memory has room for"
         elif config.num_blocks is None and not self._header.is_interactive:
-            most, of = (
-                max(1, -(-self._longest // config.block_size) * config.num_lanes),
-                f"{config.num_lanes} lanes can use",
-            )
+            most = max(1, -(-self._longest // config.block_size) * config.num_lanes)
+            of = f"{config.num_lanes} lanes can use"
         else:
             return None
         return (

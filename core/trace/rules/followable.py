@@ -19,6 +19,7 @@ from core.trace.schema import misshapen
 
 FINISH_REASONS = ("length", "stop", "cancelled", "error")
 _PHASES = ("prefill", "decode")
+_LONGEST = 1e11  # seconds: 3,000 years
 
 
 def quoted(name: str) -> str:
@@ -32,6 +33,8 @@ def shape(event: StepEvent, step: int, t: float) -> str | None:
         return f"the values of {wrong} are of the wrong kind"
     if event.step <= step:
         return f"it follows step {step}"
+    if event.t_end > _LONGEST:
+        return "it ends later than any clock shows"
     return None if in_order(event, t) else "its times run backwards"
 
 
@@ -72,9 +75,7 @@ def preemptions(event: StepEvent, state: RunState, header: Header) -> str | None
 
 
 def admissions(event: StepEvent, state: RunState, header: Header) -> str | None:
-    """What is impossible about who joins: not in the queue, or in a lane that is taken or not
-    there.
-    """
+    """What is impossible about who joins: not in the queue, or in no free lane."""
     taken, joined = set(state.lanes), set[str]()
     for admitted in event.admitted:
         request, lane = admitted.request, admitted.lane
@@ -179,11 +180,9 @@ def passes(event: StepEvent, state: RunState, header: Header) -> str | None:
 
 
 def _pass(index: int, forward: Pass, segments: list[Segment], state: RunState) -> str | None:
-    padded, over, lengths = (
-        forward.layout == "padded",
-        forward.finished_rows,
-        [s.length for s in segments],
-    )
+    padded = forward.layout == "padded"
+    over = forward.finished_rows
+    lengths = [s.length for s in segments]
     if forward.layout not in ("packed", "padded") or (over and not padded):
         return f"pass {index} has an unknown layout"
     rows, width = (len(segments) + len(over), max(lengths)) if padded else (1, sum(lengths))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from core.trace.events import NOT_RECORDED, SKIPPED, UNRECORDED, Resumed, StepEvent
 from core.trace.header import Header, windows_of
-from core.trace.inferred import WINDOWS, inferred_by, inferred_reasons, lowest_free
+from core.trace.inferred import inferred_by, inferred_reasons, lowest_free
 from core.trace.rules.blocks import BY_POSITION
 from core.trace.rules.bounds import ROUNDING, plausible_reason
 from core.trace.rules.followable import quoted
@@ -25,10 +25,7 @@ def oddity(header: Header) -> str | None:
     """What is odd about a header, or None: its lanes, queue and reasons are always inferred, by the
     rules known here, and what is absent has a name.
     """
-    rules, stated = inferred_by(header.policy), header.inferred
-    if any(
-        stated.get(fact) != (rules | {"windows": WINDOWS}).get(fact) for fact in [*rules, *stated]
-    ):
+    if header.inferred != inferred_by(header.policy):
         return (
             "the header does not name the rules by which lanes, queue and reasons are inferred here"
         )
@@ -40,9 +37,7 @@ def oddity(header: Header) -> str | None:
 
 
 class RecordedRules:
-    """The rules of one run, each for a part of a step: it says in words what the part contradicts,
-    or returns None.
-    """
+    """The rules of a run, each for a part of a step: what it contradicts in words, or None."""
 
     def __init__(self, header: Header) -> None:
         engine = header.engine
@@ -74,10 +69,8 @@ class RecordedRules:
         """The parts that are recorded are those between the recorded times."""
         if not event.passes:
             return None
-        scheduling, computing = (
-            event.passes[0].t_start - event.t_start,
-            event.passes[-1].t_end - event.passes[0].t_start,
-        )
+        scheduling = event.passes[0].t_start - event.t_start
+        computing = event.passes[-1].t_end - event.passes[0].t_start
         if (
             max(abs(event.timings.schedule - scheduling), abs(event.timings.forward - computing))
             > ROUNDING
@@ -150,9 +143,7 @@ class RecordedRules:
         return None
 
     def queue(self, event: StepEvent, state: RunState) -> str | None:
-        """Who is next: the first in order of arrival, or else whoever was next, until it joins or
-        another comes.
-        """
+        """Who is next: the first to arrive, or whoever was next, until it joins or one comes."""
         head, before = event.waiting.request, self._next
         self._next = None if event.waiting.why in (SKIPPED, UNRECORDED) else head
         if head is None or self._holds_blocks or self._policy.order_by == NOT_RECORDED:
@@ -196,10 +187,8 @@ class RecordedRules:
         """What a pass may hold, and how far each request may be computed in one step. state: while
         the passes run, before any of them.
         """
-        over, drafted = (
-            {row.request for row in event.overrun},
-            {d.request: d.drafted for d in event.drafts},
-        )
+        over = {row.request for row in event.overrun}
+        drafted = {d.request: d.drafted for d in event.drafts}
         longest, context = self._longest, self._header.model.context
         alone = len(state.running) + len(state.waiting) < 2
         if any(forward.layout != self._policy.layout for forward in event.passes):

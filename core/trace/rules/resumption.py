@@ -11,9 +11,7 @@ from core.trace.run_state import RunState
 
 
 def followable(event: StepEvent, state: RunState, header: Header) -> str | None:
-    """Why the state cannot be followed, or None. state: the one before the steps that are not
-    shown.
-    """
+    """Why the state cannot be followed, or None. state: before the steps that are not shown."""
     resumed = event.resumed
     if resumed is None:
         return None
@@ -30,9 +28,7 @@ def followable(event: StepEvent, state: RunState, header: Header) -> str | None:
 
 
 def _people(resumed: Resumed, state: RunState) -> str | None:
-    """Every request from before must still be there or have ended, and every other must have
-    arrived.
-    """
+    """Each request from before must be there or have ended, each other must have arrived."""
     new, ended = [a.request for a in resumed.arrived], [f.request for f in resumed.ended]
     here, lanes = [c.request for c in resumed.carried], [c.lane for c in resumed.running]
     if any(len(set(names)) < len(names) for names in (new, ended, here)):

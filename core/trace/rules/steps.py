@@ -96,15 +96,11 @@ class StepRules:
     def _of_recorded(
         self, rule: Callable[[StepEvent, RunState], str | None]
     ) -> tuple[StepRule, ...]:
-        """A rule of another engine's steps as a part that changes nothing; none in a run of ours,
-        whose scheduler decides again.
-        """
+        """A rule of another engine's steps, which changes nothing; ours are decided again."""
         return () if self._own else (StepRule(None, lambda event: rule(event, self.state), None),)
 
     def go_on_from(self, state: RunState, event: StepEvent) -> None:
-        """Go on from `state` after this event, which broke a rule: forget everything that was
-        worked out before.
-        """
+        """Go on from `state` after this event, which broke a rule: forget all from before."""
         self.state = state
         self._pool.go_on_from(state)
         self._in_vain = {row.request for row in event.overrun} - self._late
@@ -124,9 +120,7 @@ class StepRules:
         return None
 
     def _resumption(self, event: StepEvent) -> str | None:
-        """After steps that are not shown, a state from the recording replaces what was known
-        before.
-        """
+        """After steps that are not shown, a recorded state replaces what was known."""
         if event.resumed is None:
             return None
         elsewhere = self._recorded.lanes_after(event.resumed, self.state)
@@ -175,9 +169,7 @@ class StepRules:
         due: Collection[str],
         may_linger: Collection[str],
     ) -> str | None:
-        """Requests that are due must leave their lanes; those that may linger leave now or after
-        the next step.
-        """
+        """Requests that are due must leave their lanes; some may linger for a step."""
         leaving = [left for left in event.released if left.when == when]
         requests = {left.request for left in leaving}
         if not set(due) <= requests | set(may_linger) or not requests <= set(due):
@@ -240,9 +232,7 @@ class StepRules:
         return None
 
     def _next(self) -> Collection[str]:
-        """The requests that may be next: the first in the queue, or any if they are not taken in
-        order of arrival.
-        """
+        """The requests that may be next: the queue's first, or any without an order."""
         waiting = self.state.waiting
         if self._policy.order_by != "arrival" or self._policy.requeue or not self._own:
             return waiting
@@ -271,9 +261,7 @@ class StepRules:
         return None
 
     def _segment(self, s: Segment, drafted: int) -> str | None:
-        """drafted: how many of its last positions hold proposed tokens, which do not belong to the
-        request yet.
-        """
+        """drafted: how many of its last positions hold tokens that are only proposed."""
         state, late = self.state, s.request in self._late or s.request in self._in_vain
         if s.request in state.finished and not late:
             return f"request {quoted(s.request)} does not hold lane {s.lane}"
@@ -295,9 +283,7 @@ class StepRules:
         return None
 
     def _tokens(self, event: StepEvent, index: int, segments: list[Segment]) -> str | None:
-        """Each request whose tokens are all computed gets a new one, in packed order, unless its
-        logits were not finite.
-        """
+        """Each request whose tokens are all computed gets one, if its logits are finite."""
         nothing = {f.request for f in event.finished if f.finish_reason == "error"} | {
             row.request for row in event.overrun
         }
@@ -314,10 +300,8 @@ class StepRules:
                 f"pass {index} samples for other requests than those whose tokens are all computed"
             )
         vocabulary = self._vocab_size or math.inf
-        accepted, ended = (
-            {d.request: d.accepted for d in event.drafts},
-            {f.request for f in event.finished},
-        )
+        accepted = {d.request: d.accepted for d in event.drafts}
+        ended = {f.request for f in event.finished}
         for request, count in Counter(s.request for s in sampled).items():
             most = 1 + accepted.get(request, 0)
             if count > most or (count < most and request not in ended):

@@ -121,7 +121,7 @@ export class Tiles {
     /** @type {ImageData | null} */
     this._image = null;
     this._shares = new Float32Array(0);
-    /** @type {any[]} */
+    /** @type {unknown[]} */
     this._of = []; // what they were made of
   }
 

@@ -127,17 +127,53 @@ export function inkLabels(g, run, palette, at, pass, items, focus, reach = null)
       setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
       const letter = item.request.letter;
       const pads =
-        item.pads && bottom - top >= 26 ? t(item.pads === 1 ? "pad" : `${item.pads} pads`) : "";
-      g.fillText(letter, end, (top + bottom) / 2 - (pads ? 7 : 0));
+        item.pads && bottom - top >= 26 * at.big
+          ? t(item.pads === 1 ? "pad" : `${item.pads} pads`)
+          : "";
+      g.fillText(letter, end, (top + bottom) / 2 - (pads ? 7 * at.big : 0));
       if (pads && !at.compact) {
         setFont(g, `${11 * at.big}px ${palette.mono}`);
         g.fillStyle = palette.soft;
-        g.fillText(pads, end, (top + bottom) / 2 + 7);
+        g.fillText(pads, end, (top + bottom) / 2 + 7 * at.big);
       }
     }
   }
   g.globalAlpha = 1;
   g.textAlign = "left";
+}
+
+/**
+ * Below the rows, where a pass of few leaves room: what each request may look at, as it is read.
+ * @param {Ink} g @param {Run} run @param {Palette} palette @param {MaskLayout} at @param {PassItem[]}
+ * items @param {Focus} focus @param {number} top @param {number} height
+ */
+export function inkReading(g, run, palette, at, items, focus, top, height) {
+  const line = 17 * at.big;
+  const most = Math.floor((height - 8) / line);
+  if (most < 2 || at.words || run.isSimulated) return;
+  g.textBaseline = "middle";
+  for (const { request, k0, kvLen } of items) {
+    const x = at.x(Math.max(k0, at.view[2])) + 4;
+    const width = at.x(Math.min(k0 + kvLen, at.view[3])) - x - 8;
+    if (width < 70 * at.big) continue;
+    setFont(g, `${12 * at.big}px ${palette.sans}`);
+    const lines = [""];
+    const said = Array.from({ length: kvLen }, (_, n) =>
+      run.isTemplate(request, n) ? " " : run.tokenText(request, n),
+    );
+    for (const word of said.join("").split(/\s+/).filter(Boolean)) {
+      const longer = `${lines.at(-1)} ${word}`.trim();
+      if (measure(g, longer) <= width) lines[lines.length - 1] = longer;
+      else lines.push(shorten(g, word, width));
+    }
+    if (lines.splice(0, lines.length - most).length)
+      for (lines[0] = `… ${lines[0]}`; measure(g, lines[0]) > width;)
+        lines[0] = lines[0].replace(/^… ?\S*/, "…");
+    g.globalAlpha = dims(focus, request) ? 0.2 : 1;
+    g.fillStyle = palette.soft;
+    lines.forEach((text, n) => g.fillText(text, x, top + 8 + (n + 0.5) * line));
+  }
+  g.globalAlpha = 1;
 }
 
 /**

@@ -9,7 +9,7 @@ import { count } from "../../parts/format.js";
 import { CanvasView, fillBox, measure, setFont } from "../../parts/surface.js";
 import { inkCells, inkLeaks, inkWeights, Tiles } from "./cells.js";
 import { columnsOf, KEY_TEXT, layoutMask, viewOf } from "./geometry.js";
-import { inkHot, inkLabels, inkMinimap, inkRules } from "./labels.js";
+import { inkHot, inkLabels, inkMinimap, inkReading, inkRules } from "./labels.js";
 import { maskPointers, onMinimap } from "./pointers.js";
 import { MaskTools } from "./tools.js";
 import { itemAt, overrunWords, visible } from "../../run/passes.js";
@@ -181,6 +181,7 @@ export class MaskView extends CanvasView {
     if (grown === 1) inkLeaks(g, palette, at, items, focus);
     inkRules(g, palette, at, items, right, bottom);
     inkLabels(g, run, palette, at, pass, items, focus, reach);
+    inkReading(g, run, palette, at, items, focus, bottom, surface.h - bottom);
     inkHot(g, state.hot, palette, at, pass, right, bottom);
     this.minimap = this.zoom ? inkMinimap(g, palette, at, pass, right, surface.w) : null;
 
@@ -308,7 +309,7 @@ function explainCell({ run, weights }, { pass, window, weights: found }, q, k) {
   if (offset < 0) {
     const why = query.finished
       ? " has finished; its row is computed as padding until the wave ends"
-      : " is shorter than this pass is wide";
+      : " has fewer tokens than this pass has columns";
     return {
       request: query.request,
       allowed: false,

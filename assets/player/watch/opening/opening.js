@@ -16,9 +16,9 @@ import {
 } from "../../parts/dom.js";
 import { plain, spans } from "../../parts/chips.js";
 import { keep, kept } from "../../parts/kept.js";
-import { wantedLanguage } from "../../parts/language.js";
+import { putLanguage, wantedLanguage } from "../../parts/language.js";
 import { addressed } from "../../parts/link.js";
-import { isOurKey } from "../../parts/look.js";
+import { hrefOf, isOurKey } from "../../parts/look.js";
 import { inLanguage, speaking, t } from "../../parts/speech.js";
 import { Surface } from "../../parts/surface.js";
 import { Run } from "../../run/run.js";
@@ -28,6 +28,7 @@ import { inWords, LENGTH, Plot } from "./plot.js";
 import { drawOpening } from "./scene.js";
 
 const PLAYED = "inflight-opening";
+const FIRST_LESSON = "one-token";
 const HARMLESS = ["theme", "lang", "detail", "opening"]; // in an address that names nothing to show
 const OTHERS_KEYS =
   /^(Tab|Shift|Control|Alt|AltGraph|Meta|CapsLock|NumLock|ScrollLock|ContextMenu|PrintScreen|Dead|Unidentified|F\d+|(Fn|Audio|Media|Browser|Launch).*)$/;
@@ -75,7 +76,8 @@ export class Opening {
     document.addEventListener("inflight-tab", () => this.close());
     window.addEventListener("hashchange", () => this.close());
     this.playButton.addEventListener("click", () => this.toggle(!this.playing));
-    $(".opening-hood").addEventListener("click", () => this.openHood());
+    this.hood = $(".opening-hood");
+    this.hood.addEventListener("click", () => this.openHood());
     this._slide();
   }
 
@@ -362,6 +364,9 @@ export class Opening {
     const over = this.at >= LENGTH;
     const touch = matchMedia("(pointer: coarse)").matches;
     this.el.classList.toggle("asks", Boolean(this.question.preset) && (over || this.still));
+    this.el.classList.toggle("told", over || this.still);
+    this._doors();
+    setText(this.hood, t(over || this.still ? "Explore" : "Open the hood"));
     setAttr(this.playButton, "aria-label", t(this.playing ? "Pause" : over ? "Once more" : "Play"));
     this.playButton.replaceChildren(icon(this.playing ? "pause" : over ? "first" : "play"));
     setText(
@@ -378,6 +383,30 @@ export class Opening {
     );
   }
 
+  /** Where its visitor can go once all is told, beside the player itself. */
+  _doors() {
+    const { tabs = [] } = this.app.options;
+    const lesson = new URLSearchParams({ part: "learn", lesson: FIRST_LESSON });
+    putLanguage(lesson);
+    /** @type {Record<string, (tab: any) => [string, string]>} */
+    const doors = {
+      story: ({ href, minutes }) => [
+        hrefOf(href),
+        t(`Read the story (${minutes[speaking()] ?? minutes.en} min)`),
+      ],
+      learn: () => [`#${lesson}`, t("Try lesson 1")],
+    };
+    for (const [name, found] of Object.entries(doors)) {
+      const door = find(this.el, `[data-door=${name}]`);
+      const tab = tabs.find((/** @type {any} */ one) => one.name === name);
+      door.hidden = !tab;
+      if (!tab) continue;
+      const [href, words] = found(tab);
+      setAttr(door, "href", href);
+      setText(door, words);
+    }
+  }
+
   // -- the hand ----------------------------------------------------------------------------------
 
   /** @param {KeyboardEvent} e */
@@ -392,7 +421,7 @@ export class Opening {
       el.closest?.(".menu, form")
     )
       return;
-    if (el.closest?.("button") && (e.key === "Enter" || e.key === " ")) return; // it is pressed
+    if (el.closest?.("button, a") && (e.key === "Enter" || e.key === " ")) return; // it is pressed
     e.stopPropagation(); // the player below hears nothing
     if (this.still && SCROLLING.test(e.key)) return;
     if ((this.mine || e.key === " ") && !this.still) {

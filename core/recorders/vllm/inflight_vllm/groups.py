@@ -76,9 +76,7 @@ class Leaving:
         self._first: dict[tuple[str, int], int] = {}
 
     def of_step(self, scheduled: dict[str, int], blocks: list[list[Any]]) -> list[list[Any]]:
-        """[request, group, ids] of the blocks that left. blocks: what the step adds to the tables,
-        after that.
-        """
+        """[request, group, ids] of the blocks that left. blocks: what the step adds after that."""
         left: list[list[Any]] = []
         changed = {request: tables for request, tables, _ in blocks}
         for request, _, kind in blocks:

@@ -66,9 +66,7 @@ def ranked(path: Path, rank: int, ranks: int | None) -> Path:
 
 
 def fingerprint(value: list[int] | str) -> str:
-    """A digest in place of something private, such as a prompt's token ids. Equal values have equal
-    fingerprints.
-    """
+    """A digest in place of something private, such as a prompt; equal for equal values."""
     return hashlib.blake2b(repr(value).encode(), digest_size=12).hexdigest()
 
 
@@ -139,9 +137,7 @@ class _Open(NamedTuple):
 
 
 class Recorder:
-    """Turns what one scheduler does into records. Public methods are called on the engine's
-    thread.
-    """
+    """Turns what a scheduler does into records; its methods are called on the engine's thread."""
 
     def __init__(self, scheduler: Any, name: str, facts: dict[str, Any] | None = None) -> None:
         """facts: further facts for the header."""
@@ -279,9 +275,7 @@ class Recorder:
         self.writer.put(lambda: data)
 
     def scheduling(self) -> tuple[float, Snapshot | None]:
-        """A step is about to be scheduled. Returns the time, and the state before it if a snapshot
-        is due.
-        """
+        """A step is about to be scheduled. The time, and the state if a snapshot is due."""
         t, writer = self.now(), self.writer
         is_due = writer.wants_snapshot or self._steps >= self._snapshot_due
         in_between = (
@@ -462,9 +456,7 @@ def _called(method: Any) -> Any:
 
 
 def _decided(output: Any, decisions: _Decisions) -> dict[str, Any]:
-    """A SchedulerOutput as plain data. With vLLM's second model runner, resumed requests are among
-    the new ones.
-    """
+    """A SchedulerOutput as plain data. With its second runner, resumed ones are among the new."""
     cached, drafts = output.scheduled_cached_reqs, output.scheduled_spec_decode_tokens
     starts, admitted = {}, []
     for new in output.scheduled_new_reqs:

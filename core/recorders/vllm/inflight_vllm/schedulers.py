@@ -14,9 +14,7 @@ _Scheduler: Any = object  # the vLLM scheduler behind the mixin
 
 
 class RecordsSteps(_Scheduler):
-    """A mixin for a scheduler of vLLM: passes every call on unchanged and reports it to the
-    recorder.
-    """
+    """A mixin for a scheduler of vLLM: passes each call on unchanged and reports it."""
 
     _recorder: Recorder | None = None
     requests: dict[str, Any]  # the scheduler's

@@ -83,9 +83,7 @@ class Sender:
         return (self._size >= BATCH and self._send()) or wants_snapshot
 
     def flush(self) -> bool:
-        """Send what has gathered, or an empty message as a sign of life; whether a snapshot is
-        wanted.
-        """
+        """Send what has gathered, or a sign of life; whether a snapshot is wanted."""
         return bool(self._lines or time.monotonic() - self._at >= HEARTBEAT) and self._send()
 
     def close(self) -> None:
@@ -95,9 +93,7 @@ class Sender:
             self._connection = None
 
     def _send(self) -> bool:
-        """Send the gathered lines, however long it takes. Raises NotTaken, and ConnectionError once
-        the engine is shutting down.
-        """
+        """Send the gathered lines. Raises NotTaken, and ConnectionError at shutdown."""
         body, wait, is_out = self._header + b"".join(self._lines), _FIRST_WAIT, False
         while True:
             try:
@@ -119,18 +115,12 @@ class Sender:
             wait = min(2 * wait, _LONGEST_WAIT)
         if is_out:
             log.info("Inflight sends to %s again.", self.name)
-        self._sent, self._lines, self._size, self._at = (
-            self._sent + len(self._lines),
-            [],
-            0,
-            time.monotonic(),
-        )
+        self._sent += len(self._lines)
+        self._lines, self._size, self._at = [], 0, time.monotonic()
         return wants_snapshot
 
     def _post(self, body: bytes) -> bool:
-        """Send once, and once more at once if an earlier connection has been closed in the
-        meantime.
-        """
+        """Send, and once more if an earlier connection has been closed in the meantime."""
         headers = {**self._headers, "Inflight-First": str(self._sent)}
         for is_kept in (True, False) if self._connection is not None else (False,):
             try:

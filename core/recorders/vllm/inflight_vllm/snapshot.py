@@ -26,9 +26,7 @@ class Snapshot:
     def __init__(
         self, scheduler: Any, step: int, t: float, arriving: set[str], in_flight: Collection[int]
     ) -> None:
-        """arriving: requests that the step itself records as arrivals, and that are left out
-        here.
-        """
+        """arriving: requests that the step records as arrivals, and that are left out."""
         self.step, self.t, self.waits_for = step, t, set(in_flight)
         self.blocks_free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
         self.num_running = len(scheduler.running)
@@ -53,9 +51,7 @@ class Snapshot:
         self.ended: list[str | None] = []
 
     def back(self, output: Any, results: Any) -> None:
-        """Take the output of a step that was in flight: the positions of rejected draft tokens do
-        not count as computed.
-        """
+        """Take the output of a step in flight: rejected drafts do not count as computed."""
         self.waits_for.discard(id(output))
         drafts = output.scheduled_spec_decode_tokens
         if drafts and results.sampled_token_ids:

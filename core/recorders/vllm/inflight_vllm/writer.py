@@ -32,9 +32,7 @@ Record = Callable[[], "dict[str, Any]"]
 
 
 class Sink(Protocol):
-    """Where lines go. Every method is called on the writer's thread; any exception but `Oversized`
-    ends the recording.
-    """
+    """Where lines go, on the writer's thread; any exception but `Oversized` ends the recording."""
 
     period: float  # seconds for which lines are gathered; 0 to write each as it comes
     idle: float  # seconds without records after which it is flushed again
@@ -91,9 +89,7 @@ class RawWriter:
         atexit.register(self.close)
 
     def put(self, record: Record) -> None:
-        """Queue a record, without waiting. It is dropped if too many are queued already or writing
-        has failed.
-        """
+        """Queue a record, at once; drop it if too many are queued or writing has failed."""
         if len(self._records) >= self._queued or self.failure is not None:
             self.dropped += 1
             self.wants_snapshot = True
@@ -104,9 +100,7 @@ class RawWriter:
 
     @property
     def has_room_for_snapshot(self) -> bool:
-        """Whether the writer keeps up and a snapshot is either wanted or leaves snapshots a small
-        share of the recording.
-        """
+        """Whether the writer keeps up, and a snapshot is wanted or a small share of all."""
         is_small = self.wants_snapshot or self._bytes_since >= SNAPSHOT_SHARE * self._snapshot_bytes
         return is_small and len(self._records) < self._queued // 2
 
@@ -116,9 +110,7 @@ class RawWriter:
         self._news.set()
 
     def close(self) -> None:
-        """Like `end`, but wait until it is done; only briefly if nothing could be opened yet. A
-        second call does nothing.
-        """
+        """Like `end`, once, but wait until it is done; briefly if nothing was opened."""
         self.end()
         if self._begun.wait(2):
             self._thread.join(10)
@@ -266,9 +258,7 @@ def _stem(path: Path) -> str:
 
 
 def _has_parts(path: Path) -> bool:
-    """Whether there are later parts of an earlier recording with this name; its first part may be
-    gone.
-    """
+    """Whether an earlier recording with this name has later parts; its first may be gone."""
     before = f"{_stem(path)}."
     numbers = (
         name[len(before) :].removesuffix(".jsonl")

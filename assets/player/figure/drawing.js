@@ -1,23 +1,28 @@
-// A drawing of the story: what no view of a run shows. A kind is a plain object whose functions depend on its data and state alone; this is the
+// A drawing: what no view of a run shows. A kind is a plain object whose functions depend on its data and state alone; this is the
 // card around it, and the pencil it is given.
 //
 //   slider(data) → what the hand moves · draw(pen, state, data) · says(state, data) → the sentence · point(x, y, data) → what is pointed at, or null
+//   knobs(data) → all that the hand moves, the slider first, each with its words · grab(x, y, …) → the one of them that is there, or null · drag(knob, by, …)
+//   → where it is once it was dragged so far
 
-import { canvasIn, h, setAttr } from "../parts/dom.js";
+import { canvasIn, find, h, setAttr, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 import { fillBox, setFont, shorten, Surface } from "../parts/surface.js";
-import { Card } from "../figure/card.js";
+import { Card, rangeOf } from "./card.js";
 import { visible } from "../run/passes.js";
 
 const SMALL = 420; // pixels: narrower ones are drawn for a phone
 
 /** @typedef {Record<string, any>} State */
 /**
- * @typedef {{slider: (data: any) => import("../figure/card.js").Slider, draw: (pen: Pen, state:
+ * @typedef {{slider: (data: any) => import("./card.js").Slider, draw: (pen: Pen, state:
  * State, data: any) => void, says: (state: State, data: any) => string, settled?: (state: State) =>
  * State, print: (data: any) => State, switches?: {key: string, words: string[], value?: (n: number)
  * => number}, point?: (x: number, y: number, state: State, data: any, size: {w: number, h: number,
- * small: boolean}) => State | null}} Kind
+ * small: boolean}) => State | null, knobs?: (data: any) => Knob[], grab?: (x: number, y: number,
+ * state: State, data: any, size: {w: number, h: number}) => string | null, drag?: (knob: string, by:
+ * number, state: State, data: any, size: {w: number, h: number}) => number}} Kind
+ * @typedef {import("./card.js").Slider & {says: (n: number) => string}} Knob
  */
 
 /**
@@ -121,7 +126,7 @@ export class Drawing extends Card {
    * @param {HTMLElement} root
    * @param {Kind} kind
    * @param {any} data what it draws, computed from recorded runs
-   * @param {import("../figure/card.js").CardOptions} options
+   * @param {import("./card.js").CardOptions} options
    */
   constructor(root, kind, data, options) {
     super(root, kind.slider(data), options);
@@ -131,6 +136,52 @@ export class Drawing extends Card {
     this.surface = new Surface(canvasIn(this.body), () => this.redraw());
     if (kind.switches) this._switches(kind.switches);
     if (kind.point) this._points(kind.point);
+    this.knobs = (kind.knobs?.(data) || []).map((knob) => this._knob(knob));
+    if (!this.knobs.length) return;
+    root.classList.add("knobbed");
+    find(root, ".figure-hand").replaceWith(
+      h("div", { class: "figure-knobs" }, ...this.knobs.map(({ label }) => label)),
+      h("div", { class: "figure-foot" }, this.says, this.back),
+    );
+    this._drags();
+  }
+
+  /** A slider with its words. @param {Knob} knob */
+  _knob({ key, says, ...slider }) {
+    const words = h("span", {});
+    const range = rangeOf(slider, (n) => this.take({ [key]: n }));
+    return { key, says, words, range, label: h("label", {}, words, range) };
+  }
+
+  /** What is grabbed in the picture follows the hand. */
+  _drags() {
+    const { surface, kind, data } = this;
+    const { canvas } = surface;
+    const at = (/** @type {PointerEvent} */ e) => {
+      const box = canvas.getBoundingClientRect();
+      return /** @type {const} */ ([e.clientX - box.left, e.clientY - box.top]);
+    };
+    const found = (/** @type {PointerEvent} */ e) =>
+      kind.grab?.(...at(e), this.now(), data, surface) || null;
+    /** @type {{key: string, x: number, from: State} | null} */
+    let held = null;
+    canvas.addEventListener("pointerdown", (e) => {
+      const key = found(e);
+      if (e.button || !key) return;
+      held = { key, x: e.clientX, from: { ...this.now() } };
+      canvas.setPointerCapture(e.pointerId);
+    });
+    canvas.addEventListener("pointermove", (e) => {
+      if (!held) canvas.style.cursor = found(e) ? "ew-resize" : "";
+      else if (kind.drag)
+        this.take({
+          [held.key]: kind.drag(held.key, e.clientX - held.x, held.from, data, surface),
+        });
+    });
+    for (const type of ["pointerup", "pointercancel"])
+      canvas.addEventListener(type, () => {
+        held = null;
+      });
   }
 
   /**
@@ -197,6 +248,12 @@ export class Drawing extends Card {
       setAttr(button, "aria-pressed", String(n === chosen));
       button.classList.toggle("on", n === chosen);
     });
+    for (const { key, says, words, range } of this.knobs) {
+      const n = Number(state[key]);
+      setText(words, says(n));
+      range.value = String(n);
+      setAttr(range, "aria-label", words.textContent || "");
+    }
     return said;
   }
 }

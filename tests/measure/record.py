@@ -1,25 +1,33 @@
-"""Makes what ships with the page: the recorded runs, and the comparisons, which are timed only on a
-quiet machine.
+"""`python tests/measure/record.py`: what ships with the page, made again: the recorded runs, and
+with `--comparisons` the comparisons, which are timed only on a quiet machine.
 
 `record` runs the presets, and runs with a deliberate mistake, which are kept separate: lessons
 count what the mistake did to the texts, and no view draws them, since the drawn mask would not be
-the one that ran. `record_comparisons` times policies and baselines;
-`tests/measure/record_engines.py` times vLLM and transformers beside our engine.
+the one that ran. `record_comparisons` times policies and baselines; `record_engines.py` times vLLM
+and transformers beside our engine.
 """
 
 from __future__ import annotations
 
 import datetime
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+import typer
 
 from core.account.pass_sizes import far_steps
+from core.cli.given import refuse_idle
+from core.cli.options import Repeats, Threads
+from core.cli.output import INTERRUPTED, print_json, print_line, print_note
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.measure import baselines
@@ -42,6 +50,8 @@ from core.torch_engine.models.cache import ModelCache
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset, preset
+from measure import script
+from visualizer.documents import hand
 from visualizer.documents.catalogue import LEAKS, TRACES
 from visualizer.documents.comparison import RECORDED, Shown, save
 
@@ -99,9 +109,7 @@ def run_preset(
 
 
 def _refuse_far_step(name: str, trace: Trace, rounds: Sequence[Trace] = ()) -> None:
-    """Raises InflightError for a run with a step far from its kind. rounds: the other rounds of the
-    run.
-    """
+    """Raises InflightError for a run with a step far from its kind. rounds: other rounds of it."""
     for step, times in far_steps(trace.events, [other.events for other in rounds])[:1]:
         raise InflightError(
             f"Step {step} of {name} took {times:.1f} times as long as others of its kind: record it"
@@ -134,6 +142,9 @@ def record(
             f"There is no run {unknown[0]!r} to record; there are {', '.join(runs)}."
         )
     refused: list[InflightError] = []
+    if not names and folder == TRACES:
+        hand.write()  # it is decided on the settings of recorded runs, which hold no times
+        yield hand.HAND.stem, hand.HAND
     for name, run in runs.items():
         if not names or name in names:
             path = folder / f"{name}.jsonl"
@@ -152,9 +163,7 @@ def record(
 
 
 class PolicyVariant(NamedTuple):
-    """A policy under the preset's limits or different ones; `name` distinguishes it from the policy
-    under the preset's.
-    """
+    """A policy under the preset's limits, or under others, by which `name` tells it apart."""
 
     policy: str
     name: str | None = None
@@ -306,3 +315,54 @@ def timed(
             run.trace.header = replace(run.trace.header, source="recorded")
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return Shown(result, name, where, "recorded", chosen.title, chosen.shows, created, group=group)
+
+
+# -- the script ------------------------------------------------------------------------------------
+
+
+def main(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Presets, or comparisons; all by default.")
+    ] = None,
+    comparisons: Annotated[
+        bool,
+        typer.Option("--comparisons", help="Measure the comparisons. Needs a quiet machine."),
+    ] = False,
+    repeats: Repeats = 5,
+    threads: Threads = None,
+    device: Annotated[str, typer.Option(help="Device to run them on.")] = "cpu",
+    json: Annotated[
+        bool, typer.Option("--json", help="Print name, path and bytes of each as JSON.")
+    ] = False,
+) -> None:
+    """Run presets and write their traces to assets/traces, together with the runs that contain a
+    deliberate mistake; or measure the comparisons, into assets/comparisons. Ctrl-C keeps what is
+    saved.
+    """
+    if comparisons:
+        made = record_comparisons(
+            names or (), repeats=repeats, threads=threads, device=device, say=print_note
+        )
+    else:
+        refuse_idle("without --comparisons", "threads")
+        made = record(device=device, names=tuple(names or ()), repeats=repeats)
+    found: list[dict[str, Any]] = []
+    complete = True
+    try:
+        for name, path in made:
+            files = [path] if path.is_file() else path.iterdir()
+            size = sum(file.stat().st_size for file in files)
+            found.append({"name": name, "path": str(path), "bytes": size})
+            if not json:
+                print_line(f"{name}: {size:,} bytes")
+    except KeyboardInterrupt:
+        complete = False
+    if json:
+        print_json({"complete": complete, "recorded": found})
+    if not complete:
+        print_note("Interrupted: what is listed is saved.")
+        raise typer.Exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    script(main)

@@ -1,0 +1,83 @@
+// Play in Simple goes from one step in which something happens to the next, and a line on a panel says what happens there, and where. Between them, as
+// between them everybody writes one more token, it passes quickly; how long it stands follows how much happens in the run.
+
+import { h, setText } from "../parts/dom.js";
+import { t } from "../parts/speech.js";
+
+const MOST = 45; // seconds that a run should take
+const STANDS = [0.6, 1.8]; // seconds that a step in which something happens stands
+const PASSES = 0.8; // seconds for all that is between two of them
+const BEFORE = 0.5; // of the step before one, so that it is seen to move
+
+/**
+ * What may happen in a step, the first of which is said: the panels where it is seen, the best
+ * first, its requests, and words.
+ * @type {[string[], (e: StepEvent) => {request: string}[], (n: number) => string][]}
+ */
+const KINDS = [
+  [["kv", "lanes"], (e) => e.preempted, (n) => `{who} [=${n} gives|give] the memory back`],
+  [["lanes"], (e) => e.admitted, (n) => `{who} [=${n} takes|take] a lane`],
+  [["text", "lanes"], (e) => e.finished, (n) => `{who} [=${n} is|are] done`],
+  [["row"], (e) => e.segments.filter((s) => s.phase === "prefill"), () => "more of {who} is read"],
+];
+
+/** @type {WeakMap<Run, {length: number, stops: number[]}>} */
+const known = new WeakMap();
+
+/** The steps at which play stands. @param {Run} run */
+function stopsOf(run) {
+  let found = known.get(run);
+  if (found?.length !== run.length)
+    known.set(run, (found = { length: run.length, stops: [...run.eventSteps("any"), run.length] }));
+  return found.stops;
+}
+
+/**
+ * Steps a second from here on, and the step that is not to be passed. @param {Run} run @param
+ * {number} at
+ */
+export function paceOf(run, at) {
+  const stops = stopsOf(run);
+  const next = stops.findIndex((stop) => stop > at);
+  const [last, goal] = [stops[next - 1] ?? 0, stops[next]];
+  const stands = Math.max(STANDS[0], Math.min(STANDS[1], MOST / stops.length));
+  if (last === at) return { rate: 1 / stands, goal };
+  return { rate: goal - at === 1 ? 1 / BEFORE : Math.max(4, (goal - last) / PASSES), goal };
+}
+
+export class Happens {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    this.line = h("span", { class: "happens-line" });
+    /** @type {Element | null} */
+    this.panel = null;
+  }
+
+  /** @param {ViewState} state */
+  draw({ run, frame, index, simple }) {
+    const { app } = this;
+    const isHere = simple && !app.following && app.transport.played === index;
+    const said = isHere ? saidOf(run, frame.event) : null;
+    const panel = (said?.panels || [])
+      .map((name) => app.$(`.panel.${name}`))
+      .find((one) => one.getClientRects().length);
+    if (panel !== this.panel) {
+      this.panel?.classList.remove("happens");
+      this.line.remove();
+      panel?.classList.add("happens");
+      panel?.append(this.line);
+      this.panel = panel || null;
+    }
+    if (said) setText(this.line, said.words);
+  }
+}
+
+/** @param {Run} run @param {StepEvent} event */
+function saidOf(run, event) {
+  for (const [panels, find, words] of KINDS) {
+    const who = [...new Set(find(event).map(({ request }) => run.request(request).letter))];
+    if (who.length) return { panels, words: t(words(who.length), { who: who.join(", ") }) };
+  }
+  return null;
+}
