@@ -15,7 +15,7 @@ from core.measure.plan import plan
 from core.recorders.convert import open_run
 from core.trace.trace import Trace
 from visualizer.jobs.limits import HERE, Refused
-from visualizer.jobs.planned import Planned, Simulated
+from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Work
 from visualizer.words.language import missing_keys
 
@@ -59,7 +59,7 @@ def trace() -> Trace:
 def test_a_plan_is_the_same_in_python_and_on_the_page(trace: Trace) -> None:
     host, spec = Kept(trace), {"run": "it", "lanes": [8, 16], "blocks": [727, 1]}
     missing_keys.clear()
-    names = dict.fromkeys(done(Planned(spec, HERE), host))
+    names = dict.fromkeys(done(PlanJob(spec, HERE), host))
     (document,) = host.made
     made = plan(trace, lanes=[8, 16], blocks=[727, 1])
     assert [*names] == ["as recorded", "1 block", "16 lanes", "16 lanes, 1 block"]
@@ -77,7 +77,7 @@ def test_a_plan_is_the_same_in_python_and_on_the_page(trace: Trace) -> None:
 
 def test_a_request_has_its_own_story_across_the_settings(trace: Trace) -> None:
     host = Kept(trace)
-    [*done(Planned({"run": "it", "lanes": [4]}, HERE), host)]
+    [*done(PlanJob({"run": "it", "lanes": [4]}, HERE), host)]
     (document,) = host.made
     made = plan(trace, lanes=[4])
     assert [one["letter"] for one in document["requests"]][:3] == ["A", "B", "C"]
@@ -92,7 +92,7 @@ def test_a_setting_can_be_watched(trace: Trace) -> None:
     host = Kept(trace)
     made = plan(trace, lanes=[16])
     (point,) = made.points
-    [*done(Simulated({"run": "it", "config": point.config.to_json()}, HERE), host)]
+    [*done(SettingJob({"run": "it", "config": point.config.to_json()}, HERE), host)]
     (run,) = host.made
     assert run.header.is_simulated and run.config.max_num_seqs == 16
     assert run.events == made.run(point).events
@@ -113,18 +113,18 @@ def test_a_setting_can_be_watched(trace: Trace) -> None:
 )
 def test_what_is_no_setting_is_refused(trace: Trace, spec: dict[str, Any], why: str) -> None:
     with pytest.raises(InflightError, match=why):
-        [*done(Planned({"run": "it", **spec}, HERE), Kept(trace))]
+        [*done(PlanJob({"run": "it", **spec}, HERE), Kept(trace))]
 
 
 def test_a_setting_that_is_too_large_is_not_simulated() -> None:
     config = {"policy": "continuous", "num_blocks": 2**30}
     with pytest.raises(Refused, match="whole numbers from 1"):
-        Simulated({"run": "it", "config": config}, HERE)
+        SettingJob({"run": "it", "config": config}, HERE)
 
 
 def test_what_the_recording_does_not_say_is_said_in_german_too() -> None:
     host = Kept(open_run(PRIORITY))
     missing_keys.clear()
-    [*done(Planned({"run": "it"}, HERE), host)]
+    [*done(PlanJob({"run": "it"}, HERE), host)]
     assert not missing_keys
     assert any("“priority”" in note for note in host.made[0]["translations"]["de"]["says"]["notes"])

@@ -24,7 +24,7 @@ from visualizer.jobs.calls import answered
 from visualizer.jobs.files import Wanted, answer_to, open_files, read_workload
 from visualizer.jobs.limits import IN_TAB, Refused, Spec, check, check_upload
 from visualizer.jobs.measured import Compare, Fork
-from visualizer.jobs.planned import Planned, Simulated
+from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import LeakyRun, Run, Work
 from visualizer.lessons import tasks
 from visualizer.lessons.document import recorded
@@ -132,8 +132,8 @@ class Answers:
         kinds: Mapping[str, Callable[..., Work]] = {
             "compare": Compare,
             "fork": Fork,
-            "plan": Planned,
-            "simulate": Simulated,
+            "plan": PlanJob,
+            "simulate": SettingJob,
         }
         made = kinds.get(kind)
         if made is None or not isinstance(spec, dict):

@@ -27,7 +27,7 @@ class _OfARun(Work):
         self._asked = spec
 
 
-class Planned(_OfARun):
+class PlanJob(_OfARun):
     """spec: also "lanes", "budgets", "blocks" and "policies", lists of what to combine, each empty
     for what was recorded. Its answer is `url`, the address of a document: see
     `visualizer.documents.plan`.
@@ -64,7 +64,7 @@ class Planned(_OfARun):
             yield
 
 
-class Simulated(_OfARun):
+class SettingJob(_OfARun):
     """spec: also "config", a setting. The requests of the run, simulated under it."""
 
     noun = "simulation"

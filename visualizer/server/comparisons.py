@@ -13,7 +13,7 @@ from visualizer.documents.comparison import RECORDED, document, lettered, load, 
 from visualizer.jobs import offers
 from visualizer.jobs.limits import Limits, Refused
 from visualizer.jobs.measured import Compare, Fork, Measurement
-from visualizer.jobs.planned import Planned, Simulated
+from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Going, Host, Work
 from visualizer.server.jobs import Job
 from visualizer.server.lent_gpu import COMPARISONS, is_lent
@@ -64,8 +64,8 @@ KINDS: dict[str, Callable[[dict[str, Any], Limits], Work]] = {
     "compare": Compare,
     "equivalence": MeasuredEquivalence,
     "fork": Fork,
-    "plan": Planned,
-    "simulate": Simulated,
+    "plan": PlanJob,
+    "simulate": SettingJob,
 }
 
 
