@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,7 +76,11 @@ def plan(
     html: Annotated[
         Path | None,
         typer.Option(
-            "--html", help="Save the picture, throughput against latency: one file, for a browser."
+            "--html",
+            help=(
+                "Save the picture, throughput against latency: one file, for a browser. With"
+                " --traces a click on a point opens its run."
+            ),
         ),
     ] = None,
     traces: Annotated[
@@ -126,10 +131,13 @@ def plan(
     data = made.to_json()
     if request:
         data["requests"] = {name: _story(made, name) for name in request}
-    refused = saved(made.save_html, html)
+    pages = traces if html is not None else None
+    refused = saved(partial(made.save_html, pages=pages), html)
     for n, point in enumerate((made.again, *made.points)):
         if traces is not None and point.numbers is not None:
-            refused += saved(made.run(point).save, traces / f"{n}.jsonl")
+            run = made.run(point)
+            refused += saved(run.save, traces / f"{n}.jsonl")
+            refused += saved(run.save_html, pages and pages / f"{n}.html")
     finish(data, lambda _: _print(made, request or ()), json, out, refused)
 
 

@@ -7,23 +7,27 @@ the others are worth.
 
 from __future__ import annotations
 
+import json
+import math
+import os
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from core import page
 from core.account.metrics import distribution, wall_s
 from core.account.request_times import RequestTimes, SLOs, request_times
-from core.config import EngineConfig, PolicyOrName
+from core.collector import uncollected
+from core.config import ASSETS, EngineConfig, PolicyOrName
 from core.errors import InflightError, require
 from core.policy import POLICIES, RecordedPolicy
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear, fit
 from core.trace.messages import english
-from core.trace.trace import Trace, require_trace
-from core.workload.workload import Workload
+from core.trace.trace import Texts, Trace, require_trace
 
 LARGE = 0.25
 """An error of the recorded setting's E2E, at p50 or p99, beyond which others are not ranked."""
@@ -65,8 +69,8 @@ class Point:
 class Plan:
     """measured: the recorded run. again: its setting, simulated. points: the other settings, best
     first if they are ranked, otherwise in the order in which they were asked for. slos: what a good
-    request has to meet. notes: sentences on what a simulated run does otherwise. workload: the
-    requests as they are simulated.
+    request has to meet. notes: sentences on what a simulated run does otherwise. trace: of the
+    recorded run.
     """
 
     measured: Point
@@ -75,7 +79,7 @@ class Plan:
     cost: Linear
     slos: SLOs
     notes: tuple[str, ...]
-    workload: Workload
+    trace: Trace
 
     def __repr__(self) -> str:
         return f"<Plan of {len(self.points)} settings: {self.verdict}>"
@@ -143,7 +147,13 @@ class Plan:
         """The simulated run of a setting, labelled as one. Raises InflightError for a setting that
         cannot run these requests.
         """
-        return SimulatedEngine(self.cost, point.config).run(self.workload)
+        turns = simulating(self.trace, self.cost, point.config)
+        with uncollected():
+            while True:
+                try:
+                    next(turns)
+                except StopIteration as end:
+                    return end.value
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -164,12 +174,18 @@ class Plan:
         """A Plotly figure: throughput against TTFT and ITL, each point a setting."""
         return page.brought(page.plot)(self, "frontier", None)
 
-    def save_html(self, path: str | Path) -> None:
-        """Write `plot` as one file, which opens from disk. Raises InflightError if it cannot be
-        written.
+    def save_html(self, path: str | Path, pages: str | Path | None = None) -> None:
+        """Write `plot` as one file, which opens from disk. pages: the folder in which the runs of
+        its points are, as 0.html and so on, which a click on a point then opens. Raises
+        InflightError if it cannot be written.
         """
+        script = None
+        if pages is not None:
+            folder = quote(Path(os.path.relpath(pages, Path(path).parent)).as_posix())
+            script = (ASSETS / "plan" / "points.js").read_text(encoding="utf-8")
+            script = script.replace("FOLDER", json.dumps(folder))
         try:
-            self.plot().write_html(str(path), include_plotlyjs=True)
+            self.plot().write_html(str(path), include_plotlyjs=True, post_script=script)
         except OSError as error:
             raise InflightError(f"{path} cannot be written: {error.strerror}.") from None
 
@@ -210,11 +226,13 @@ def plan(
     ended, and too many settings.
     """
     turns = planning(trace, lanes, budgets, blocks, policies, slos)
-    while True:
-        try:
-            on_point(next(turns))
-        except StopIteration as end:
-            return end.value
+    with uncollected():
+        while True:
+            try:
+                if (name := next(turns)) is not None:
+                    on_point(name)
+            except StopIteration as end:
+                return end.value
 
 
 def planning(
@@ -223,23 +241,24 @@ def planning(
     budgets: Iterable[int],
     blocks: Iterable[int],
     policies: Iterable[PolicyOrName],
-    slos: SLOs | None,
-) -> Generator[str, None, Plan]:
-    """`plan`, which stops before each setting to tell its name."""
+    slos: SLOs | None = None,
+) -> Generator[str | None, None, Plan]:
+    """`plan`, which stops before each setting to tell its name, and after each simulated step."""
     require_trace(trace)
     limits = require(SLOs() if slos is None else slos, SLOs, "Limits are SLOs, as SLOs(ttft_s=1)")
     recorded, notes = _setting(trace)
+    axes = (
+        tuple(policies) or (recorded.policy,),
+        tuple(lanes) or (recorded.max_num_seqs,),
+        tuple(budgets) or (recorded.max_num_batched_tokens,),
+        tuple(blocks) or (recorded.num_blocks,),
+    )
+    if (total := math.prod(map(len, axes))) > MOST_SETTINGS:
+        raise InflightError(f"{total:,} settings are too many; {MOST_SETTINGS} are the most.")
     settings = [
         recorded.under(policy, max_num_seqs=number, max_num_batched_tokens=budget, num_blocks=pool)
-        for policy, number, budget, pool in product(
-            tuple(policies) or (recorded.policy,),
-            tuple(lanes) or (recorded.max_num_seqs,),
-            tuple(budgets) or (recorded.max_num_batched_tokens,),
-            tuple(blocks) or (recorded.num_blocks,),
-        )
+        for policy, number, budget, pool in product(*axes)
     ]
-    if len(settings) > MOST_SETTINGS:
-        raise InflightError(f"{len(settings)} settings are too many; {MOST_SETTINGS} are the most.")
     times = request_times(trace)
     done = frozenset(request for request, one in times.items() if one.is_done)
     if not done:
@@ -250,29 +269,44 @@ def planning(
     workload = trace.as_run()
     is_ours = trace.header.engine is None
 
-    def simulated(config: EngineConfig) -> Point:
+    def simulated(config: EngineConfig) -> Generator[None, None, Point]:
         try:
             engine = SimulatedEngine(cost, config)
-            found = engine.run(workload)
+            for _ in engine.stream(workload):
+                yield
+            found = engine.trace
         except InflightError as error:
             return Point(config, refused=str(error))
         found = found if is_ours else _as_recorded(found)
         numbers = numbers_of(found, done, limits)
         return Point(config, numbers, None, engine.beyond, request_times(found))
 
-    again = simulated(recorded)
+    again = yield from simulated(recorded)
     if again.numbers is None:
         raise InflightError(f"The recorded setting cannot be simulated: {again.refused}")
-    made = Plan(measured, again, (), cost, limits, tuple(notes), workload)
+    made = Plan(measured, again, (), cost, limits, tuple(notes), trace)
     points: dict[str, Point] = {}
     for config in settings:
         name = made.name_of(config)
         if config == recorded or name in points:
             continue
         yield name
-        points[name] = simulated(config)
+        points[name] = yield from simulated(config)
     ranked = sorted(points.values(), key=made._rank) if made.is_ranked else points.values()
     return replace(made, points=tuple(ranked))
+
+
+def simulating(trace: Trace, cost: Linear, config: EngineConfig) -> Generator[None, None, Trace]:
+    """The requests of a recorded run under a setting, step by step; their prompts have the texts
+    that they had.
+    """
+    engine = SimulatedEngine(cost, config)
+    for _ in engine.stream(trace.as_run()):
+        yield
+    made = engine.trace
+    empty = {request: [""] * len(ids) for request, ids in made.outputs.items()}
+    made.recorded_texts = Texts({request: trace.texts.prompt[request] for request in empty}, empty)
+    return made
 
 
 def numbers_of(trace: Trace, requests: frozenset[str], slos: SLOs) -> dict[str, Any]:

@@ -70,14 +70,14 @@ def test_the_recorded_setting_is_simulated_too_and_its_error_is_the_plans() -> N
     assert all(abs(error) < 1e-3 for error in made.errors.values() if error is not None)
     assert made.is_ranked and [p.config.max_num_seqs for p in made.points] == [3, 1]
     assert made.verdict == (
-        "The setting that was recorded is simulated with an E2E off by +0 % at p50 and +0 % at p99."
+        "The setting that was recorded is simulated with an E2E off by 0 % at p50 and 0 % at p99."
         " By this, E2E at p50 is lowest with 3 lanes."
     )
 
 
 def test_what_is_not_better_by_more_than_the_error_is_not_called_better() -> None:
     assert plan(measured(), lanes=[1]).verdict.endswith(
-        "+0 % at p99. No other is better than it by more than that."
+        "0 % at p99. No other is better than it by more than that."
     )
     made = plan(measured(), lanes=[3, 1])
     # as if it had been simulated 20 % too long: what is a tenth faster is told from nothing
@@ -100,7 +100,7 @@ def test_stated_limits_rank_by_goodput() -> None:
 def test_nothing_is_ranked_where_the_recorded_setting_is_far_off() -> None:
     made = plan(open_run(RESET), lanes=[4, 16, 2])
     assert abs(made.errors["e2e_s p50"] or 0) > 0.25 and not made.is_ranked
-    assert made.verdict.endswith(": too much to rank others by.")
+    assert made.verdict.endswith("That is too much to rank others by.")
     assert [point.config.max_num_seqs for point in made.points] == [4, 16, 2]
 
 
@@ -233,8 +233,8 @@ def test_that_no_prefix_is_found_is_said_where_one_could_have_been() -> None:
 def test_what_a_simulated_run_does_otherwise_is_said(tmp_path: Path) -> None:
     made = plan(open_run(PRIORITY))
     assert made.again.config.policy.name == "continuous" and made.notes == (
-        "By what the policy priority orders requests is not on record: simulated first come, first"
-        " served.",
+        "By what the policy “priority” orders requests is not on record: simulated first come,"
+        " first served.",
     )
     lines = gzip.decompress(ASYNC.read_bytes()).splitlines(keepends=True)
     header = json.loads(lines[0]) | {"prompts": "hashed", "long_prefill_token_threshold": 32}
@@ -255,14 +255,14 @@ def test_the_picture_has_a_point_for_every_setting() -> None:
     figure = made.plot()
     assert figure.layout.title.text.startswith("Simulated, but for the star.")
     for cell, name in ((0, "ttft_s"), (4, "itl_s")):
-        line, star, diamond, circles = figure.data[cell : cell + 4]
+        line, circles, diamond, star = figure.data[cell : cell + 4]
         numbers = made.measured.numbers
         assert numbers is not None and star.x[0] == round(numbers["output_tok_s"], 3)
         assert len(diamond.x) == 1 and len(circles.x) == 2
         assert {*line.x} <= {*diamond.x, *circles.x} and list(line.x) == sorted(line.x)
         assert len(circles.text) == 2 and all("tokens per second" in text for text in circles.text)
-        scale = 1000 if name == "itl_s" else 1
-        assert star.y[0] == pytest.approx(scale * numbers[name]["p50"])
+        assert star.y[0] == numbers[name]["p50"] and list(star.customdata) == [None]
+        assert list(diamond.customdata) == [0] and sorted(circles.customdata) == [1, 2]
     with pytest.raises(InflightError, match="There is no view 'waste' of it; there are frontier"):
         page.brought(page.plot)(made, "waste", None)
 
@@ -282,12 +282,13 @@ def test_the_command_prints_saves_and_draws(tmp_path: Path, capsys: Any) -> None
     data = json.loads(saved.read_text())
     assert data["schema"] == "plan/1" and len(data["settings"]) == 6
     assert [row["setting"] for row in data["requests"]["r1"]][:2] == ["measured", "as recorded"]
-    assert "Plotly.newPlot" in drawn.read_text()
+    assert "Plotly.newPlot" in drawn.read_text() and '${"."}/${n}.html' in drawn.read_text()
     kept = {path.name: Trace.load(path) for path in tmp_path.glob("*.jsonl")}
     can = [
         n for n, one in enumerate([data["recorded_setting"], *data["settings"]]) if one["numbers"]
     ]
     assert sorted(kept) == [f"{n}.jsonl" for n in can]
+    assert all((tmp_path / f"{n}.html").exists() for n in can)
     assert all(trace.header.is_simulated for trace in kept.values())
     assert kept["1.jsonl"].config.to_json() == data["settings"][0]["config"]
 

@@ -4,13 +4,17 @@ inferred labelled, what is absent said.
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
+from core.measure.plan import plan
 from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw
 from core.trace.run_state import RunState
+from core.trace.trace import Trace
 from visualizer.documents.replay import replay
 from worlds.browser import seek, settled
 
@@ -145,18 +149,72 @@ def test_a_queue_stands_as_the_engine_had_it(visit):
     assert drawn == [[row.request for row in frame.waiting] for frame in frames]
 
 
-def test_what_if_of_another_engines_run_is_a_plan_and_says_so_before(visit, plain):
+DROPPED = """([name, text]) => {
+    const held = new DataTransfer();
+    held.items.add(new File([text], name));
+    document.querySelector("#watch .inflight").dispatchEvent(
+        new DragEvent("drop", { dataTransfer: held, bubbles: true, cancelable: true }));
+}"""
+
+
+def test_what_if_of_a_recording_leads_to_its_plan_and_a_point_of_it_to_watch(visit, page_url):
+    """Opened, planned under a form's settings, one request across them, and a simulated run, which
+    says that it is one.
+    """
+    page = visit(url=page_url)
+    recording = DATA / "vllm-settings" / "smollm2-lanes-8-budget-512.raw.jsonl.gz"
+    page.evaluate(DROPPED, ["run.raw.jsonl", gzip.decompress(recording.read_bytes()).decode()])
+    page.wait_for_function("inflight.run.header.engine?.name === 'vLLM'")
+    button = page.locator(".what-button")
+    assert button.get_attribute("title") == (
+        "There is no vLLM here, so this run is not run again: its settings are planned."
+    )
+    button.click()
+    plan = page.locator(".inflight-compare .plan")
+    expect(plan.locator("[name=lanes]")).to_have_value("8, 16, 4")
+    plan.locator("[name=blocks]").fill("lots")
+    plan.get_by_role("button", name="Simulate").click()
+    expect(plan.locator(".plan-message")).to_contain_text("are whole numbers")
+    plan.locator("[name=blocks]").fill("")
+    plan.locator("[name=budgets]").fill("")
+    plan.get_by_role("button", name="Simulate").click()
+    names = plan.locator("tbody th")
+    expect(names).to_have_text(["measured", "as recorded", "16 lanes", "4 lanes"], timeout=60_000)
+    expect(page.locator(".inflight-compare .headline")).to_contain_text("lowest with 16 lanes")
+    expect(page.locator(".inflight-compare .transport")).to_be_hidden()
+    plan.locator("[name=request]").select_option(label="F")
+    assert plan.locator("thead th").all_inner_texts() == ["setting", "queued", "TTFT", "E2E", ""]
+    page.locator(".chart .plot").scroll_into_view_if_needed()
+    point = page.locator(".chart .scatterlayer .point").first
+    point.wait_for(timeout=30_000)
+    # Plotly hears what is above its points
+    box = point.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_function("document.documentElement.dataset.part === 'watch'")
+    page.wait_for_function("inflight.run.header.source === 'simulated'")
+    assert page.evaluate("inflight.run.header.config.max_num_seqs") in (16, 4)
+    expect(page.locator("#watch .source").first).to_contain_text("Simulated")
+
+
+@pytest.mark.slow
+def test_a_point_of_the_saved_picture_opens_the_page_of_its_run(fresh, tmp_path):
+    made = plan(Trace.load(DATA.parents[1] / "assets/traces/gpt2-six.jsonl"), lanes=[1])
+    made.run(made.points[0]).save_html(tmp_path / "1.html")
+    made.save_html(tmp_path / "plan.html", pages=tmp_path)
+    page = fresh()
+    page.goto(f"file://{tmp_path}/plan.html")
+    box = page.locator(".scatterlayer .point").first.bounding_box()
+    with page.context.expect_page() as opened:
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    opened.value.wait_for_function("window.inflight?.run?.header.source === 'simulated'")
+    assert opened.value.evaluate("inflight.run.header.config.max_num_seqs") == 1
+
+
+def test_a_recording_that_no_engine_has_is_not_planned_and_says_so_before(visit, plain):
     page = visit(replay=replay(plain))
     page.evaluate("document.querySelector('.what-button').hidden = false")
     button = page.locator(".what-button")
-    assert button.get_attribute("title") == (
-        "There is no vLLM here, so this run cannot be run again; it can be planned."
-    )
+    assert "Open its recording" in (button.get_attribute("title") or "")
     button.click()
-    config, blocks = plain.config, plain.header.num_blocks
-    lanes, budget = config.max_num_seqs, config.max_num_batched_tokens
-    assert page.locator("dialog .plan-command").inner_text() == (
-        f"python -m inflight plan RECORDING --lanes {lanes},{2 * lanes},{lanes // 2}"
-        f" --budget {budget},{4 * budget},{max(lanes, budget // 2)}"
-        f" --blocks {blocks},{2 * blocks},{-(-blocks // 2)}"
-    )
+    expect(page.locator("#watch .toast").first).to_contain_text("Open its recording")

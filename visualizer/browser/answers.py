@@ -24,6 +24,7 @@ from visualizer.jobs.calls import answered
 from visualizer.jobs.files import Wanted, answer_to, open_files, read_workload
 from visualizer.jobs.limits import IN_TAB, Refused, Spec, check, check_upload
 from visualizer.jobs.measured import Compare, Fork
+from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import LeakyRun, Run, Work
 from visualizer.lessons import tasks
 from visualizer.lessons.document import recorded
@@ -112,8 +113,9 @@ class Answers:
         return self._kept.text(url)
 
     def begin(self, kind: str, spec: Any) -> ComputedJob:
-        """A job, one delta after the other. kind: run, leak, compare, fork, or policy, which runs a
-        visitor's code and is for a sandbox. Raises InflightError for what is not accepted.
+        """A job, one delta after the other. kind: run, leak, compare, fork, plan, simulate, or
+        policy, which runs a visitor's code and is for a sandbox. Raises InflightError for what is
+        not accepted.
         """
         return ComputedJob(self._work(kind, spec), self)
 
@@ -127,7 +129,13 @@ class Answers:
             if not isinstance(task, PolicyTask):
                 return Check(task.name, code)
             return (Beside if spec.get("beside") else Attempt)(task, code, self._limits)
-        made = {"compare": Compare, "fork": Fork}.get(kind)
+        kinds: Mapping[str, Callable[..., Work]] = {
+            "compare": Compare,
+            "fork": Fork,
+            "plan": PlanJob,
+            "simulate": SettingJob,
+        }
+        made = kinds.get(kind)
         if made is None or not isinstance(spec, dict):
             raise Refused(NO_ANSWER)
         return made(spec, self._limits)
@@ -201,6 +209,10 @@ class Answers:
     def keep_document(self, document: dict[str, Any]) -> str:
         """See `Host`."""
         return self._kept.put_document(document)["url"]
+
+    def recorded(self, run: object) -> Trace:
+        """See `Host`."""
+        return self._kept.trace(run)
 
 
 def _opened(what: str, text: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:

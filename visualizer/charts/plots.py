@@ -16,17 +16,24 @@ from visualizer.charts.comparison import FIGURES, traced
 from visualizer.charts.figure import Figure
 from visualizer.charts.step_figure import NOTHING, coloured, step_figure
 from visualizer.charts.theme import HUES, INK, LEFT, MUTED, RIGHT, UNNAMED, deal, titled
-from visualizer.words import verdicts
+from visualizer.words import findings, verdicts
+from visualizer.words.language import t
 
-_CELLS = (("ttft_s", "TTFT", 1.0, "s", LEFT), ("itl_s", "ITL", 1000.0, "ms", RIGHT))
+_CELLS = (("ttft_s", "TTFT", LEFT), ("itl_s", "ITL", RIGHT))
+_LANE_PIXELS = 26
+_FAR = 4.0  # times: latencies that are further apart are drawn on a logarithmic axis
+_TICKS = [round(step * 10.0**decade, 6) for decade in range(-4, 4) for step in (1, 2, 5)]
 
 
 def frontier(plan: Plan) -> Figure:
-    """The measured run is drawn beside its own setting; all other points are simulated."""
+    """The measured run is drawn beside its own setting simulated; all other points are simulated,
+    and have the number of their row.
+    """
     picture = Figure.side_by_side(0.12)
-    points = [point for point in (plan.again, *plan.points) if point.numbers is not None]
-    for name, title, scale, unit, cell in _CELLS:
-        at = [_place(point, name, scale) for point in points]
+    rows = [*enumerate((plan.again, *plan.points))]
+    points = [point for _, point in rows if point.numbers is not None]
+    for name, title, cell in _CELLS:
+        at = [_place(point, name) for point in points]
         best = sorted(
             {one for one in at if not any(_beats(other, one) for other in at if other != one)}
         )
@@ -40,11 +47,11 @@ def frontier(plan: Plan) -> Figure:
             **cell,
         )
         for label, symbol, colour, some in (
-            ("measured", "star", INK, [plan.measured]),
-            ("its setting, simulated", "diamond", HUES[1], [plan.again]),
-            ("other settings, simulated", "circle", HUES[0], points[1:]),
+            (t("other settings, simulated"), "circle", HUES[0], points[1:]),
+            (t("its setting, simulated"), "diamond", HUES[1], [plan.again]),
+            (t("measured"), "star", INK, [plan.measured]),
         ):
-            marks = [_place(point, name, scale) for point in some]
+            marks = [_place(point, name) for point in some]
             picture.add_scatter(
                 x=[x for x, _ in marks],
                 y=[y for _, y in marks],
@@ -53,19 +60,25 @@ def frontier(plan: Plan) -> Figure:
                 name=label,
                 legendgroup=label,
                 showlegend=cell is LEFT,
-                text=[_hover(plan, point, name, scale, unit) for point in some],
+                customdata=[next((n for n, row in rows if row is point), None) for point in some],
+                text=[_hover(plan, point, name) for point in some],
                 hovertemplate="%{text}" + UNNAMED,
                 **cell,
             )
-        picture.update_xaxes(title="tokens generated per second", **cell)
-        picture.update_yaxes(title=f"{title} at p50, {unit}", type="log", **cell)
-    return titled(picture, f"Simulated, but for the star. {plan.verdict}", height=520)
+        picture.update_xaxes(title=t("tokens generated per second"), **cell)
+        known = [y for _, y in (*at, _place(plan.measured, name)) if y]
+        far = bool(known) and max(known) > _FAR * min(known)
+        scale = {"type": "log", "tickvals": _TICKS} if far else {"rangemode": "tozero"}
+        picture.update_yaxes(
+            title=t(f"{title} p50"), tickformat="~s", ticksuffix="s", **scale, **cell
+        )
+    finding = f"{t('Simulated, but for the star.')} {plan.told(t)}"
+    return titled(picture, finding, height=520)
 
 
-def _place(point: Point, name: str, scale: float) -> tuple[float, float | None]:
+def _place(point: Point, name: str) -> tuple[float, float | None]:
     numbers: dict[str, Any] = point.numbers or {}
-    latency = numbers[name]["p50"]
-    return round(numbers["output_tok_s"], 3), None if latency is None else latency * scale
+    return round(numbers["output_tok_s"], 3), numbers[name]["p50"]
 
 
 def _beats(one: tuple[float, float | None], other: tuple[float, float | None]) -> bool:
@@ -73,22 +86,16 @@ def _beats(one: tuple[float, float | None], other: tuple[float, float | None]) -
     return one[1] is not None and (other[1] is None or (one[0] >= other[0] and one[1] <= other[1]))
 
 
-def _hover(plan: Plan, point: Point, name: str, scale: float, unit: str) -> str:
+def _hover(plan: Plan, point: Point, name: str) -> str:
     numbers: dict[str, Any] = point.numbers or {}
-    low, high = (
-        "–" if numbers[name][share] is None else f"{numbers[name][share] * scale:.3g} {unit}"
-        for share in ("p50", "p99")
-    )
+    low, high = (findings.seconds(numbers[name][share]) for share in ("p50", "p99"))
     lines = [
-        "measured" if point is plan.measured else plan.name_of(point.config),
-        f"{low} at p50, {high} at p99",
-        f"{numbers['output_tok_s']:.1f} tokens per second",
-        f"{numbers['preemptions']} preemptions, at most {numbers['most_waiting']} waiting",
+        t("measured") if point is plan.measured else plan.name_of(point.config, t),
+        t("{low} at p50, {high} at p99", low=low, high=high),
+        t(f"{numbers['output_tok_s']:.1f} tokens per second"),
+        t(f"{numbers['preemptions']} preemptions, at most {numbers['most_waiting']} waiting"),
     ]
     return "<br>".join(lines)
-
-
-_LANE_PIXELS = 26
 
 
 def plotted(what: Trace | Comparison | Plan, view: str, step: int | None) -> Any:

@@ -47,6 +47,10 @@ class Host(Protocol):
         """Keep a document; returns its address. Raises InflightError."""
         ...
 
+    def recorded(self, run: object) -> Trace:
+        """A run that is kept, by its id. Raises InflightError."""
+        ...
+
 
 class Work:
     """One piece of work. Each kind defines what is done (`run`, then `keep`) and what is reported

@@ -130,8 +130,8 @@ class Server:
 
     @answering
     def begin(self, kind: object, spec: object, visitor: str, address: str = "") -> dict[str, Any]:
-        """Start a job: `{"job"}`, its id, or why not. kind: run, leak, compare, equivalence or
-        fork. A visitor has one run and one of the others.
+        """Start a job: `{"job"}`, its id, or why not. kind: run, leak, compare, equivalence,
+        fork, plan or simulate. A visitor has one run and one of the others.
         """
         return {"job": self.jobs.begin(self._job(kind, spec), visitor, address).id}
 

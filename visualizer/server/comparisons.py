@@ -13,7 +13,8 @@ from visualizer.documents.comparison import RECORDED, document, lettered, load, 
 from visualizer.jobs import offers
 from visualizer.jobs.limits import Limits, Refused
 from visualizer.jobs.measured import Compare, Fork, Measurement
-from visualizer.jobs.work import Going, Host
+from visualizer.jobs.planned import PlanJob, SettingJob
+from visualizer.jobs.work import Going, Host, Work
 from visualizer.server.jobs import Job
 from visualizer.server.lent_gpu import COMPARISONS, is_lent
 from visualizer.server.store import Store
@@ -59,10 +60,12 @@ class MeasuredEquivalence(Measurement):
         return {"result": lettered(found.to_json())}
 
 
-KINDS: dict[str, Callable[[dict[str, Any], Limits], Measurement]] = {
+KINDS: dict[str, Callable[[dict[str, Any], Limits], Work]] = {
     "compare": Compare,
     "equivalence": MeasuredEquivalence,
     "fork": Fork,
+    "plan": PlanJob,
+    "simulate": SettingJob,
 }
 
 

@@ -145,6 +145,11 @@ class Job:
         assert self.store is not None
         return self.store.keep_document(document, self.address)
 
+    def recorded(self, run: object) -> Trace:
+        """See `Host`."""
+        assert self.store is not None
+        return self.store.trace(run)
+
     # -- its thread --------------------------------------------------------------------------------
 
     def check(self) -> None:

@@ -26,7 +26,10 @@ async function fetchPlotly(url) {
 }
 
 export class Charts {
-  /** el: where panels go. options: {plotly: url, palette(), toast(sentence), phone()}. */
+  /**
+   * el: where panels go. options: {plotly: url, palette(), toast(sentence), phone(), picked(n): of a
+   * figure whose points have numbers, one was clicked}.
+   */
   constructor(el, options) {
     this.el = el;
     this.options = options;
@@ -122,6 +125,9 @@ export class Charts {
         CONFIG,
       );
       panel.plot.classList.remove("waiting");
+      panel.plot.on?.("plotly_click", ({ points: [{ customdata: n }] }) => {
+        if (Number.isInteger(n)) this.options.picked(n);
+      });
     } catch (error) {
       panel.drawn = false;
       this._plotly = null;

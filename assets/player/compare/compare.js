@@ -27,6 +27,7 @@ import {
 } from "../parts/look.js";
 import { NewComparison } from "./new_comparison.js";
 import { EquivalencePanel } from "./equivalence.js";
+import { PlanPanel } from "./plan.js";
 import { Race, RaceBar } from "./race.js";
 import { Drawing } from "../figure/drawing.js";
 import { hand, recorded } from "../figure/hand.js";
@@ -116,6 +117,12 @@ export class Compare {
       palette: () => this.palette,
       phone: () => this.layout === "phone",
       toast: (s) => this.toast(s),
+      picked: (n) => this.plan.watch(n),
+    });
+    this.plan = new PlanPanel($(".plan"), {
+      ask,
+      done: (url) => this._planned(url),
+      watch: (kept, title) => this._watchKept(kept, title),
     });
     this.equivalence = new EquivalencePanel($(".equivalence"), {
       ask,
@@ -144,10 +151,15 @@ export class Compare {
 
   /**
    * What another part requested: "watched", a form with its requests; {race: a recorded run's or
-   * comparison's name}, its race if there is one; {made}, a comparison.
+   * comparison's name}, its race if there is one; {made}, a comparison; {plan}, a form for it, see
+   * `PlanPanel.offer`.
    */
   async _grant(wish) {
     if (wish.made) return this._add(wish.made, null);
+    if (wish.plan) {
+      this.plan.offer(wish.plan);
+      return this._showPlan(null);
+    }
     // a run of vLLM races in its comparison
     const race = wish.race && wish.race.replace(/^vllm-/, "engines-");
     const entry = race && this.catalogue.recorded.find((e) => e.name === race);
@@ -202,7 +214,8 @@ export class Compare {
     this.chooser.mark(this.entry?.name);
     if (this.engines) this.form.named();
     this.cause?.redraw();
-    if (!this.doc) return;
+    if (this.root.hasAttribute("data-plan")) this._sayPlan();
+    if (!this.doc?.runs) return;
     this._who();
     this._say();
     this.race.redraw();
@@ -231,6 +244,29 @@ export class Compare {
     }
   }
 
+  /** Open a plan that was simulated on request. */
+  async _planned(url) {
+    const at = new Date().toLocaleTimeString(speaking(), { hour: "2-digit", minute: "2-digit" });
+    const title = t(`Planned ${at}`);
+    const doc = await this._fetch(url);
+    this.made.push({ name: title, title, shows: inLanguage(doc).says.headline, doc, spec: null });
+    this.chooser.fill(this.catalogue.recorded, this.made);
+    await this.open(this.made.at(-1));
+  }
+
+  /** doc: a plan; null before there is one. */
+  _showPlan(doc) {
+    this.empty(null);
+    this.root.toggleAttribute("data-plan", true);
+    this.race.toggle(false);
+    this.doc = doc;
+    this.entry = doc && this.entry;
+    this.plan.show(doc);
+    this._say();
+    this.chooser.mark(this.entry?.name);
+    this.$(".scroll").scrollTop = 0;
+  }
+
   /** Open a comparison that was measured on request. */
   async _made(url, spec) {
     return this._add(await this._fetch(url), spec);
@@ -251,6 +287,8 @@ export class Compare {
   }
 
   show(doc, spec) {
+    if (doc.kind === "plan") return this._showPlan(doc);
+    this.root.toggleAttribute("data-plan", false);
     this.empty(null);
     this.doc = doc;
     this.spec = spec;
@@ -276,6 +314,7 @@ export class Compare {
   /** Show the sentences, charts and numbers of the document. */
   _say() {
     const { doc } = this;
+    if (this.root.hasAttribute("data-plan")) return this._sayPlan();
     const { says, figures } = inLanguage(doc);
     this._headline();
     setText(this.$(".outputs"), says.outputs);
@@ -302,6 +341,16 @@ export class Compare {
       [word, dateOf(doc.created), model.name, device.toUpperCase()].filter(Boolean).join(" · "),
     );
     this.$(".source").title = says.where;
+  }
+
+  _sayPlan() {
+    const said = this.doc && inLanguage(this.doc);
+    const asked = t("What would other settings have made of this run?");
+    setText(this.$(".headline"), said ? said.says.headline : asked);
+    setText(this.$(".source"), t("Simulated"));
+    this.$(".source").dataset.source = "simulated";
+    this.plan.say();
+    this.charts.show(said ? said.figures : [], "plan");
   }
 
   _race() {
@@ -453,7 +502,10 @@ export class Compare {
   /** Download the measurements. */
   _save(kind) {
     if (!this.doc) return;
-    const name = `inflight-${/^[\w-]+$/.test(this.doc.name) ? this.doc.name : "comparison"}-compared`;
+    const name =
+      this.doc.kind === "plan"
+        ? "inflight-plan"
+        : `inflight-${/^[\w-]+$/.test(this.doc.name) ? this.doc.name : "comparison"}-compared`;
     const [text, type] =
       kind === "csv"
         ? [this.doc.csv, "text/csv"]
@@ -483,7 +535,7 @@ export class Compare {
    * before a link's request is shown.
    */
   _remember() {
-    if (this._remembering || !this.doc) return;
+    if (this._remembering || !this.doc?.runs) return;
     this._remembering = setTimeout(() => {
       this._remembering = 0;
       if (document.documentElement.dataset.part === "compare") setAddress(this._hash());
@@ -498,18 +550,20 @@ export class Compare {
       comparison: this.entry.doc ? null : this.entry.name,
       racer,
     };
+    const replay = { ...this.doc.runs[racer], ...inLanguage(this.doc).runs[racer] };
+    this._openOnWatch({ replay, step, entry });
+  }
+
+  /** Open a run that an engine keeps in the Watch tab. */
+  async _watchKept({ id, url }, title) {
+    const doc = await this._fetch(url);
+    const entry = { name: null, id, url, title };
+    this._openOnWatch({ replay: { ...doc, ...inLanguage(doc) }, entry });
+  }
+
+  _openOnWatch(wish) {
     this.root.dispatchEvent(
-      new CustomEvent("inflight-tab", {
-        detail: {
-          name: "watch",
-          wish: {
-            replay: { ...this.doc.runs[racer], ...inLanguage(this.doc).runs[racer] },
-            step,
-            entry,
-          },
-        },
-        bubbles: true,
-      }),
+      new CustomEvent("inflight-tab", { detail: { name: "watch", wish }, bubbles: true }),
     );
   }
 
@@ -526,7 +580,12 @@ export class Compare {
 
   _share() {
     if (!this.doc) return;
-    if (!this.entry.doc)
+    if (this.doc.kind === "plan")
+      noLink(this.root, "This plan was simulated here, for you: nobody else can open it.", {
+        text: "Save it (JSON)",
+        act: () => this._save("json"),
+      });
+    else if (!this.entry.doc)
       copyLink(this.root, linkTo(this._hash(true)), () =>
         this.toast("Link copied: it opens this comparison at this moment."),
       );

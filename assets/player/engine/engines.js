@@ -22,6 +22,8 @@ const IN_TAB = [
   "leak",
   "fork",
   "compare",
+  "plan",
+  "simulate",
   "export",
   "export_ranks",
   "attention",
@@ -111,6 +113,7 @@ export class Engines {
    * @returns {Engine}
    */
   whose(kind, spec) {
+    if (spec.run) return /** @type {Engine} */ (isOurs(spec.run) ? this.tab : this.server);
     if (this.prefersTab(spec) && IN_TAB.includes(kind) && this.tab && this.fits(spec))
       return this.tab;
     if (this.server) return this.server;

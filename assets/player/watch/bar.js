@@ -260,7 +260,7 @@ export class Bar {
         ),
       );
     app.$(".slow-button").hidden = !app.run.delays;
-    app.$(".what-button").title = aboutWhatIf(app.run);
+    app.$(".what-button").title = aboutWhatIf(app);
     // no engine outside the sandbox can run it again
     root.toggleAttribute("data-own-policy", Boolean(app.entry?.written));
     this.chips.forEach((chip, i) =>

@@ -4,7 +4,6 @@
 import { showCard } from "../parts/floating.js";
 import { h, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
-import { copyText } from "../parts/link.js";
 import { loadingWords } from "../parts/model_field.js";
 import { inLanguage, t } from "../parts/speech.js";
 import { Run } from "../run/run.js";
@@ -94,56 +93,43 @@ export function changesOf(config, policies, binding = "none") {
 
 /**
  * What the button says before it is pressed: of another engine's run, that it is planned and not
- * run again. @param {Run} run
+ * run again, where it can be.
  */
-export const aboutWhatIf = ({ header }) =>
-  header.engine
-    ? t("There is no {engine} here, so this run cannot be run again; it can be planned.", {
-        engine: header.engine.name,
+export function aboutWhatIf(app) {
+  const { engine } = app.run.header;
+  if (!engine) return t("The same requests with one setting changed: where do the runs diverge?");
+  return canPlan(app)
+    ? t("There is no {engine} here, so this run is not run again: its settings are planned.", {
+        engine: engine.name,
       })
-    : t("The same requests with one setting changed: where do the runs diverge?");
-
-/** The command that plans a run: its own settings, and others to try. @param {Run} run */
-export function planOf({ header: { config, num_blocks: blocks } }) {
-  const options = { max_num_seqs: "lanes", max_num_batched_tokens: "budget", num_blocks: "blocks" };
-  const own = { ...config, num_blocks: blocks };
-  const tried = NUMBERS.map(
-    ([knob, , others]) => `--${options[knob]} ${[own[knob], ...others(own[knob], own)].join(",")}`,
-  );
-  return `python -m inflight plan RECORDING ${tried.join(" ")}`;
+    : t("There is no {engine} here. Open its recording, and its settings can be planned.", {
+        engine: engine.name,
+      });
 }
 
-/** The card in place of changes where no engine here can make them. */
+/** The part of Compare that plans a run: its own settings, and others to try. */
 function showPlan(app) {
-  const command = planOf(app.run);
-  const copied = () => app.toast("The command is copied.");
-  showCard(
-    app.root,
-    "What if …",
-    h("p", {}, aboutWhatIf(app.run)),
-    h(
-      "p",
-      {},
-      t(
-        "This command simulates its requests under other settings, on a cost that is fitted to its recording, and says how far the setting that was recorded is off:",
-      ),
-    ),
-    h("p", {}, h("code", { class: "plan-command" }, command)),
-    h(
-      "button",
-      {
-        type: "button",
-        class: "button",
-        onclick: () => copyText(app.root, "Copy this command", command, copied),
-      },
-      t("Copy"),
-    ),
+  const { config, num_blocks: blocks } = app.run.header;
+  const own = { ...config, num_blocks: blocks };
+  const [lanes, budgets, pools] = NUMBERS.map(([knob, , others]) =>
+    [own[knob], ...others(own[knob], own)].join(", "),
+  );
+  const tried = { lanes, budgets, blocks: pools, policies: "" };
+  app.root.dispatchEvent(
+    new CustomEvent("inflight-tab", {
+      detail: { name: "compare", wish: { plan: { run: app.runId, tried } } },
+      bubbles: true,
+    }),
   );
 }
+
+/** Whether somebody here has the run on screen, and can plan it. */
+const canPlan = ({ run, runId, engines }) =>
+  Boolean(!run.isSimulated && runId && engines?.can("plan", runId));
 
 /** The card with changes to the run on screen. */
 export async function showWhatIf(app) {
-  if (app.run?.header.engine) return showPlan(app);
+  if (app.run?.header.engine) return canPlan(app) ? showPlan(app) : app.toast(aboutWhatIf(app));
   if (app.running) return app.toast("A run is in progress: wait for it to end, or cancel it.");
   const { editor } = app;
   const spec = await editor.specOnScreen();
@@ -207,6 +193,13 @@ export async function showWhatIf(app) {
       ),
     ),
     message,
+    canPlan(app)
+      ? h(
+          "button",
+          { type: "button", class: "button", onclick: () => (card.close(), showPlan(app)) },
+          t("Many settings at once, simulated …"),
+        )
+      : null,
   );
 }
 

@@ -1,0 +1,151 @@
+// The plan of a recorded run: its requests under other settings, simulated. A form asks for them; the
+// table has a row for each, of all requests or of one, and each simulated row can be watched.
+
+import { h, setText, tableOf } from "../parts/dom.js";
+import { inLanguage, t } from "../parts/speech.js";
+
+const NUMBERS = ["lanes", "budgets", "blocks"];
+
+/** What was given with commas, each once. @param {string} text */
+const partsOf = (text) => [
+  ...new Set(
+    text
+      .split(",")
+      .map((part) => part.trim())
+      .filter(Boolean),
+  ),
+];
+
+export class PlanPanel {
+  /**
+   * el: the panel. options: {ask(kind, spec, onprogress) → answer, done(url), watch(url, entry)}.
+   */
+  constructor(el, options) {
+    this.el = el;
+    this.options = options;
+    this.$ = (s) => el.querySelector(s);
+    this.request = this.$("[name=request]");
+    this.request.addEventListener("change", () => this._table());
+    this.$(".plan-cancel").addEventListener("click", () => this._cancel?.());
+    this.$("form").addEventListener("submit", (e) => {
+      e.preventDefault();
+      this._run();
+    });
+  }
+
+  /** A run to be planned, with settings to try. @param {{run: string, tried: Record<string, string>}} wish */
+  offer({ run, tried }) {
+    this.run = run;
+    for (const [name, text] of Object.entries(tried)) this.$(`[name=${name}]`).value = text;
+    this._message("");
+  }
+
+  /** doc: see visualizer/documents/plan.py; without one, the form alone. */
+  show(doc) {
+    this.doc = doc;
+    if (doc) this.run = doc.run;
+    this.request.value = "";
+    this.say();
+  }
+
+  say() {
+    const { doc, request } = this;
+    request.parentElement.hidden = !doc;
+    this.$(".plan-notes").replaceChildren(
+      ...(doc ? inLanguage(doc).says.notes.map((note) => h("li", {}, note)) : []),
+    );
+    const chosen = request.value;
+    request.replaceChildren(
+      h("option", { value: "" }, t("all requests")),
+      ...(doc?.requests || []).map(({ letter }, i) => h("option", { value: String(i) }, letter)),
+    );
+    request.value = chosen;
+    this._table();
+  }
+
+  _table() {
+    const { doc, request } = this;
+    if (!doc) return this.$(".metrics").replaceChildren();
+    const { table, requests } = inLanguage(doc);
+    const own = request.value && requests[Number(request.value)].rows;
+    const told = ["queued", "TTFT", "E2E"].map((title) => ({ title: t(title), definition: null }));
+    const heads = own ? [table.columns[0], ...told] : table.columns;
+    const rows = table.rows.map(([name, ...cells], n) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, name),
+        ...(own ? own[n] : cells).map((cell) => h("td", {}, cell)),
+        h("td", {}, doc.configs[n - 1] ? this._watchButton(n - 1, name) : null),
+      ),
+    );
+    this.$(".metrics").replaceChildren(
+      tableOf(
+        [...heads.map((c) => h("th", { scope: "col", title: c.definition }, c.title)), h("th")],
+        rows,
+      ),
+    );
+  }
+
+  _watchButton(n, name) {
+    return h(
+      "button",
+      {
+        type: "button",
+        class: "mini",
+        title: t("Its simulated run, step by step"),
+        "aria-label": `${t("Watch")}: ${name}`,
+        onclick: () => this.watch(n),
+      },
+      t("Watch"),
+    );
+  }
+
+  /** Open the simulated run of a row on Watch. @param {number} n */
+  async watch(n) {
+    const { run, configs } = this.doc;
+    const name = inLanguage(this.doc).table.rows[n + 1][0];
+    await this._busy(async (told) => {
+      told(t("The run is simulated …"));
+      const answer = await this.options.ask("simulate", { run, config: configs[n] }, () => {});
+      await this.options.watch(answer, `${t("Simulated")}: ${name}`);
+    });
+  }
+
+  async _run() {
+    await this._busy(async (told) => {
+      const given = (name) => partsOf(this.$(`[name=${name}]`).value);
+      const [lanes, budgets, blocks] = NUMBERS.map((name) => given(name).map(Number));
+      if (![...lanes, ...budgets, ...blocks].every(Number.isInteger))
+        throw new Error("Lanes, budgets and blocks are whole numbers, with commas between them.");
+      told(t("A cost is fitted to the run …"));
+      const spec = { run: this.run, lanes, budgets, blocks, policies: given("policies") };
+      const answer = await this.options.ask("plan", spec, ({ ahead, setting, done }, cancel) => {
+        this._cancel = cancel;
+        if (ahead) told(t(`${ahead} ahead of you.`));
+        else if (setting) told(t(`Setting ${done + 1}: {setting}`, { setting }));
+      });
+      await this.options.done(answer.url);
+    });
+  }
+
+  /** One at a time. @param {(told: (words: string) => void) => Promise<void>} act */
+  async _busy(act) {
+    if (this.el.hasAttribute("data-busy")) return;
+    this.el.toggleAttribute("data-busy", true);
+    try {
+      await act((words) => this._message(words));
+      this._message("");
+    } catch (error) {
+      this._message(t(error.message), true);
+    }
+    this._cancel = null;
+    this.el.toggleAttribute("data-busy", false);
+  }
+
+  _message(words, bad = false) {
+    const el = this.$(".plan-message");
+    setText(el, words);
+    el.classList.toggle("bad", bad);
+  }
+}

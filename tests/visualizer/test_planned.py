@@ -1,0 +1,130 @@
+"""The plan of a kept run as a page asks for it: its document in both languages, one setting as a
+run to be watched, and what is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import InflightError
+from core.measure.plan import plan
+from core.recorders.convert import open_run
+from core.trace.trace import Trace
+from visualizer.jobs.limits import HERE, Refused
+from visualizer.jobs.planned import PlanJob, SettingJob
+from visualizer.jobs.work import Work
+from visualizer.words.language import missing_keys
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+PRIORITY = DATA / "vllm-http" / "priority-smollm2.raw.jsonl.gz"
+SETTING = DATA / "vllm-settings" / "smollm2-lanes-8-budget-512.raw.jsonl.gz"
+
+
+class Kept:
+    """A `Host` that keeps one run, and what is made of it."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace, self.made = trace, list[Any]()
+
+    def recorded(self, run: object) -> Trace:
+        assert run == "it"
+        return self.trace
+
+    def keep(self, trace: Trace) -> dict[str, Any]:
+        self.made.append(trace)
+        return {"id": "made", "url": "made"}
+
+    def keep_document(self, document: dict[str, Any]) -> str:
+        self.made.append(document)
+        return "made"
+
+
+def done(work: Work, host: Any) -> Iterator[str]:
+    """Do it to its end; the names of what it was at."""
+    for _ in work.run(host):
+        if (name := work.progress.get("setting")) is not None:
+            yield name
+    work.keep(host)
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return open_run(SETTING)
+
+
+def test_a_plan_is_the_same_in_python_and_on_the_page(trace: Trace) -> None:
+    host, spec = Kept(trace), {"run": "it", "lanes": [8, 16], "blocks": [727, 1]}
+    missing_keys.clear()
+    names = dict.fromkeys(done(PlanJob(spec, HERE), host))
+    (document,) = host.made
+    made = plan(trace, lanes=[8, 16], blocks=[727, 1])
+    assert [*names] == ["as recorded", "1 block", "16 lanes", "16 lanes, 1 block"]
+    assert document["data"] == made.to_json() and document["says"]["headline"] == made.verdict
+    rows = document["table"]["rows"]
+    assert [row[0] for row in rows][:3] == ["measured", "as recorded", "16 lanes"]
+    assert {len(row) for row in rows} == {len(document["table"]["columns"])}
+    # those that cannot run are not watched, and say why
+    assert [config is not None for config in document["configs"]] == [True, True, False, False]
+    assert any("1 block; 16 lanes, 1 block: " in note for note in document["says"]["notes"])
+    said = document["translations"]["de"]
+    assert said["table"]["rows"][2][0] == "16 Spuren" and "daneben" in said["says"]["headline"]
+    assert not {key for key in missing_keys if "KV pool" not in key}
+
+
+def test_a_request_has_its_own_story_across_the_settings(trace: Trace) -> None:
+    host = Kept(trace)
+    [*done(PlanJob({"run": "it", "lanes": [4]}, HERE), host)]
+    (document,) = host.made
+    made = plan(trace, lanes=[4])
+    assert [one["letter"] for one in document["requests"]][:3] == ["A", "B", "C"]
+    assert len(document["requests"]) == len(trace.asked)
+    last = [point.requests[[*trace.asked][-1]].e2e_s for point in (made.measured, *made.points)]
+    told = document["requests"][-1]["rows"]
+    assert [told[0][2], told[2][2]] == [f"{e2e:#.3g} s" for e2e in last if e2e is not None]
+
+
+def test_a_setting_can_be_watched(trace: Trace) -> None:
+    """The run that the plan simulated, labelled, with the prompts' texts."""
+    host = Kept(trace)
+    made = plan(trace, lanes=[16])
+    (point,) = made.points
+    [*done(SettingJob({"run": "it", "config": point.config.to_json()}, HERE), host)]
+    (run,) = host.made
+    assert run.header.is_simulated and run.config.max_num_seqs == 16
+    assert run.events == made.run(point).events
+    assert run.texts.prompt == trace.texts.prompt
+    assert not any(run.text(request) for request in run.asked)
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"lanes": [0]}, "whole numbers from 1"),
+        ({"blocks": [2**40]}, "whole numbers from 1"),
+        ({"budgets": "512"}, "whole numbers from 1"),
+        ({"lanes": [True]}, "whole numbers from 1"),
+        ({"policies": ["fastest"]}, "Choose policies by name"),
+        ({"lanes": [*range(1, 3000)], "budgets": [*range(8000, 12000)]}, "settings are too many"),
+    ],
+)
+def test_what_is_no_setting_is_refused(trace: Trace, spec: dict[str, Any], why: str) -> None:
+    with pytest.raises(InflightError, match=why):
+        [*done(PlanJob({"run": "it", **spec}, HERE), Kept(trace))]
+
+
+def test_a_setting_that_is_too_large_is_not_simulated() -> None:
+    config = {"policy": "continuous", "num_blocks": 2**30}
+    with pytest.raises(Refused, match="whole numbers from 1"):
+        SettingJob({"run": "it", "config": config}, HERE)
+
+
+def test_what_the_recording_does_not_say_is_said_in_german_too() -> None:
+    host = Kept(open_run(PRIORITY))
+    missing_keys.clear()
+    [*done(PlanJob({"run": "it"}, HERE), host)]
+    assert not missing_keys
+    assert any("“priority”" in note for note in host.made[0]["translations"]["de"]["says"]["notes"])

@@ -1,0 +1,88 @@
+"""What other settings would have made of a run that is kept: all of them in numbers, and one as a
+run to be watched. Nothing here is measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.config import POLICIES, EngineConfig
+from core.measure.plan import planning, simulating
+from core.simulate.fitted import fit
+from core.trace.trace import Trace
+from core.workload.workload import Workload
+from visualizer.documents.plan import plan_document
+from visualizer.jobs.limits import Limits, Refused, Spec
+from visualizer.jobs.work import Going, Host, Work
+
+_MOST = 2**20  # lanes, tokens of a budget, blocks
+_NUMBERS = ("lanes", "budgets", "blocks")
+
+
+class _OfARun(Work):
+    """spec: "run", the id of one that is kept."""
+
+    def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
+        super().__init__(Spec(Workload(()), EngineConfig(), "", "cpu"), limits)
+        self._asked = spec
+
+
+class PlanJob(_OfARun):
+    """spec: also "lanes", "budgets", "blocks" and "policies", lists of what to combine, each empty
+    for what was recorded. Its answer is `url`, the address of a document: see
+    `visualizer.documents.plan`.
+    """
+
+    noun = "plan"
+
+    def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
+        super().__init__(spec, limits)
+        self._axes = [spec.get(name, []) for name in (*_NUMBERS, "policies")]
+        *numbers, policies = self._axes
+        for some in numbers:
+            if not isinstance(some, list) or not all(
+                type(n) is int and 1 <= n <= _MOST for n in some
+            ):
+                raise Refused(f"Lanes, budgets and blocks are whole numbers from 1 to {_MOST:,}.")
+        if not isinstance(policies, list) or not all(
+            isinstance(name, str) and name in POLICIES for name in policies
+        ):
+            raise Refused(f"Choose policies by name: {', '.join(POLICIES)}.")
+
+    def run(self, host: Host) -> Going:
+        trace = host.recorded(self._asked.get("run"))
+        turns, done = planning(trace, *self._axes), 0
+        while True:
+            try:
+                name = next(turns)
+            except StopIteration as end:
+                document = plan_document(end.value, trace, str(self._asked["run"]))
+                return {"url": host.keep_document(document)}
+            if name is not None:
+                self.progress = {"done": done, "setting": name}
+                done += 1
+            yield
+
+
+class SettingJob(_OfARun):
+    """spec: also "config", a setting. The requests of the run, simulated under it."""
+
+    noun = "simulation"
+
+    def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
+        super().__init__(spec, limits)
+        if not isinstance(spec.get("config"), dict):
+            raise Refused("The config must be an object.")
+        self._config = EngineConfig.from_json(spec["config"])
+        size = max(self._config.max_num_seqs, self._config.num_blocks or 0)
+        if max(size, self._config.max_num_batched_tokens) > _MOST:
+            raise Refused(f"Lanes, budgets and blocks are whole numbers from 1 to {_MOST:,}.")
+        self._trace: Trace | None = None
+
+    def run(self, host: Host) -> Going:
+        trace = host.recorded(self._asked.get("run"))
+        self._trace = yield from simulating(trace, fit(trace), self._config)
+        return {}
+
+    def keep(self, host: Host) -> dict[str, Any]:
+        return {} if self._trace is None else host.keep(self._trace)
