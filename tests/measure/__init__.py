@@ -16,6 +16,8 @@
                                              page's first picture are there
     python tests/measure/engine_in_tab.py    how soon the engine in a browser's tab is ready, and
                                              its steps a second
+    python tests/measure/passes_in_tab.py    passes of smollm2 in a browser's tab, of one commit or
+                                             of two, beside torch
     python tests/measure/fits.py             how far a cost fitted to one recorded run is off for
                                              another; runs nothing
     python tests/measure/plans.py            how far predictions for settings that were not recorded

@@ -53,7 +53,7 @@ _RUN = """async ([spec, after]) => {
 
 
 @contextmanager
-def _browser(name: str) -> Iterator[Browser]:
+def started(name: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         if name == "firefox":
             driver = Path(__file__).parents[1] / "worlds" / "firefox_driver.py"
@@ -81,7 +81,7 @@ def engine_in_tab(
 ) -> None:
     """See the head of the file."""
     worker = next(site.glob("engine/*/worker.js")).relative_to(site).as_posix()
-    with hosted(site) as host, _browser(browser) as opened:
+    with hosted(site) as host, started(browser) as opened:
         context = opened.new_context()
         ready = []
         for _ in range(1 + LATER):

@@ -18,7 +18,7 @@ from core.torch_engine.models.names import packed_smollm2
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.page.bundle import script, style
-from visualizer.page.engine_files import ISOLATED, EngineFiles
+from visualizer.page.engine_files import EngineFiles
 from visualizer.page.site import export_site
 from worlds.browser import open_editor, settled
 from worlds.static_host import hosted
@@ -160,8 +160,11 @@ def test_every_recorded_run_is_written_again(site, files, fresh, users_packed, m
     accept(engine, name, "Chromium", PRESETS[name].workload)
 
 
-def test_threads_write_the_same_where_the_host_isolates_the_page(site, files, fresh):
-    """And one thread computes where it does not."""
+def test_threads_write_the_same_where_the_host_isolates_the_page(site, folder, files, fresh):
+    """And one thread computes where it does not. The site says itself what a host should send."""
+    every, *lines = (folder / "_headers").read_text().splitlines()
+    assert every == "/*"
+    isolated = dict(line.strip().split(": ") for line in lines)
     preset = PRESETS["six-questions"]
     spec = {
         "workload": preset.workload.to_json(),
@@ -169,7 +172,7 @@ def test_threads_write_the_same_where_the_host_isolates_the_page(site, files, fr
         "model": preset.model,
     }
     outputs = {}
-    for headers in ({}, ISOLATED):
+    for headers in ({}, isolated):
         site.headers = headers
         page = fresh()
         page.goto(f"{site.url}blank.html")

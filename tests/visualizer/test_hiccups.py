@@ -66,7 +66,7 @@ def test_a_step_far_from_its_kind_is_found_and_told_in_times(trace: Trace, durin
 
 def test_a_size_that_a_run_has_once_is_known_from_its_other_rounds(trace: Trace):
     lone = Trace.load(TRACES / "one-request.jsonl")
-    slow = held_up(lone, 0, 0.2)
+    slow = held_up(lone, 0, 2.0)
     assert far_steps(slow) == []  # its only prompt: nothing to compare it with
     assert [step for step, _ in far_steps(slow, [lone.events, lone.events])] == [0]
 
