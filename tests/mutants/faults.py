@@ -1371,8 +1371,8 @@ FAULTS = (
     Fault(
         "a request that could never run is counted as a failure",
         "core/serving/output_processor.py",
-        "        if not isinstance(error, InvalidRequest):\n            self.metrics",
-        "        if True:\n            self.metrics",
+        "        if not isinstance(error, InvalidRequest):\n",
+        "        if True:\n",
         (SERVING,),
     ),
     # -- who may ask a server, for how much, and what a refusal says
@@ -2002,15 +2002,15 @@ FAULTS = (
     Fault(
         "the rows of packed heads stay where llama.cpp turned them",
         "core/torch_engine/models/packed.py",
-        "turned_back(part, turn) for part in rows[:-1]",
-        "part for part in rows[:-1]",
+        "            if turn:\n",
+        "            if turn < 0:\n",
         (PACKED,),
     ),
     Fault(
         "a tab reads digits together",
         "core/browser/tokenizer.py",
-        '"[0-9]|[^0-9]+"',
-        '"[0-9]+|[^0-9]+"',
+        r'r"\p{N}|[^\p{N}]+"',
+        r'r"\p{N}+|[^\p{N}]+"',
         (PACKED,),
     ),
     Fault(
