@@ -1,8 +1,7 @@
 """Scripts that measure this project itself, one a file; docs/measured.md has what they found.
 
     python tests/measure/speed.py            our speed beside other ways to serve the same requests
-    python tests/measure/load.py             throughput against latency as the load grows, and long
-                                             simulated streams
+    python tests/measure/load.py             throughput against latency as the load grows
     python tests/measure/gpu.py              the CUDA path
     python tests/measure/bookkeeping.py      what scheduling, recording and storing a step cost
     python tests/measure/threads.py          how the threads of a run should wait for each other
