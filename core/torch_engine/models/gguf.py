@@ -99,6 +99,7 @@ class Tensor(NamedTuple):
 
     @property
     def outputs(self) -> int:
+        """The rows of a matrix; 1 for a vector."""
         return math.prod(self.shape[1:])
 
 
