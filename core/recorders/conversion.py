@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from core.errors import InvalidTrace
+from core.recorders.groups import kv_groups
 from core.recorders.raw import MissingSteps, Raw, Recording
-from core.recorders.recorded_header import kv_groups, recorded_config
+from core.recorders.recorded_header import recorded_config
 from core.trace.detokenize import LEFT_OUT, plain
 from core.trace.events import (
     KV,

@@ -14,17 +14,10 @@ from typing import Any
 from core.config import EngineConfig
 from core.errors import InvalidTrace
 from core.policy import POLICIES, Policy, RecordedPolicy
+from core.recorders.groups import kv_groups
 from core.recorders.raw import Recording
-from core.trace.header import (
-    FULL,
-    ClockFacts,
-    EngineFacts,
-    GroupFacts,
-    Header,
-    ModelFacts,
-    windows_of,
-)
-from core.trace.inferred import inferred_by
+from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts, windows_of
+from core.trace.inferred import WINDOWS, inferred_by
 
 SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
     "pipeline_parallel_size": (
@@ -198,7 +191,8 @@ def trace_header(
             num_spec_tokens=facts.get("num_spec_tokens"),
             kv_connector=facts.get("kv_connector"),
         ),
-        inferred=inferred_by(config.policy),
+        inferred=inferred_by(config.policy)
+        | ({"windows": WINDOWS} if facts.get("inferred_windows") else {}),
         absent=(
             "prepare",
             "sample",
@@ -259,31 +253,3 @@ def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
             2 * layers * heads * size * bytes_each if layers and heads and size else None
         ),
     )
-
-
-def kv_groups(facts: dict[str, Any]) -> tuple[GroupFacts, ...]:
-    """The KV cache groups that a recording's header names: layers that share a block table for each
-    request. Empty if all layers share one and keep all of it.
-
-    Raises InvalidTrace for a recording that only counts several.
-    """
-    groups = facts.get("kv_groups")
-    if isinstance(groups, int):
-        if groups != 1:
-            raise InvalidTrace(
-                f"its header counts {groups} KV cache groups and does not say which they are, so"
-                " its recorder is older than 0.1.0: record it again."
-            )
-        return ()
-    known = tuple(
-        GroupFacts(
-            kind=group["kind"],
-            window=group["window"],
-            block_size=group["block_size"],
-            layers=None if group["layers"] is None else tuple(group["layers"]),
-            units=group.get("units"),
-            most_blocks=group.get("most_blocks"),
-        )
-        for group in groups or ()
-    )
-    return () if len(known) == 1 and known[0].kind in FULL else known
