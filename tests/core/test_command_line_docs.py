@@ -45,7 +45,7 @@ def trace(tmp_path_factory) -> str:
 
 
 def test_run_and_metrics():
-    (schema,), (numbers,) = schemas(SECTIONS["run"]), schemas(SECTIONS["metrics"])
+    (schema, _), (numbers,) = schemas(SECTIONS["run"]), schemas(SECTIONS["metrics"])
     data = outputs("run", "-p", "chunk-7-by-4", "-m", "shakespeare-char", "--slo", "ttft=9")
     check(data, schema)
     assert set(numbers) == set(DEFINITIONS) == set(data["metrics"])

@@ -177,7 +177,7 @@ def test_the_command(tmp_path):
     assert data["environment"]["versions"]["torch"]
 
 
-def test_the_command_simulates_load_and_streams():
+def test_the_command_simulates_load():
     points = [
         "--rate",
         "5",
@@ -200,28 +200,14 @@ def test_the_command_simulates_load_and_streams():
     assert (
         data["cost"]["name"] == "l4:1b" and "Nothing was measured" in data["cost"]["assumptions"][0]
     )
-    stream = [
-        "--simulate",
-        "h100:8b",
-        "--requests",
-        "300",
-        "--max-num-seqs",
-        "50",
-        "--num-blocks",
-        "500",
-        "--json",
-    ]
-    data = json.loads(CliRunner().invoke(app_of(load), stream).stdout)
-    assert data["totals"]["finished"] == 300 and data["source"] == "simulated"
 
 
 @pytest.mark.parametrize(
     "args",
     [
-        (load, "--requests", "5"),
         (speed, "magic"),
         (load, "--rate", "fast"),
-        (load, "--simulate", "magic", "--requests", "5"),
+        (load, "--simulate", "magic"),
         (load, "--rate", "1", "--policy", "magic"),
     ],
 )

@@ -58,8 +58,8 @@ FIELD_TERMS = set(
 ALIKE = set(
     re.findall(
         r"\w+",
-        "also an blocks budgets downloads fast finger hand id in lies live min minus moment name phase plan"
-        " per position rest so stand still text was will zoo",
+        "also an blocks budgets downloads fast finger hand id in lies live min minus moment name"
+        " phase plan per position rest so stand still text was will zoo",
     )
 )
 NOT_OURS = re.compile(
@@ -119,10 +119,13 @@ def english(said: list[str], held: set[str]) -> list[str]:
 
 
 def pieces(page: Page) -> set[str]:
+    """Words of the run's tokens, and of its texts up to any of them."""
     return words(
         page.evaluate(
-            "Object.values(inflight.run.texts).flatMap(texts => Object.values(texts).flat())"
-            ".filter(Boolean)"
+            "Object.values(inflight.run.texts).flatMap((texts) => {"
+            " const all = Object.values(texts).flat();"
+            " return all.flatMap((piece, n) => [piece, all.slice(0, n + 1).join('')]);"
+            " }).filter(Boolean)"
         )
     )
 

@@ -17,7 +17,7 @@ from worlds.static_host import hosted
 
 pytestmark = pytest.mark.slow
 
-RUN = "three-short"
+RUN = "one-joins-two"
 _SEEN = "try { localStorage.setItem('inflight-opening', '1'); } catch {}"
 
 

@@ -67,7 +67,7 @@ def heavy_modules(*arguments: str) -> set[str]:
         ("--version",),
         ("show", TRACE),
         ("check", TRACE),
-        ("run", "--preset", "one-request", "--simulate", "h100:8b"),
+        ("run", "--preset", "one-joins-two", "--simulate", "h100:8b"),
     ],
     ids=lambda arguments: arguments[0],
 )
