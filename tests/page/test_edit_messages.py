@@ -174,7 +174,7 @@ def test_the_only_message_of_a_request_stays(visit, page_url):
 def test_who_chooses_a_model_with_a_chat_template_asks_by_messages(visit, page_url, folder):
     """And by prompts, once it is another."""
     page = visit(page_url, hash="detail=full")
-    edit(page, "three-short")
+    edit(page, "one-joins-two")
     texts = [one["prompt"] for one in page.evaluate(ASKED)]
     expect(page.locator("[name=as_messages]")).to_be_hidden()
     choose(page, folder)
@@ -195,7 +195,7 @@ def test_who_chooses_a_model_with_a_chat_template_asks_by_messages(visit, page_u
     page.select_option(".preset-select", "six-questions")
     expect(page.locator(".model-nature")).to_be_visible()
     page.evaluate("inflight.editor.model.facts = { has_chat_template: true }")  # as where it is
-    page.select_option(".preset-select", "three-short")  # no person brought that model
+    page.select_option(".preset-select", "one-joins-two")  # no person brought that model
     expect(page.locator("#watch .drawer [name=model]")).to_have_value("shakespeare-bpe")
 
 
