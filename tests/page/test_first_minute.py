@@ -15,7 +15,7 @@ from visualizer.documents.catalogue import TRACES, recorded_runs
 from visualizer.documents.comparison import COMPARISON, RECORDED, load
 from visualizer.documents.opening import AFTER, BEFORE, opening
 from visualizer.documents.replay import replay
-from visualizer.page.tabs import STORY
+from visualizer.page.tabs import story_tab
 from worlds.browser import settled
 
 
@@ -225,7 +225,7 @@ def test_three_doors_once_all_is_told(visit, page_url, size):
     assert doors.count() == 1
     page.evaluate("inflight.opening.seek(Infinity)")
     expect(doors).to_have_text(
-        [f"Geschichte lesen ({STORY['minutes']['de']} min)", "Zur Lektion 1", "Erkunden"]
+        [f"Geschichte lesen ({story_tab()['minutes']['de']} min)", "Zur Lektion 1", "Erkunden"]
     )
     foot = page.locator(".opening-foot").bounding_box()
     for door in doors.all():

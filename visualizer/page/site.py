@@ -33,11 +33,11 @@ from visualizer.page.one_file import lesson_html
 from visualizer.page.story import FONTS, runs_of_story, story_html
 from visualizer.page.tabs import (
     EDITOR,
-    STORY,
     TABS,
     packed_plotly,
     part,
     player_options,
+    story_tab,
     tab_script,
     with_write,
 )
@@ -87,7 +87,7 @@ def export_site(
         parts = {name: found for name, found in made.items() if found is not None}
         story = all((traces / f"{run}.jsonl").exists() for run in runs_of_story())
         tabs = [tab for tab in with_write(TABS) if tab["name"] in {"watch", *parts}] + [
-            {**STORY, "href": _FIRST}
+            {**story_tab(), "href": _FIRST}
         ] * story
         for found in parts.values():
             found["options"]["tabs"] = tabs

@@ -30,13 +30,17 @@ WRITE: dict[str, Any] = {"name": "write", "title": "Write"}
 """Where there is an engine in the visitor's tab, whose sandbox runs what is written."""
 WITHOUT_WRITE = WRITE | {"lacks": True}
 """The same where there is none: its button says why."""
-STORY: dict[str, Any] = {
-    "name": "story",
-    "title": "Story",
-    "href": "story",
-    "minutes": {language: minutes(language) for language in LANGUAGES},
-}
-"""A page of its own, by its address."""
+
+
+@cache
+def story_tab() -> dict[str, Any]:
+    """A page of its own, by its address, with the minutes that it takes to read."""
+    return {
+        "name": "story",
+        "title": "Story",
+        "href": "story",
+        "minutes": {language: minutes(language) for language in LANGUAGES},
+    }
 
 
 @cache
@@ -109,10 +113,10 @@ def options(
     """
     of_a_server = {"server": True, "base": "", **engine}
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
-    tabs = [*TABS, STORY]
+    tabs = [*TABS, story_tab()]
     if live is not None:
         found["live"] = {"base": "", **live}
-        tabs = [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:], STORY]
+        tabs = [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:], story_tab()]
     tabs = with_write(tabs, WRITE if engine else WITHOUT_WRITE)
     if engine:
         found["write"] = {"engine": engine["engine"], "codemirror": url(paths["codemirror"])}
