@@ -138,5 +138,7 @@ def test_no_python_reaches_the_network_or_what_is_kept(page, engine_site):
     came = {url.rpartition("/")[2] for url in after.keys() - before.keys()}
     assert before.items() <= after.items() and came <= {"jinja.json", "shared.wasm"}
     assert {name for name in engine_site.heard[len(asked) :]} <= {
-        name for name in engine_site.heard if name.endswith(".js")
+        name
+        for name in engine_site.heard
+        if name.endswith((".js", "/jinja.json.gz", "/shared.wasm.gz"))
     }
