@@ -152,6 +152,8 @@ CUT = """() => {
         const { right, bottom } = box.closest('.panel, .legend, .tools').getBoundingClientRect();
         for (const e of box.children) {
             const at = e.getBoundingClientRect();
+            // what wraps below a box that hides it is left out whole
+            if (at.top >= bottom && getComputedStyle(box).overflowY === 'hidden') continue;
             if (isSeen(e) && (at.right > right + 1 || at.bottom > bottom + 1)) cut.push(e.textContent);
         }
     }
