@@ -330,6 +330,9 @@ export class Sandbox {
   }
 }
 
+/** What no sandbox asks for: it shares no memory with threads, and opens nobody's own model. */
+const UNASKED = ["shared.wasm", "jinja.json"];
+
 /**
  * All that a worker with one model asks for, and the interpreter's memory as our own worker kept
  * it, if it did. @returns {Promise<Record<string, ArrayBuffer>>}
@@ -342,7 +345,8 @@ async function brought(base, model, progress) {
   );
   const names = Object.keys(manifest.files)
     .filter((name) => !others.includes(name))
-    .map((name) => name.replace(/\.gz$/, ""));
+    .map((name) => name.replace(/\.gz$/, ""))
+    .filter((name) => !UNASKED.includes(name));
   const [found, snapshot, modules] = await Promise.all([
     files.get(names),
     files.snapshot(),
