@@ -260,9 +260,7 @@ def test_poisson_32_is_mixed():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_runs_to_its_end_and_its_trace_checks(name, tmp_path, request, monkeypatch):
-    """A model that is asked by messages ends each answer itself; a prompt is continued as long as was
-    asked for.
-    """
+    """Who is asked by messages ends the answer itself; a prompt goes on as long as was asked."""
     if preset(name).model == SMOLLM2:
         monkeypatch.setenv("INFLIGHT_MODELS_DIR", request.getfixturevalue("users_models"))
     trace = run(name)
