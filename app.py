@@ -151,10 +151,12 @@ def _cannot_listen(host: str, port: int) -> str:
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
         ):
             return ""
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
+    except (OSError, TypeError) as error:  # TypeError: no name at all, as socket sees it
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
             return f"Port {port} is taken: choose another with --port."
-        return f"Cannot listen on {host}, port {port}: {(error.strerror or '').split(' (')[0]}."
+        shown = host if host.isprintable() else ascii(host)
+        why = (getattr(error, "strerror", None) or str(error)).split(" (")[0]
+        return f"Cannot listen on {shown}, port {port}: {why}."
 
 
 if __name__ == "__main__":

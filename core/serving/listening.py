@@ -107,6 +107,8 @@ def bound(host: str, port: int) -> socket.socket:
         listening = socket.socket(family[0], socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(family[4])
-    except OSError as error:
-        raise InflightError(f"Cannot listen on {host}:{port}: {error.strerror or error}.") from None
+    except (OSError, UnicodeError) as error:
+        shown = host if host.isprintable() else ascii(host)
+        why = getattr(error, "strerror", None) or error
+        raise InflightError(f"Cannot listen on {shown}:{port}: {why}.") from None
     return listening

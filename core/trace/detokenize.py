@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from core.errors import InflightError
+
 LEFT_OUT = -1  # in place of an id that was not recorded
 _REPLACEMENT = "\ufffd"
 # tokens decoded at a time: the new one, and the ones before it that affect how it decodes (spaces,
@@ -32,6 +34,10 @@ def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str]:
     """
     if tokenizer is None:
         return lambda ids: ""
+    if not callable(getattr(tokenizer, "decode", None)):
+        raise InflightError(
+            f"Texts are decoded by a tokenizer of transformers, not {type(tokenizer).__name__}."
+        )
     modules = [
         getattr(getattr(type(tokenizer), name, None), "__module__", None)
         for name in ("decode", "_decode")

@@ -556,6 +556,7 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(capsys):
                 ["--port", port, "--host", "no.such.host.invalid"],
                 "Cannot listen on no.such.host.invalid:",
             ),
+            (["--port", port, "--host", "a\nb"], "Cannot listen on 'a\\nb':"),
             (["--api-key", " "], "--api-key has an empty value"),
             (["--api-key", "a b"], "The API key is empty, or has characters that no header"),
             (["--api-key", "schlüssel"], "The API key is empty, or has characters that no header"),

@@ -35,6 +35,8 @@ from visualizer.documents.comparison import RECORDED, Shown
 
 ENGINE_PRESETS = (
     "six-questions",
+    "sixteen-questions",
+    "chat-under-pressure",
     "short-and-long",
     "long-prompt-arrives",
     "long-prompt-chunked",

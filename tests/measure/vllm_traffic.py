@@ -102,7 +102,7 @@ def long(number: int, seed: int) -> list[Asked]:
 def _fixed(
     chance: random.Random, after: float, prompt: tuple[int, int], answer: tuple[int, int]
 ) -> Asked:
-    ids = [chance.randrange(1000, 5000) for _ in range(chance.randint(*prompt))]
+    ids = [chance.randrange(500, 2000) for _ in range(chance.randint(*prompt))]
     told = {"max_tokens": chance.randint(*answer), "temperature": 0, "ignore_eos": True}
     return Asked(after, "plain", {"prompt": ids, **told})
 

@@ -211,3 +211,5 @@ def test_a_port_that_is_taken_is_one_line():
     assert run(sys.executable, "app.py", "--port", "70000", folder=ROOT, code=2).stderr.startswith(
         "Port 70000 does not exist"
     )
+    odd = run(sys.executable, "app.py", "--host", "a\nb", folder=ROOT, code=2).stderr
+    assert odd.startswith("Cannot listen on 'a\\nb', port 7860: ") and odd.count("\n") == 1

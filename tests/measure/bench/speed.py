@@ -326,6 +326,15 @@ def vllm_chats(options: Options, dtype: torch.dtype) -> Report:
     )
 
 
+def vllm_prompts(options: Options, dtype: torch.dtype) -> Report:
+    """Eight prompts of 2,000 tokens on SmolLM2, with 16 new tokens each, beside vLLM."""
+    model = _loaded(SMOLLM2)[0].model
+    count, size, new = (2, 40, 2) if options.quick else (8, 2000, 16)
+    workload = mixed(count, model.config.vocab_size, (size, size), (new, new))
+    title = "8 prompts of 2,000 tokens on SmolLM2, 16 lanes"
+    return _workload_beside_vllm("vllm-prompts", title, model, workload, _CHATS, dtype, options)
+
+
 def _beside_vllm(
     name: str, title: str, model, count: int, prompts, new, dtype: torch.dtype, options: Options
 ) -> Report:
@@ -413,6 +422,10 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
         for dtype, short in _SHORT.items()
     },
     **{f"vllm-chats{short}": partial(vllm_chats, dtype=dtype) for dtype, short in _SHORT.items()},
+    **{
+        f"vllm-prompts{short}": partial(vllm_prompts, dtype=dtype)
+        for dtype, short in _SHORT.items()
+    },
 }
 WITH_VLLM = tuple(name for name in BENCHMARKS if name.startswith("vllm-"))
 """Those that need `measure.bench.vllm.vllm_python`."""
