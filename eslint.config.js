@@ -44,6 +44,7 @@ const browser = [
   "TextDecoderStream",
   "CompressionStream",
   "DecompressionStream",
+  "TransformStream",
   "WebAssembly",
 ];
 const worker = [

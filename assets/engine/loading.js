@@ -135,6 +135,39 @@ export class Files {
     );
   }
 
+  /**
+   * A large file, unpacked, piece by piece: from this browser, or from the network, and then kept
+   * here as it passes, so that it is never whole in memory.
+   * @param {string} name without `.gz` @param {(bytes: Uint8Array) => void} take
+   */
+  async pass(name, take) {
+    const { files, memory } = await this.manifest();
+    const size = (this.sizes[name] = files[`${name}.gz`]);
+    this._tell();
+    const kept = await this._kept(name);
+    if (kept) await drain(/** @type {ReadableStream} */ (kept.body), take);
+    else
+      await this._fetched(this._place(name) + ".gz", size, this._counting(name), async (stream) => {
+        const { readable, writable } = new TransformStream();
+        const keeping = this._keep(name, readable, memory[name.split("/")[0]]);
+        const writer = writable.getWriter();
+        writer.closed.catch(() => {}); // no room: fetched again next time
+        try {
+          await drain(stream, (bytes) => {
+            take(bytes);
+            return Promise.race([writer.write(bytes), keeping]).catch(() => {});
+          });
+          await Promise.race([writer.close(), keeping]).catch(() => {});
+          await keeping;
+        } catch (error) {
+          writer.abort(error).catch(() => {});
+          throw error;
+        }
+      });
+    this.arrived[name] = size;
+    this._tell();
+  }
+
   /** Whether a file is in this browser already. @param {string} name */
   async has(name) {
     return Boolean(await this._kept(name));
@@ -168,7 +201,7 @@ export class Files {
   }
 
   async keepSnapshot(bytes) {
-    await this._keep(SNAPSHOT, bytes);
+    await this._keep(SNAPSHOT, bytes, bytes.byteLength);
   }
 
   async forgetSnapshot() {
@@ -197,16 +230,22 @@ export class Files {
   async _bytes(name, size = 0) {
     let bytes = await (await this._kept(name))?.arrayBuffer();
     if (!bytes) {
-      bytes = await this._fetched(this._place(name) + (size ? ".gz" : ""), size, (n) => {
-        this.arrived[name] = Math.min(size, n);
-        this._tell();
-      });
-      this._keep(name, bytes);
+      const address = this._place(name) + (size ? ".gz" : "");
+      bytes = await this._fetched(address, size, this._counting(name), (stream) =>
+        new Response(stream).arrayBuffer(),
+      );
+      this._keep(name, bytes, bytes.byteLength);
     }
     this.arrived[name] = size;
     this._tell();
     return bytes;
   }
+
+  /** @type {(name: string) => (bytes: number) => void} */
+  _counting = (name) => (bytes) => {
+    this.arrived[name] = Math.min(this.sizes[name] ?? 0, bytes);
+    this._tell();
+  };
 
   _tell() {
     const names = Object.keys(this.sizes);
@@ -219,16 +258,20 @@ export class Files {
     });
   }
 
-  /** From the network, a large file from where its last download ended. */
-  async _fetched(address, size, count) {
+  /**
+   * From the network, a large file from where its last download ended.
+   * @template T @param {string} address @param {number} size @param {(bytes: number) => void} count
+   * @param {(stream: ReadableStream) => Promise<T>} read what is made of its bytes
+   */
+  async _fetched(address, size, count, read) {
     const download = new Download(address, size, size > LARGE ? await opened() : undefined);
     const answer = await download.begin();
     if (!answer) throw new Refused(UNREACHED);
     if (!answer.ok) throw new Refused(answer.status === 404 ? GONE : UNREACHED);
     try {
-      const bytes = await unpacked(download, size, count);
+      const made = await read(await unpacked(download, size, count));
       await download.forget(); // it is kept as a whole
-      return bytes;
+      return made;
     } catch (error) {
       await download.failed();
       throw error instanceof Refused ? error : new Refused(BROKEN);
@@ -241,9 +284,9 @@ export class Files {
     return (await opened())?.match(this._place(name)).catch(() => undefined);
   }
 
-  async _keep(name, bytes) {
+  async _keep(name, bytes, size) {
     const cache = await opened();
-    const whole = stored(bytes, bytes.byteLength, TYPES[name.split(".").at(-1)]);
+    const whole = stored(bytes, size, TYPES[name.split(".").at(-1)]);
     // no room: fetched again next time
     await cache?.put(this._place(name), whole).catch(() => {});
   }
@@ -262,8 +305,15 @@ async function opened() {
   }
 }
 
+/** Read a stream to its end. @param {ReadableStream} stream @param {(bytes: Uint8Array) => any} take */
+async function drain(stream, take) {
+  const reader = stream.getReader();
+  for (let read = await reader.read(); !read.done; read = await reader.read())
+    await take(read.value);
+}
+
 /**
- * A file, unpacked unless its host has done that. count: called with the bytes so far.
+ * A file as a stream, unpacked unless its host has done that. count: called with the bytes so far.
  * @param {Download} download @param {number} size @param {(bytes: number) => void} count
  */
 async function unpacked(download, size, count) {
@@ -284,12 +334,13 @@ async function unpacked(download, size, count) {
       else control.close();
     },
   });
+  const whole = new TransformStream({
+    flush: () => {
+      if (packed && size && download.sum !== size) throw new Refused(BROKEN);
+    },
+  });
   // gzip checks what it unpacks
-  const bytes = await new Response(
-    packed ? stream.pipeThrough(new DecompressionStream("gzip")) : stream,
-  ).arrayBuffer();
-  if (packed && size && download.sum !== size) throw new Refused(BROKEN);
-  return bytes;
+  return packed ? stream.pipeThrough(new DecompressionStream("gzip")).pipeThrough(whole) : stream;
 }
 
 /**

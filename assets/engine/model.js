@@ -59,11 +59,22 @@ export class Model {
    * @param {WebAssembly.Memory} [memory]
    */
   static of(weights, kernels, memory) {
-    const length = new DataView(weights).getUint32(0, true);
-    const header = JSON.parse(new TextDecoder().decode(new Uint8Array(weights, 4, length)));
-    const numbers = new Uint8Array(weights, 4 + length);
-    const model = new Model(header, numbers.length, kernels, memory);
-    model.place(numbers);
+    const whole = Model.begun(new Uint8Array(weights), weights.byteLength, kernels, memory);
+    return /** @type {Model} */ (whole);
+  }
+
+  /**
+   * That of a file of which so much is here, once its header is; the rest is to be placed.
+   * @param {Uint8Array} bytes @param {number} size of the file
+   * @param {WebAssembly.Module} kernels @param {WebAssembly.Memory} [memory]
+   */
+  static begun(bytes, size, kernels, memory) {
+    if (bytes.length < 4) return undefined;
+    const end = 4 + new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+    if (bytes.length < end) return undefined;
+    const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, end)));
+    const model = new Model(header, size - end, kernels, memory);
+    model.place(bytes.subarray(end));
     return model;
   }
 

@@ -147,14 +147,35 @@ async function admitted(files, name, agreed) {
 }
 
 async function model(/** @type {Files} */ files, name, /** @type {WebAssembly.Memory} */ room) {
-  const [found, kernels] = await Promise.all([
-    files.get([weightsOf(name)]),
-    kernelsFor(files, room),
-  ]);
-  const made = Model.of(/** @type {ArrayBuffer} */ (found.get(weightsOf(name))), kernels, room);
+  const kernels = await kernelsFor(files, room);
+  const { files: sizes, memory } = await files.manifest();
+  const weights = weightsOf(name);
+  const made =
+    sizes[`${weights}.gz`] > LARGE
+      ? await placed(files, weights, memory[name], kernels, room)
+      : Model.of(/** @type {any} */ ((await files.get([weights])).get(weights)), kernels, room);
   await Promise.all([begun, enlist(name, made)]);
   tab.add(name, made);
   return made;
+}
+
+/**
+ * A large model, placed as its file passes by. @param {Files} files @param {string} weights its file
+ * @param {number} size @param {WebAssembly.Module} kernels @param {WebAssembly.Memory} room
+ */
+async function placed(files, weights, size, kernels, room) {
+  /** @type {Model | undefined} */
+  let made;
+  let head = new Uint8Array();
+  await files.pass(weights, (bytes) => {
+    if (made) return made.place(bytes);
+    const before = head;
+    head = new Uint8Array(before.length + bytes.length);
+    head.set(before);
+    head.set(bytes, before.length);
+    made = Model.begun(head, size, kernels, room);
+  });
+  return /** @type {Model} */ (made);
 }
 
 /** @param {Files} files @param {WebAssembly.Memory} room */
