@@ -103,6 +103,7 @@ def total_time(comparison: Comparison) -> Figure:
         text=[f" {findings.seconds(m)}" for m in medians],
         textposition="inside",
         insidetextanchor="start",
+        constraintext="none",
         textfont={"color": INK, "size": 13},
         hovertemplate=f"%{{y}}: {t('median')} %{{x:.4g}} s{UNNAMED}",
         name=t("median"),

@@ -24,7 +24,7 @@ from visualizer.documents import hand
 from visualizer.documents.comparison import COMPARISON, RECORDED, load
 from visualizer.documents.replay import said as said_in
 from visualizer.lessons.arithmetic import best_seating
-from visualizer.lessons.facts import At, _json, fact, measured_gains, recorded_run
+from visualizer.lessons.facts import GAINS, At, _json, fact, measured_gains, recorded_run
 from visualizer.lessons.places import Place
 from visualizer.lessons.texts import LANGUAGES, Span, evaluated, filled, number, plain
 from visualizer.page.bundle import ICON, PLAYER, _packed, figure_style, inert_json, script
@@ -250,10 +250,11 @@ def _figure(name: str, language: str, player: str) -> dict[str, Any]:
     spec, texts, page = sections()[name], words(language)[name], words(language)["page"]
     there = at(spec["place"])
     run = spec["place"].split()[0]
-    source = page["recorded"].replace("{name}", run)
+    source = page["recorded"].replace("{name}", ", ".join(spec.get("runs") or [run]))
     link = f"{player}#run={run}&step={there.step}"
     if spec.get("drawing") in ("cost", "worth"):
-        source = page["measured"].replace("{name}", COMPARISON)
+        shown = [c for c, _ in GAINS.values()] if spec["drawing"] == "worth" else [COMPARISON]
+        source = page["measured"].replace("{name}", ", ".join(shown))
         link = f"{player}#part=compare&comparison={COMPARISON}"
     if spec.get("drawing") == "hand":
         source, link = page["decided"], ""

@@ -131,7 +131,7 @@ def latency(comparison: Comparison) -> str:
         )
     return t(
         "Half of the first tokens come within {first} with {mine}, {other_first} with {base}; "
-        "99 of 100 gaps between tokens are under {gap} and {other_gap}.",
+        "99 of 100 gaps between tokens are under {gap} with {mine}, {other_gap} with {base}.",
         **holes,
         base=base,
         other_first=seconds(first[base]),
@@ -267,7 +267,9 @@ def equivalence(found: Mapping[str, Any]) -> str:
     size = (
         ""
         if logits is None
-        else t("; the largest logit difference is {size}", size=t(f"{logits:.2g}"))
+        else t(
+            "; the largest logit difference is {size}", size=t(f"{logits:.2g}".replace("e-0", "e-"))
+        )
     )
     is_exact = found["leak"] or not differing
     where = (

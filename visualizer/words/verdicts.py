@@ -447,16 +447,17 @@ def caveats(comparison: Comparison) -> list[str]:
     theirs = others(comparison)
     if not theirs:
         return []
-    size = next(iter(theirs.values())).config.block_size
+    trace = next(iter(theirs.values()))
+    millions = round((trace.header.model.parameters or 0) / 1e6)
     said = [
         (
             "Times run from the first request handed over to the end of the last step. Loading a"
             " model and its KV pool is not included, keeping the record is, and no tokens are"
-            f" turned into text. KV blocks hold {size} tokens in every engine."
+            f" turned into text. KV blocks hold {trace.config.block_size} tokens in every engine."
         ),
         (
-            "A model of 5 million parameters on a CPU is not what these engines are made for: such"
-            " times say little about them elsewhere."
+            f"A model of {millions} million parameters on a CPU is not what these engines are made"
+            " for: such times say little about them elsewhere."
         ),
     ]
     return [t(sentence) for sentence in said]

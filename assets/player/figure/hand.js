@@ -129,13 +129,13 @@ export const hand = {
         { w, h: height, d },
         { scale, axis: AXIS, font: 12, end: scale.x(length), queue },
       );
-      ink.drawGround(g, drawn, () => stepMarks(g, scale, span, w));
+      const late = requests[LATER];
+      const x = scale.x(late.came);
+      ink.drawGround(g, drawn, () => stepMarks(g, scale, span, w, x));
       ink.drawLanes(g, drawn);
       const own = requests[LONGER];
       const [y, tall] = ink.lane(own.lane);
       fillBox(g, palette.ink, scale.x(own.to + 1) - 2, y - 2, 4, tall + 4);
-      const late = requests[LATER];
-      const x = scale.x(late.came);
       fillBox(g, palette.ink, x - 0.75, 12, 1.5, height - 12);
       pen.chip(late.request, data.hues[LATER], clamp(x - 8, GUTTER - 8, w - 16), 8, 16);
       g.restore();

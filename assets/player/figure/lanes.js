@@ -78,14 +78,15 @@ export class FigureLanes extends LaneChart {
 
 /**
  * The marks of an axis. @param {Ink} g @param {LaneScale} scale @param {number} span @param {number}
- * w pixels that there are
+ * w pixels that there are @param {number} covered where something stands over them, that no mark looks out of
  */
-export function stepMarks(g, scale, span, w) {
+export function stepMarks(g, scale, span, w, covered = -99) {
   const { clock, start, per } = scale;
   const unit = roundUnit(span, Math.max(3, w / 90), !clock);
   for (let v = clock ? 0 : Math.ceil(start / unit) * unit - start; v <= span; v += unit) {
     const label = clock ? t(clockLabel(v, span)) : String(start + v);
     const x = GUTTER + v * per;
-    if (x + measure(g, label) <= w) g.fillText(label, x, 11);
+    const end = x + measure(g, label);
+    if (end <= w && (end < covered - 9 || x > covered + 9)) g.fillText(label, x, 11);
   }
 }

@@ -24,9 +24,10 @@ export function paceWords(pace) {
   );
 }
 
-/** The engine's current settings. */
+/** The engine's current settings; each breaks whole into the line that is not seen. */
 export function nowWords(state) {
-  return state.class ? `${limitsWords(state.class)} · ${paceWords(state.pace)}` : "";
+  const words = state.class ? `${limitsWords(state.class)} · ${paceWords(state.pace)}` : "";
+  return words.replace(/(?! ·) /g, "\u00a0");
 }
 
 /** How many unfinished requests hold a lane after the newest step. */

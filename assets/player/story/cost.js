@@ -71,7 +71,7 @@ function bars(pen, state, { curve, weights }) {
   pen.font(12);
   pen.text(
     t(
-      `if each cost as much as the first: ${Math.round(curve[0][1] * most_tokens)} ms at ${most_tokens}`,
+      `if each cost as much as the first: ${count(Math.round(curve[0][1] * most_tokens))} ms at ${most_tokens}`,
     ),
     w,
     top - (small ? 20 : 14),

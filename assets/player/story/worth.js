@@ -78,7 +78,7 @@ function clocks(pen, state, { lanes }) {
         null,
         4,
       );
-      if (width > 24)
+      if (width > 20)
         pen.chip(
           letter,
           hue,
@@ -133,7 +133,8 @@ function dots(pen, { gains }) {
       [4, 4],
     );
     pen.font(12);
-    pen.text(t(label), X(times), bottom + 12, palette.soft, "center");
+    const ends = X(times) + pen.g.measureText(t(label)).width / 2 > w;
+    pen.text(t(label), ends ? w : X(times), bottom + 12, palette.soft, ends ? "right" : "center");
   }
   gains.forEach(({ name, times, least, most }, n) => {
     const y = 52 + n * pitch;
@@ -157,6 +158,7 @@ function dots(pen, { gains }) {
     pen.g.fillStyle = palette.hues[0].solid;
     pen.g.fill();
     if (small) return;
+    pen.box(X(times) - 18, y - 26, 36, 16, palette.panel);
     pen.font(14, 650);
     pen.text(t(times.toFixed(2)), X(times), y - 18, palette.ink, "center");
   });

@@ -11,7 +11,7 @@ import { waitedBy } from "../run/delays.js";
 import { movingIn, phase } from "./phases.js";
 import { callsItself } from "./texts.js";
 
-const MOST = { desk: 6, tablet: 4, phone: 2 }; // who has room
+const MOST = { desk: 6, tablet: 3, phone: 2 }; // who has room
 
 /**
  * @typedef {{el: HTMLElement, box: HTMLElement, name: HTMLElement, words: HTMLElement, request?:

@@ -12,7 +12,7 @@ import { movingIn, phase } from "./phases.js";
 
 const PROMPT = 90; // characters shown of the prompt's end
 const OUTPUT = 170; // … of the text so far
-const WAITING = 4; // of those who wait, in Simple: the next
+const WAITING = 5; // of those who wait, in Simple: the next
 const SEEN = 6; // in Simple, if no more of them are running
 
 /**
@@ -129,7 +129,7 @@ export class TextsView {
     const onTheWay = Boolean(movingIn(state)) && phase(state.share, "text") < 1;
     const masked = pair.leaks && state.leak.on ? pair.members[0].run : null;
     const running = held.filter((r) => !(r.finished && r.finished.step < frame.i)).length;
-    tell(this.key, simple ? `${running} at once` : `${running} running`);
+    tell(this.key, `${running} running`);
     while (this.rows.length < shown.length) {
       const row = {
         chip: h("span", {}),

@@ -191,7 +191,7 @@ export class Plot {
           }),
         ],
       ],
-      [7, () => [who(first), ...translateLine([" is done. Now its lane is idle."])]],
+      [7, () => [who(first), ...translateLine([" is done. Its lane stays idle."])]],
       [
         9,
         () => [
