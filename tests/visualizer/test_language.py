@@ -185,6 +185,10 @@ def test_every_entry_has_the_numbers_of_its_key():
         assert sorted(re.findall(r"\{\w+\}", english)) == sorted(re.findall(r"\{\w+\}", german)), (
             english
         )
+        kinds = (re.findall(r"\b[Ep]#|#\s?%|#", text) for text in (english, german))
+        assert len({"".join("".join(kind).split()) for kind in kinds}) == 1, (
+            f"numbers keep their order, and are what they were: {english}"
+        )
     assert all(a < b for a, b in pairwise(language.catalogue("de"))), (
         "in order, so that two hands meet at one entry"
     )
