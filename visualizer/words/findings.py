@@ -267,7 +267,9 @@ def equivalence(found: Mapping[str, Any]) -> str:
     size = (
         ""
         if logits is None
-        else t("; the largest logit difference is {size}", size=t(f"{logits:.2g}"))
+        else t(
+            "; the largest logit difference is {size}", size=t(f"{logits:.2g}".replace("e-0", "e-"))
+        )
     )
     is_exact = found["leak"] or not differing
     where = (
