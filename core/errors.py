@@ -18,6 +18,11 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
+def quoted(value: object) -> str:
+    """Its text in the quotation marks that translations know, cut to a short length."""
+    return f"“{shown(str(value))[1:-1]}”"
+
+
 def first_sentence(error: BaseException) -> str:
     """What went wrong, in one sentence without its full stop: exceptions can be pages long."""
     text = " ".join(str(error).split()) or type(error).__name__

@@ -109,8 +109,8 @@ def test_a_text_begins_with_the_token_of_beginning_where_the_file_says_so(tmp_pa
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"arch": "gemma"}, "a GGUF file of the kind 'gemma' is not read here"),
-        ({"pre": "tekken"}, "a tokenizer of the kind 'gpt2', 'tekken', is not read here"),
+        ({"arch": "gemma"}, "a GGUF file of the kind “gemma” is not read here"),
+        ({"pre": "tekken"}, "a tokenizer of the kind “gpt2”, “tekken”, is not read here"),
         (
             {"llama__attention__head_count": 0},
             "what the file says of its model makes no sense",
@@ -130,7 +130,7 @@ def test_a_text_begins_with_the_token_of_beginning_where_the_file_says_so(tmp_pa
         ),
         (
             {"spoiled": [("blk.0.ssm_a.weight", (8,))]},
-            "it has a tensor 'blk.0.ssm_a.weight', which is not read here",
+            "it has a tensor “blk.0.ssm_a.weight”, which is not read here",
         ),
     ],
 )
@@ -223,12 +223,12 @@ def test_each_weight_is_the_dequantized_one_to_the_bit(kind):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"kind": Kind.Q5_0}, "numbers of the kind Q5_0 are not computed in a tab"),
-        ({"kinds": {"ffn_up": Kind.Q8_0}}, "the kind Q4_1 and Q8_0 are not computed in a tab"),
-        ({"llama__embedding_length": 96}, "its token_embd has another size than the file says"),
+        ({"kind": Kind.Q5_0}, "numbers of the kind “Q5_0” are not computed in a tab"),
+        ({"kinds": {"ffn_up": Kind.Q8_0}}, "the kind “Q4_1, Q8_0” are not computed in a tab"),
+        ({"llama__embedding_length": 96}, "its “token_embd” has another size than the file says"),
         ({"llama__attention__head_count_kv": 3}, "its attention heads have sizes that"),
-        ({"llama__block_count": 3}, "the file does not have blk.2.attn_norm.weight"),
-        ({"llama__block_count": 1}, "it has a tensor 'blk.1.attn_k.weight', which is not read"),
+        ({"llama__block_count": 3}, "the file does not have “blk.2.attn_norm.weight”"),
+        ({"llama__block_count": 1}, "it has a tensor “blk.1.attn_k.weight”, which is not read"),
     ],
 )
 def test_what_a_tab_does_not_compute_is_not_packed(tmp_path, given, said):

@@ -586,6 +586,11 @@ def test_it_fits_narrow_screens(open_page, size):
             "inflightCompare.$('.transport').scrollWidth <="
             " inflightCompare.$('.transport').clientWidth"
         )
+        chart = page.locator(".chart[data-chart=lane_steps]")
+        chart.scroll_into_view_if_needed()
+        expect(chart.locator(".legendtext").first).to_be_visible()
+        sizes = "all => all.map(text => text.getBoundingClientRect().height)"
+        assert min(chart.locator(".bartext").evaluate_all(sizes)) >= 11
 
 
 @pytest.mark.slow

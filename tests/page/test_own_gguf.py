@@ -150,11 +150,11 @@ def test_a_file_is_chosen_run_removed_and_sent_nowhere(site, fresh, tmp_path, mo
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        ("gemma.gguf", "a GGUF file of the kind 'gemma' is not read here."),
-        ("q5.gguf", "numbers of the kind Q5_0 are not computed in a tab."),
+        ("gemma.gguf", "a GGUF file of the kind “gemma” is not read here."),
+        ("q5.gguf", "numbers of the kind “Q5_0” are not computed in a tab."),
         ("broken.gguf", "it is no GGUF file, or not a whole one."),
         ("blank.html", "it is no GGUF file, or not a whole one."),
-        ("tekken.gguf", "a tokenizer of the kind 'gpt2', 'tekken', is not read here."),
+        ("tekken.gguf", "a tokenizer of the kind “gpt2”, “tekken”, is not read here."),
     ],
 )
 def test_a_file_that_is_not_computed_here_is_refused(site, fresh, file, said):
@@ -162,7 +162,10 @@ def test_a_file_that_is_not_computed_here_is_refused(site, fresh, file, said):
     opened(page, site)
     open_editor(page)
     choose(page, site.folder / file)
-    expect(page.locator(SAYS).first).to_contain_text(f"cannot be computed in a tab: {said}")
+    says = page.locator(SAYS).first
+    expect(says).to_have_text(f"“{file}” cannot be computed in a tab: {said}")
+    page.evaluate("location.hash += '&lang=de'")
+    expect(says).to_contain_text(f"“{file}” kann in einem Tab nicht gerechnet werden: ")
 
 
 def test_one_that_is_too_large_is_refused_before_it_is_read(site, fresh):

@@ -15,6 +15,7 @@ from core.account.delays import NOT_RECORDED, SHARE_NAMES, TIME_SHARES
 from core.account.metrics import DEFINITIONS
 from core.config import POLICIES
 from core.recorders import recorded_header
+from core.torch_engine.models import gguf, packed
 from core.trace import phrases
 from core.trace.events import LimitReached
 from core.trace.messages import key_of
@@ -124,6 +125,18 @@ def test_every_warning_of_a_recorded_step_has_its_german():
     assert len(keys) > 40 and sorted(keys - language.catalogue("de").keys()) == []
 
 
+def test_why_a_tab_does_not_compute_a_file_has_its_german():
+    raised = {
+        text
+        for module in (gguf, packed)
+        for node in ast.walk(ast.parse(Path(module.__file__).read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "BadWeights"
+        for text in _templates(_filled(node.args[0]), {"_NO_FILE": [ast.Constant(gguf._NO_FILE)]})
+    } - {"numbers of the kind “#” are not read here"}  # where torch reads it
+    keys = {key_of(f"“a.gguf” cannot be computed in a tab: {text}.")[0] for text in raised}
+    assert len(keys) == 12 and sorted(keys - language.catalogue("de").keys()) == []
+
+
 def test_what_is_not_shown_of_another_engine_has_its_german():
     facts = dict.fromkeys(recorded_header.SENTENCES, "another value")
     said = recorded_header.unshown(facts)
@@ -171,6 +184,10 @@ def test_every_entry_has_the_numbers_of_its_key():
         ), english
         assert sorted(re.findall(r"\{\w+\}", english)) == sorted(re.findall(r"\{\w+\}", german)), (
             english
+        )
+        kinds = (re.findall(r"\b[Ep]#|#\s?%|#", text) for text in (english, german))
+        assert len({"".join("".join(kind).split()) for kind in kinds}) == 1, (
+            f"numbers keep their order, and are what they were: {english}"
         )
     assert all(a < b for a, b in pairwise(language.catalogue("de"))), (
         "in order, so that two hands meet at one entry"

@@ -51,7 +51,7 @@ class Tab:
         try:
             packed = PackedGguf(GgufFile(lambda at, size: read(at, size).to_bytes()), name)
         except BadWeights as error:
-            return json.dumps({"error": f"{name} cannot be computed in a tab: {error}."})
+            return json.dumps({"error": f"“{name}” cannot be computed in a tab: {error}."})
         self._opened[name] = packed
         facts = packed_facts(packed.header, packed.size)
         return json.dumps({**facts, "has_chat_template": packed.chat_text is not None})

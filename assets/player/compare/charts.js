@@ -110,9 +110,11 @@ export class Charts {
       const phone = this.options.phone();
       const { title, meta, height, width, ...rest } = phone ? stacked(layout) : layout;
       panel.plot.classList.toggle("stacked", phone && rest.xaxis !== layout.xaxis);
+      // its bars are low: thicker ones hold a number that can be read, or none
+      const bars = data.map((trace) => (phone && trace.width ? { ...trace, width: 0.84 } : trace));
       await Plotly.newPlot(
         panel.plot,
-        data,
+        bars,
         {
           ...rest,
           autosize: true,
@@ -120,6 +122,7 @@ export class Charts {
           plot_bgcolor: "rgba(0,0,0,0)",
           margin: { l: phone ? 78 : 96, r: 12, t: rest.showlegend === false ? 8 : 34, b: 46 },
           font: { ...rest.font, size: 12 },
+          ...(phone && { bargap: 0.16, uniformtext: { minsize: 11, mode: "hide" } }),
           dragmode: false,
         },
         CONFIG,

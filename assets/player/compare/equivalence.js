@@ -10,7 +10,7 @@ const number = (x) =>
     : x === 0
       ? "0"
       : x < 0.01
-        ? x.toExponential(1)
+        ? t(x.toExponential(1))
         : t(x.toFixed(2));
 
 function split(text, other) {

@@ -61,7 +61,10 @@ function flowOf(pen, pieces) {
 function model(pen, flow, pieces, { size, share }, reads, colours) {
   const { w, h, small, palette, g } = pen;
   const [width, height] = [Math.min(w * 0.62, 330), small ? 60 : 92];
-  const [x, y] = [(w - width) / 2, Math.max(h * 0.46, flow[flow.length - 1][1] + 70)];
+  const [x, y] = [
+    (w - width) / 2,
+    Math.min(Math.max(h * 0.46, flow[flow.length - 1][1] + 70), h - height - 1),
+  ];
   for (let i = 0; i < size; i += 1) {
     if (reads === 1 && i < size - 1) continue;
     const [from, middle, wide] = flow[i];

@@ -106,7 +106,7 @@ function clocks(pen, state, { lanes }) {
         (s / end) * w,
         top + count * (height + 4) + 12,
         palette.soft,
-        s ? "center" : "left",
+        !s ? "left" : end - s < unit / 4 ? "right" : "center",
       );
   });
 }
@@ -117,7 +117,7 @@ function dots(pen, { gains }) {
   const left = small ? 0 : 190;
   const [low, high] = [0.75, Math.max(...gains.map(({ most }) => most)) * 1.04];
   const X = (/** @type {number} */ times) =>
-    left + ((times - low) / (high - low)) * (w - left - 12);
+    left + ((times - low) / (high - low)) * (w - left - 52);
   const pitch = Math.min(96, (h - 60) / gains.length);
   const bottom = 36 + pitch * gains.length;
   for (const [times, label] of /** @type {[number, string][]} */ ([

@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from core.errors import shown
+from core.errors import quoted
 from core.torch_engine.models.weight_files import BadWeights
 
 SUFFIX = ".gguf"
@@ -199,7 +199,7 @@ def facts_of(file: GgufFile) -> tuple[dict[str, Any], dict[str, Any]]:
         shapes = {name: tensor.shape for name, tensor in file.tensors.items()}
         return config_of(file.facts, shapes), tokenizer_of(file.facts)
     except KeyError as error:
-        raise BadWeights(f"the file does not have {error.args[0]}") from None
+        raise BadWeights(f"the file does not have “{error.args[0]}”") from None
     except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError):
         raise BadWeights("what the file says of its model makes no sense") from None
 
@@ -232,7 +232,7 @@ def config_of(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -
     """What `config.json` says. shapes: of the tensors, by name."""
     kind = facts["general.architecture"]
     if kind not in _CLASSES:
-        raise BadWeights(f"a GGUF file of the kind {shown(kind)} is not read here")
+        raise BadWeights(f"a GGUF file of the kind {quoted(kind)} is not read here")
     of = {
         name.removeprefix(f"{kind}."): value
         for name, value in facts.items()
@@ -292,7 +292,7 @@ def _weights(file: GgufFile, config: Mapping[str, Any], progress: Progress) -> d
     for done, (name, tensor) in enumerate(file.tensors.items()):
         progress(done, len(file.tensors))
         if not tensor.row:
-            raise BadWeights(f"numbers of the kind {tensor.kind} are not read here")
+            raise BadWeights(f"numbers of the kind “{tensor.kind}” are not read here")
         stored = np.frombuffer(file.content(tensor, tensor.row * tensor.outputs), np.uint8)
         rows = stored.reshape(*reversed(tensor.shape[1:]), tensor.row)
         values = dequantize(rows, GGMLQuantizationType[tensor.kind])
@@ -314,7 +314,7 @@ def _name(name: str) -> str:
     """What transformers calls a tensor; raises BadWeights for one that these models do not have."""
     *layer, part, kind = name.split(".")
     if part not in _NAMES or kind not in ("weight", "bias"):
-        raise BadWeights(f"it has a tensor {shown(name)}, which is not read here")
+        raise BadWeights(f"it has a tensor {quoted(name)}, which is not read here")
     prefix = f"model.layers.{layer[1]}." if len(layer) == 2 else ""
     return f"{prefix}{_NAMES[part]}.{kind}"
 
@@ -351,7 +351,7 @@ def tokenizer_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     kind, before = facts["tokenizer.ggml.model"], facts.get("tokenizer.ggml.pre")
     if kind != "gpt2" or before not in _STEPS:
         raise BadWeights(
-            f"a tokenizer of the kind {shown(kind)}, {shown(before)}, is not read here"
+            f"a tokenizer of the kind {quoted(kind)}, {quoted(before)}, is not read here"
         )
     tokens = facts["tokenizer.ggml.tokens"]
     kinds = facts.get("tokenizer.ggml.token_type", ())

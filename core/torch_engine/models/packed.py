@@ -15,6 +15,7 @@ from typing import Any
 
 from core.browser.chat import worked_out
 from core.browser.weights import PANEL, llama_sizes, model_facts, packed_file, panels
+from core.errors import quoted
 from core.torch_engine.models.gguf import (
     GgufFile,
     Tensor,
@@ -57,9 +58,9 @@ class PackedGguf:
         try:
             self._lay(sizes, config["vocab_size"], own_head=not config["tie_word_embeddings"])
         except KeyError as error:
-            raise BadWeights(f"the file does not have {error.args[0]}") from None
+            raise BadWeights(f"the file does not have “{error.args[0]}”") from None
         if self._left:
-            raise BadWeights(f"it has a tensor '{min(self._left)}', which is not read here")
+            raise BadWeights(f"it has a tensor {quoted(min(self._left))}, which is not read here")
         ends, parameters = config["eos_token_id"], map(_numbers_of, file.tensors.values())
         self.header: dict[str, Any] = {
             "model": model_facts(
@@ -122,7 +123,7 @@ class PackedGguf:
         """Parts one after the other, as they are."""
         found = [self._taken(part) for part in parts]
         if {tensor.kind for tensor in found} != {"F32"} or sum(map(_numbers_of, found)) != length:
-            raise BadWeights(f"its {parts[0]} is not what a tab computes")
+            raise BadWeights(f"its “{parts[0]}” is not what a tab computes")
         self._add(name, 4 * length, length, 1)
         self._pieces.append(partial(self._plain, found))
 
@@ -133,9 +134,9 @@ class PackedGguf:
         if [tensor.shape for tensor in found] != [(inputs, part) for part in outputs] or any(
             part % PANEL for part in outputs[: -1 if name in _OF_VOCABULARY else None]
         ):
-            raise BadWeights(f"its {parts[0]} has another size than the file says")
+            raise BadWeights(f"its “{parts[0]}” has another size than the file says")
         if len(kinds) > 1 or kinds[0] not in _BLOCKS:
-            raise BadWeights(f"numbers of the kind {' and '.join(kinds)} are not computed in a tab")
+            raise BadWeights(f"numbers of the kind “{', '.join(kinds)}” are not computed in a tab")
         rows = -(-sum(outputs) // PANEL) * PANEL
         kind = [] if kinds == ["F32"] else [kinds[0].lower()]
         self._add(name, rows * found[0].row, rows, inputs, *kind)
