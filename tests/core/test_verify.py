@@ -628,6 +628,27 @@ def test_where_a_run_came_from_and_what_it_was_called_is_taken_on_trust(
     assert found.proof_of(fact) == "sealed"
 
 
+def test_what_a_header_says_beyond_this_version_is_named(copied: Callable[[str], Rows]) -> None:
+    rows = copied("continuous")
+    assert checked(rows).header.unknown == ()
+    rows[0]["signed"] = rows[0]["model"]["trained_on"] = rows[0]["execution"] = {"by": "me"}
+    found = checked(rows)
+    assert found.header.unknown == ("signed", "model.trained_on", "execution.by")
+    assert "Header: what this version does not know, such as 'signed', is" in str(findings(found))
+    rows[0]["workload"]["requests"] = [asked(rows, "r0")]
+    assert "requests, which have lines of their own" in refusal(rows)
+
+
+def test_that_a_run_was_cut_is_taken_on_trust(copied: Callable[[str], Rows]) -> None:
+    """No line is missing in either: the steps after these may have been left out."""
+    rows = copied("continuous")
+    assert checked(rows).proof_of("end") == "replayed"
+    rows[-1]["complete"] = False
+    found = checked(rows)
+    assert found.proof_of("end") == "bounded"
+    assert any(line.startswith("End: that the run was cut there") for line in findings(found))
+
+
 # -- what is known, and how ------------------------------------------------------------------------
 
 
