@@ -372,3 +372,26 @@ def test_logits_that_are_not_finite_give_no_token(packed) -> None:
             Workload([Request("r0", prompt="A", sampling=SamplingParams(3))])
         )
     assert [f.finish_reason for e in trace.events for f in e.finished] == ["error"]
+
+
+def test_of_two_special_tokens_the_longer_is_found_where_it_begins_with_the_other() -> None:
+    made = {
+        "model": {"type": "WordLevel", "vocab": {"x": 0}},
+        "pre_tokenizer": None,
+        "normalizer": None,
+        "added_tokens": [{"content": "<e>", "id": 1}, {"content": "<e>x", "id": 2}],
+    }
+    assert PlainTokenizer(made)("x<e>x<e>") == {"input_ids": [0, 2, 1]}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("RangeError: WebAssembly.Memory.grow(): out of memory", "the tab ran out of memory"),
+        ("RangeError: offset is out of bounds", None),
+        ("TypeError: memory is not a number", None),
+    ],
+)
+def test_only_want_of_memory_is_called_so(said: str, why: str | None) -> None:
+    executor = BrowserExecutor.__new__(BrowserExecutor)
+    assert executor.failure(Exception(said)) == why

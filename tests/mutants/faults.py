@@ -2896,4 +2896,36 @@ FAULTS = (
         "list[Math.floor((n * list.length) / most)]",
         (RUN_JS,),
     ),
+    Fault(
+        "the newest recording comes before one that is still written",
+        "core/recorders/growing.py",
+        "key=lambda pair: (is_written(pair[0]), _created(pair[1]))",
+        "key=lambda pair: _created(pair[1])",
+        ("core/test_follow.py::test_a_recording_that_is_still_written_comes_before_a_newer_one",),
+    ),
+    Fault(
+        "any RangeError is want of memory",
+        "core/browser/executor.py",
+        '"RangeError" in said and "memory" in said.lower()',
+        '"RangeError" in said',
+        ("core/test_browser.py::test_only_want_of_memory_is_called_so",),
+    ),
+    Fault(
+        "of two special tokens the shorter is found",
+        "core/browser/tokenizer.py",
+        "sorted(self._special, reverse=True)",
+        "sorted(self._special)",
+        (
+            "core/test_browser.py::test_of_two_special_tokens_the_longer_is_found_where_it_begins_with_the_other",
+        ),
+    ),
+    Fault(
+        "whoever gave way after its first tokens is sent them again after a failure",
+        "core/serving/engine_thread.py",
+        "begun = {*self._engine.running, *(stream.id for stream in streams if stream.num_tokens)}",
+        "begun = {*self._engine.running}",
+        (
+            "core/test_serving_failures.py::test_whoever_gave_way_after_its_first_tokens_ends_with_a_step_that_fails",
+        ),
+    ),
 )
