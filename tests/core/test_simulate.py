@@ -208,3 +208,6 @@ def test_percentiles_of_a_histogram():
     histogram.add(0.0, 5000)
     assert histogram.percentile(50) == 0.0 and histogram.to_json()["max"] == 1.0
     assert LogHistogram().to_json()["p50"] is None
+    once = LogHistogram()
+    once.add(1.0)
+    assert once.percentile(99) == 1.0  # not the middle of its bin, which lies beyond

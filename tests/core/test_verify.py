@@ -9,13 +9,13 @@ import json
 import random
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core import Trace, Workload
+from core import Engine, EngineConfig, Trace, Workload
 from core.cli import main
 from core.cli.check import findings
 from core.config import POLICIES
@@ -626,6 +626,19 @@ def test_where_a_run_came_from_and_what_it_was_called_is_taken_on_trust(
     assert "Whether it ran live, the workload's name" in findings(found)[-1]
     (fact,) = [fact for fact in PROOFS if "source, workload" in fact]
     assert found.proof_of(fact) == "sealed"
+
+
+@pytest.mark.parametrize("unit", ["step", "s"])
+def test_a_client_that_is_said_to_have_left_was_served_no_longer(unit: Any) -> None:
+    """It leaves in the third step; under the same workload it may not stay for the fourth."""
+    clock = iter(range(10**6))
+    engine = Engine(MemoryModel(), None, EngineConfig(), clock=lambda: next(clock) / 100)
+    leaves = 2 if unit == "step" else 0.2
+    asked_for = replace(request("r0", 5, 20), leaves_after=leaves)
+    rows = rows_of(engine.run(Workload([asked_for], arrival_unit=unit, name="leaves")))
+    assert checked(rows).from_outside == {"cancelled": 1}
+    asked(rows, "r0")["leaves_after"] = leaves / 10
+    assert "request 'r0' does not leave as the workload says" in refusal(rows)
 
 
 def test_what_a_header_says_beyond_this_version_is_named(copied: Callable[[str], Rows]) -> None:
