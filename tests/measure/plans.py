@@ -144,11 +144,10 @@ def plans(json: Json = False) -> None:
             work.update(n, folder.name)
             found += compared(folder)
         work.update(len(folders), "vLLM")
-        kinds = {
-            "of our own, held out": found,
-            "of vLLM, held out": list(settings()),
-            "of vLLM, of its own setting": list(recorded()),
-        }
+        kinds = {"of our own, held out": found}
+        for one in settings():
+            kinds.setdefault(f"of {one.of.partition(':')[0]}, held out", []).append(one)
+        kinds["of vLLM, of its own setting"] = list(recorded())
     data = {
         "schema": "plans/2",
         "predictions": {kind: [one._asdict() for one in some] for kind, some in kinds.items()},

@@ -179,7 +179,7 @@ def vllm_traffic(
     asked = traffic(requests, seed, kinds) if kind == "mixed" else TRAFFIC[kind](requests, seed)
     out.mkdir(parents=True)
     with served(
-        require_python(python), out, model, "--max-model-len", "512", *(arguments or ())
+        require_python(python), out, model.resolve(), "--max-model-len", "512", *(arguments or ())
     ) as server:
         send(server, asked, out)
     for recording in read_raw(sorted(out.glob("run*.raw.jsonl"))):

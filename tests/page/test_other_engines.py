@@ -177,10 +177,19 @@ def test_what_if_of_a_recording_leads_to_its_plan_and_a_point_of_it_to_watch(vis
     expect(plan.locator(".plan-message")).to_contain_text("are whole numbers")
     plan.locator("[name=blocks]").fill("")
     plan.locator("[name=budgets]").fill("")
+    plan.locator("[name=ttft_s]").fill("soon")
+    plan.get_by_role("button", name="Simulate").click()
+    expect(plan.locator(".plan-message")).to_have_text(
+        "The limits of a good request are seconds above 0."
+    )
+    plan.locator("[name=ttft_s]").fill("1.5")
     plan.get_by_role("button", name="Simulate").click()
     names = plan.locator("tbody th")
     expect(names).to_have_text(["measured", "as recorded", "16 lanes", "4 lanes"], timeout=60_000)
-    expect(page.locator(".inflight-compare .headline")).to_contain_text("lowest with 16 lanes")
+    expect(page.locator(".inflight-compare .headline")).to_contain_text(
+        "goodput is highest with 16 lanes"
+    )
+    expect(plan.locator("thead th").nth(-2)).to_have_text("good/s")
     expect(page.locator(".inflight-compare .transport")).to_be_hidden()
     plan.locator("[name=request]").select_option(label="F")
     assert plan.locator("thead th").all_inner_texts() == ["setting", "queued", "TTFT", "E2E", ""]

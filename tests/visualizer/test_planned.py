@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from core.account.request_times import SLOs
 from core.errors import InflightError
 from core.measure.plan import plan
 from core.recorders.convert import open_run
@@ -89,6 +90,19 @@ def test_a_request_has_its_own_story_across_the_settings(trace: Trace) -> None:
     assert [told[0][2], told[2][2]] == [f"{e2e:#.3g} s" for e2e in last if e2e is not None]
 
 
+def test_settings_are_ranked_by_the_limits_of_a_good_request(trace: Trace) -> None:
+    host, limits = Kept(trace), {"ttft_s": 0.5, "e2e_s": 6.0}
+    [*done(PlanJob({"run": "it", "lanes": [4, 16], "slos": limits}, HERE), host)]
+    (document,) = host.made
+    made = plan(trace, lanes=[4, 16], slos=SLOs(**limits))
+    assert document["data"] == made.to_json() and "goodput" in document["says"]["headline"]
+    assert document["table"]["columns"][-1]["title"] == "good/s"
+    rates = [float(row[-1]) for row in document["table"]["rows"]]
+    shown = (made.measured, made.again, *made.points)
+    told = [point.numbers["goodput"]["requests_per_s"] for point in shown if point.numbers]
+    assert rates == [round(rate, 2) for rate in told] and rates[2] > rates[3] > 0
+
+
 def test_a_setting_can_be_watched(trace: Trace) -> None:
     """The run that the plan simulated, labelled, with the prompts' texts."""
     host = Kept(trace)
@@ -117,6 +131,10 @@ def test_a_setting_that_lies_beyond_what_was_measured_is_named(trace: Trace) -> 
         ({"budgets": "512"}, "whole numbers from 1"),
         ({"lanes": [True]}, "whole numbers from 1"),
         ({"policies": ["fastest"]}, "Choose policies by name"),
+        ({"slos": {"ttft_s": 0}}, "seconds above 0"),
+        ({"slos": {"ttft_s": True}}, "seconds above 0"),
+        ({"slos": {"ttft": 1.0}}, "seconds above 0"),
+        ({"slos": [1.0]}, "seconds above 0"),
         ({"lanes": [*range(1, 3000)], "budgets": [*range(8000, 12000)]}, "settings are too many"),
     ],
 )

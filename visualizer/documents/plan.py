@@ -58,6 +58,7 @@ def _in_language(plan: Plan, trace: Trace) -> dict[str, Any]:
     defined += [("output tok/s", "output_tok_s"), ("preemptions", "preemptions")]
     columns = [{"title": t(title), "definition": t(DEFINITIONS[key])} for title, key in defined]
     setting = {"title": t("setting"), "definition": t("Where it differs from the recorded one.")}
+    good = [{"title": t("good/s"), "definition": t(DEFINITIONS["goodput"])}] * plan.has_slos
     queue = {"title": t("waiting"), "definition": t("The most requests that waited in a step.")}
     return {
         "says": {"headline": plan.told(t), "notes": notes},
@@ -70,8 +71,8 @@ def _in_language(plan: Plan, trace: Trace) -> dict[str, Any]:
             }
         ],
         "table": {
-            "columns": [setting, *columns, queue],
-            "rows": [[name, *_cells(point)] for name, point in rows],
+            "columns": [setting, *columns, queue, *good],
+            "rows": [[name, *_cells(point, plan)] for name, point in rows],
         },
         "requests": [
             {"letter": letter, "rows": [_times(point, request) for _, point in rows]}
@@ -80,15 +81,17 @@ def _in_language(plan: Plan, trace: Trace) -> dict[str, Any]:
     }
 
 
-def _cells(point: Point) -> list[str]:
+def _cells(point: Point, plan: Plan) -> list[str]:
     numbers = point.numbers
     if numbers is None:
-        return [t("cannot run"), *["–"] * 8]
+        return [t("cannot run"), *["–"] * (8 + plan.has_slos)]
+    good = [t(f"{numbers['goodput']['requests_per_s']:,.2f}")] * plan.has_slos
     return [
         *(seconds(numbers[name][share]) for name in _TIMES for share in ("p50", "p99")),
         t(f"{numbers['output_tok_s']:,.1f}"),
         str(numbers["preemptions"]),
         str(numbers["most_waiting"]),
+        *good,
     ]
 
 

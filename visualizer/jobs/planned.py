@@ -4,8 +4,10 @@ run to be watched. Nothing here is measured.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
+from core.account.request_times import SLOs
 from core.config import POLICIES, EngineConfig
 from core.measure.plan import planning, simulating
 from core.simulate.fitted import fit
@@ -17,6 +19,7 @@ from visualizer.jobs.work import Going, Host, Work
 
 _MOST = 2**20  # lanes, tokens of a budget, blocks
 _NUMBERS = ("lanes", "budgets", "blocks")
+_LIMITS = [limit.name for limit in fields(SLOs)]
 
 
 class _OfARun(Work):
@@ -29,7 +32,7 @@ class _OfARun(Work):
 
 class PlanJob(_OfARun):
     """spec: also "lanes", "budgets", "blocks" and "policies", lists of what to combine, each empty
-    for what was recorded. Its answer is `url`, the address of a document: see
+    for what was recorded; and "slos", the limits of a good request. Its answer is `url`, the address of a document: see
     `visualizer.documents.plan`.
     """
 
@@ -48,10 +51,17 @@ class PlanJob(_OfARun):
             isinstance(name, str) and name in POLICIES for name in policies
         ):
             raise Refused(f"Choose policies by name: {', '.join(POLICIES)}.")
+        limits_of_good = spec.get("slos", {})
+        if not isinstance(limits_of_good, dict) or not all(
+            name in _LIMITS and type(limit) in (int, float) and limit > 0
+            for name, limit in limits_of_good.items()
+        ):
+            raise Refused("The limits of a good request are seconds above 0.")
+        self._slos = SLOs(**limits_of_good)
 
     def run(self, host: Host) -> Going:
         trace = host.recorded(self._asked.get("run"))
-        turns, done = planning(trace, *self._axes), 0
+        turns, done = planning(trace, *self._axes, self._slos), 0
         while True:
             try:
                 name = next(turns)

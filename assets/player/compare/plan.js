@@ -5,6 +5,7 @@ import { h, setText, tableOf } from "../parts/dom.js";
 import { inLanguage, t } from "../parts/speech.js";
 
 const NUMBERS = ["lanes", "budgets", "blocks"];
+const LIMITS = ["ttft_s", "tpot_s", "e2e_s"]; // of a good request
 
 /** What was given with commas, each once. @param {string} text */
 const partsOf = (text) => [
@@ -118,8 +119,14 @@ export class PlanPanel {
       const [lanes, budgets, blocks] = NUMBERS.map((name) => given(name).map(Number));
       if (![...lanes, ...budgets, ...blocks].every(Number.isInteger))
         throw new Error("Lanes, budgets and blocks are whole numbers, with commas between them.");
+      const limited = LIMITS.filter((name) => this.$(`[name=${name}]`).value.trim());
+      const slos = Object.fromEntries(
+        limited.map((name) => [name, Number(this.$(`[name=${name}]`).value)]),
+      );
+      if (!Object.values(slos).every((limit) => limit > 0 && limit < Infinity))
+        throw new Error("The limits of a good request are seconds above 0.");
       told(t("A cost is fitted to the run …"));
-      const spec = { run: this.run, lanes, budgets, blocks, policies: given("policies") };
+      const spec = { run: this.run, lanes, budgets, blocks, policies: given("policies"), slos };
       const answer = await this.options.ask("plan", spec, ({ ahead, setting, done }, cancel) => {
         this._cancel = cancel;
         if (ahead) told(t(`${ahead} ahead of you.`));
