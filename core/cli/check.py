@@ -218,8 +218,8 @@ def findings(found: CheckResult) -> list[str]:
     lines += _rerun(found.rerun) if found.rerun else _not_rerun(header)
     lines.append(_texts(found))
     lines.append(
-        "Whether it ran live, the workload's name, machine, how passes were computed, versions,"
-        " notes and dates: taken on trust."
+        "Whether it ran live, the names of the workload and its requests, whether a prompt was a"
+        " text, machine, how passes were computed, versions, notes and dates: taken on trust."
     )
     return lines
 

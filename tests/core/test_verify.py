@@ -623,7 +623,7 @@ def test_where_a_run_came_from_and_what_it_was_called_is_taken_on_trust(
     rows = copied("continuous")
     rows[0]["source"], rows[0]["workload"]["name"] = "recorded", "another"
     found = checked(rows)
-    assert "Whether it ran live, the workload's name" in findings(found)[-1]
+    assert "Whether it ran live, the names of the workload and its requests" in findings(found)[-1]
     (fact,) = [fact for fact in PROOFS if "source, workload" in fact]
     assert found.proof_of(fact) == "sealed"
 
