@@ -85,6 +85,7 @@ def check(
         "not_rerun": found.rerun and found.rerun.drawn,
         "apart": found.rerun and found.rerun.apart,
         "from_outside": found.from_outside,
+        "unknown_facts": found.header.unknown,
         "not_replayed": found.not_replayed,
         "not_decoded": found.not_decoded,
         "texts_as_ids": found.texts_as_ids,
@@ -180,8 +181,8 @@ def findings(found: CheckResult) -> list[str]:
         )
         lines = [
             f"Decisions: all{last} taken again by the scheduler under the policy"
-            f" {header.policy.name}, and the same; another policy, switch or block size under which"
-            " they would be the same does not show."
+            f" {header.policy.name}, and the same; what would not change them does not show, such"
+            " as another policy, switch or block size, or a priority where the policy has none."
         ]
     if found.never_bound:
         lines.append(
@@ -194,6 +195,13 @@ def findings(found: CheckResult) -> list[str]:
             f"Ends from outside: {cancelled:,} cancelled, {failed:,} failed. That these requests"
             " ended so, what more they had asked for, and so who had their lanes and blocks from"
             " then on, is taken on trust."
+        )
+    if not found.complete:
+        lines.append("End: that the run was cut there, and what came after it, is taken on trust.")
+    if unknown := header.unknown:
+        lines.append(
+            f"Header: what this version does not know, such as {shown(unknown[0])}, is taken on"
+            " trust."
         )
     if header.engine:
         return [*lines, *_of_another(found)]
@@ -210,8 +218,8 @@ def findings(found: CheckResult) -> list[str]:
     lines += _rerun(found.rerun) if found.rerun else _not_rerun(header)
     lines.append(_texts(found))
     lines.append(
-        "Whether it ran live, the workload's name, machine, how passes were computed, versions,"
-        " notes and dates: taken on trust."
+        "Whether it ran live, the names of the workload and its requests, whether a prompt was a"
+        " text, machine, how passes were computed, versions, notes and dates: taken on trust."
     )
     return lines
 

@@ -23,6 +23,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,8 @@ class _RecordedArrivals:
         self.future = FutureRequests()
         self._num_requests = 0
         self._latest = 0.0  # the latest arrival so far, by the workload
+        # when clients leave, by the workload: a heap, as of an `ArrivalQueue`
+        self._leaving: list[tuple[float, str]] = []
 
     def is_overdue(self, arrival: float) -> bool:
         """Whether a request with this arrival should have come in a step that has begun."""
@@ -239,6 +242,8 @@ class _RecordedArrivals:
         ids = tuple(request.prompt_token_ids or prompt)
         self.future.add(RequestState(request, ids, self._num_requests))
         self._num_requests += 1
+        if request.leaves_after is not None and not self._header.is_interactive:
+            heappush(self._leaving, (request.arrival + request.leaves_after, request.id))
 
     def deliver(self, loop: StepLoop[None]) -> None:
         """See `Source`: cancellations, each after its own arrival, then arrivals that are due."""
@@ -261,6 +266,15 @@ class _RecordedArrivals:
                     " workload says"
                 )
             loop.arrive(state, times.get(request, 0.0))
+        now = float(event.step) if self._header.counts_steps else event.t_start - _EARLY
+        while self._leaving and self._leaving[0][0] <= now:
+            _, request = heappop(self._leaving)
+            if request in loop.scheduler.requests and (
+                self._header.counts_steps or not self._header.is_asynchronous
+            ):
+                raise Differs(
+                    f"step {event.step}: request {request!r} does not leave as the workload says"
+                )
 
     def _due(self, event: StepEvent, times: Mapping[str, float]) -> Iterator[str]:
         """The requests that arrive now. Arrivals in steps follow from the workload; arrivals in

@@ -133,6 +133,7 @@ class CheckResult:
             (proof == "replayed" and self.not_replayed)
             or (proof == "rerun" and self.rerun is None)
             or (fact in _UNTIL_ITS_END and self.from_outside)
+            or (fact == "end" and not self.complete)
         ):
             return "bounded"
         return "sealed" if proof == "decoded" and self.not_decoded else proof

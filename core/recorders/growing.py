@@ -5,7 +5,9 @@ looks into a step.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import time
 from contextlib import suppress
@@ -13,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from core.errors import InvalidTrace
+from core.errors import InflightError, InvalidTrace
 from core.recorders.raw import MAX_LINE_BYTES, Recording, check_header, is_raw
 
 STILL_S = (
@@ -22,6 +24,19 @@ STILL_S = (
     25.0
 )
 RawHeader = dict[str, Any]
+
+
+def require_followable(place: Path) -> None:
+    """Raises InflightError for what can never be followed: what is neither a file nor a folder, and
+    what may not be read. What is not there yet may come.
+    """
+    try:
+        if place.exists() and not (place.is_file() or place.is_dir()):
+            raise InflightError(f"{place} cannot be followed: it is neither a file nor a folder.")
+        if place.exists() and not os.access(place, os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise InflightError(f"{place} cannot be followed: {error.strerror}.") from None
 
 
 def header_of(path: Path) -> RawHeader | None:

@@ -38,6 +38,19 @@ class Facts:
             self.more
         )
 
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The names of all in `more`, here and in the facts within."""
+        values = [(f.name, getattr(self, f.name)) for f in fields(self)]
+        within = [
+            f"{name}.{field}"
+            for name, value in values
+            for one in (value if isinstance(value, tuple) else (value,))
+            if isinstance(one, Facts)
+            for field in one.unknown
+        ]
+        return (*self.more, *within)
+
     def _known(self) -> dict[str, Any]:
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "more"}
         return {
@@ -288,6 +301,10 @@ class Header(Facts):
         for name, kind in (("model", dict), ("config", dict), ("workload", dict), ("policy", str)):
             if not isinstance(data.get(name), kind):
                 raise InvalidTrace(f"the header has no {name}.", 1)
+        if "requests" in data["workload"]:
+            raise InvalidTrace(
+                "the header's workload has requests, which have lines of their own.", 1
+            )
         if data["policy"] != data["config"].get("policy"):
             raise InvalidTrace("the policy is not that of the config.", 1)
         policy = _policy(data["policy"], data.get("batching"))

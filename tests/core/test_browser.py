@@ -116,9 +116,10 @@ def test_every_preset_computed_greedily_is_computed_again_by_torch(model) -> Non
 
 
 def test_a_trace_says_where_it_was_made_and_torch_computes_it_again(model) -> None:
+    long = "What say you, my lord? " * 8  # more rows than are computed at once
     requests = [
         Request(f"r{i}", prompt=p, sampling=SamplingParams(8, temperature=i / 2))
-        for i, p in enumerate(("ROMEO", "A king"))
+        for i, p in enumerate(("ROMEO", "A king", long))
     ]
     trace = engine(model).run(Workload(requests, "two"))
     header = trace.header
@@ -129,7 +130,7 @@ def test_a_trace_says_where_it_was_made_and_torch_computes_it_again(model) -> No
         False,
     )
     torchs = Engine(*load_adapter(header.model.name, "cpu", "float32"))
-    assert verify(trace.lines(), tokenizer, lambda header: torchs).rerun.tokens == 16
+    assert verify(trace.lines(), tokenizer, lambda header: torchs).rerun.tokens == 24
 
 
 CHOICES = {
@@ -372,3 +373,26 @@ def test_logits_that_are_not_finite_give_no_token(packed) -> None:
             Workload([Request("r0", prompt="A", sampling=SamplingParams(3))])
         )
     assert [f.finish_reason for e in trace.events for f in e.finished] == ["error"]
+
+
+def test_of_two_special_tokens_the_longer_is_found_where_it_begins_with_the_other() -> None:
+    made = {
+        "model": {"type": "WordLevel", "vocab": {"x": 0}},
+        "pre_tokenizer": None,
+        "normalizer": None,
+        "added_tokens": [{"content": "<e>", "id": 1}, {"content": "<e>x", "id": 2}],
+    }
+    assert PlainTokenizer(made)("x<e>x<e>") == {"input_ids": [0, 2, 1]}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("RangeError: WebAssembly.Memory.grow(): out of memory", "the tab ran out of memory"),
+        ("RangeError: offset is out of bounds", None),
+        ("TypeError: memory is not a number", None),
+    ],
+)
+def test_only_want_of_memory_is_called_so(said: str, why: str | None) -> None:
+    executor = BrowserExecutor.__new__(BrowserExecutor)
+    assert executor.failure(Exception(said)) == why

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from core import Trace, Workload
+from core import Roofline, SimulatedEngine, Trace, Workload
 from core.cli import main
 from core.cli.check import _engine, findings
 from core.errors import InflightError
@@ -295,3 +295,24 @@ def test_ids_in_place_of_texts_are_not_called_decoded() -> None:
     assert found.not_decoded is None and found.texts_as_ids == 2
     (said,) = [line for line in findings(found) if line.startswith("Texts:")]
     assert "decoded" not in said and "ids of the tokens" in said
+
+
+def test_penalties_do_not_excuse_another_token() -> None:
+    """What is written after it depends on it, so it cannot be run on from the one on record."""
+    rows = made(request("r0", 5, 6, presence_penalty=0.01), model=Undecided(-4e-4))
+
+    def there(tilt: float) -> Any:
+        return lambda _: memory_engine(model=Undecided(tilt), **LIMITS)
+
+    assert checked(rows, engine=there(-4e-4)).rerun.ties == 0
+    assert "and the model writes" in refusal(rows, engine=there(4e-4))
+
+
+def test_a_simulated_run_has_no_texts_but_those_of_its_prompts() -> None:
+    asked = request("r0", (4, 5), 3)
+    rows = rows_of(SimulatedEngine(Roofline.named("h100", "8b")).run(Workload([asked])))
+    texts = next(line for line in rows if line.get("kind") == "texts")
+    texts.update(prompt=["w4 ", "w5 "], output=[""] * 3)
+    assert checked(rows, tokenizer=lambda _: Words()).not_decoded is None
+    texts["output"][0] = "I"
+    assert "texts of request 'r0' are not those" in refusal(rows, tokenizer=lambda _: Words())

@@ -12,15 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import Request, SamplingParams, Trace, Workload
-from core.account.delays import NAMES, SHARE_NAMES, TIME_SHARES, delays
+from core.account.delays import NAMES, SHARE_NAMES, TIME_SHARES, Gap, delays
 from core.account.metrics import wall_s
-from core.account.pass_sizes import PassSizes
+from core.account.pass_sizes import PassSizes, far_steps, median_low
+from core.account.request_times import request_times
 from core.config import ASSETS, POLICIES, EngineConfig
 from core.policy import LimitReached
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
-from core.trace.events import Carried, Resumed
+from core.trace.events import NOTHING_BINDS, Admitted, Carried, Resumed, Segment
 from core.trace.phrases import queued_by
 from core.trace.run_state import RunState
 from worlds.delays import adds_up
@@ -355,3 +356,64 @@ def test_every_part_and_limit_has_its_words():
     assert set(TIME_SHARES) == set(SHARE_NAMES) and queued_by("lanes") != queued_by(
         "unrecorded"
     ) != queued_by("none")
+
+
+def test_a_quarter_of_a_gap_is_its_cause_and_less_is_none():
+    for others, cause in ((250, "others"), (249, None)):
+        us = tuple({"decode": 1000 - others, "others": others}.get(name, 0) for name in NAMES)
+        assert Gap("a", 2, 0, 1000, us, 0, 1).cause == cause
+
+
+def _stalled(event) -> set[str]:
+    return {stalled.request for stalled in event.stalled}
+
+
+def test_of_the_limits_that_stalled_it_in_a_gap_the_first_is_told():
+    config = EngineConfig(
+        "stall", max_num_seqs=3, max_num_batched_tokens=10, block_size=2, num_blocks=13
+    )
+    trace = record(config, request("r0", 5, 20), request("r1", 6, 15), request("r2", 7, 9, 1))
+    last = LimitReached("budget", 0, 1, 10)
+    gap, stalled = max(
+        (
+            (gap, [e for e in trace.events[gap.since + 1 : gap.step] if gap.request in _stalled(e)])
+            for gap in delays(trace).gaps
+        ),
+        key=lambda found: len(found[1]),
+    )
+    assert len(stalled) > 1
+    events = [
+        e._replace(stalled=tuple(s._replace(why=last) for s in e.stalled))
+        if e is stalled[-1]
+        else e
+        for e in trace.events
+    ]
+    told = {g.step: g.why for g in delays(replace(trace, events=events)).gaps}
+    assert told[gap.step].limit == "blocks"
+
+
+def test_of_an_even_number_the_smaller_in_the_middle_is_the_median_and_five_times_it_is_not_far():
+    assert [median_low([1, 2]), median_low([1, 2, 3])] == [1, 2]
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 4, 9))
+    # a step is a millisecond longer than its pass, and the other decodes take 1 ms
+    assert far_steps(taking(trace, {5: 4.0}).events) == []
+    assert far_steps(taking(trace, {5: 4.001}).events) == [(5, pytest.approx(5.001))]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_was_thrown_away_in_steps_that_are_not_shown_is_computed_again(is_known):
+    """A has 5 positions after three steps, and gives way in one that is missing: of the 7 that it
+    then reads five are computed again. If all before is missing, its first pass is not known.
+    """
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 8))
+    carried = Carried("a", None, 0, tuple(trace.outputs["a"][3:5]), ((),), was_preempted=True)
+    came = () if is_known else (trace.events[0].arrived[0],)
+    back = trace.events[5]._replace(
+        resumed=Resumed(3 if is_known else 0, 4, 2, came, (), (), (carried,)),
+        admitted=(Admitted("a", 0, NOTHING_BINDS),),
+        segments=(Segment(0, "a", 0, "prefill", 0, 7, 7),),
+    )
+    events = [*(trace.events[:3] if is_known else ()), back]
+    mine = request_times(replace(trace, events=events))["a"]
+    assert mine.num_recomputed == (5 if is_known else 0)
+    assert (mine.is_unseen, mine.first_pass is None) == (not is_known, not is_known)

@@ -12,7 +12,7 @@ import torch
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.engine.runner import observing
 from core.errors import InflightError
-from core.proof.equivalence import equivalence
+from core.proof.equivalence import RequestEquivalence, equivalence
 from core.proof.mistakes import leaky_mask, unmasked_pads
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
@@ -180,3 +180,8 @@ def test_an_observer_sees_every_token_chosen_and_only_inside():
     count = len(seen)
     engine.run(Workload(requests((2, 2))))
     assert len(seen) == count
+
+
+def test_a_token_that_only_one_of_two_answers_has_differs():
+    one = RequestEquivalence("r", (1, 2, 3), (1, 2), "", "", 2, None, None, (1, 4, 5, 6))
+    assert (one.differing_tokens, one.differing_from_generate) == (1, 3)

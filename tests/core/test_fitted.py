@@ -17,7 +17,7 @@ from core.cli import main
 from core.recorders.convert import open_run
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
-from core.simulate.fitted import Linear, Measured, fit, fit_passes, measured
+from core.simulate.fitted import Linear, Measured, fit, fit_passes, measured, time_between_steps
 from core.simulate.least_squares import least_squares
 from core.simulate.named import cost_in, cost_named
 
@@ -134,9 +134,20 @@ def test_what_never_varied_is_counted_to_the_pass_and_said():
 
 def test_the_rest_of_a_step_is_shared_by_its_passes():
     event = ran("split", count=1).events[0]
+    event = event._replace(t_end=event.t_end + 0.004)
     found = measured([event], 100)
     assert [p.load for p in found] == [Load(4, 400, 10), Load(1, 500, 5)]
     assert sum(p.seconds for p in found) == pytest.approx(event.t_end - event.t_start)
+
+
+def test_the_time_in_which_nobody_is_there_is_not_between_steps():
+    """One request after the other, ten seconds apart: the second comes to an empty engine."""
+    requests = [
+        Request(f"r{i}", prompt_token_ids=(1,), sampling=SamplingParams(1), arrival=10.0 * i)
+        for i in range(2)
+    ]
+    trace = SimulatedEngine(COST).run(Workload(requests, arrival_unit="s"))
+    assert len(trace.events) == 2 and time_between_steps(trace.events) == 0.0
 
 
 def test_the_time_between_steps_is_part_of_a_pass():

@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import gzip
 import json
+import os
 import re
 import sys
 from itertools import pairwise
@@ -19,7 +20,7 @@ from core import Trace
 from core.errors import InvalidTrace
 from core.recorders.convert import to_trace
 from core.recorders.follow import Follower, RecordingBegun, RequestSeen
-from core.recorders.growing import engines_in
+from core.recorders.growing import engines_in, newest
 from core.recorders.raw import read_raw
 from core.trace.detokenize import LEFT_OUT
 from core.trace.events import StepEvent, Timings
@@ -415,3 +416,17 @@ def test_hours_of_steps_take_no_memory(tmp_path, lines):
                 weights.append(weight(follower))
     assert count >= 50_000 and not follower.sentence
     assert max(weights) < weights[1] + 2**16, weights
+
+
+def test_a_recording_that_is_still_written_comes_before_a_newer_one(tmp_path, lines):
+    for name, created in (("older", "1"), ("newer", "2")):
+        (tmp_path / f"{name}.raw.jsonl").write_text(named(lines[0], created=created))
+
+    def followed() -> str:
+        found = newest(tmp_path)
+        assert found is not None
+        return found[0].name
+
+    assert followed() == "newer.raw.jsonl"
+    os.utime(tmp_path / "newer.raw.jsonl", (0, 0))
+    assert followed() == "older.raw.jsonl"

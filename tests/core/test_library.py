@@ -277,7 +277,10 @@ CALLS = {
     "a path to be timed": (lambda: inflight.request_times("run.jsonl"), "of a Trace, such as"),
     "a list for a view": (lambda: memory_trace((2, 1)).plot([]), r"There is no view \[\]"),
     "a number for a film": (lambda: memory_trace((2, 1)).animate(3), "by its path, not int"),
-    "a path for a tokenizer": (lambda: memory_trace((2, 1)).decoded("bpe"), "transformers, not str"),
+    "a path for a tokenizer": (
+        lambda: memory_trace((2, 1)).decoded("bpe"),
+        "transformers, not str",
+    ),
     "JSON that is no trace": (lambda: Trace.from_lines(["{", "}"]), "line 1: this is no trace"),
 }
 

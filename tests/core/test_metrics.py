@@ -29,7 +29,7 @@ from core.trace.header import ExecutionFacts
 from core.trace.trace import Trace
 from core.workload.request import SamplingParams
 from worlds.examples import examples
-from worlds.small import MemoryModel, SchedulerWorld
+from worlds.small import MemoryModel, SchedulerWorld, memory_trace
 from worlds.small import request as small_request
 from worlds.visual import record, request
 
@@ -372,3 +372,20 @@ def test_an_independent_computation_agrees(policy, plan, blocks, lanes):
 def test_percentiles_are_numpys(values: list[float]) -> None:
     expected = np.percentile(values, (50, 90, 99))
     assert [percentile(sorted(values), share) for share in (50, 90, 99)] == list(expected)
+
+
+def test_positions_of_a_graph_and_those_that_are_read_are_counted():
+    """A prompt of 5 tokens and three new ones: passes of 5, 1 and 1 positions that read 5, 6 and 7;
+    a graph of 8 was replayed for the first.
+    """
+    trace = memory_trace((5, 3))
+    first = trace.events[0]
+    graph = first._replace(passes=(first.passes[0]._replace(bucket=8),))
+    trace = replace(trace, events=[graph, *trace.events[1:]])
+    assert metrics(trace)["positions"] == {"tokens": 7, "padding": 3, "computed": 10}
+    assert request_times(trace)["r0"].num_read == 5 + 6 + 7
+
+
+def test_a_limit_that_is_just_kept_is_kept():
+    assert SLOs(ttft_s=0.5, e2e_s=2).met(0.5, None, 2.0)
+    assert not SLOs(ttft_s=0.5).met(0.500001, None, 2.0)

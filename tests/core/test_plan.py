@@ -18,6 +18,7 @@ from core import EngineConfig, InflightError, Request, SamplingParams, SLOs, Tra
 from core.account.request_times import request_times
 from core.cli import main
 from core.measure.plan import numbers_of, plan
+from core.policy import RecordedPolicy
 from core.recorders.convert import open_run
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
@@ -85,6 +86,24 @@ def test_what_is_not_better_by_more_than_the_error_is_not_called_better() -> Non
     assert numbers is not None and "3 lanes" in made.verdict
     numbers["e2e_s"] = {key: value / 1.2 for key, value in numbers["e2e_s"].items()}
     assert made.is_ranked and made.verdict.endswith("No other is better than it by more than that.")
+
+
+def test_what_is_better_by_more_than_the_error_is_called_better() -> None:
+    """As above, and one setting takes less than half of the time."""
+    made = plan(measured(), lanes=[6])
+    numbers, best = made.measured.numbers, made.points[0].numbers
+    assert numbers is not None and best is not None
+    best["e2e_s"]["p50"] = 0.4 * numbers["e2e_s"]["p50"]
+    numbers["e2e_s"] = {key: value / 1.2 for key, value in numbers["e2e_s"].items()}
+    assert "E2E at p50 is lowest with 6 lanes" in made.verdict
+
+
+def test_blocks_that_a_recorded_policy_keeps_free_are_kept_free_in_a_plan() -> None:
+    trace = open_run(PRIORITY)
+    policy = replace(trace.config.policy, watermark=0.25)
+    assert isinstance(policy, RecordedPolicy)
+    header = replace(trace.header, config=replace(trace.config, policy=policy))
+    assert plan(replace(trace, header=header)).again.config.policy.watermark == 0.25
 
 
 def test_stated_limits_rank_by_goodput() -> None:

@@ -20,7 +20,9 @@ from core.recorders.follow import Follower, RecordingBegun
 from core.recorders.raw import read_raw
 from core.scheduler.scheduler_state import WaitingQueue
 from core.scheduler.state import RequestState, RequestStatus
+from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear
 from core.simulate.roofline import Roofline
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
@@ -328,6 +330,23 @@ def test_a_request_whose_client_leaves_is_ended_then(unit: Any) -> None:
     assert ends == {"stays": "length", "goes": "cancelled", "is done": "length"}
     assert 0 < len(trace.outputs["goes"]) < 8
     assert Workload.from_json(trace.workload.to_json()) == trace.workload
+
+
+def test_patience_is_counted_from_the_arrival_and_not_from_when_the_engine_sees_it() -> None:
+    """A pass takes 0.1 s: who comes at 0.05 s joins at 0.1, and is gone at 0.2, 0.15 s later."""
+    requests = [
+        Request("stays", prompt_token_ids=[1], sampling=SamplingParams(8)),
+        Request(
+            "goes",
+            prompt_token_ids=[1],
+            sampling=SamplingParams(8),
+            arrival=0.05,
+            leaves_after=0.12,
+        ),
+    ]
+    engine = SimulatedEngine(Linear(0.1, 0.0, 0.0, 1, Load(8, 1000)), EngineConfig())
+    trace = engine.run(Workload(requests, arrival_unit="s"))
+    assert len(trace.outputs["goes"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,10 @@ def test_other_times_are_refused(tmp_path):
         InvalidTrace, match="a pass of step 0 takes 0.008191 s, and its cost model says 0.008060 s"
     ):
         _checked(trace, tmp_path / "t.jsonl")
+    slower = replace(Roofline.named("h100", "8b"), reached=0.59)
+    trace.header = replace(trace.header, cost=slower.to_json())
+    with pytest.raises(InvalidTrace, match="a pass of step 0 takes 0.008191 s"):
+        _checked(trace, tmp_path / "t.jsonl")
 
 
 def test_a_cost_model_that_is_not_known_is_taken_on_trust(tmp_path):

@@ -10,10 +10,11 @@ import pytest
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InvalidConfig
+from core.scheduler.output import StepFacts
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.scheduler_state import Lanes
 from core.scheduler.state import RequestState
-from core.trace.events import LimitReached
+from core.trace.events import LimitReached, Stalled
 from core.workload.request import Request, SamplingParams
 from worlds import small
 from worlds.small import world_of
@@ -453,3 +454,34 @@ def test_a_long_random_run_of_every_policy_ends() -> None:
             policy, rows, num_blocks=20, max_num_seqs=5, max_num_batched_tokens=16, block_size=4
         ).run()
         assert len(world.finish_steps) == 40
+
+
+# -- facts of a step -------------------------------------------------------------------------------
+
+
+def test_of_several_who_stall_the_first_is_named_and_a_budget_that_is_just_spent_binds_nobody():
+    stalled = [
+        Stalled("a", LimitReached("blocks", 0, 1, 4)),
+        Stalled("b", LimitReached("budget", 0, 1, 8)),
+    ]
+    assert StepFacts(stalled=stalled).budget(None).binding == "blocks"
+    assert StepFacts(decode_tokens=8).budget(8).binding == "none"
+
+
+def test_those_who_leave_together_leave_in_the_order_of_their_lanes() -> None:
+    """r2 takes the lane of r0 in step 2, and gets its fourth token with the sixth of r1."""
+    world = world_of("continuous", ((4, 2), (4, 6), (4, 4)), max_num_seqs=2).run()
+    released = world.steps[5].facts.released
+    assert [(left.request, left.lane) for left in released] == [("r2", 0), ("r1", 1)]
+
+
+def test_a_prompt_of_one_token_is_read_before_anything_is_decoded() -> None:
+    world = world_of("continuous", ((1, 2),)).run()
+    assert [s.outputs[0].scheduled[0].phase for s in world.steps] == ["prefill", "decode"]
+
+
+def test_a_prompt_that_the_budget_cuts_again_and_again_is_bound_by_it_in_every_step() -> None:
+    """8, 8 and 4 of 20 tokens."""
+    world = world_of("transformers", ((20, 2),), max_num_batched_tokens=8).run()
+    bound = [step.facts.budget(8).binding for step in world.steps]
+    assert bound == ["budget", "budget", "none", "none"]

@@ -12,7 +12,7 @@ from core.config import POLICIES, EngineConfig
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState, RequestStatus
 from core.trace.events import LimitReached
-from worlds.small import requests, world_of
+from worlds.small import SchedulerWorld, request, requests, world_of
 
 
 def test_the_blocks_in_use_are_the_most_of_any_pass() -> None:
@@ -218,3 +218,55 @@ def test_what_must_be_free_to_be_admitted(reserve, admitted) -> None:
         scheduler.add(RequestState(one, one.prompt_token_ids or ()))
     (output,) = scheduler.schedule()
     assert [s.request for s in output.scheduled] == admitted
+
+
+def test_blocks_that_are_shared_and_in_use_are_not_taken_from_those_that_are_free() -> None:
+    """r0 holds three of four blocks once it decodes, two of them with the prompt that r1 begins
+    with, which lacks one more.
+    """
+    limits = {"block_size": 4, "prefix_caching": True}
+    world = world_of("continuous", ((8, 4), (9, 2, 1)), num_blocks=4, **limits)
+    assert [world.step().admitted for _ in range(2)] == [["r0"], ["r1"]]
+
+
+def test_of_those_who_end_together_the_first_admitted_loses_its_cache_first() -> None:
+    """Two blocks each of four; a newcomer's block is the tail of r0's."""
+    prompts = [tuple(range(first, first + 8)) for first in (10, 20)]
+    asked = [request(f"r{i}", prompt, 1) for i, prompt in enumerate(prompts)]
+    config = EngineConfig(block_size=4, prefix_caching=True)
+    world = SchedulerWorld(config, [*asked, request("late", (1, 2, 3), 1, arrival=1)], num_blocks=4)
+    world.run()
+    assert [len(world.scheduler.pool.match([*prompt, 1])) for prompt in prompts] == [1, 2]
+
+
+def test_whoever_comes_back_reads_what_it_had_generated_too_before_it_decodes() -> None:
+    """Eight blocks of a token: r1 gives way with 5 tokens, 2 of them its prompt, and reads 4 of
+    them in the step in which it comes back.
+    """
+    world = world_of(
+        "continuous",
+        ((2, 6), (2, 6)),
+        num_blocks=8,
+        block_size=1,
+        max_num_seqs=2,
+        max_num_batched_tokens=4,
+    )
+    while sum(step.admitted.count("r1") for step in world.steps) < 2:
+        world.step()
+    assert world.chunks("r1")[-1] == 4 and world.states["r1"].is_prefilling
+
+
+def test_a_long_run_may_preempt_more_often_than_any_step_could() -> None:
+    """A policy is given up once requests have given way as often as lanes and tokens of the pool
+    together, 8 here, without a token for anybody.
+    """
+    world = world_of("continuous", ((2, 4),) * 24, num_blocks=6, block_size=1, max_num_seqs=2).run()
+    assert sum(len(step.facts.preempted) for step in world.steps) > 8
+
+
+def test_several_who_give_way_in_one_step_wait_in_the_order_in_which_they_came() -> None:
+    """Four hold a block each, and each needs a second one: two make room for the two others."""
+    world = world_of("transformers", ((4, 3),) * 4, num_blocks=4, block_size=4, max_num_seqs=4)
+    given = [[p.request for p in world.step().facts.preempted] for _ in range(2)]
+    assert given == [[], ["r2", "r3"]]
+    assert [state.id for state in world.scheduler.waiting] == ["r2", "r3"]

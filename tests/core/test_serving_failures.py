@@ -229,3 +229,24 @@ def test_running_ahead_nothing_is_lost_or_said_twice_when_a_launch_fails():
             assert isinstance(found, ExecutionFailed) or tokens(found) == generate(
                 request("r", (4, 5), new)
             )
+
+
+def test_whoever_gave_way_after_its_first_tokens_ends_with_a_step_that_fails():
+    """It was sent tokens already, and would be sent them again."""
+
+    async def around(made: ServingEngine):
+        streams = [await made.submit((4, 5, i), greedy(12)) for i in range(2)]
+        return await asyncio.gather(*map(whole, streams), return_exceptions=True)
+
+    with serving(memory_engine(max_num_seqs=2, block_size=1, num_blocks=20)) as made:
+        step = made.engine.step
+
+        def breaks_once():
+            if made.engine.num_waiting and made.engine.num_steps > 3:
+                made.engine.step = step
+                raise ValueError("a bug of ours")
+            return step()
+
+        made.engine.step = breaks_once
+        found = asyncio.run(asyncio.wait_for(around(made), 60))
+    assert [type(one) for one in found] == [ExecutionFailed] * 2

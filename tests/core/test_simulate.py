@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
-from core.account.metrics import metrics
+from core.account.metrics import goodput, metrics
+from core.account.request_times import SLOs
 from core.cli import main
 from core.simulate.cost import Load
 from core.simulate.engine import TOKEN, SimulatedEngine
@@ -178,7 +179,7 @@ def test_a_flow_equals_the_run_and_forgets():
 
 
 def test_totals_count_whoever_ends_by_itself_and_nobody_who_is_sent_away():
-    engine, totals = memory_engine(max_num_seqs=3), RunTotals()
+    engine, totals = memory_engine(max_num_seqs=3), RunTotals(SLOs(e2e_s=1e6))
     for i in range(12):
         engine.add_request(request(f"r{i}", (4 + i, 5), 20, ignore_eos=False))
     engine.cancel("r11")
@@ -196,6 +197,7 @@ def test_totals_count_whoever_ends_by_itself_and_nobody_who_is_sent_away():
         == 11
     )
     assert told["e2e_s"]["mean"] == pytest.approx(numbers["e2e_s"]["mean"], abs=2e-6)
+    assert told["goodput"]["share"] == goodput(engine.trace, SLOs(e2e_s=1e6))["share"] == 11 / 12
 
 
 def test_percentiles_of_a_histogram():
@@ -208,3 +210,6 @@ def test_percentiles_of_a_histogram():
     histogram.add(0.0, 5000)
     assert histogram.percentile(50) == 0.0 and histogram.to_json()["max"] == 1.0
     assert LogHistogram().to_json()["p50"] is None
+    once = LogHistogram()
+    once.add(1.0)
+    assert once.percentile(99) == 1.0  # not the middle of its bin, which lies beyond

@@ -8,14 +8,19 @@ import asyncio
 import gc
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
-from core import EngineConfig, InflightError, Roofline, SimulatedEngine, Workload
+from core import Engine, EngineConfig, InflightError, Roofline, SimulatedEngine, Workload
 from core.engine.engine import EngineCore
+from core.engine.loop import ManualClock
+from core.engine.outputs import StopStrings
+from core.engine.recorder import Window
 from core.errors import InvalidRequest
+from core.torch_engine.eager import ModelRunner
 from core.trace.events import StepEvent
-from worlds.small import memory_engine, request, requests
+from worlds.small import MemoryModel, memory_engine, request, requests
 
 WORK = Workload(requests((5, 6), (9, 6), (2, 4, 1)))
 
@@ -235,3 +240,61 @@ def test_an_event_loop_goes_on_while_an_engine_runs_in_a_thread(engine):
         return (await first).step, trace.complete and events.qsize() == len(trace.events) - 1
 
     assert asyncio.run(watch()) == (0, True)
+
+
+# -- what an engine keeps, and how it waits --------------------------------------------------------
+
+
+def test_an_engine_sleeps_a_minute_at_most_at_a_time():
+    clock, slept = ManualClock(), list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(round(seconds))
+        clock.advance(seconds)
+
+    engine = Engine(MemoryModel(), None, EngineConfig(), clock=clock, sleep=sleep)
+    engine.run(Workload([request("late", 5, 1, 150.0)], arrival_unit="s"))
+    assert slept == [60, 60, 30]
+
+
+def test_whoever_reads_the_answers_is_told_of_every_end():
+    ended = list[str]()
+
+    class Told(StopStrings):
+        def end(self, request: str) -> None:
+            ended.append(request)
+
+    engine = memory_engine()
+    engine.outputs = Told(None)
+    engine.run(Workload(requests((5, 3), (4, 2))))
+    assert ended == ["r1", "r0"]
+
+
+def test_a_window_keeps_the_steps_of_its_last_tokens_and_counts_a_step_without_any():
+    """Two tokens a step: of four tokens two steps. A prompt in ten pieces: steps without a token
+    count as one each.
+    """
+    recorded = Engine(MemoryModel(), None, EngineConfig(), recorder=Window(4))
+    assert [e.step for e in recorded.run(Workload(requests((4, 6), (4, 6)))).events] == [4, 5]
+    config = EngineConfig(max_num_seqs=1, max_num_batched_tokens=4)
+    engine = Engine(MemoryModel(), None, config, recorder=Window(3))
+    events = engine.stream(Workload(requests((40, 2))))
+    assert [next(events).step for _ in range(8)][-1] == 7
+    assert [e.step for e in engine.trace.events] == [5, 6, 7]
+
+
+def test_a_step_on_a_devices_clock_begins_where_the_last_one_ended():
+    """The device seems ten milliseconds ahead of its host."""
+
+    class Ahead(ModelRunner):
+        own_clock = True
+
+        def launch(self, *told):
+            result = super().launch(*told)
+            result.t_end += 0.01
+            return result
+
+    model = MemoryModel()
+    engine = Engine(model, runner=lambda blocks: Ahead(model, blocks, 16))
+    events = engine.run(Workload(requests((5, 3)))).events
+    assert all(before.t_end == after.t_start for before, after in pairwise(events))

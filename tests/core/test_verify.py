@@ -9,13 +9,13 @@ import json
 import random
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core import Trace, Workload
+from core import Engine, EngineConfig, Trace, Workload
 from core.cli import main
 from core.cli.check import findings
 from core.config import POLICIES
@@ -623,9 +623,43 @@ def test_where_a_run_came_from_and_what_it_was_called_is_taken_on_trust(
     rows = copied("continuous")
     rows[0]["source"], rows[0]["workload"]["name"] = "recorded", "another"
     found = checked(rows)
-    assert "Whether it ran live, the workload's name" in findings(found)[-1]
+    assert "Whether it ran live, the names of the workload and its requests" in findings(found)[-1]
     (fact,) = [fact for fact in PROOFS if "source, workload" in fact]
     assert found.proof_of(fact) == "sealed"
+
+
+@pytest.mark.parametrize("unit", ["step", "s"])
+def test_a_client_that_is_said_to_have_left_was_served_no_longer(unit: Any) -> None:
+    """It leaves in the third step; under the same workload it may not stay for the fourth."""
+    clock = iter(range(10**6))
+    engine = Engine(MemoryModel(), None, EngineConfig(), clock=lambda: next(clock) / 100)
+    leaves = 2 if unit == "step" else 0.2
+    asked_for = replace(request("r0", 5, 20), leaves_after=leaves)
+    rows = rows_of(engine.run(Workload([asked_for], arrival_unit=unit, name="leaves")))
+    assert checked(rows).from_outside == {"cancelled": 1}
+    asked(rows, "r0")["leaves_after"] = leaves / 10
+    assert "request 'r0' does not leave as the workload says" in refusal(rows)
+
+
+def test_what_a_header_says_beyond_this_version_is_named(copied: Callable[[str], Rows]) -> None:
+    rows = copied("continuous")
+    assert checked(rows).header.unknown == ()
+    rows[0]["signed"] = rows[0]["model"]["trained_on"] = rows[0]["execution"] = {"by": "me"}
+    found = checked(rows)
+    assert found.header.unknown == ("signed", "model.trained_on", "execution.by")
+    assert "Header: what this version does not know, such as 'signed', is" in str(findings(found))
+    rows[0]["workload"]["requests"] = [asked(rows, "r0")]
+    assert "requests, which have lines of their own" in refusal(rows)
+
+
+def test_that_a_run_was_cut_is_taken_on_trust(copied: Callable[[str], Rows]) -> None:
+    """No line is missing in either: the steps after these may have been left out."""
+    rows = copied("continuous")
+    assert checked(rows).proof_of("end") == "replayed"
+    rows[-1]["complete"] = False
+    found = checked(rows)
+    assert found.proof_of("end") == "bounded"
+    assert any(line.startswith("End: that the run was cut there") for line in findings(found))
 
 
 # -- what is known, and how ------------------------------------------------------------------------

@@ -11,12 +11,13 @@ import {
   roundUnit,
   windowScale,
 } from "../../assets/player/run/lane_layout.js";
-import { allowedKeys, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
+import { allowedKeys, guessAt, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
 import { countUpTo, DECODE, PREFILL } from "../../assets/player/run/run.js";
 import { slowSteps, waitedBy, waitedSoFar } from "../../assets/player/run/delays.js";
 import { betweenSteps } from "../../assets/player/run/happenings.js";
-import { tokensHeld } from "../../assets/player/run/holdings.js";
-import { timeParts } from "../../assets/player/views/queue.js";
+import { placesAt, tokensHeld } from "../../assets/player/run/holdings.js";
+import { some } from "../../assets/player/views/phases.js";
+import { budgetParts, timeParts } from "../../assets/player/views/queue.js";
 import { cacheWords, timesOf } from "../../assets/player/views/request_card.js";
 import {
   admissions,
@@ -501,4 +502,114 @@ test("only a block that was full is lost to the prefix cache when it is overwrit
     return betweenSteps(run, 1)?.happened.evicted.map((one) => [one.block, one.request.id]);
   };
   assert.deepEqual([evicted(3), evicted(4)], [[], [[0, "a"]]]);
+});
+
+test("what a step computes for a request begins where its cache ended, in however many passes", () => {
+  const run = runOf([
+    event(0, {
+      arrived: arrivals("a"),
+      admitted: admissions(["a", 0]),
+      passes: [pass(0, 0.2), pass(0.2, 0.5)],
+      segments: [prefill("a", 0, 3), { ...decode("a", 0, 3), passIndex: 1 }],
+    }),
+  ]);
+  assert.equal(run.frame(0).lanes[0].before, 0);
+});
+
+test("a hue is free again once whoever had it has left", () => {
+  const guests = Array.from({ length: 40 }, (_, n) => `guest ${n}`);
+  const run = runOf(
+    guests.map((guest, step) =>
+      event(step, {
+        arrived: arrivals(guest, ...(step ? [] : ["host"])),
+        admitted: admissions(...(step ? [] : [["host", 0]]), [guest, 1]),
+        released: [{ request: guest, lane: 1, when: "after" }],
+      }),
+    ),
+  );
+  const { hue } = run.request("host");
+  assert.ok(guests.every((guest) => run.request(guest).hue !== hue));
+});
+
+test("of three guesses of which one was wrong two were taken", () => {
+  const item = /** @type {any} */ ({ kvLen: 10, drafted: 3, rejected: 1 });
+  assert.deepEqual(
+    [6, 7, 8, 9, 10].map((position) => guessAt(item, position)),
+    ["", "taken", "taken", "forgotten", ""],
+  );
+});
+
+test("a graph of eight positions has two more than two rows of three", () => {
+  const run = runOf([event(0, { passes: [pass(0, 0.5, { rows: 2, width: 3, bucket: 8 })] })]);
+  assert.equal(passesOf(run, run.events[0])[0].graphPads, 2);
+});
+
+test("after steps that are not shown a request has waited since it came, and holds what is told", () => {
+  const carried = { tokens: [], tables: [], wasPreempted: false, computed: 0, lane: null };
+  const resumed = (/** @type {any} */ given) =>
+    event(5, {
+      resumed: { first: 1, last: 4, arrived: [], ended: [], running: [], waiting: [], ...given },
+    });
+  const waits = runOf([
+    event(0, { arrived: arrivals("a") }),
+    resumed({ waiting: [{ ...carried, request: "a" }] }),
+  ]);
+  assert.equal(waits.waitingAt(1)[0].since, 0);
+  const holds = runOf([
+    event(0, {
+      arrived: arrivals("a"),
+      admitted: admissions(["a", 0]),
+      segments: [prefill("a", 0, 4)],
+      kv: { used: 1, total: 8, changes: [taken("a", 0)], prefixHits: [] },
+    }),
+    resumed({ running: [{ ...carried, request: "a", lane: 0, computed: 4, tables: [[1]] }] }),
+  ]);
+  assert.deepEqual(
+    [0, 1].map((i) => placesAt(holds.laneSpans[0], i).map(({ block }) => block)),
+    [[0], [1]],
+  );
+});
+
+test("between two steps two tokens of a pass are one happening, and a block is given back for its window", () => {
+  const run = runOf([
+    event(0, {
+      arrived: arrivals("a"),
+      admitted: admissions(["a", 0]),
+      segments: [prefill("a", 0, 4)],
+      kv: { used: 1, total: 8, changes: [taken("a", 0)], prefixHits: [] },
+    }),
+    event(1, {
+      segments: [decode("a", 0, 4)],
+      sampled: samples("a", "a"),
+      kv: { used: 1, total: 8, changes: [{ ...taken("a", 1), left: [0] }], prefixHits: [] },
+    }),
+  ]);
+  const { sampled, given } = betweenSteps(run, 1)?.happened ?? assert.fail();
+  assert.deepEqual(
+    sampled.map(({ count }) => count),
+    [2],
+  );
+  assert.deepEqual(
+    given.map(({ block, why }) => [block, why]),
+    [[0, "window"]],
+  );
+});
+
+test("what is computed for nothing is its own part of the budget", () => {
+  const run = runOf([
+    event(0, {
+      arrived: arrivals("a"),
+      admitted: admissions(["a", 0]),
+      segments: [decode("a", 0, 4)],
+      overrun: [{ request: "a", rows: 1 }],
+    }),
+  ]);
+  assert.deepEqual(
+    budgetParts(run, run.frame(0)).parts.map(({ phase, n }) => [phase, n]),
+    [["overrun", 1]],
+  );
+});
+
+test("of many as many as fit are shown, the first and the last among them", () => {
+  assert.deepEqual([...some([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], 3)], [0, 5, 9]);
 });

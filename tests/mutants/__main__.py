@@ -50,7 +50,7 @@ def copy(folder: Path, fault: Fault | None) -> None:
     shutil.copy(ROOT / "app.py", folder)
     (folder / "assets").mkdir()
     for asset in (ROOT / "assets").iterdir():
-        if asset.name == "player":
+        if asset.name in ("player", "engine"):  # those with faults
             shutil.copytree(asset, folder / "assets" / asset.name)
         else:
             (folder / "assets" / asset.name).symlink_to(asset)

@@ -304,6 +304,15 @@ def test_a_space_follows_nothing(monkeypatch, tmp_path):
         launch(follow=[tmp_path])
 
 
+def test_what_can_never_be_followed_is_refused_at_once(tmp_path):
+    """A device, a pipe, and a place that cannot be looked at; what is not there yet may come."""
+    os.mkfifo(tmp_path / "pipe")
+    for place in (Path("/dev/zero"), tmp_path / "pipe", tmp_path / ("long" * 100)):
+        with pytest.raises(InflightError, match=r"cannot be followed: .*\.$"):
+            Followed([tmp_path, place], True)
+    Followed([tmp_path / "to-come.raw.jsonl"], True)
+
+
 def test_a_request_has_the_letter_and_the_time_that_it_has_on_watch(tmp_path):
     """Whatever else lies in the folder: two engines there, each with its own A."""
     followed = {}

@@ -5,6 +5,7 @@ run to be watched, and what is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from core.errors import InflightError
 from core.measure.plan import plan
 from core.recorders.convert import open_run
 from core.trace.trace import Trace
+from visualizer.documents.plan import plan_document
 from visualizer.jobs.limits import HERE, Refused
 from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Work
@@ -112,6 +114,13 @@ def test_a_setting_can_be_watched(trace: Trace) -> None:
     assert run.events == made.run(point).events
     assert run.texts.prompt == trace.texts.prompt
     assert not any(run.text(request) for request in run.asked)
+
+
+def test_a_setting_that_lies_beyond_what_was_measured_is_named(trace: Trace) -> None:
+    made = plan(trace, lanes=[4])
+    beyond = replace(made.points[0], beyond="Half of it lies beyond.")
+    document = plan_document(replace(made, points=(beyond,)), trace, "it")
+    assert "4 lanes: Half of it lies beyond." in document["says"]["notes"]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from core.errors import InvalidTrace
 from core.recorders.collected import Collection
 from core.recorders.follow import Follower, RecordingBegun, RequestSeen, Update
-from core.recorders.growing import EngineThere, engine_of, engines_in
+from core.recorders.growing import EngineThere, engine_of, engines_in, require_followable
 from core.recorders.texts import PlainIds, tokenizer_of
 from core.serving.event_log import LogEntry, ServedStep
 from core.serving.http.collect import collect_endpoint, token_of
@@ -154,6 +154,8 @@ class Followed:
         tokenizer: Any = None,
         collected: Collected | None = None,
     ) -> None:
+        for place in places:
+            require_followable(place)
         self._collected = collected
         self._places, self._shows_texts, self._tokenizer = places, shows_texts, tokenizer
         # while there is one thread: importing transformers in two threads at once fails
