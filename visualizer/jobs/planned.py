@@ -32,8 +32,8 @@ class _OfARun(Work):
 
 class PlanJob(_OfARun):
     """spec: also "lanes", "budgets", "blocks" and "policies", lists of what to combine, each empty
-    for what was recorded; and "slos", the limits of a good request. Its answer is `url`, the address of a document: see
-    `visualizer.documents.plan`.
+    for what was recorded; and "slos", the limits of a good request. Its answer is `url`, the
+    address of a document: see `visualizer.documents.plan`.
     """
 
     noun = "plan"
@@ -61,7 +61,8 @@ class PlanJob(_OfARun):
 
     def run(self, host: Host) -> Going:
         trace = host.recorded(self._asked.get("run"))
-        turns, done = planning(trace, *self._axes, self._slos), 0
+        lanes, budgets, blocks, policies = self._axes
+        turns, done = planning(trace, lanes, budgets, blocks, policies, self._slos), 0
         while True:
             try:
                 name = next(turns)
