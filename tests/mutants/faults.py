@@ -3002,11 +3002,4 @@ FAULTS = (
             "page/test_other_engines.py::test_what_if_of_a_recording_leads_to_its_plan_and_a_point_of_it_to_watch",
         ),
     ),
-    Fault(
-        "in the hand D has waited since the first step",
-        "assets/player/figure/hand.js",
-        "waits: count(requests[LATER].from - requests[LATER].came),",
-        "waits: count(requests[LATER].from),",
-        ("page/test_essay.py::test_the_cause_is_in_the_hand",),
-    ),
 )
