@@ -2993,4 +2993,13 @@ FAULTS = (
             "core/test_simulate.py::test_totals_count_whoever_ends_by_itself_and_nobody_who_is_sent_away",
         ),
     ),
+    Fault(
+        "the button of a plan's row watches the one after it",
+        "assets/player/compare/plan.js",
+        "doc.configs[n - 1] ? this._watchButton(n - 1, name)",
+        "doc.configs[n] ? this._watchButton(n, name)",
+        (
+            "page/test_other_engines.py::test_what_if_of_a_recording_leads_to_its_plan_and_a_point_of_it_to_watch",
+        ),
+    ),
 )

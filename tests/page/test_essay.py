@@ -225,7 +225,12 @@ def test_the_cause_is_in_the_hand(essay, size):
     def steps_of(length: int, lanes: int, arrival: int) -> str:
         at = list(product(LENGTHS, LANES, ARRIVALS)).index((length, lanes, arrival))
         took = [max(table[at][3::4]) + 1 for table in (waves, ours)]
-        return f"In waves {took[0]} steps, continuously {took[1]}."
+        waits = [table[at][4 * 3 + 1] - arrival for table in (waves, ours)]
+        step = "step" if waits[0] == 1 else "steps"
+        return (
+            f"In waves {took[0]} steps, continuously {took[1]}."
+            f" D waits {waits[0]} {step} in waves, {waits[1]} continuously."
+        )
 
     w, h = page.evaluate(f"[{card}.surface.w, {card}.surface.h]")
     per, top = (w - 32) / 48, 20 + 18  # the scale, the title and the axis

@@ -189,6 +189,8 @@ def test_what_if_of_a_recording_leads_to_its_plan_and_a_point_of_it_to_watch(vis
     expect(page.locator(".inflight-compare .headline")).to_contain_text(
         "goodput is highest with 16 lanes"
     )
+    watched = [plan.locator("tbody tr").nth(n).get_by_role("button").count() for n in range(4)]
+    assert watched == [0, 1, 1, 1]  # what was measured is the recording itself
     expect(plan.locator("thead th").nth(-2)).to_have_text("good/s")
     expect(page.locator(".inflight-compare .transport")).to_be_hidden()
     plan.locator("[name=request]").select_option(label="F")
