@@ -167,13 +167,13 @@ def test_the_waste_of_running_ahead_is_called_so(comparison):
         comparison, medians={name: {**m, **metrics} for name, m in comparison.medians.items()}
     )
     assert (
-        "wastes 10% of its 100 lane-steps, all rows of requests that had stopped"
+        "wastes 10 % of its 100 lane-steps, all rows of requests that had stopped"
         in findings.lane_steps(ahead)
     )
     for median in ahead.medians.values():
         median["lane_steps"] |= {"padding": 9, "empty": 1}
     assert (
-        "wastes 10% of its 100 lane-steps, mostly rows of requests that had stopped"
+        "wastes 10 % of its 100 lane-steps, mostly rows of requests that had stopped"
         in findings.lane_steps(ahead)
     )
 

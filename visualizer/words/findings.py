@@ -74,11 +74,10 @@ def times(ratio: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    return (
-        "–"
-        if share is None
-        else t(f"{share:.0%}" if share >= 0.1 or share == 0 else f"{round(share, 3) + 0.0:.1%}")
-    )
+    if share is None:
+        return "–"
+    shown = f"{share:.0%}" if share >= 0.1 or share == 0 else f"{round(share, 3) + 0.0:.1%}"
+    return t(shown.replace("%", " %"))
 
 
 def pair(comparison: Comparison) -> tuple[str, str]:
