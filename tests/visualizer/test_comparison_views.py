@@ -74,8 +74,8 @@ def comparison() -> Comparison:
 def test_the_winner_is_named_with_ratios_run_by_run(comparison):
     assert (
         verdicts.total_time(comparison)
-        == "continuous took 1.50 s, static 3.10 s: 2.1 times as fast (median of 3 rounds;"
-        " 1.94 to 2.4)."
+        == "continuous took 1.50 s, static 3.10 s: 2.1 times as fast (medians of 3 rounds;"
+        " 1.94 to 2.4 by round)."
     )
 
 

@@ -376,7 +376,7 @@ def _rounds(count: int, rounds: int, ratios: Sequence[float]) -> str:
     if rounds == 1:
         return t(" in a single run of each")
     faster = "" if count == rounds else f", faster in {count}"
-    return t(f" (median of {rounds} rounds{faster}; {{ratios}})", ratios=_range(ratios))
+    return t(f" (medians of {rounds} rounds{faster}; {{ratios}} by round)", ratios=_range(ratios))
 
 
 def _range(ratios: Sequence[float]) -> str:
