@@ -214,10 +214,10 @@ export class Editor {
     this.touch();
   }
 
-  /** What the visitor typed last before the page was loaded again, or null. */
+  /** What the visitor typed last before the page was loaded again, or null: a lesson's task begins with its own requests. */
   get typed() {
     const spec = keptData("visit", TYPED);
-    return isSpec(spec) ? spec : null;
+    return isSpec(spec) && document.documentElement.dataset.part !== "learn" ? spec : null;
   }
 
   /** Put a spec into the form. */
