@@ -43,8 +43,8 @@ NUMBERS = (
     "twelve",
 )
 PARTS = {
-    "finished": "steps with lanes held by finished requests",
-    "idle": "steps with empty lanes",
+    "finished": "steps spent on lanes held by finished requests",
+    "idle": "steps spent on empty lanes",
     "work": "steps of work",
     "passes": "passes beyond one a step",
     "padding": "padding",

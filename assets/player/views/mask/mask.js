@@ -113,11 +113,11 @@ export class MaskView extends CanvasView {
     this.panel.classList.toggle("weighing", on);
     this.panel.classList.toggle("without-first", withoutFirst);
     this.panel.classList.toggle("leaking", leak.on);
+    setText(this.key, ""); // where there is no room for the picture, too
     if (!surface.visible) return;
     const g = surface.begin();
     this.drawn = null;
     if (!pass) {
-      setText(this.key, "");
       g.fillStyle = palette.soft;
       setFont(g, `${state.presenter ? 22 : 13}px ${palette.sans}`);
       g.fillText(t("Nothing was computed in this step."), 4, 24);
