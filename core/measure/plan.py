@@ -297,13 +297,13 @@ def planning(
 
 
 def simulating(trace: Trace, cost: Linear, config: EngineConfig) -> Generator[None, None, Trace]:
-    """The requests of a recorded run under a setting, step by step; their prompts have the texts
-    that they had.
+    """The requests of a recorded run under a setting, step by step, timed as `plan` times them;
+    their prompts have the texts that they had.
     """
     engine = SimulatedEngine(cost, config)
     for _ in engine.stream(trace.as_run()):
         yield
-    made = engine.trace
+    made = engine.trace if trace.header.engine is None else _as_recorded(engine.trace)
     empty = {request: [""] * len(ids) for request, ids in made.outputs.items()}
     made.recorded_texts = Texts({request: trace.texts.prompt[request] for request in empty}, empty)
     return made

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from core.account.request_times import SLOs
+from core.account.request_times import SLOs, request_times
 from core.errors import InflightError
 from core.measure.plan import plan
 from core.recorders.convert import open_run
@@ -114,6 +114,12 @@ def test_a_setting_can_be_watched(trace: Trace) -> None:
     assert run.events == made.run(point).events
     assert run.texts.prompt == trace.texts.prompt
     assert not any(run.text(request) for request in run.asked)
+
+
+def test_a_watched_run_has_the_times_of_its_row_where_another_engine_was_recorded() -> None:
+    made = plan(open_run(SETTING), lanes=[4])
+    (point,) = made.points
+    assert request_times(made.run(point)) == point.requests
 
 
 def test_a_setting_that_lies_beyond_what_was_measured_is_named(trace: Trace) -> None:

@@ -285,7 +285,11 @@ export class Player {
         );
     else if (wanted.spec)
       this.toast("This link describes a run that only a page with an engine can make.", 8000);
-    else if (this.engines && this.editor.typed)
+    else if (
+      this.engines &&
+      this.editor.typed &&
+      (document.documentElement.dataset.part || "watch") === "watch"
+    )
       this.toast("What you typed is still here.", 8000, {
         text: "Edit requests",
         act: () => this.editor.toggle(true),
