@@ -174,7 +174,7 @@ def difference_of_two(comparison: Comparison) -> Figure:
     )
     longest = max(max(b.start, b.end) for b in made)
     # room for the text beside a bar
-    picture.update_xaxes(title=t("seconds of the runs that race"), range=[0, 1.15 * longest])
+    picture.update_xaxes(title=t("seconds of the runs that race"), range=[0, 1.3 * longest])
     picture.update_yaxes(autorange="reversed")
     said, height = verdicts.difference(found, base, mine), 120 + 34 * len(made)
     return titled(picture, said, ("lane_steps", "positions"), showlegend=False, height=height)
