@@ -130,7 +130,7 @@ def number(found: int | float, language: str, share: bool = False, how: str = ""
     decimals.
     """
     if share:
-        return f"{found * 100:.0f} %" if language == "de" else f"{found * 100:.0f}%"
+        return f"{found * 100:.0f} %"
     if how in ("word", "Word") and isinstance(found, int) and found < len(_WORDS[language]):
         return _WORDS[language][found].capitalize() if how == "Word" else _WORDS[language][found]
     if how.isdigit():
