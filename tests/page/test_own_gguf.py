@@ -153,7 +153,7 @@ def test_a_file_is_chosen_run_removed_and_sent_nowhere(site, fresh, tmp_path, mo
         ("gemma.gguf", "a GGUF file of the kind “gemma” is not read here."),
         ("q5.gguf", "numbers of the kind “Q5_0” are not computed in a tab."),
         ("broken.gguf", "it is no GGUF file, or not a whole one."),
-        ("blank.html", "it is no GGUF file, or not a whole one."),
+        ("blank.html", "it is no GGUF file, or not a whole one."),  # named as one, all the same
         ("tekken.gguf", "a tokenizer of the kind “gpt2”, “tekken”, is not read here."),
     ],
 )
@@ -162,7 +162,8 @@ def test_a_file_that_is_not_computed_here_is_refused(site, fresh, file, said):
     opened(page, site)
     open_editor(page)
     choose(page, site.folder / file)
-    expect(page.locator(SAYS).first).to_have_text(f"“{file}” cannot be computed in a tab: {said}")
+    name = f"{file.removesuffix('.gguf')}.gguf"
+    expect(page.locator(SAYS).first).to_have_text(f"“{name}” cannot be computed in a tab: {said}")
 
 
 def test_one_that_is_too_large_is_refused_before_it_is_read(site, fresh):
