@@ -18,7 +18,7 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
-def quoted(value: object) -> str:
+def shown_quoted(value: object) -> str:
     """Its text in the quotation marks that translations know, cut to a short length."""
     return f"“{shown(str(value))[1:-1]}”"
 

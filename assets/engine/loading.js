@@ -149,13 +149,17 @@ export class Files {
     else
       await this._fetched(this._place(name) + ".gz", size, this._counting(name), async (stream) => {
         const { readable, writable } = new TransformStream();
-        const keeping = this._keep(name, readable, memory[name.split("/")[0]]);
+        let keeps = true;
+        const keeping = this._keep(name, readable, memory[name.split("/")[0]]).then(() => {
+          keeps = false; // done, or no room: fetched again next time
+        });
         const writer = writable.getWriter();
-        writer.closed.catch(() => {}); // no room: fetched again next time
+        writer.closed.catch(() => {});
         try {
-          await drain(stream, (bytes) => {
+          await drain(stream, async (bytes) => {
             take(bytes);
-            return Promise.race([writer.write(bytes), keeping]).catch(() => {});
+            // what nobody reads would pile up
+            if (keeps) await Promise.race([writer.write(bytes), keeping]).catch(() => {});
           });
           await Promise.race([writer.close(), keeping]).catch(() => {});
           await keeping;
@@ -334,13 +338,14 @@ async function unpacked(download, size, count) {
       else control.close();
     },
   });
+  if (!packed) return stream;
   const whole = new TransformStream({
     flush: () => {
-      if (packed && size && download.sum !== size) throw new Refused(BROKEN);
+      if (size && download.sum !== size) throw new Refused(BROKEN);
     },
   });
   // gzip checks what it unpacks
-  return packed ? stream.pipeThrough(new DecompressionStream("gzip")).pipeThrough(whole) : stream;
+  return stream.pipeThrough(new DecompressionStream("gzip")).pipeThrough(whole);
 }
 
 /**

@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from core.errors import quoted
+from core.errors import shown_quoted
 from core.torch_engine.models.weight_files import BadWeights
 
 SUFFIX = ".gguf"
@@ -232,7 +232,7 @@ def config_of(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -
     """What `config.json` says. shapes: of the tensors, by name."""
     kind = facts["general.architecture"]
     if kind not in _CLASSES:
-        raise BadWeights(f"a GGUF file of the kind {quoted(kind)} is not read here")
+        raise BadWeights(f"a GGUF file of the kind {shown_quoted(kind)} is not read here")
     of = {
         name.removeprefix(f"{kind}."): value
         for name, value in facts.items()
@@ -314,7 +314,7 @@ def _name(name: str) -> str:
     """What transformers calls a tensor; raises BadWeights for one that these models do not have."""
     *layer, part, kind = name.split(".")
     if part not in _NAMES or kind not in ("weight", "bias"):
-        raise BadWeights(f"it has a tensor {quoted(name)}, which is not read here")
+        raise BadWeights(f"it has a tensor {shown_quoted(name)}, which is not read here")
     prefix = f"model.layers.{layer[1]}." if len(layer) == 2 else ""
     return f"{prefix}{_NAMES[part]}.{kind}"
 
@@ -351,7 +351,8 @@ def tokenizer_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     kind, before = facts["tokenizer.ggml.model"], facts.get("tokenizer.ggml.pre")
     if kind != "gpt2" or before not in _STEPS:
         raise BadWeights(
-            f"a tokenizer of the kind {quoted(kind)}, {quoted(before)}, is not read here"
+            f"a tokenizer of the kind {shown_quoted(kind)}, {shown_quoted(before)}, is not read"
+            " here"
         )
     tokens = facts["tokenizer.ggml.tokens"]
     kinds = facts.get("tokenizer.ggml.token_type", ())

@@ -15,7 +15,7 @@ from typing import Any
 
 from core.browser.chat import worked_out
 from core.browser.weights import PANEL, llama_sizes, model_facts, packed_file, panels
-from core.errors import quoted
+from core.errors import shown_quoted
 from core.torch_engine.models.gguf import (
     GgufFile,
     Tensor,
@@ -60,7 +60,9 @@ class PackedGguf:
         except KeyError as error:
             raise BadWeights(f"the file does not have “{error.args[0]}”") from None
         if self._left:
-            raise BadWeights(f"it has a tensor {quoted(min(self._left))}, which is not read here")
+            raise BadWeights(
+                f"it has a tensor {shown_quoted(min(self._left))}, which is not read here"
+            )
         ends, parameters = config["eos_token_id"], map(_numbers_of, file.tensors.values())
         self.header: dict[str, Any] = {
             "model": model_facts(
