@@ -645,7 +645,7 @@ export class Compare {
 }
 
 /** The preset whose requests a recorded comparison ran: other engines ran those of one of ours. */
-const requestsOf = (comparison) => comparison.replace(/^engines-/, "");
+const requestsOf = (comparison) => comparison.replace(/^(engines|gpu)-/, "");
 
 /** The day of a moment in ISO 8601, as the language writes it; English keeps to ISO. */
 const dateOf = (created) =>

@@ -176,7 +176,7 @@ function drawNow(g, course, { palette, moment }, strength, { x, top, bottom, w, 
     if (!small && now - end > 230)
       write(
         g,
-        t("free for whoever is next"),
+        t("all lanes are free"),
         (end + now) / 2,
         (top + bottom) / 2,
         `12px ${palette.sans}`,
