@@ -56,7 +56,7 @@ export class Compare {
    * engine/engines.js, comparisons: [{name, title, shows, url}] (without a server), watched() → the
    * spec of the Watch tab}.
    */
-  constructor(root, /** @type {any} */ options = {}) {
+  constructor(root, /** @type {Json} */ options = {}) {
     this.root = root;
     this.options = { tabs: [], comparisons: [], server: false, watched: null, ...options };
     this.layout = "desk";
@@ -224,7 +224,7 @@ export class Compare {
 
   // -- documents ---------------------------------------------------------------------------------
 
-  /** @param {any} entry of the catalogue, or of this visit */
+  /** @param {Json} entry of the catalogue, or of this visit */
   async open(entry) {
     this._opening = entry;
     try {

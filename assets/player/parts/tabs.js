@@ -18,7 +18,8 @@ function pageParts(holder, parts) {
   const mounted = new Map();
   let watching = "";
 
-  const mountOf = (part) => /** @type {any} */ (window)[part.mounts];
+  const mountOf = (part) =>
+    /** @type {Record<string, Function>} */ (/** @type {unknown} */ (window))[part.mounts];
   const mount = (name, part) => {
     const place = document.createElement("div");
     const player = document.querySelector("#watch");

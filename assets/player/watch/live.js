@@ -57,7 +57,7 @@ export class Live {
     app.store.set({ following: true });
     /** @type {{done?: boolean, error?: string, stopped?: string, unkept?: string, url?: string, id?: string} | null} */
     let ended = null;
-    /** @type {any} */
+    /** @type {Json} */
     let begun = {}; // {header, records}
     this.run = null;
     const before = this._held();

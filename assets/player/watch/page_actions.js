@@ -6,9 +6,8 @@ import { viewActions } from "./view_state.js";
 
 /**
  * What was on screen, for whoever takes Watch over and gives it back.
- * @typedef {{shown: {run: Run, entry: any, replay: any}, step: number | null,
- *   pin: string | undefined, tab: string, following: boolean, opened: any}} Held any: the entries
- *   and documents of a store's state, and a language's words
+ * @typedef {{shown: Shown, step: number | null,
+ *   pin: string | undefined, tab: string, following: boolean, opened: Json}} Held
  */
 
 /** @param {App} app */
