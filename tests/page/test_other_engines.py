@@ -194,7 +194,9 @@ def test_what_if_of_a_recording_leads_to_its_plan_and_a_point_of_it_to_watch(vis
     expect(plan.locator("thead th").nth(-2)).to_have_text("good/s")
     for hidden in ("transport", "cause"):  # the row of the one is not left empty
         expect(page.locator(f".inflight-compare .{hidden}")).to_be_hidden()
-    ends = [page.locator(f".inflight-compare .{part}").bounding_box() for part in ("scroll", "page")]
+    ends = [
+        page.locator(f".inflight-compare .{part}").bounding_box() for part in ("scroll", "page")
+    ]
     assert ends[0]["y"] + ends[0]["height"] == ends[1]["y"] + ends[1]["height"]
     expect(plan.locator(".plan-run")).to_contain_text("vLLM 0.")
     plan.locator("[name=request]").select_option(label="F")

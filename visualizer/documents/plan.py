@@ -31,7 +31,9 @@ def plan_document(plan: Plan, trace: Trace, run: str) -> dict[str, Any]:
         "kind": "plan",
         "name": "plan",
         "run": run,
-        "named": " · ".join(map(str, filter(None, (header.workload, header.engine, header.policy)))),
+        "named": " · ".join(
+            map(str, filter(None, (header.workload, header.engine, header.policy)))
+        ),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "configs": [p.config.to_json() if p.numbers is not None else None for _, p in shown],
         **_in_language(plan, trace),
