@@ -2897,6 +2897,20 @@ FAULTS = (
         (COMPARISON,),
     ),
     Fault(
+        "the passes of a fork count from nought in words",
+        "core/trace/divergence.py",
+        "in pass {work[0][0] + 1} of",
+        "in pass {work[0][0]} of",
+        ("core/test_divergence.py",),
+    ),
+    Fault(
+        "ranks that do not know how many there are do not count",
+        "core/trace/ranks.py",
+        "max(p.engine.ranks or 1, p.rank + 1)",
+        "p.engine.ranks or 1",
+        ("core/test_ranks.py",),
+    ),
+    Fault(
         "a simulated run may have any texts",
         "core/proof/verify.py",
         "(self._is_simulated and not any(of_one.output))",
