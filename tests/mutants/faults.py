@@ -662,11 +662,8 @@ FAULTS = (
     Fault(
         "a comparison's shares need not be its run's",
         "core/measure/compare.py",
-        "if wrong := [\n"
-        "            key for key, value in own.items() if not "
-        "_same(comparison.medians[name].get(key), value)\n"
-        "        ]:",
-        "if wrong := [key for key, value in own.items() if key not in comparison.medians[name]]:",
+        "not _same(told.get(key), value)",
+        "key not in told",
         (COMPARISON,),
     ),
     Fault(
@@ -718,8 +715,8 @@ FAULTS = (
     Fault(
         "a graph may be of any size",
         "core/trace/rules/bounds.py",
-        "min(most, max(least, 2 * positions - 1))",
-        "most",
+        "forward.bucket == bucket <=",
+        "(forward.bucket or 0) <=",
         (VERIFY,),
     ),
     Fault(
@@ -2911,6 +2908,41 @@ FAULTS = (
         ("core/test_ranks.py",),
     ),
     Fault(
+        "a file of one line without its end is empty",
+        "core/trace/file.py",
+        'if not line.endswith(b"\\n") and number > 1 and',
+        'if not line.endswith(b"\\n") and',
+        ("core/test_trace_files.py",),
+    ),
+    Fault(
+        "letters of ranks go by each one's own clock",
+        "visualizer/documents/replay.py",
+        "(rank.offset + arrived.t, rank.number, arrived.request)",
+        "(arrived.t, rank.number, arrived.request)",
+        (REPLAY,),
+    ),
+    Fault(
+        "white space before a message is part of it",
+        "visualizer/documents/replay.py",
+        "        if pieces[start].isspace():\n            continue\n",
+        "",
+        ("visualizer/test_conversations.py",),
+    ),
+    Fault(
+        "a step counts as computing from its start, whenever the stretch began",
+        "assets/player/run/moments.js",
+        "Math.max(from, offset + e.tStart)",
+        "(offset + e.tStart)",
+        ("js/moments.test.js",),
+    ),
+    Fault(
+        "an order of the queue holds for who comes back later, too",
+        "assets/player/run/waiting.js",
+        "order && from <= order.from ?",
+        "order ?",
+        (RUN_JS,),
+    ),
+    Fault(
         "a simulated run may have any texts",
         "core/proof/verify.py",
         "(self._is_simulated and not any(of_one.output))",
@@ -3085,8 +3117,8 @@ FAULTS = (
     Fault(
         "a client may be served longer than its workload says",
         "core/proof/replay.py",
-        "            if request in loop.scheduler.requests and (\n",
-        "            if False and (\n",
+        "            if request in loop.scheduler.requests:\n",
+        "            if False:\n",
         (VERIFY,),
     ),
     Fault(
