@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from measure.size import circles, module_circles
+from measure.size import PRODUCT, circles, files, loose_types, module_circles
 from measure.size import imports as modules_imported
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -228,6 +228,23 @@ def test_a_circle_is_found_wherever_its_imports_stand(tmp_path):
     names = {"one", "two"}
     graph = {name: modules_imported(tmp_path / f"{name}.py", names) for name in names}
     assert circles(graph) == [["one", "two"]]
+
+
+def test_types_of_the_page_are_named():
+    """`any` has two names, each with its reason: what was JSON, and what brings no types."""
+    types = ROOT / "assets/player/types.d.ts"
+    declared = re.findall(
+        r"^/\*\* .+ \*/\ntype (\w+) = any;", types.read_text("utf-8"), re.MULTILINE
+    )
+    assert declared == ["Json", "Foreign"]
+    loose = {path: loose_types(path) for path in [*files("js", *PRODUCT), *files("ts", *PRODUCT)]}
+    assert {path: count for path, count in loose.items() if count} == {types: 2}
+
+
+def test_an_any_is_found_wherever_it_stands_in_a_type(tmp_path):
+    script = tmp_path / "script.js"
+    script.write_text("/** Any {any} will do. @param {{a: {b: 1}, c: any}} x @type {any[]} any */")
+    assert loose_types(script) == 2
 
 
 def test_the_scripts_keep_their_ladder():

@@ -29,7 +29,7 @@ export class Crew {
     this.counts = new Int32Array(memory.buffer, at, COUNTS);
     this.call = new Float64Array(memory.buffer, at + 4 * COUNTS, CALL);
     this.names = WebAssembly.Module.exports(module).map(({ name }) => name);
-    /** @type {any[]} */ this.operations = this.names.map((name) => instance.exports[name]);
+    /** @type {Foreign[]} */ this.operations = this.names.map((name) => instance.exports[name]);
   }
 
   get threads() {
@@ -91,7 +91,7 @@ export class Crew {
  */
 export function assist({ module, memory, at, stack }) {
   const instance = new WebAssembly.Instance(module, { env: { memory } });
-  const { __stack_pointer: pointer } = /** @type {any} */ (instance.exports);
+  const { __stack_pointer: pointer } = /** @type {Foreign} */ (instance.exports);
   pointer.value = stack;
   new Crew(module, instance, memory, at).assist();
 }

@@ -65,7 +65,9 @@ export class Download {
   async _arrived() {
     let value;
     try {
-      ({ value } = await /** @type {any} */ (this.reader).read());
+      ({ value } = await /** @type {ReadableStreamDefaultReader<Uint8Array>} */ (
+        this.reader
+      ).read());
     } finally {
       this.isOver = !value;
     }

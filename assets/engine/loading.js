@@ -58,7 +58,8 @@ export function obstacle() {
  * else. @param {number} bytes
  */
 export function roomFor(bytes) {
-  const { deviceMemory = Infinity } = /** @type {any} GiB, roughly, where it is told */ (navigator);
+  const { deviceMemory = Infinity } =
+    /** @type {{deviceMemory?: number}} GiB, roughly, where it is told */ (navigator);
   const initial = 32 + Math.ceil(bytes / 65536);
   try {
     if (bytes > MOST || deviceMemory * 2 ** 30 < 4 * bytes + BESIDE) throw new RangeError("of all");
@@ -309,7 +310,7 @@ async function opened() {
   }
 }
 
-/** Read a stream to its end. @param {ReadableStream} stream @param {(bytes: Uint8Array) => any} take */
+/** Read a stream to its end. @param {ReadableStream} stream @param {(bytes: Uint8Array) => unknown} take */
 async function drain(stream, take) {
   const reader = stream.getReader();
   for (let read = await reader.read(); !read.done; read = await reader.read())
@@ -352,7 +353,7 @@ async function unpacked(download, size, count) {
  * Pyodide: restored from its snapshot if there is one that fits, otherwise started and `prepared`
  * by our own code, and its snapshot kept.
  * @param {Files} files
- * @param {(python: any, restored: boolean) => void} prepare brings our sources into it; only what a
+ * @param {(python: Foreign, restored: boolean) => void} prepare brings our sources into it; only what a
  * full start imports is in the snapshot
  */
 export async function interpreter(files, prepare) {

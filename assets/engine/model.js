@@ -49,7 +49,7 @@ for (let h = 0; h < 65536; h++) {
  */
 
 export class Model {
-  /** @type {Record<string, any>} */ #ops;
+  /** @type {Foreign} */ #ops;
   /** @type {Crew | null} where threads can share the memory */ #crew = null;
   /** @type {Record<string, number>} where activations lie */ #at = {};
   #room = { rows: 0, keys: 0, samples: 0 };
@@ -79,7 +79,7 @@ export class Model {
   }
 
   /**
-   * memory: where all of it is placed, grown as it needs. @param {Record<string, any>} header
+   * memory: where all of it is placed, grown as it needs. @param {Json} header
    * @param {number} size @param {WebAssembly.Module} kernels @param {WebAssembly.Memory} memory
    */
   constructor(header, size, kernels, memory = new WebAssembly.Memory({ initial: 32 })) {

@@ -62,7 +62,7 @@ function gate(most) {
  */
 function bootstrap() {
   const HERE = "https://engine.invalid/";
-  const scope = /** @type {any} */ (self);
+  const scope = /** @type {{importScripts: unknown}} */ (/** @type {unknown} */ (self));
   self.onmessage = async ({ data: { files, memory } }) => {
     self.onmessage = null;
     const send = self.postMessage.bind(self);
@@ -125,7 +125,7 @@ class Frame {
   constructor(/** @type {Record<string, ArrayBuffer>} */ files) {
     this.heard = [];
     this.silence = 0; // ms
-    /** @type {((_?: any) => void) | undefined} */ this.wake = undefined;
+    /** @type {((_?: unknown) => void) | undefined} */ this.wake = undefined;
     this.element = document.createElement("iframe");
     this.element.sandbox = "allow-scripts";
     this.element.hidden = true;
@@ -187,7 +187,7 @@ class Frame {
     }
   }
 
-  /** @param {[any, any, any, any?]} request any: see `answers` */
+  /** @param {Parameters<Frame["answers"]>} request */
   async last(...request) {
     let last;
     for await (last of this.answers(...request));
@@ -237,7 +237,7 @@ export class Sandbox {
     this.model = model;
     this.frames = new Set();
     this.loading = { what: "", done: 0, total: 0 };
-    /** @type {((_?: any) => void) | undefined} */ this.wake = undefined;
+    /** @type {((_?: unknown) => void) | undefined} */ this.wake = undefined;
     /** @type {Promise<Frame> | undefined} */ this.waiting = undefined;
   }
 

@@ -25,17 +25,17 @@ const ENLISTED = 3000; // ms in which a model's threads come
 /** @type {Map<string, Worker[]>} threads beside this one, by their model's name */
 const crews = new Map();
 
-/** @type {any} */ let python;
-/** @type {any} see visualizer/browser/tab.py */ let tab;
-/** @type {Promise<any> | undefined} */ let begun;
+/** @type {Foreign} */ let python;
+/** @type {Foreign} see visualizer/browser/tab.py */ let tab;
+/** @type {Promise<boolean> | undefined} */ let begun;
 /** @type {Map<string, Promise<Model>>} */ const models = new Map();
-/** @type {Map<number, any>} jobs by the id of their request */ const jobs = new Map();
+/** @type {Map<number, Foreign>} jobs by the id of their request */ const jobs = new Map();
 let last = Promise.resolve();
 let allowed = Infinity; // ms
 let deadline = Infinity;
 let told = 0; // how often it was said that the time is over
 let alive = 0;
-let progress = (/** @type {any} */ _) => {};
+let progress = (/** @type {object} */ _) => {};
 const files = new Files(BASE, (now) => progress(now));
 
 const say = (message) => self.postMessage(message);
@@ -120,7 +120,7 @@ async function start(/** @type {Files} */ files) {
 }
 
 /** Modules to where they are imported from. @param {ArrayBuffer} texts */
-function write(/** @type {any} */ { FS }, texts) {
+function write(/** @type {Foreign} */ { FS }, texts) {
   const modules = JSON.parse(new TextDecoder().decode(texts));
   for (const [path, text] of Object.entries(modules)) {
     FS.mkdirTree(`/engine/${path.replace(/[^/]*$/, "")}`);
@@ -153,7 +153,11 @@ async function model(/** @type {Files} */ files, name, /** @type {WebAssembly.Me
   const made =
     sizes[`${weights}.gz`] > LARGE
       ? await placed(files, weights, memory[name], kernels, room)
-      : Model.of(/** @type {any} */ ((await files.get([weights])).get(weights)), kernels, room);
+      : Model.of(
+          /** @type {ArrayBuffer} */ ((await files.get([weights])).get(weights)),
+          kernels,
+          room,
+        );
   await Promise.all([begun, enlist(name, made)]);
   tab.add(name, made);
   return made;
@@ -207,7 +211,7 @@ async function enlist(name, made) {
  */
 function look(name, file) {
   close(name);
-  const reader = new /** @type {any} */ (self).FileReaderSync();
+  const reader = new /** @type {Foreign} */ (self).FileReaderSync();
   const read = (/** @type {number} */ at, /** @type {number} */ size) =>
     new Uint8Array(reader.readAsArrayBuffer(file.slice(at, at + size)));
   const said = JSON.parse(tab.open(name, read));

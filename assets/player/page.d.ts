@@ -12,11 +12,48 @@ interface Edge {
   find?(): void;
 }
 
+/** What an address tells. */
+type Wanted = Partial<ReturnType<import("./watch/address.js").Address["read"]>>;
+
+/** A run of the catalogue, or what else is known of one: where it is from. */
+interface Entry {
+  name?: string | null;
+  title?: Json;
+  url?: string;
+  id?: string;
+  spec?: string | null;
+  trace?: string | string[];
+  comparison?: string;
+  racer?: string;
+  written?: boolean;
+  leak?: boolean;
+  axis?: string;
+  beside?: boolean;
+}
+
+/** A run on screen, where it is from and its document. */
+interface Shown {
+  run: Run;
+  entry?: Entry | null;
+  replay?: Json;
+}
+
+/** A part of the page as its bar names it: visualizer/page/tabs.py. */
+interface Tab {
+  name: string;
+  title: string;
+  href?: string;
+  minutes?: Record<string, number>;
+  lacks?: boolean;
+  speaks?: string[];
+}
+
 interface Window {
   Inflight: { mount(root: HTMLElement, options?: object): void; icon: Function };
   inflight: App; // for tests and scripts
   inflightWatch: Watch;
-  inflightModules: Record<string, any>;
+  inflightModules: Record<string, Foreign>;
+  inflightEmbed: object; // for tests
   inflightStory: import("./story/story.js").Story;
   inflightEnter: { player: string; here: string; others: Record<string, string> };
   inflightParts: Function;
@@ -30,11 +67,11 @@ interface Window {
   inflightLiveFiles: { style: string; markup: string };
   inflightWrite: import("./write/write.js").Write;
   inflightWriteMount: Function;
-  inflightWriteFiles: { style: string; markup: string; model: string; tasks: any[] };
-  inflightCodeMirror: any;
-  inflightCompareFiles: { style: string; markup: string; hand: any };
-  inflightEarly?: Record<string, Promise<any>>;
+  inflightWriteFiles: { style: string; markup: string; model: string; tasks: Json[] };
+  inflightCodeMirror: Foreign;
+  inflightCompareFiles: { style: string; markup: string; hand: Json };
+  inflightEarly?: Record<string, Promise<Json>>;
   inflightBring?: Function;
-  Plotly: any;
+  Plotly: Foreign;
   supports_zerogpu_headers?: boolean;
 }

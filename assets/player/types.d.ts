@@ -9,6 +9,12 @@ type LaneChart = import("./views/lane_chart.js").LaneChart;
 type MaskView = import("./views/mask/mask.js").MaskView;
 type MaskLayout = ReturnType<typeof import("./views/mask/geometry.js").layoutMask>;
 
+/** What was JSON: a document, a request to run, options, an address. Python makes and checks it; each reader knows its own part of it. */
+type Json = any;
+
+/** What brings no types: objects of Pyodide, exports of WebAssembly, Plotly, CodeMirror. Their own documents describe them. */
+type Foreign = any;
+
 /** A request as `Run` tracks it. Steps are indices of events. */
 interface RunRequest {
   id: string;
@@ -153,14 +159,14 @@ interface Segment {
 
 /** A run as it is fetched: core/trace's header and events, and additional data. records: how events are read, see run/events.js; without them they are objects. */
 interface Replay extends Beside {
-  header: any;
+  header: Json;
   records?: Record<string, Record<string, string | string[] | { default: unknown } | null>>;
   events?: Record<string, unknown>[];
   captions?: Caption[];
   complete?: boolean;
   totals?: { name: string; value: string; means: string }[];
   delays?: Delays | null;
-  begin?: { step: number; queue: string[]; requests: any[] } | null;
+  begin?: { step: number; queue: string[]; requests: Json[] } | null;
 }
 
 /** Where requests' time went: see visualizer/documents/delays.py. Times in microseconds. */
@@ -399,8 +405,22 @@ interface Rank {
   name?: string; // of its engine, where there are several
   offset: number;
   run: Run;
-  replay?: any;
+  replay?: Replay;
   id?: string | null;
+}
+
+/** What draws a state. moves: the parts of a step's motion that it has. */
+interface View {
+  draw(state: ViewState): void;
+  moves?: readonly Phase[];
+  surface?: { canvas: HTMLElement; measure?(): void };
+}
+
+/** One whose places a pointer or a key finds. */
+interface PointedView extends View {
+  surface: { canvas: HTMLElement; visible: boolean };
+  places(): { x: number; y: number; w: number; h: number }[];
+  hit(x: number, y: number): Found | null;
 }
 
 /** What a view can ask of the player. */

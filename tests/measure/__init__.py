@@ -26,6 +26,7 @@
     python tests/measure/record.py           the runs and the comparisons that ship with the page
     python tests/measure/record_engines.py   the comparisons with vLLM and transformers that ship
                                              with the page
+    python tests/measure/record_gpu.py       the comparisons on a GPU
     python tests/measure/vllm_ranks.py       records vLLM's data-parallel ranks, whose traces ship
                                              with the page
     python tests/measure/vllm_traffic.py     records a vLLM server under HTTP traffic, with its own

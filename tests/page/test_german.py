@@ -257,6 +257,8 @@ def test_a_link_speaks_german_on_watch_at_once_and_the_menu_changes_the_language
         " tokens')",
     )
     settled(page, "!location.hash.includes('lang')")
+    page.evaluate("location.hash += '&lang=de'")
+    settled(page, "inflight.speech.name === 'de' && inflight.speech.opened?.name === 'de'")
 
 
 def heard(page: Page, act: str = "") -> list[str]:

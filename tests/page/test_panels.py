@@ -232,3 +232,15 @@ def test_the_door_counts_who_waits_and_no_word_is_drawn_before_it_was_written(vi
         assert said["more"] == (
             f"and {rest} more" if rest else "" if shown else "Nobody waits at the door."
         ), event.step
+
+
+def test_a_long_answer_shows_the_words_that_are_new(visit, page_url):
+    page = visit(f"{page_url}/", hash="run=six-questions&detail=full&step=133")
+    rows = page.evaluate(
+        "[...document.querySelectorAll('.said:not([hidden])')].map((row) => ["
+        "row.textContent.length,"
+        " row.querySelector('.note').getBoundingClientRect().bottom,"
+        " row.querySelector('.words').getBoundingClientRect().bottom])"
+    )
+    assert max(length for length, _, _ in rows) > 200
+    assert all(end <= seen + 1 for _, end, seen in rows)

@@ -9,7 +9,9 @@ import pytest
 from core.errors import InflightError
 from core.trace.divergence import divergence
 from core.trace.events import StepEvent
+from core.workload.presets import PRESETS
 from measure.record_engines import record_engines
+from measure.record_gpu import gpu_presets, record_gpu
 from visualizer.documents.comparison import RECORDED, document, load
 from visualizer.words import verdicts
 
@@ -63,3 +65,14 @@ def test_comparisons_with_other_engines_need_them(tmp_path, monkeypatch):
         record_engines(["magic"], tmp_path, python="python", load=lambda: 0.0)
     with pytest.raises(InflightError, match="busy"):
         record_engines(folder=tmp_path, python="python", load=lambda: 99.0)
+
+
+def test_comparisons_on_a_gpu_are_of_presets_and_of_512_questions(tmp_path):
+    asked = gpu_presets()
+    many = asked.pop("512-questions")
+    assert len({r.messages[0]["content"] for r in many.workload}) == 512
+    assert many.config.max_num_seqs == 256 and asked.keys() < PRESETS.keys()
+    with pytest.raises(InflightError, match="no comparison on a GPU of 'magic'"):
+        next(record_gpu(["magic"], tmp_path, load=lambda: 0.0))
+    with pytest.raises(InflightError, match="busy"):
+        next(record_gpu(folder=tmp_path, load=lambda: 99.0))

@@ -216,7 +216,7 @@ function coloursOf(palette) {
  * @template T
  * @param {T} data
  * @param {Map<string, string>} table
- * @returns {any}
+ * @returns {Json}
  */
 export function recolour(data, table) {
   if (Array.isArray(data)) return data.map((value) => recolour(value, table));

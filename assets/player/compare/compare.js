@@ -56,7 +56,7 @@ export class Compare {
    * engine/engines.js, comparisons: [{name, title, shows, url}] (without a server), watched() → the
    * spec of the Watch tab}.
    */
-  constructor(root, /** @type {any} */ options = {}) {
+  constructor(root, /** @type {Json} */ options = {}) {
     this.root = root;
     this.options = { tabs: [], comparisons: [], server: false, watched: null, ...options };
     this.layout = "desk";
@@ -224,7 +224,7 @@ export class Compare {
 
   // -- documents ---------------------------------------------------------------------------------
 
-  /** @param {any} entry of the catalogue, or of this visit */
+  /** @param {Json} entry of the catalogue, or of this visit */
   async open(entry) {
     this._opening = entry;
     try {
@@ -645,7 +645,7 @@ export class Compare {
 }
 
 /** The preset whose requests a recorded comparison ran: other engines ran those of one of ours. */
-const requestsOf = (comparison) => comparison.replace(/^engines-/, "");
+const requestsOf = (comparison) => comparison.replace(/^(engines|gpu)-/, "");
 
 /** The day of a moment in ISO 8601, as the language writes it; English keeps to ISO. */
 const dateOf = (created) =>

@@ -48,7 +48,7 @@ export class NewComparison {
     policies,
     most_repeats: most,
     note,
-    offered = /** @type {any} what a link asks for */ (undefined),
+    offered = /** @type {Json} what a link asks for */ (undefined),
   }) {
     if (offered) this.model.fill(offered);
     if (offered?.model) this.model.choose(offered);

@@ -33,9 +33,9 @@ export class BrowserEngine {
     this.worker = null;
     this._last = 0; // the number of the last request
     this._crashed = false;
-    /** @type {Map<number, {resolve: Function, reject: Function, heard: (message: any) => void}>} */
+    /** @type {Map<number, {resolve: Function, reject: Function, heard: (message: Json) => void}>} */
     this._asked = new Map();
-    /** @type {Map<string, Promise<any>>} by the model's name, "" for none */
+    /** @type {Map<string, Promise<void>>} by the model's name, "" for none */
     this._loaded = new Map();
     /** @type {Set<string>} models that its visitor wants, however large */
     this._agreed = new Set();

@@ -54,13 +54,13 @@ export class Engines {
     return found;
   }
 
-  /** @param {Engine | null} tab @param {Server | null} server */
+  /** @param {BrowserEngine | null} tab @param {Server | null} server */
   constructor(tab, server, { models = /** @type {string[]} */ ([]), offers = "" } = {}) {
     this.tab = tab;
     this.server = server;
     this.lacksTab = !tab; // the page, not this browser, of which that is said when it is tried
     this.models = models;
-    /** @type {Record<string, any>} what is known of the visitor's own files, by their models' names */
+    /** @type {Record<string, Json>} what is known of the visitor's own files, by their models' names */
     this.own = {};
     this.offers = offers;
     /** @type {Map<string, Engine>} */
@@ -109,7 +109,7 @@ export class Engines {
   }
 
   /**
-   * Who runs a job. Throws a sentence if there is nobody. @param {string} kind @param {any} spec
+   * Who runs a job. Throws a sentence if there is nobody. @param {string} kind @param {Json} spec
    * @returns {Engine}
    */
   whose(kind, spec) {
@@ -146,7 +146,7 @@ export class Engines {
   /** Run a job; returns its last delta. onprogress(progress, cancel). Throws a sentence. */
   async ask(kind, spec, who, onprogress) {
     const job = await this.begin(kind, spec, who);
-    let last = /** @type {any} */ ({});
+    let last = /** @type {Json} */ ({});
     for await (const delta of this.follow(job)) {
       last = delta;
       if (!delta.done && delta.progress)
@@ -177,7 +177,7 @@ export class Engines {
   /** Bytes of a large model that this browser keeps for the tab. @param {string} model */
   async kept(model) {
     return this.tab && LARGE.includes(model) && this.models.includes(model)
-      ? /** @type {BrowserEngine} */ (this.tab).kept(model)
+      ? this.tab.kept(model)
       : 0;
   }
 

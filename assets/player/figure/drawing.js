@@ -13,15 +13,15 @@ import { visible } from "../run/passes.js";
 
 const SMALL = 420; // pixels: narrower ones are drawn for a phone
 
-/** @typedef {Record<string, any>} State */
+/** @typedef {Json} State numbers, and names of what is lit, by what the hand moves */
 /**
- * @typedef {{slider: (data: any) => import("./card.js").Slider, draw: (pen: Pen, state:
- * State, data: any) => void, says: (state: State, data: any) => string, settled?: (state: State) =>
- * State, print: (data: any) => State, switches?: {key: string, words: string[], value?: (n: number)
- * => number}, point?: (x: number, y: number, state: State, data: any, size: {w: number, h: number,
- * small: boolean}) => State | null, knobs?: (data: any) => Knob[], grab?: (x: number, y: number,
- * state: State, data: any, size: {w: number, h: number}) => string | null, drag?: (knob: string, by:
- * number, state: State, data: any, size: {w: number, h: number}) => number}} Kind
+ * @typedef {{slider: (data: Json) => import("./card.js").Slider, draw: (pen: Pen, state:
+ * State, data: Json) => void, says: (state: State, data: Json) => string, settled?: (state: State) =>
+ * State, print: (data: Json) => State, switches?: {key: string, words: string[], value?: (n: number)
+ * => number}, point?: (x: number, y: number, state: State, data: Json, size: {w: number, h: number,
+ * small: boolean}) => State | null, knobs?: (data: Json) => Knob[], grab?: (x: number, y: number,
+ * state: State, data: Json, size: {w: number, h: number}) => string | null, drag?: (knob: string, by:
+ * number, state: State, data: Json, size: {w: number, h: number}) => number}} Kind
  * @typedef {import("./card.js").Slider & {says: (n: number) => string}} Knob
  */
 
@@ -125,7 +125,7 @@ export class Drawing extends Card {
   /**
    * @param {HTMLElement} root
    * @param {Kind} kind
-   * @param {any} data what it draws, computed from recorded runs
+   * @param {Json} data what it draws, computed from recorded runs
    * @param {import("./card.js").CardOptions} options
    */
   constructor(root, kind, data, options) {

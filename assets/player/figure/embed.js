@@ -89,7 +89,7 @@ class Embed {
 
   /** @param {string} url @returns {Promise<Replay>} */
   fetch(url) {
-    const early = /** @type {any} */ (window).inflightEarly;
+    const early = window.inflightEarly;
     let found = this.fetched.get(url);
     if (!found)
       this.fetched.set(
@@ -113,6 +113,4 @@ class Embed {
   }
 }
 
-/** @type {any} */ (window).inflightEmbed = new Embed(
-  jsonIn(find(document, "#inflight-embed").textContent),
-);
+window.inflightEmbed = new Embed(jsonIn(find(document, "#inflight-embed").textContent));

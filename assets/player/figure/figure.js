@@ -32,7 +32,7 @@ const canvas = (name = "") => h("div", { class: `canvas ${name}` }, h("canvas", 
 
 /**
  * The views a figure may have, by name: their panel and what draws in it. @type {Record<string,
- * (actions: ViewActions, columns: number) => [HTMLElement, any]>}
+ * (actions: ViewActions, columns: number) => [HTMLElement, View]>}
  */
 const VIEWS = {
   lanes: (actions, columns) =>
@@ -53,7 +53,7 @@ const VIEWS = {
     ),
 };
 
-/** @param {HTMLElement} at @param {(at: HTMLElement) => any} make @returns {[HTMLElement, any]} */
+/** @param {HTMLElement} at @param {(at: HTMLElement) => View} make @returns {[HTMLElement, View]} */
 const made = (at, make) => [at, make(at)];
 
 /** What a figure does not have: a second run, a leak, weights, ranks. */
@@ -133,7 +133,7 @@ export class Figure extends Card {
       .map((name) => {
         const [at, view] = VIEWS[name](this.actions, columns);
         this.body.append(at);
-        if (view.hit) this._pointed(at, view);
+        if ("hit" in view) this._pointed(at, /** @type {PointedView} */ (view));
         return view;
       });
     // the page scrolls, the mask does not zoom
@@ -233,7 +233,7 @@ export class Figure extends Card {
 
   // -- pointing ----------------------------------------------------------------------------------
 
-  /** @param {HTMLElement} at @param {any} view */
+  /** @param {HTMLElement} at @param {PointedView} view */
   _pointed(at, view) {
     const { canvas } = view.surface;
     const find = (/** @type {PointerEvent} */ e) => {

@@ -101,7 +101,7 @@ function laidOut(runs, { w, h }) {
 
 /** @type {import("./drawing.js").Kind} */
 export const hand = {
-  slider: (data) => hand.knobs?.(data)[0] || /** @type {any} */ (null),
+  slider: (data) => /** @type {NonNullable<typeof hand.knobs>} */ (hand.knobs)(data)[0],
   knobs: (/** @type {HandData} */ data) =>
     KNOBS.map((key) => {
       const [from, to, step] = data[key];
@@ -166,7 +166,7 @@ export const hand = {
   drag(knob, by, from, data, size) {
     const { per } = laidOut(runsOf(from, data), size);
     return snapped({ ...from, [knob]: from[knob] + by / per }, data)[
-      KNOBS.indexOf(/** @type {any} */ (knob))
+      KNOBS.indexOf(/** @type {typeof KNOBS[number]} */ (knob))
     ];
   },
 };

@@ -25,7 +25,7 @@ export class Learn {
    * documents: {language: url} (without a server), papers: {lesson: {kind: url}}, captions: {run:
    * {language: url}} (without a server), only: a lesson's name (a file with one lesson)}.
    */
-  constructor(root, /** @type {any} */ options = {}) {
+  constructor(root, /** @type {Json} */ options = {}) {
     this.root = root;
     this.options = {
       tabs: [],

@@ -37,7 +37,7 @@ export class Batch {
    * @param {import("../parts/server.js").Server} server
    * @param {(id: string) => boolean} isMine
    * @param {{begins(run: Run, same: boolean): void, steps(): void, state(): void, ended?(how:
-   * Record<string, any>): void}} listener
+   * Record<string, import("./whereabouts.js").Ended>): void}} listener
    */
   constructor(server, isMine, listener) {
     this.server = server;
@@ -51,10 +51,10 @@ export class Batch {
     this.of = ""; // which one, if several are followed
     this.next = null; // the number of the next message, once one is here
     this.most = 8; // chapters that are kept
-    /** @type {any[]} */
+    /** @type {Json[]} */
     this.chapters = []; // {beginning, deltas}
     this.first = undefined; // the chapter that the run begins with
-    /** @type {Map<string, any>} */
+    /** @type {Map<string, import("./whereabouts.js").Ended>} */
     this.ended = new Map(); // how requests went, the latest: see whereabouts.js
   }
 

@@ -31,7 +31,7 @@ export class Live {
    * root: the element of live.html. options: {tabs, base, policies: [{name, shows}], prompts: of
    * the house, asks: whether requests are possible}.
    */
-  constructor(root, /** @type {any} */ options = {}) {
+  constructor(root, /** @type {Json} */ options = {}) {
     this.root = root;
     this.options = { tabs: [], base: undefined, policies: [], prompts: [], asks: true, ...options };
     this.page = document.documentElement;

@@ -14,8 +14,8 @@ const AGAIN = 1000; // ms before a broken stream is resumed
 const NAME = "inflight-nickname"; // in the browser's storage
 
 /**
- * @typedef {{key: string, id: string, prompt: string, text: string, next: number, ended: any,
- * seed?: number, lost?: string, went?: any}} Own
+ * @typedef {{key: string, id: string, prompt: string, text: string, next: number, ended: Json,
+ * seed?: number, lost?: string, went?: import("./whereabouts.js").Ended}} Own
  */
 
 /** The requests themselves, without DOM. */
@@ -141,8 +141,8 @@ export class AskForm {
     this.mine = mine;
     this.asked = asked;
     this.temperature = 0.8;
-    /** @type {(name: string) => any} */
-    this.field = (name) => form.elements.namedItem(name);
+    /** @type {(name: string) => HTMLInputElement} */
+    this.field = (name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
     /** @type {HTMLElement} */
     this.error = find(form, ".ask-error");
     /** @type {HTMLButtonElement} */
@@ -168,7 +168,7 @@ export class AskForm {
    */
   suggest({ prompt, tokens, temperature }) {
     if (prompt) this.field("prompt").placeholder = prompt;
-    this.field("tokens").value = tokens;
+    this.field("tokens").value = String(tokens);
     this.temperature = temperature;
   }
 

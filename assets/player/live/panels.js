@@ -41,7 +41,7 @@ export class FollowedView {
    * `Followed._together`; all: of which all ranks are on screen: of its engine ("ranks"), of every
    * one ("all"), or of none. loads: see `Followed.loads`.
    */
-  draw(/** @type {any} */ followed, run, all, loads) {
+  draw(/** @type {Json} */ followed, run, all, loads) {
     this.section.hidden = !followed;
     if (!followed) return;
     const engine = run?.header.engine;
@@ -230,7 +230,7 @@ export class JustFinished {
   /**
    * @param {HTMLElement} section
    * @param {import("./own_requests.js").OwnRequests} mine
-   * @param {() => {shown: SentenceContext, run: Run | null, ended?: Map<string, any>}} shown ended: how requests
+   * @param {() => {shown: SentenceContext, run: Run | null, ended?: Map<string, import("./whereabouts.js").Ended>}} shown ended: how requests
    * went
    */
   constructor(section, mine, shown) {

@@ -68,9 +68,9 @@ export class Room {
     find(root, ".view-tabs").prepend(this.tab);
     find(root, ".view-tabs").append(this.details[1]);
     find(root, ".present-bar").prepend(this.buttons[1]);
-    /** @type {(e: {target: any}) => void} */
+    /** @type {(e: Event) => void} */
     this._leave = ({ target }) => {
-      if (target.closest("[data-tab]")) this.open(true);
+      if (/** @type {Element} */ (target).closest("[data-tab]")) this.open(true);
     };
     find(root, ".view-tabs").addEventListener("click", this._leave);
     /** @type {() => void} */

@@ -57,8 +57,9 @@ export class Teacher {
         h("button", { class: "button", value: "no", formnovalidate: true }, t("Cancel")),
       ),
     );
-    form.addEventListener("submit", (/** @type {any} */ e) => {
-      if (e.submitter?.value !== "no" && field.value) this._begin(field.value.trim(), true);
+    form.addEventListener("submit", (/** @type {SubmitEvent} */ e) => {
+      if (e.submitter?.getAttribute("value") !== "no" && field.value)
+        this._begin(field.value.trim(), true);
     });
     dialog.replaceChildren(form);
     dialog.showModal();
@@ -206,7 +207,7 @@ export class Teacher {
       check("hide_nicknames", "Hide names", (on) => ({ hide_nicknames: on })),
       check("accepting", "Accept requests", (on) => ({ accepting: on })),
     );
-    /** @type {any} */
+    /** @type {HTMLTextAreaElement} */
     this.system = h("textarea", {
       name: "system",
       rows: "2",
@@ -268,7 +269,7 @@ export class Teacher {
 
   _fields() {
     return ["policy", "max_num_seqs", "max_num_batched_tokens"].map(
-      (name) => /** @type {any} */ (this.limits.elements.namedItem(name)),
+      (name) => /** @type {HTMLInputElement} */ (this.limits.elements.namedItem(name)),
     );
   }
 

@@ -29,7 +29,7 @@ export function howItWent(ended) {
 
 /**
  * @param {Run | null} run null while nothing is known
- * @param {{id: string, lost?: string, ended?: any, went?: Ended | null}} own
+ * @param {{id: string, lost?: string, ended?: Json, went?: Ended | null}} own
  */
 export function whereabouts(run, { id, lost, ended, went }) {
   if (lost) return t(lost);

@@ -4,7 +4,7 @@
  * A new element. props: attributes, and listeners by "onclick" and the like.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
- * @param {Record<string, any>} props
+ * @param {Record<string, unknown>} props
  * @param {...(Node | string | null | undefined)} children
  * @returns {HTMLElementTagNameMap[K]}
  */
@@ -12,9 +12,10 @@ export function h(tag, props = {}, ...children) {
   const el = document.createElement(tag);
   for (const [key, value] of Object.entries(props)) {
     if (value === undefined || value === null || value === false) continue;
-    if (key === "class") el.className = value;
-    else if (key.startsWith("on")) el.addEventListener(key.slice(2), value);
-    else el.setAttribute(key, value === true ? "" : value);
+    if (key === "class") el.className = String(value);
+    else if (key.startsWith("on"))
+      el.addEventListener(key.slice(2), /** @type {EventListener} */ (value));
+    else el.setAttribute(key, value === true ? "" : String(value));
   }
   for (const child of children) if (child !== null && child !== undefined) el.append(child);
   return el;
@@ -95,10 +96,10 @@ export function setStyle(el, name, value) {
 export const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-/** The data in a JSON text; null if it is not JSON. @param {any} text @returns {any} */
+/** The data in a JSON text; null if it is not JSON. @param {string | null} text @returns {Json} */
 export function jsonIn(text) {
   try {
-    return JSON.parse(text);
+    return JSON.parse(text ?? "");
   } catch {
     return null;
   }

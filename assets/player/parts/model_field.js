@@ -14,7 +14,7 @@ const MOST_KEPT = 5;
 
 /**
  * What the page says about its models: `inflight/state`. @typedef {{models: string[], builtin:
- * string[], any_model: boolean, dtypes: string[], model: string, facts: Record<string, any>}}
+ * string[], any_model: boolean, dtypes: string[], model: string, facts: Record<string, Json>}}
  * Offered facts: what is known of models where nobody can be asked, by their names
  */
 
@@ -30,10 +30,10 @@ export class ModelField {
    * known of the visitor's files, by their names, and open: looks at another one, where there is a
    * tab to compute it.
    * @param {HTMLFormElement} form
-   * @param {{call: (name: string, ...args: any[]) => Promise<any>, device?: () => string,
+   * @param {{call: (name: string, ...args: unknown[]) => Promise<Json>, device?: () => string,
    * blockSize?: () => number, changed?: () => void, kept?: (name: string) => Promise<number>,
-   * remove?: (name: string) => Promise<void>, own?: () => Record<string, any>,
-   * open?: (file: File) => Promise<any>}} options
+   * remove?: (name: string) => Promise<void>, own?: () => Record<string, Json>,
+   * open?: (file: File) => Promise<Json>}} options
    */
   constructor(form, options) {
     this.options = {
@@ -46,7 +46,7 @@ export class ModelField {
       ...options,
     };
     const field = (/** @type {string} */ name) =>
-      /** @type {any} */ (form.elements.namedItem(name));
+      /** @type {HTMLInputElement & HTMLSelectElement} */ (form.elements.namedItem(name));
     /** @type {HTMLSelectElement} */
     this.select = field("model");
     /** @type {HTMLInputElement} */
@@ -64,7 +64,7 @@ export class ModelField {
       model: "",
       facts: {},
     };
-    /** @type {any} what the server says about the chosen one, null until it has */
+    /** @type {Json} what the server says about the chosen one, null until it has */
     this.facts = null;
     this.kept = 0; // bytes of it in this browser
     this.file = h("input", { type: "file", accept: ".gguf" });
@@ -237,7 +237,7 @@ export class ModelField {
   }
 
   /**
-   * Wait for what is known of a model. @param {Promise<any>} answer @param {(facts: any) => void}
+   * Wait for what is known of a model. @param {Promise<Json>} answer @param {(facts: Json) => void}
    * found
    */
   async _ask(answer, found) {

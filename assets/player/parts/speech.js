@@ -6,7 +6,7 @@ import { setText } from "./dom.js";
 import { english, fill, keyOf } from "./messages.js";
 
 /**
- * @type {any} {name, words: English to it, terms: see glossary.js, asked: see runs_card.js,
+ * @type {Json} {name, words: English to it, terms: see glossary.js, asked: see runs_card.js,
  * captions: what is said of a recorded run, by its entry}; null for English.
  */
 let spoken = null;
@@ -28,7 +28,7 @@ export const inLanguage = (doc) => ({ ...doc, ...doc.translations?.[speaking()] 
 
 /**
  * Switch all parts to a language: labels at once, sentences with the next run that is opened.
- * @param {any} language
+ * @param {Json} language
  */
 export function speak(language) {
   if (isChosen && spoken === language) return;
@@ -127,8 +127,8 @@ export class Speech {
   }
 
   /**
-   * A recorded run, or those of ranks, with its sentences in the current language. @param {any}
-   * entry @param {any} replay
+   * A recorded run, or those of ranks, with its sentences in the current language. @param {Json}
+   * entry @param {Json} replay
    */
   async withCaptions(entry, { translations, ...replay }) {
     const language = spoken;
@@ -138,7 +138,7 @@ export class Speech {
     return replay.ranks
       ? {
           ...replay,
-          ranks: replay.ranks.map((/** @type {any} */ rank, /** @type {number} */ n) => ({
+          ranks: replay.ranks.map((/** @type {Rank} */ rank, /** @type {number} */ n) => ({
             ...rank,
             replay: { ...rank.replay, ...said.ranks[n] },
           })),

@@ -6,6 +6,7 @@
 
 import { wantedLanguage } from "./language.js";
 import { addressed, setAddress, turnPage } from "./link.js";
+import { speaking } from "./speech.js";
 
 /**
  * holder: where the parts go, each in an element of its own, where there is no player to put them
@@ -17,7 +18,8 @@ function pageParts(holder, parts) {
   const mounted = new Map();
   let watching = "";
 
-  const mountOf = (part) => /** @type {any} */ (window)[part.mounts];
+  const mountOf = (part) =>
+    /** @type {Record<string, Function>} */ (/** @type {unknown} */ (window))[part.mounts];
   const mount = (name, part) => {
     const place = document.createElement("div");
     const player = document.querySelector("#watch");
@@ -118,6 +120,9 @@ function pageParts(holder, parts) {
     document.addEventListener("inflight-language", (/** @type {CustomEventInit} */ e) =>
       speak(e.detail.language),
     );
+    window.addEventListener("hashchange", () => {
+      if (addressed().has("lang") && wantedLanguage() !== speaking()) speak(wantedLanguage());
+    });
     // English is there, as it was
     if (wantedLanguage() !== "en" && !opened.has(speaker))
       fetched(speaker).catch(() => opened.delete(speaker));

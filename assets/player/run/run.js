@@ -115,7 +115,7 @@ export class Run {
     this.isGrouped = Boolean(this.header.kv_groups);
     this.numBlocks = this.header.num_blocks || config.num_blocks || 0;
     this._planned = new Map(
-      ((this.header.workload || {}).requests || []).map((/** @type {any} */ r) => [r.id, r]),
+      ((this.header.workload || {}).requests || []).map((/** @type {Json} */ r) => [r.id, r]),
     );
     this.windows = (this.header.model || {}).windows || [null];
     // the number of the first step that is here, for what happened before it

@@ -29,13 +29,13 @@ const BAR = 44; // pixels: the bar on top
  * @typedef {{figure: {run: string | null, drawing: string, views: string[], claim: string, source:
  * string, link: string, columns: number, clock: boolean, print: number}, beats: Beat[]}}
  * SectionSpec
- * @typedef {{el: HTMLElement, fig: HTMLElement, spec: SectionSpec, beats: HTMLElement[], card: any,
+ * @typedef {{el: HTMLElement, fig: HTMLElement, spec: SectionSpec, beats: HTMLElement[], card: Figure | Drawing | null,
  * at: number, top: number, bottom: number, middles: number[], near: boolean}} Section
  */
 
 export class Story {
   /**
-   * @param {any} page what visualizer/page/story.py sends: {language, words, runs, drawings,
+   * @param {Json} page what visualizer/page/story.py sends: {language, words, runs, drawings,
    * sections: {id: SectionSpec}, hero: {names, runs}, again}
    */
   constructor(page) {
@@ -173,7 +173,7 @@ export class Story {
    */
   _turn(section, at) {
     if (at === section.at) return;
-    if (section.at >= 0) section.card.release();
+    if (section.at >= 0) section.card?.release();
     section.at = at;
     section.beats.forEach((beat, i) => beat.classList.toggle("on", i === at));
   }
@@ -183,7 +183,7 @@ export class Story {
     const [from, to] = ends(section.spec.beats[section.at]);
     const still = this.resting || reducedMotion();
     const state = blend(from, to, still ? Math.ceil(share) : share);
-    if (!section.spec.figure.run) return section.card.show(state);
+    if (!(section.card instanceof Figure)) return section.card?.show(state);
     const at = still ? Math.ceil(Number(state.at)) : Number(state.at);
     const index = Math.max(0, Math.ceil(at - 1e-6) - 1);
     section.card.show({ index, share: at - index, focus: String(state.focus || "") });
@@ -251,7 +251,8 @@ export class Story {
     );
     if (!who) return;
     const section = this.sections.find(({ el }) => el.contains(who));
-    section?.card?.light?.(e.type === "pointerout" ? "" : who.textContent || "");
+    if (section?.card instanceof Figure)
+      section.card.light(e.type === "pointerout" ? "" : who.textContent || "");
   }
 
   /** @param {HTMLElement} ask @param {HTMLElement} button */
@@ -293,11 +294,11 @@ export class Story {
     for (const section of this.sections) {
       this.mount(section);
       const { card, spec } = section;
-      card.release(false);
-      if (spec.figure.run) card.show({ index: spec.figure.print });
-      else card.show(card.kind.print(card.data));
-      for (const { surface } of spec.figure.run ? card.views : [card]) surface?.measure();
-      card.draw();
+      card?.release(false);
+      if (card instanceof Figure) card.show({ index: spec.figure.print });
+      else card?.show(card.kind.print(card.data));
+      for (const view of card instanceof Figure ? card.views : [card]) view?.surface?.measure?.();
+      card?.draw();
     }
     for (const hero of this.heroes) {
       for (const { chart } of hero.charts) chart.surface.measure();

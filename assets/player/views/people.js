@@ -90,15 +90,18 @@ export class PeopleView {
     this._rows(run.numLanes);
     const left = this._left(run, frame);
     let held = 0;
+    let ended = 0; // in this step: others found their lanes taken
     frame.lanes.forEach(({ lane, request, status }) => {
       const row = this.rows[lane];
       const shown = request || left.get(lane);
       if (!shown) return this._free(row);
       const over = Boolean(shown.finished && shown.finished.step <= frame.i);
       held += Number(Boolean(request) && !over);
+      ended += Number(Boolean(request) && over);
       this._fill(row, state, shown, { over, holds: Boolean(request), status });
     });
-    tell(this.key, `${held} of ${count(run.numLanes)} in use`);
+    const inUse = `${held} of ${count(run.numLanes)} in use`;
+    tell(this.key, ended ? `${inUse}, ${ended} just done` : inUse);
     this.panel.classList.remove("empty");
     this.door.draw({ ...state, simple: true });
     setText(this.why, frame.waiting.length ? frame.caption?.waits || "" : "");

@@ -183,9 +183,7 @@ export class TextsView {
       setText(row.prompt, tail(prompt, prompt.length, PROMPT));
       // where the leak first changes its text
       const leaves = masked ? (departs(run, masked, request.id) ?? Infinity) : Infinity;
-      const whole = Boolean(done && request.isOwn); // to be read
-      row.el.classList.toggle("whole", whole);
-      const most = whole ? Infinity : OUTPUT;
+      const most = done && request.isOwn ? Infinity : OUTPUT; // one's own is to be read
       setText(row.output, written(run, output, Math.min(before, output.length, leaves), most));
       setText(row.changed, clean(output.slice(leaves, before).join("")).slice(-OUTPUT));
       setText(

@@ -17,7 +17,7 @@ const EDGE = 8; // pixels that stay free around it
 
 /**
  * A view in a panel of its own. @param {string} name of its canvas @param {string} key @param
- * {(panel: HTMLElement, actions: ViewActions) => any} make
+ * {(panel: HTMLElement, actions: ViewActions) => View} make
  */
 const canvasOf = (name, key, make) => (/** @type {ViewActions} */ actions) => {
   const panel = h(
@@ -31,7 +31,7 @@ const canvasOf = (name, key, make) => (/** @type {ViewActions} */ actions) => {
   return { panel, view: make(panel, actions) };
 };
 
-/** @type {Record<string, (actions: ViewActions) => {panel: HTMLElement, view: any}>} */
+/** @type {Record<string, (actions: ViewActions) => {panel: HTMLElement, view: View}>} */
 const VIEWS = {
   lanes: canvasOf("strip", "key", (panel, actions) => new StripView(panel, actions)),
   row: canvasOf("low", "key", (panel, actions) => new PackedRow(panel, actions)),
@@ -66,7 +66,7 @@ export class Ask {
     this.note.addEventListener("keydown", (e) => {
       if (e.key === "Escape") e.stopPropagation();
     });
-    this.note.addEventListener("toggle", (/** @type {any} */ e) => {
+    this.note.addEventListener("toggle", (/** @type {ToggleEvent} */ e) => {
       if (e.newState === "open") return;
       this.button?.setAttribute("aria-expanded", "false");
       if (document.activeElement === document.body || this.note.contains(document.activeElement))
@@ -81,7 +81,7 @@ export class Ask {
     const told = EXPLAINED[button.dataset.ask || ""];
     if (!told || !app.run?.length || !note.showPopover) return;
     this.button = button;
-    const here = app.options.tabs.some((/** @type {any} */ tab) => tab.name === "learn");
+    const here = app.options.tabs.some((tab) => tab.name === "learn");
     note.setAttribute("aria-label", t(told.asks));
     const close = h(
       "button",
@@ -156,7 +156,13 @@ export class Ask {
       weights: { ...plain.weights, offered: false, on: false, found: null },
     };
     const { panel, view } = VIEWS[name](
-      /** @type {any} */ ({ redraw: () => view?.draw(state), explain: () => {}, hover: () => {} }),
+      /** @type {ViewActions} */ (
+        /** @type {Partial<ViewActions>} */ ({
+          redraw: () => view?.draw(state),
+          explain: () => {},
+          hover: () => {},
+        })
+      ),
     );
     if (!panel.querySelector("canvas")) view.draw(state);
     return [panel, this._from(index)];

@@ -39,10 +39,10 @@ export class Beside {
   get recorded() {
     const { entry, options } = this.app;
     const name = entry?.racer ? POLICIES.includes(entry.racer) && entry.comparison : entry?.name;
-    const known = options.catalogue.find((/** @type {any} */ e) => e.name === name);
+    const known = options.catalogue.find((e) => e.name === name);
     return known?.beside &&
       (this.app.engines?.can("open_comparison") ||
-        options.comparisons?.some((/** @type {any} */ e) => e.name === name))
+        options.comparisons?.some((e) => e.name === name))
       ? name
       : null;
   }
@@ -139,7 +139,7 @@ export class Beside {
     setAxis(this.app, Boolean(this.axis));
   }
 
-  /** A run was put on screen. wanted: see `Address.read`. @param {any} wanted */
+  /** A run was put on screen. wanted: see `Address.read`. @param {Wanted} wanted */
   entered(wanted) {
     if (this.on && !this.working && !this.app.pair.members.length) this._end();
     if (wanted.beside && !this.on) this.open();

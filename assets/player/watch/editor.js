@@ -501,7 +501,7 @@ export class Editor {
     return this.runSpec(this.spec());
   }
 
-  /** @param {any} spec @param {Beside["asked"]} asked */
+  /** @param {Json} spec @param {Beside["asked"]} asked */
   async runSpec(spec, asked = null) {
     return this._running(spec, "Starting the engine.", (tell) =>
       this.app.live.start(spec, this.app.visit.visitor, tell, asked),

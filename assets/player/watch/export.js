@@ -151,7 +151,7 @@ async function whole(app, blob, kind) {
 
 export function exportMenu(app) {
   const file = (kind, text, note) => ({ text, note, act: () => take(app, kind) });
-  /** @type {any[]} */
+  /** @type {("-" | (Action & {note: string}))[]} */
   const items = [file("png", "Picture of this view", "PNG")];
   if (!app.running && app.run)
     items.push(

@@ -8,7 +8,7 @@ import { Conversation } from "./conversation.js";
  * A row of the editor's form. messages: what it asks, up to changes of its text; null where that
  * is a prompt. raw: its text when it became a prompt, and what its messages were.
  * @typedef {import("./conversation.js").Message} Message
- * @typedef {{el: HTMLElement, prompt: HTMLTextAreaElement, request: any, messages?: Message[] |
+ * @typedef {{el: HTMLElement, prompt: HTMLTextAreaElement, request: Json, messages?: Message[] |
  * null, raw?: {text: string, messages: Message[]}, conversation?: Conversation | null}} Row
  */
 

@@ -21,7 +21,7 @@ export class Motion {
     /** @type {number | undefined} */
     this._frame = undefined;
     this._last = -Infinity; // when a step was taken last
-    /** @type {Map<any, string>} */
+    /** @type {Map<View, string>} */
     this._drawn = new Map(); // how far each view's own part had come when it was drawn last
     document.addEventListener("visibilitychange", () => document.hidden && this.settle());
   }
@@ -112,14 +112,12 @@ export class Motion {
 
   /**
    * Whether a view looks other than the last time: on a canvas with every frame of its part, in
-   * words when a part begins and ends. @param {any} view
+   * words when a part begins and ends. @param {View} view
    */
   _changes(view) {
-    const now = view.moves
-      .map((/** @type {Phase} */ name) => phase(this.share, name))
-      .map((/** @type {number} */ come) =>
-        view.surface ? come : Math.ceil(come) + Math.floor(come),
-      )
+    const now = /** @type {readonly Phase[]} */ (view.moves)
+      .map((name) => phase(this.share, name))
+      .map((come) => (view.surface ? come : Math.ceil(come) + Math.floor(come)))
       .join();
     const changes = this._drawn.get(view) !== now;
     this._drawn.set(view, now);

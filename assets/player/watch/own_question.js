@@ -15,9 +15,9 @@ export class OwnQuestion {
     const form = app.$(".opening-ask");
     const field = /** @type {HTMLInputElement} */ (find(form, "input"));
     this.line = app.$(".own-line");
-    /** @type {any} whose last question gives way to one's own; null where it cannot be run */
+    /** @type {Json} whose last question gives way to one's own; null where it cannot be run */
     this.preset = null;
-    /** @type {any[]} */ (app.views).push(this);
+    app.views.push(this);
     form.addEventListener("submit", (/** @type {Event} */ e) => {
       e.preventDefault();
       this.ask(field.value.trim());
@@ -28,7 +28,7 @@ export class OwnQuestion {
   async offer(name) {
     const { engines, editor } = this.app;
     if (this.preset || !engines || !(await editor.ready())) return;
-    this.preset = editor.state.presets.find((/** @type {any} */ one) => one.name === name) || null;
+    this.preset = editor.state.presets.find((/** @type {Json} */ one) => one.name === name) || null;
   }
 
   /** @param {string} question */

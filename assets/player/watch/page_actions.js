@@ -6,9 +6,8 @@ import { viewActions } from "./view_state.js";
 
 /**
  * What was on screen, for whoever takes Watch over and gives it back.
- * @typedef {{shown: {run: Run, entry: any, replay: any}, step: number | null,
- *   pin: string | undefined, tab: string, following: boolean, opened: any}} Held any: the entries
- *   and documents of a store's state, and a language's words
+ * @typedef {{shown: Shown, step: number | null,
+ *   pin: string | undefined, tab: string, following: boolean, opened: Json}} Held
  */
 
 /** @param {App} app */
@@ -90,6 +89,14 @@ export function pageActions(app) {
       store.set({ edge: edge || app.live, following });
     },
     stay: () => store.set({ following: false }),
+    get running() {
+      return app.running;
+    },
+    /** The run in progress goes on unseen: what is on screen stays there. */
+    unfollow() {
+      app.live.unseen = true;
+      store.set({ following: false });
+    },
     /** Put a run in progress on screen, at its newest step. @param {Run} run */
     enter(run) {
       store.set({ following: true });

@@ -5,7 +5,7 @@
 import { h, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
-/** @typedef {{run: Run, entry: any, replay: any, name: string}} Member */
+/** @typedef {Shown & {name: string}} Member */
 
 export class Pair {
   /** @param {App} app */
@@ -89,10 +89,7 @@ export class Pair {
     return this.leaks ? [] : this.members.map((m) => m.run);
   }
 
-  /**
-   ** Show one of them, or another run, at a step.
-   * @param {{run: Run, entry: any, replay: any}} member
-   */
+  /** Show one of them, or another run, at a step. @param {Shown} shown */
   show({ run, entry, replay }, step = this.app.run.stepOf(this.app.index)) {
     const { pinned, pass } = this.app;
     this.app.put(

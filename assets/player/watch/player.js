@@ -76,7 +76,7 @@ export class Player {
    * uploadBytes: of a file, tabs: [{name, title}], detail: "simple" or "full" for who has never
    * chosen, terms: see parts/glossary.js, embedded}.
    */
-  constructor(root, /** @type {any} */ options = {}) {
+  constructor(root, /** @type {Json} */ options = {}) {
     this.root = root;
     this.options = { catalogue: [], tabs: [], server: false, ...options };
     this.store = new Store(paintTheme(root, prefersDark()));
@@ -127,6 +127,7 @@ export class Player {
       new Cursor(this, this.lengths, "caches by lane"),
       new Cursor(this, this.blocks, "memory blocks"),
     ];
+    /** @type {View[]} */
     this.views = [
       this.narration,
       this.row,
@@ -157,7 +158,7 @@ export class Player {
     this.engines = Engines.of(this.options);
     this.visit = new Visit(this);
     this.pair = new Pair(this);
-    /** @type {any[]} */ (this.views).push((this.beside = new Beside(this)));
+    this.views.push((this.beside = new Beside(this)));
     this.leak = new Leak(this);
     this.live = new Live(this);
     this.store.set({ edge: this.live });
@@ -254,7 +255,7 @@ export class Player {
   async start() {
     const { options, address } = this;
     const wanted = address.read();
-    const names = ["watch", ...options.tabs.map((/** @type {any} */ tab) => tab.name)];
+    const names = ["watch", ...options.tabs.map((/** @type {Tab} */ tab) => tab.name)];
     if (wanted.part && !names.includes(wanted.part)) this.absent(wanted.part);
     address.owes = Boolean(wanted.spec && this.engines);
     for (const key of wanted.request ? ["rank"] : ["step", "rank", "at"])
@@ -348,7 +349,7 @@ export class Player {
     this.put({ run: new Run(replay), entry, replay }, wanted);
   }
 
-  /** Put a run on screen, paused. */
+  /** Put a run on screen, paused. @param {Shown} shown @param {Wanted} wanted */
   put({ run, entry = null, replay = null }, wanted = {}) {
     this.transport.toggle(false);
     this.store.set({ following: false });
@@ -356,7 +357,7 @@ export class Player {
     this.enter({ run, entry, replay }, wanted);
   }
 
-  /** The same without stopping what plays or is followed. */
+  /** The same without stopping what plays or is followed. @param {Shown} shown @param {Wanted} wanted */
   enter({ run, entry = null, replay = null }, wanted = {}) {
     this.fetching = null; // what is still on its way does not take its place
     this.store.set({ run, entry, replay, ...UNLIT, pass: Infinity });

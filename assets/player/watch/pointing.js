@@ -89,7 +89,7 @@ export function neighbour(places, at, key) {
 export class Cursor {
   /**
    * @param {App} app
-   * @param {any} view with surface, places and hit
+   * @param {PointedView} view with surface, places and hit
    * @param {string} name what its places are
    */
   constructor(app, view, name) {
@@ -114,7 +114,7 @@ export class Cursor {
       { class: "cursor", role: "listbox", tabindex: "0", "aria-activedescendant": this.option.id },
       this.option,
     );
-    view.surface.canvas.parentElement.append(this.el);
+    /** @type {HTMLElement} */ (view.surface.canvas.parentElement).append(this.el);
     this.el.addEventListener("keydown", (e) => this._key(e));
     this.el.addEventListener("focus", () => this.draw());
     this.el.addEventListener("blur", () => {

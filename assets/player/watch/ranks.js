@@ -20,7 +20,7 @@ export class Ranks {
     this.from = this.span = 0; // the moments between which their steps are known
     this.room = 1; // seconds that the picture has room for
     this.number = 0; // the rank on screen
-    /** @type {((member: any, index: number | null) => void) | null} */
+    /** @type {((member: Rank, index: number | null) => void) | null} */
     this.alone = null; // for ranks in progress: puts one on screen
     /** @type {{run: Run, index: number, now: number} | null} */
     // the moment at which a step was put on screen, which lies inside it or after it
@@ -33,9 +33,9 @@ export class Ranks {
 
   /**
    * Put them on screen. doc: see above; wanted: {rank, at, step, …} of an address.
-   * @param {any} doc
-   * @param {any} [wanted]
-   * @param {any} [entry]
+   * @param {Json} doc
+   * @param {Wanted} [wanted]
+   * @param {Entry | null} [entry]
    */
   show(doc, wanted = {}, entry = null) {
     const { app } = this;
@@ -69,8 +69,8 @@ export class Ranks {
   /**
    * Show all ranks in progress in their current state: the same members with more steps, or
    * others.
-   * @param {{members: any[], from: number, span: number, room: number}} picture
-   * @param {(member: any, index: number | null) => void} alone
+   * @param {{members: Rank[], from: number, span: number, room: number}} picture
+   * @param {(member: Rank, index: number | null) => void} alone
    */
   renew(picture, alone) {
     const { app } = this;
@@ -171,7 +171,8 @@ export class Ranks {
     if (at >= 0) this.choose(this.members[(at + by + this.members.length) % this.members.length]);
   }
 
-  _put({ run, replay = null, rank }, entry = this.app.entry) {
+  /** @param {Rank} rank @param {Entry | null} entry */
+  _put({ run, replay, rank }, entry = this.app.entry) {
     const { app } = this;
     app.transport.toggle(false);
     this.number = rank;
@@ -267,7 +268,7 @@ export class Ranks {
   eventSteps(kind) {
     const steps = new Map(this.members.map((m) => [m, new Set(m.run.eventSteps(kind))]));
     return this._moments.flatMap((moment, n) =>
-      moment.steps.some(({ placed, i }) => steps.get(/** @type {any} */ (placed))?.has(i))
+      moment.steps.some(({ placed, i }) => steps.get(/** @type {Rank} */ (placed))?.has(i))
         ? [n]
         : [],
     );

@@ -3,9 +3,8 @@
 /**
  * @typedef {object} WatchState
  * @property {Run} run on screen; null before the first one: whatever can be asked earlier looks
- * @property {any} entry the run in the catalogue, or what else is known of it; any: entries come
- *   from several documents
- * @property {any} replay its document; any: as it was fetched
+ * @property {Entry | null} entry the run in the catalogue, or what else is known of it
+ * @property {Json} replay its document, as it was fetched
  * @property {number} index of the step on screen
  * @property {number} pass of the step; Infinity: the last one
  * @property {RunRequest | null} pinned the request that was selected

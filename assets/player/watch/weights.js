@@ -16,7 +16,7 @@ export class Weights {
 
   reset() {
     [this.on, this.layer, this.head] = [false, 0, 0];
-    /** @type {Map<string | null, Map<string, any> | null>} */
+    /** @type {Map<string | null, Map<string, {weights: number[][]}> | null>} */
     this.known = new Map(); // step/pass/layer/head -> Map of request id -> {start, weights}
     /** @type {{key: string | null, says: string} | null} */
     this.error = null; // why those of a pass cannot be had

@@ -11,7 +11,7 @@ import { Run } from "../run/run.js";
 // by the limit that bound
 const KNOB_OF = { lanes: "max_num_seqs", budget: "max_num_batched_tokens", blocks: "num_blocks" };
 /**
- * @type {[knob: string, name: string, others: (n: number, config: any) => number[], words: (n:
+ * @type {[knob: string, name: string, others: (n: number, config: Json) => number[], words: (n:
  * number) => string][]}
  */
 const NUMBERS = [
@@ -43,7 +43,7 @@ const SWITCHES = [
 /**
  * The settings that can be changed: name, current value, and others to try. The one that limited
  * the step comes first.
- * @param {any} config
+ * @param {Json} config
  * @param {Policy[]} policies
  * @param {string} binding
  */
@@ -51,7 +51,7 @@ export function changesOf(config, policies, binding = "none") {
   const has = (knob) => takes(policies, config.policy, knob);
   const elsewhere = policies.map((p) => p.name).filter((p) => p !== config.policy);
   /**
-   * @type {{knob: string, name: string, now: string, others: {text: string, value: any, says:
+   * @type {{knob: string, name: string, now: string, others: {text: string, value: string | number | boolean, says:
    * string}[]}[]}
    */
   const settings = [

@@ -4,7 +4,7 @@
 import { h } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
-/** @type {Promise<any> | undefined} CodeMirror, fetched once for the page */
+/** @type {Promise<Foreign> | undefined} CodeMirror, fetched once for the page */
 let fetched;
 
 /** @param {string} url where the bundle is (assets/vendor/codemirror.in.js has what is in it) */

@@ -10,7 +10,7 @@ export class Trials {
   /**
    * engine: the address of the engine's files, from the page. model: that the tasks run on. tab:
    * gives the page's own engine. @param {{engine: string, model: string}} options @param {() =>
-   * any} tab
+   * import("../engine/browser_engine.js").BrowserEngine | null | undefined} tab
    */
   constructor({ engine, model }, tab) {
     this.engine = engine;

@@ -19,7 +19,7 @@ export class Write {
    * root: the element of write.html. options: {tabs, tasks: see visualizer/write/tasks.py, model:
    * that they run on, engine: the address of its files, codemirror: url}
    */
-  constructor(root, /** @type {any} */ options) {
+  constructor(root, /** @type {Json} */ options) {
     this.root = root;
     this.options = { tabs: [], tasks: [], engine: null, codemirror: "", ...options };
     this.page = document.documentElement;

@@ -176,7 +176,7 @@ function drawNow(g, course, { palette, moment }, strength, { x, top, bottom, w, 
     if (!small && now - end > 230)
       write(
         g,
-        t("free for whoever is next"),
+        t("all lanes are free"),
         (end + now) / 2,
         (top + bottom) / 2,
         `12px ${palette.sans}`,
@@ -196,7 +196,7 @@ function drawNow(g, course, { palette, moment }, strength, { x, top, bottom, w, 
 /**
  * Who stands before the door, and who goes through it. at: where a life's lane begins.
  * @param {Ink} g @param {Course} course @param {Showing} showing @param {{x: number, y: number, w:
- * number, small: boolean, at: (life: any) => {x: number, y: number}}} door
+ * number, small: boolean, at: (life: Course["lives"][number]) => {x: number, y: number}}} door
  */
 function drawDoor(
   g,

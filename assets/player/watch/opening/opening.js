@@ -54,7 +54,7 @@ export class Opening {
     this.pictures = $(".opening-pictures");
     this.surface = new Surface(canvasIn(this.el, ".opening-stage canvas"), () => this.draw());
     this.question = new OwnQuestion(app); // once all is told
-    /** @type {any} */
+    /** @type {Json} */
     this.doc = null; // see visualizer/documents/opening.py
     /** @type {Plot} */
     this.plot = NO_PLOT;
@@ -67,7 +67,7 @@ export class Opening {
     /** @type {Surface[]} */
     this._stills = [];
     this._said = "";
-    /** @type {any[]} */ (app.views).push(this);
+    app.views.push(this);
     document.addEventListener("keydown", (e) => this._key(e), true);
     this.el.addEventListener("click", (/** @type {MouseEvent} */ e) =>
       this._tap(/** @type {HTMLElement} */ (e.target)),
@@ -126,7 +126,7 @@ export class Opening {
   /** Cover Watch, and fetch the two runs; false if they cannot be had. */
   async _show() {
     const { app } = this;
-    /** @type {any[]} */
+    /** @type {HTMLElement[]} */
     this._beside = [...app.$(".stage").children].filter((el) => !el.matches(".head, .opening"));
     for (const el of this._beside) el.inert = true;
     app.root.toggleAttribute("data-opening", true);
@@ -388,7 +388,7 @@ export class Opening {
     const { tabs = [] } = this.app.options;
     const lesson = new URLSearchParams({ part: "learn", lesson: FIRST_LESSON });
     putLanguage(lesson);
-    /** @type {Record<string, (tab: any) => [string, string]>} */
+    /** @type {Record<string, (tab: Required<Tab>) => [string, string]>} */
     const doors = {
       story: ({ href, minutes }) => [
         hrefOf(href),
@@ -398,7 +398,7 @@ export class Opening {
     };
     for (const [name, found] of Object.entries(doors)) {
       const door = find(this.el, `[data-door=${name}]`);
-      const tab = tabs.find((/** @type {any} */ one) => one.name === name);
+      const tab = tabs.find((/** @type {Tab} */ one) => one.name === name);
       door.hidden = !tab;
       if (!tab) continue;
       const [href, words] = found(tab);
