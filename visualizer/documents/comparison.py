@@ -445,7 +445,7 @@ def _adds_up(found: Mapping[str, Any]) -> bool:
     for r in requests:
         at = first_parting(r["solo"], r["batched"])
         others = {"differing_tokens": r["solo"], "differing_from_generate": r["generated"]}
-        if (r["parting"] or {}).get("position") != at or any(
+        if (r["parting"] or {"position": None})["position"] != at or any(
             r[name]
             != (
                 None
