@@ -43,6 +43,8 @@ from core.trace.header import Header
 from core.workload.request import Request, SamplingParams
 
 _EARLY = 2e-6  # seconds by which two rounded readings of one clock may appear out of order
+# a device's clock is ahead of its host's by at most these seconds, and this share of the time
+_AHEAD, _DRIFT = 1e-3, 1e-4
 _MOST_SLEEP = 60.0  # seconds that an engine sleeps in one step while it waits for an arrival
 _SPARE_STEPS = 10
 
@@ -78,7 +80,7 @@ class Replay:
             stopped=self._stopped,
         )
         self._stops: set[str] = set()  # requests with stop strings
-        self._t_end = 0.0  # of the latest event
+        self._before, self._t_end = 0.0, 0.0  # when the latest two events ended
         self._launched: StepEvent | None = None  # of the step in flight
 
     def fault_of_request(self, request: Request, prompt: Sequence[int]) -> str | None:
@@ -117,7 +119,8 @@ class Replay:
         is possible, while that one is in flight.
         """
         is_next = event.step == self._loop.number  # otherwise nothing could be launched by then
-        self._runner.event = self._arrivals.event = event
+        self._runner.event = event
+        self._arrivals.begin(event, self._before)
         self._clock.now = event.t_start
         if self._launched is not None:
             self._loop.settle(ahead=is_next)
@@ -126,7 +129,7 @@ class Replay:
         step = self._loop.begin()
         if step is None:
             raise Differs(f"step {event.step}: it is on record, and nothing could run")
-        self._launched, self._t_end = event, event.t_end
+        self._launched, self._before, self._t_end = event, self._t_end, event.t_end
         if not step.launched or not self._header.is_asynchronous:
             self._loop.settle()
 
@@ -220,22 +223,31 @@ class _RecordedArrivals:
 
     def __init__(self, header: Header) -> None:
         self._header = header
+        self._now = 0.0  # by the clock of arrivals, when the step began, or surely not later
         self.future = FutureRequests()
         self._num_requests = 0
         self._latest = 0.0  # the latest arrival so far, by the workload
         # when clients leave, by the workload: a heap, as of an `ArrivalQueue`
         self._leaving: list[tuple[float, str]] = []
 
+    def begin(self, event: StepEvent, before: float) -> None:
+        """The step of this event begins. before: the end of the step before the last, which had
+        been read when an asynchronous step began; on record is only when the device did.
+        """
+        self.event = event
+        if self._header.counts_steps:
+            self._now = event.step
+        elif self._header.is_asynchronous:
+            self._now = before * (1 - _DRIFT) - _AHEAD
+        else:
+            self._now = event.t_start - _EARLY
+
     def is_overdue(self, arrival: float) -> bool:
         """Whether a request with this arrival should have come in a step that has begun."""
         if self.event is None:
             return False
-        overdue = (
-            arrival <= self.event.step
-            if self._header.counts_steps
-            else arrival < self.event.t_start - _EARLY and not self._header.is_asynchronous
-        )
-        return overdue or arrival < self._latest
+        by_now = arrival <= self._now if self._header.counts_steps else arrival < self._now
+        return by_now or arrival < self._latest
 
     def add(self, request: Request, prompt: Sequence[int]) -> None:
         """Take in a request that has not arrived."""
@@ -266,12 +278,9 @@ class _RecordedArrivals:
                     " workload says"
                 )
             loop.arrive(state, times.get(request, 0.0))
-        now = float(event.step) if self._header.counts_steps else event.t_start - _EARLY
-        while self._leaving and self._leaving[0][0] <= now:
+        while self._leaving and self._leaving[0][0] <= self._now:
             _, request = heappop(self._leaving)
-            if request in loop.scheduler.requests and (
-                self._header.counts_steps or not self._header.is_asynchronous
-            ):
+            if request in loop.scheduler.requests:
                 raise Differs(
                     f"step {event.step}: request {request!r} does not leave as the workload says"
                 )
@@ -284,10 +293,10 @@ class _RecordedArrivals:
             yield from [request for request in times if request in self.future]
             return
         while state := self.future.first:
-            arrival, overdue = state.request.arrival, event.t_start - _EARLY
-            late = arrival < overdue and not self._header.is_asynchronous
             if not (
-                arrival <= event.step if self._header.counts_steps else state.id in times or late
+                state.request.arrival <= self._now
+                if self._header.counts_steps
+                else state.id in times or state.request.arrival < self._now
             ):
                 return
             yield state.id

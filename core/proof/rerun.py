@@ -211,14 +211,17 @@ def _same_facts(here: Header, on_record: Header) -> Iterator[str]:
     it likes, and may limit the context.
     """
     for name in (f.name for f in fields(ModelFacts)):
-        is_shared = on_record.tensor_parallel > 1 and name in ("parameters", "kv_bytes_per_token")
-        if (
-            name in ("name", "plug", "more")
-            or is_shared
-            or (on_record.engine and name == "kv_bytes_per_token")
-        ):
+        if name in ("name", "plug", "more") or (on_record.engine and name == "kv_bytes_per_token"):
             continue
         recorded, found = getattr(on_record.model, name), getattr(here.model, name)
+        if name == "kv_bytes_per_token":
+            recorded *= on_record.tensor_parallel  # the heads are shared out evenly
+        if (
+            name == "parameters"
+            and recorded
+            and recorded < found <= recorded * on_record.tensor_parallel
+        ):
+            continue  # those of one process
         if recorded is None and (on_record.engine or found is None):
             continue
         if recorded != found and not (

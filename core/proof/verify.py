@@ -20,12 +20,13 @@ from core.collector import uncollected
 from core.config import ASSETS
 from core.engine.engine import EngineCore
 from core.engine.requests import prompt_ids
-from core.errors import InflightError, InvalidRequest, InvalidTrace
+from core.errors import InflightError, InvalidRequest, InvalidTrace, shown
 from core.files import path_of
 from core.policy import RecordedPolicy
 from core.proof.replay import Replay
 from core.proof.rerun import ModelRerun, RerunResult
 from core.simulate.cost import Cost
+from core.simulate.engine import hardware_of
 from core.simulate.fitted import Linear, measured
 from core.simulate.roofline import Roofline
 from core.trace.detokenize import pieces, plain
@@ -69,8 +70,23 @@ class Retimed:
         cost = _rebuilt(header.cost or {})
         return None if cost is None else cls(cost)
 
+    def fault_of_header(self, header: Header) -> str | None:
+        """What it says of model and hardware otherwise than the cost model does, or None."""
+        sizes = {
+            "parameters": self._cost.deployment.parameters or 0,
+            "kv_bytes_per_token": self._cost.kv_bytes_per_token,
+        }
+        for of, facts in ((header, hardware_of(self._cost)), (header.model, sizes)):
+            for name, known in facts.items():
+                if (said := getattr(of, name)) != known:
+                    return f"the {name} is {shown(said)}, and its cost model has {shown(known)}."
+        return None
+
     def fault(self, event: StepEvent) -> str | None:
-        """What is wrong with the times of a step, or None."""
+        """What is wrong with what a step says was measured, or None."""
+        schedule, prepare, _, sample = event.timings
+        if schedule or prepare or sample or any(s.logprob or s.margin for s in event.sampled):
+            return f"step {event.step} has numbers that a simulated run does not have."
         for one in measured([event], self._cost.kv_bytes_per_token):
             said = self._cost.seconds(one.load)
             if abs(one.seconds - said) > _ROUNDED:
@@ -129,8 +145,11 @@ class CheckResult:
         proof = PROOFS[fact][0]
         if self.rerun is None and fact in _ONLY_RERUN:
             return "sealed"
+        # of a model that processes shared, the weights of one may be all that was counted
+        is_part = self.rerun and not self.header.engine and "parameters" not in self.rerun.facts
         if (
-            (proof == "replayed" and self.not_replayed)
+            (fact == "header.model" and is_part)
+            or (proof == "replayed" and self.not_replayed)
             or (proof == "rerun" and self.rerun is None)
             or (fact in _UNTIL_ITS_END and self.from_outside)
             or (fact == "end" and not self.complete)
@@ -180,6 +199,7 @@ def _verify(
     )
     again = ModelRerun(engine(header), header) if engine else None
     bound, retimed = _Bound(header), Retimed.of(header)
+    _refuse(retimed.fault_of_header(header) if retimed else None, reader.line)
     requests = steps = tokens = 0
     # that logits were not finite, the model can say
     outside = ("cancelled",) if again and header.engine is None else ("cancelled", "error")

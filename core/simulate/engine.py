@@ -35,6 +35,16 @@ TOKEN = Sample(0, 0.0, 0.0)
 _VOCABULARY = 50257  # where nothing is known of the model
 
 
+def hardware_of(cost: Cost) -> dict[str, str]:
+    """What a header says of the hardware that a cost model stands for."""
+    known = cost.deployment
+    return {
+        "device": f"{SIMULATED} {known.device}",
+        "device_name": known.hardware or SIMULATED,
+        "dtype": known.dtype,
+    }
+
+
 class SimulatedRunner:
     """A `Runner` without a model: a pass takes what it costs, each sample is the same token."""
 
@@ -93,9 +103,7 @@ class SimulatedExecutor:
         cost, self._deployment = runner.cost, runner.cost.deployment
         self.header = {
             "source": SIMULATED,
-            "device": f"{SIMULATED} {self._deployment.device}",
-            "device_name": self._deployment.hardware or SIMULATED,
-            "dtype": self._deployment.dtype,
+            **hardware_of(cost),
             "notes": tuple(notes),
             "versions": {"python": platform.python_version()},
             "cost": cost.to_json(),

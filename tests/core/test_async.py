@@ -4,6 +4,8 @@ and overruns may tell.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip(
@@ -19,6 +21,7 @@ from core.config import POLICIES
 from core.errors import InvalidConfig
 from core.proof.replay import Replay
 from worlds.examples import examples
+from worlds.forging import checked, refusal, rows_of
 from worlds.paged import PagedMemoryModel, again, paged_engine
 from worlds.small import checker_of, generate, memory_engine, request, requests
 
@@ -383,3 +386,30 @@ def test_top_logprobs_equal_those_of_the_plain_engine_though_passes_are_launched
                 assert [near.logprob for near in piece.top_logprobs] == pytest.approx(
                     [n.logprob for n in their.top_logprobs], abs=1e-3
                 )
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [({"leaves_after": 1e-6}, "does not leave"), ({"arrival": 1e-6}, "stands after the step")],
+)
+def test_who_is_said_to_have_been_due_sooner_by_the_clock_is_refused(
+    said: dict[str, float], told: str
+) -> None:
+    """A step begins once the last but one has been read: by then the client had left, or come."""
+    asked = [
+        request("r0", 3, 60),
+        replace(request("r1", 3, 60), leaves_after=1e6),
+        replace(request("r2", 3, 4), arrival=0.4),
+    ]
+    engine = paged_engine(capture=again, asynchronous=True)
+    rows = rows_of(engine.run(Workload(asked, arrival_unit="s")))
+    checked(rows)
+    name = "r1" if "leaves_after" in said else "r2"
+    next(
+        r["asked"] for r in rows if r.get("kind") == "request" and r["asked"]["id"] == name
+    ).update(said)
+    if name == "r2":
+        next(e for e in rows if any(a[0] == name for a in e.get("arrived", ())))["arrived"] = [
+            [name, 1e-6]
+        ]
+    assert told in refusal(rows)

@@ -316,3 +316,25 @@ def test_a_simulated_run_has_no_texts_but_those_of_its_prompts() -> None:
     assert checked(rows, tokenizer=lambda _: Words()).not_decoded is None
     texts["output"][0] = "I"
     assert "texts of request 'r0' are not those" in refusal(rows, tokenizer=lambda _: Words())
+
+
+def test_of_a_model_that_processes_share_the_facts_of_the_whole_are_compared() -> None:
+    """Each has its part of the heads; that all weights were counted is not sure."""
+    rows = made()
+    whole = rows[0]["model"]["kv_bytes_per_token"]
+    rows[0]["tensor_parallel"] = 2
+    assert f"kv_bytes_per_token is {2 * whole} on record" in refusal(rows, engine=again)
+    rows[0]["model"]["kv_bytes_per_token"] = whole // 2
+    assert checked(rows, engine=again).proof_of("header.model") == "rerun"
+
+    class Larger(MemoryModel):
+        num_parameters = 7
+
+    def larger(_: Any) -> Any:
+        return memory_engine(model=Larger(), **LIMITS)
+
+    for counted, proof in ((7, "rerun"), (4, "bounded")):
+        rows[0]["model"]["parameters"] = counted
+        assert checked(rows, engine=larger).proof_of("header.model") == proof
+    rows[0]["model"]["parameters"] = 3
+    assert "parameters is 3 on record" in refusal(rows, engine=larger)

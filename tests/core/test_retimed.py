@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
 from core.simulate.roofline import Roofline
 from core.trace.file import lines_of
+from worlds.forging import Rows, checked, refusal, rows_of, steps
 
 ERROR = {"passes": 9, "median": 0.01, "p90": 0.02}
 COSTS: dict[str, Cost] = {
@@ -92,3 +95,33 @@ def test_a_cost_model_that_is_not_known_is_taken_on_trust(tmp_path):
     ):
         trace.header = replace(trace.header, cost=cost)
         assert not _checked(trace, tmp_path / "t.jsonl").is_retimed
+
+
+OTHERWISE: dict[str, Callable[[Rows], Any]] = {
+    "a part of the pass is preparation": lambda rows: steps(rows)[1]["timings"].reverse(),
+    "scheduling took a microsecond": lambda rows: steps(rows)[1].update(
+        timings=[1e-6, *steps(rows)[1]["timings"][1:]]
+    ),
+    "a token has a probability": lambda rows: _token(rows).__setitem__(3, -0.5),
+    "a token has a margin": lambda rows: _token(rows).__setitem__(4, 0.5),
+    "another accelerator": lambda rows: rows[0].update(device="simulated a100"),
+    "another name of it": lambda rows: rows[0].update(device_name="NVIDIA A100"),
+    "another dtype": lambda rows: rows[0].update(dtype="float32"),
+    "a larger model": lambda rows: rows[0]["model"].update(parameters=1),
+    "a smaller cache": lambda rows: rows[0]["model"].update(kv_bytes_per_token=1),
+}
+
+
+def _token(rows: Rows) -> list[Any]:
+    return next(e["sampled"][0] for e in steps(rows) if e["sampled"])
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("lie", OTHERWISE)
+def test_a_simulated_run_says_what_its_cost_model_says(cost: str, lie: str) -> None:
+    rows = rows_of(_run(COSTS[cost]))
+    checked(rows)
+    OTHERWISE[lie](rows)
+    assert (
+        "its cost model has" in (said := refusal(rows)) or "a simulated run does not have" in said
+    )

@@ -484,13 +484,14 @@ def test_a_graph_is_the_next_power_of_two(copied: Callable[[str], Rows]) -> None
         "min_graph_positions": 64,
         "max_graph_positions": 2048,
     }
-    forward = steps(rows)[0]["passes"][0]
-    for bucket in (forward[3], 64):
+    prompts = steps(rows)[0]["passes"][0]
+    decodes = next(p for e in steps(rows) for p in e["passes"] if p[3] == len(e["segments"]) == 3)
+    for forward, bucket in ((prompts, 64), (decodes, 4)):
+        for other in (forward[3], bucket - 1, bucket + 1, 2 * bucket):
+            forward[8] = other
+            assert "cannot have been a CUDA graph" in refusal(rows)
         forward[8] = bucket
         checked(rows)
-    for bucket in (forward[3] - 1, 65, 2048):
-        forward[8] = bucket
-        assert "cannot have been a CUDA graph" in refusal(rows)
     padded = copied("static")
     padded[0]["execution"] = {
         "cuda_graphs": True,

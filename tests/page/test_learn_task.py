@@ -80,6 +80,20 @@ def test_what_is_solved_ends_on_its_answer_and_the_next_lesson(visit, page_url, 
     assert page.locator(".task-strip").is_hidden()
 
 
+def test_a_run_that_ends_after_its_task_was_left_counts_and_is_not_shown(visit, page_url):  # noqa: F811
+    page = visit(url=page_url, hash="part=learn&lesson=one-token&stop=now-you", drawn=False)
+    drawn(page, "one-token", "now-you")
+    page.click(".edit-run")
+    page.select_option(".drawer [name=model]", "shakespeare-bpe")
+    page.locator(".drawer .request-row textarea").first.fill("To be, or not to be, " * 4)
+    page.evaluate(
+        "['.drawer [type=submit]', '.task-back'].forEach(at => document.querySelector(at).click())"
+    )
+    expect(page.locator(".stop-do .goal")).to_have_class("goal met")
+    settled(page, "inflight.entry?.name === 'one-request' && inflight.frame.event.step === 0")
+    assert page.locator(".task-strip").is_hidden()
+
+
 def test_without_an_engine_the_task_says_what_is_needed(learn):  # noqa: F811
     page = learn("lesson=static-batching&stop=now-you")
     drawn(page, "static-batching", "now-you")

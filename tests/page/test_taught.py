@@ -176,3 +176,13 @@ def test_a_pass_says_what_went_in_and_what_came_out_of_it(visit):
                 ends += 1
                 assert request in {f.request for f in event.finished}
     assert went_in and ends == 2
+
+
+def test_what_the_row_has_no_room_for_is_counted_by_request(visit):
+    """Their pads are none."""
+    trace = Trace.load(TRACES / "padding-693.jsonl")
+    page = visit(replay=replay(trace), size=(360, 740), detail="simple")
+    seek(page, next(i for i, e in enumerate(trace.events) if e.passes[0].padding == 693))
+    shown = page.evaluate("inflight.row.cells.map((c) => [c.item.request.letter, c.text])")
+    assert shown[-1][1] == "+103 tokens of 4 requests"
+    assert {letter for letter, _ in shown[:-1]} == set("ABCD")

@@ -276,9 +276,13 @@ def test_a_figure_that_plotly_does_not_know_is_found():
 
 
 def test_total_time_draws_every_run(comparison):
-    bars, *dots = drawn(total_time(comparison)).data
+    figure = drawn(total_time(comparison))
+    bars, *dots = figure.data
     assert dict(zip(bars.y, bars.x, strict=True)) == {"static": 3.1, "continuous": 1.5}
     assert {d.name: list(d.x) for d in dots} == comparison.walls
+    for said in figure.layout.annotations:  # beside the bar, behind its last dot
+        assert said.x == max(comparison.walls[said.y]) < figure.layout.xaxis.range[1]
+        assert said.text == {"static": "3.10 s", "continuous": "1.50 s"}[said.y]
 
 
 def test_throughput_integrates_to_the_tokens(comparison):

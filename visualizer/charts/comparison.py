@@ -100,11 +100,6 @@ def total_time(comparison: Comparison) -> Figure:
         orientation="h",
         width=0.56,
         marker=outlined([colour(n, comparison) for n in names]),
-        text=[f" {findings.seconds(m)}" for m in medians],
-        textposition="inside",
-        insidetextanchor="start",
-        constraintext="none",
-        textfont={"color": INK, "size": 13},
         hovertemplate=f"%{{y}}: {t('median')} %{{x:.4g}} s{UNNAMED}",
         name=t("median"),
     )
@@ -123,8 +118,25 @@ def total_time(comparison: Comparison) -> Figure:
             hovertemplate="%{y}, %{text}: %{x:.4g} s" + UNNAMED,
             name=name,
         )
-    picture.update_xaxes(title=t("wall time, seconds"), rangemode="tozero")
-    return titled(picture, verdicts.total_time(comparison), ("wall_s",), showlegend=False)
+    longest = {name: max(comparison.walls[name]) for name in names}
+    # the medians in numbers stand behind every dot
+    said = [
+        {
+            "x": longest[name],
+            "y": name,
+            "text": findings.seconds(median),
+            "xanchor": "left",
+            "xshift": 6,
+            "showarrow": False,
+            "font": {"color": INK, "size": 13},
+        }
+        for name, median in zip(names, medians, strict=True)
+    ]
+    most = max(longest.values())
+    picture.update_xaxes(title=t("wall time, seconds"), range=[0, most * 1.28])
+    return titled(
+        picture, verdicts.total_time(comparison), ("wall_s",), showlegend=False, annotations=said
+    )
 
 
 class Bar(NamedTuple):

@@ -14,7 +14,7 @@ export class Task {
     this.page = document.documentElement;
     this.strip = learn.$(".task-strip");
     this.on = false;
-    this.made = false; // a run, since it began
+    this.awaited = false; // a run of it goes on, though the learner has left
     this.found = {}; // goal → {met, says}, of the runs made so far: what was met once stays so
     this.next = learn.$(".task-next");
     this.next.addEventListener("click", () => learn.open(learn.nextLesson));
@@ -22,7 +22,7 @@ export class Task {
     learn.$(".task-back").addEventListener("click", () => learn.endTask());
     document.addEventListener(
       "inflight-ran",
-      (/** @type {CustomEventInit} */ e) => this.on && this._check(e.detail.id),
+      (/** @type {CustomEventInit} */ e) => (this.on || this.awaited) && this._check(e.detail.id),
     );
     new ResizeObserver(() =>
       this.page.style.setProperty("--strip", `${this.strip.offsetHeight}px`),
@@ -35,6 +35,7 @@ export class Task {
     const { words } = learn;
     if (this.stop !== stop) this.found = {};
     this.stop = stop;
+    this.lesson = learn.lesson;
     const engine = learn.watch.engines && learn.options.tabs.length;
     holder.replaceChildren(
       ...(engine
@@ -75,7 +76,6 @@ export class Task {
     const { learn } = this;
     const { $, words } = learn;
     this.on = true;
-    this.made = false;
     this.page.dataset.task = learn.lesson.name;
     setText($(".task-title"), words.task);
     $(".task-text").replaceChildren(
@@ -93,20 +93,24 @@ export class Task {
 
   end() {
     if (!this.on) return;
-    this.on = this.made = false;
+    const { watch } = this.learn;
+    this.on = false;
+    this.awaited = watch.running;
+    if (this.awaited) watch.unfollow();
     this.strip.hidden = true;
     delete this.page.dataset.task;
-    this.learn.watch.edit(false);
+    watch.edit(false);
   }
 
   async _check(id) {
-    const { learn, stop } = this;
-    this.made = true;
-    const answer = await learn.engines.call("lesson_check", learn.lesson.name, id, learn.language);
-    if (!this.on || this.stop !== stop) return;
+    const { learn, stop, lesson } = this;
+    this.awaited = false;
+    const answer = await learn.engines.call("lesson_check", lesson.name, id, learn.language);
+    if (this.stop !== stop) return;
     if (!answer.goals) return learn.watch.toast(answer.error);
     for (const goal of answer.goals)
       if (goal.met || !this.found[goal.name]?.met) this.found[goal.name] = goal;
+    if (!this.on) return learn.lesson?.stops[learn.at] === stop && learn._do(stop);
     this._draw();
     if (this.solved) this._answer(Math.max(...answer.goals.map(({ step }) => step)));
     learn._heard(

@@ -66,7 +66,12 @@ function bars(pen, state, { curve, weights }) {
   const linear = curve
     .filter(([n]) => curve[0][1] * n <= most * 1.15)
     .map(([n], i) => [i * slot + slot * 0.4, Y(curve[0][1] * n)]);
+  pen.g.save();
+  pen.g.beginPath();
+  pen.g.rect(0, top - 8, w, h);
+  pen.g.clip();
   pen.line(linear, palette.soft, [4, 4]);
+  pen.g.restore();
   const [most_tokens] = curve[curve.length - 1];
   pen.font(12);
   pen.text(
@@ -89,6 +94,7 @@ function bars(pen, state, { curve, weights }) {
       4,
     );
     pen.font(13, i === at ? 700 : 400);
+    pen.box(i * slot + slot * 0.4 - 17, Y(ms) - 18, 34, 16, palette.panel);
     pen.text(
       written(ms),
       i * slot + slot * 0.4,

@@ -32,7 +32,11 @@ function run(pen, state, { steps, at }, top) {
   if (room < 30) return;
   const gone = 1 - ease(clamp(state.fold * 2.2, 0, 1));
   pen.font(13, 600);
-  pen.text(t("computed in each step of this run"), 0, top);
+  pen.text(
+    t(state.fold < 0.5 ? "computed in each step of this run" : "tokens in each step of this run"),
+    0,
+    top,
+  );
   steps.forEach(([tokens, pads], k) => {
     const shown = clamp(state.sum * (steps.length + 4) - k, 0, 1);
     const x = 28 + k * slot;
@@ -78,7 +82,9 @@ export const fold = {
       palette.soft,
       "right",
     );
-    const perLine = Math.max(1, Math.floor((w - left) / each));
+    const start = small ? 0 : left; // one row of all tokens
+    const packed = Math.min(each, (w - start) / tokens);
+    const across = each + (packed - each) * slide;
     let before = 0;
     data.rows.forEach((row, n) => {
       const colours = palette.hues[row.hue];
@@ -104,13 +110,20 @@ export const fold = {
           });
         row.pieces.forEach((piece, i) => {
           const at = before + i;
-          const [x0, x1] = [left + (row.pads + i) * each, left + (at % perLine) * each];
-          const [y0, y1] = [y, top + Math.floor(at / perLine) * pitch];
+          const [x0, x1] = [left + (row.pads + i) * each, start + at * packed];
           const x = x0 + (x1 - x0) * slide;
-          const yy = y0 + (y1 - y0) * slide;
-          if (row.phase === "decode") pen.box(x, yy, each - 2, height, colours.fill, null, 4);
+          const yy = y + (top - y) * slide;
+          if (row.phase === "decode") pen.box(x, yy, across - 2, height, colours.fill, null, 4);
           else
-            pen.box(x + 0.75, yy + 0.75, each - 3.5, height - 1.5, colours.tint, colours.solid, 4);
+            pen.box(
+              x + 0.75,
+              yy + 0.75,
+              across - 3.5,
+              height - 1.5,
+              colours.tint,
+              colours.solid,
+              4,
+            );
           pen.font(each > 40 ? 12 : 11, 400, true);
           if (each >= 18)
             pen.text(

@@ -45,10 +45,10 @@ function placeOf(state, { prompt, output }) {
  */
 function flowOf(pen, pieces) {
   const [line, pad] = pen.small ? [27, 5] : [34, 7];
-  let [x, y] = [0, pen.small ? 16 : 26];
+  let [x, y] = [1, pen.small ? 16 : 26];
   return pieces.map((piece) => {
     const width = measure(pen.g, piece) + 2 * pad;
-    if (x + width > pen.w) [x, y] = [0, y + line];
+    if (x + width >= pen.w) [x, y] = [1, y + line];
     x += width + 4;
     return [x - width - 4, y, width];
   });
@@ -177,7 +177,7 @@ export const token = {
     const flow = flowOf(pen, pieces);
     const { rows, label, left, top, cell } = gridOf(pen, data);
     pen.faded(1 - fold * 1.6, () => model(pen, flow, pieces, at, reads, colours));
-    const isRead = (/** @type {number} */ i) => i >= size - reads;
+    const isRead = (/** @type {number} */ i) => i >= size - reads && i < size;
     for (
       let i = 0;
       i < Math.min(size + (k === last && fold < 0.5 ? 1 : 0), fold > 0.5 ? rows : pieces.length);

@@ -78,14 +78,12 @@ function clocks(pen, state, { lanes }) {
         null,
         4,
       );
-      if (width > 20)
-        pen.chip(
-          letter,
-          hue,
-          (from / end) * w + 4,
-          top + lane * (height + 4) + height / 2,
-          small ? 13 : 18,
-        );
+      const middle = top + lane * (height + 4) + height / 2;
+      if (width > 20) pen.chip(letter, hue, (from / end) * w + 4, middle, small ? 13 : 18);
+      else if (width > 12) {
+        pen.font(12, 700, true);
+        pen.text(letter, (from / end) * w + width / 2, middle, palette.hues[hue].text, "center");
+      }
     }
     if (now < seconds)
       pen.line(
@@ -139,11 +137,9 @@ function dots(pen, { gains }) {
   gains.forEach(({ name, times, least, most }, n) => {
     const y = 52 + n * pitch;
     pen.font(small ? 13 : 14);
-    pen.text(
-      small ? `${t(NAMES[name])}: ${t(times.toFixed(2))}` : t(NAMES[name]),
-      0,
-      small ? y - 16 : y,
-    );
+    const said = small ? `${t(NAMES[name])}: ${t(times.toFixed(2))}` : t(NAMES[name]);
+    if (small) pen.box(0, y - 26, pen.g.measureText(said).width + 4, 20, palette.panel);
+    pen.text(said, 0, small ? y - 16 : y);
     pen.line(
       [
         [X(least), y],

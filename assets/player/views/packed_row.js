@@ -289,11 +289,12 @@ export class PackedRow extends CanvasView {
     for (let n = cells.length - 1; n >= 0; n -= Math.ceil(cells.length / 40)) {
       const rest = cells.slice(n);
       const tokens = rest.reduce((sum, c) => sum + (c.fold || 0), 0);
+      const requests = new Set(rest.filter((c) => c.fold).map(({ item }) => item.request)).size;
       const last = {
         ...rest[0],
         fold: tokens,
         from: null,
-        text: `+${t(`${count(tokens)} [token|tokens] of ${count(rest.filter((c) => !c.graph).length)} [request|requests]`)}`,
+        text: `+${t(`${count(tokens)} [token|tokens] of ${count(requests)} [request|requests]`)}`,
         sum: true,
       };
       const placed = this._place(g, [[...cells.slice(0, n), last]], style, left);

@@ -53,6 +53,7 @@ export class Live {
     this._abort = new AbortController();
     this.id = null;
     this.going = true;
+    this.unseen = false; // another part of the page has the screen
     app.store.set({ following: true });
     /** @type {{done?: boolean, error?: string, stopped?: string, unkept?: string, url?: string, id?: string} | null} */
     let ended = null;
@@ -70,7 +71,7 @@ export class Live {
             app.transport.toggle(false);
             this.run = new Run({ ...begun, asked, complete: false, events: [], captions: [] });
             this.run.goesOn = true;
-            if (app.edge === this)
+            if (app.edge === this && !this.unseen)
               this.show({ run: this.run, entry: null, replay: null, index: 0 });
           }
           if (app.run === this.run) app.extend(delta);

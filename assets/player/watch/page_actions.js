@@ -89,6 +89,14 @@ export function pageActions(app) {
       store.set({ edge: edge || app.live, following });
     },
     stay: () => store.set({ following: false }),
+    get running() {
+      return app.running;
+    },
+    /** The run in progress goes on unseen: what is on screen stays there. */
+    unfollow() {
+      app.live.unseen = true;
+      store.set({ following: false });
+    },
     /** Put a run in progress on screen, at its newest step. @param {Run} run */
     enter(run) {
       store.set({ following: true });

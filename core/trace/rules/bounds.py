@@ -81,15 +81,17 @@ def plausible_margin(s: Sampled) -> bool:
     return s.logprob <= -math.log1p(math.exp(-s.margin)) + _LOGITS
 
 
-def plausible_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
-    """Whether the pass fits a CUDA graph of that size: the next power of two, or its rows."""
+def plausible_graph(forward: Pass, mixed: bool, execution: ExecutionFacts | None) -> bool:
+    """Whether the pass fits a CUDA graph of that size: the next power of two, or its rows. mixed:
+    some request computes more than one position.
+    """
     if execution is None or not execution.cuda_graphs:
         return False
-    least, most = execution.min_graph_positions or 1, execution.max_graph_positions or 0
-    positions, bucket = forward.rows * forward.width, forward.bucket or 0
+    positions, least = forward.rows * forward.width, execution.min_graph_positions or 1
     if forward.layout == "padded":
-        return forward.width == 1 and bucket == positions
-    return positions <= bucket <= min(most, max(least, 2 * positions - 1))
+        return forward.width == 1 and forward.bucket == positions
+    bucket = max(1 << (positions - 1).bit_length(), least if mixed else 1)
+    return forward.bucket == bucket <= (execution.max_graph_positions or 0)
 
 
 def plausible_reason(why: LimitReached | None, totals: Mapping[str, int | None]) -> bool:

@@ -247,7 +247,10 @@ class StepRules:
     def _passes(self, event: StepEvent) -> str | None:
         for index, forward in enumerate(event.passes):
             segments = [s for s in event.segments if s.pass_index == index]
-            if forward.bucket is not None and not plausible_graph(forward, self._header.execution):
+            mixed = any(s.length > 1 for s in segments)
+            if forward.bucket is not None and not plausible_graph(
+                forward, mixed, self._header.execution
+            ):
                 return f"pass {index} cannot have been a CUDA graph of {forward.bucket} positions"
             lanes = [s.lane for s in segments]
             if len(set(lanes)) < len(lanes) or (self._own and lanes != sorted(lanes)):
