@@ -52,6 +52,18 @@ def test_the_task_stays_in_sight_and_the_run_is_checked_against_it(visit, page_u
     expect(page.locator(".lesson:nth-child(3) .lesson-asked")).to_have_text("4 questions")
 
 
+def test_whoever_goes_from_a_task_to_watch_finds_their_own_run(visit, page_url):  # noqa: F811
+    page = visit(url=page_url, hash="part=learn&lesson=one-token&stop=now-you", drawn=False)
+    drawn(page, "one-token", "now-you")
+    page.click(".edit-run")
+    page.select_option(".drawer [name=model]", "shakespeare-bpe")
+    page.click(".drawer [type=submit]")
+    expect(page.locator(".task-goals .goal")).to_contain_text("Your first step computed")
+    page.click(".learn .tabs button:has-text('Watch')")
+    settled(page, "document.documentElement.dataset.part === 'watch'")
+    assert page.evaluate("inflight.run.header.source") == "live"
+
+
 @pytest.mark.parametrize("size", ["desk", "phone"])
 def test_what_is_solved_ends_on_its_answer_and_the_next_lesson(visit, page_url, size):  # noqa: F811
     page = visit(

@@ -14,6 +14,7 @@ export class Task {
     this.page = document.documentElement;
     this.strip = learn.$(".task-strip");
     this.on = false;
+    this.made = false; // a run, since it began
     this.awaited = false; // a run of it goes on, though the learner has left
     this.found = {}; // goal → {met, says}, of the runs made so far: what was met once stays so
     this.next = learn.$(".task-next");
@@ -76,6 +77,7 @@ export class Task {
     const { learn } = this;
     const { $, words } = learn;
     this.on = true;
+    this.made = false;
     this.page.dataset.task = learn.lesson.name;
     setText($(".task-title"), words.task);
     $(".task-text").replaceChildren(
@@ -94,7 +96,7 @@ export class Task {
   end() {
     if (!this.on) return;
     const { watch } = this.learn;
-    this.on = false;
+    this.on = this.made = false;
     this.awaited = watch.running;
     if (this.awaited) watch.unfollow();
     this.strip.hidden = true;
@@ -104,6 +106,7 @@ export class Task {
 
   async _check(id) {
     const { learn, stop, lesson } = this;
+    this.made = this.on;
     this.awaited = false;
     const answer = await learn.engines.call("lesson_check", lesson.name, id, learn.language);
     if (this.stop !== stop) return;
