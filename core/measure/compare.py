@@ -424,6 +424,13 @@ _TIMED = (
 )
 # seconds, and share of the run, by which a stopwatch may stop later than the last step
 _AROUND = 0.05, 0.1
+_ROUNDED = 1e-5  # seconds
+_SPREADS = ("ttft_s", "itl_s", "tpot_s", "e2e_s", "queue_s")
+_RATES = {
+    "output_tok_s": ("output_tokens",),
+    "total_tok_s": ("prompt_tokens", "output_tokens"),
+    "requests_per_s": ("finished",),
+}
 
 
 def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
@@ -431,7 +438,7 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
     claims, in the form of `Comparison.to_json`.
     """
     follows = json.loads(json.dumps(comparison.to_json()))
-    for name in ("baseline", "fastest", "repeats", "outputs_identical"):
+    for name in ("baseline", "fastest", "repeats", "outputs_identical", "warnings"):
         if recorded.get(name) != follows[name]:
             return f"says {name} otherwise than its rounds do"
     for name, entry in follows["policies"].items():
@@ -442,8 +449,10 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
         ]:
             return f"says {wrong[0]} of {name} otherwise than its rounds do"
     for name, run in comparison.runs.items():
-        if run.trace is not None and (fault := _fault_of_run(comparison, name)):
+        if run.trace is not None and (fault := _fault_of_run(comparison, name, recorded)):
             return f"{fault} of {name}"
+        if wrong_time := _wrong_time(comparison, name):
+            return f"has {wrong_time} of {name} that cannot be"
     if comparison.outputs_identical:
         traced = [(name, run) for name, run in comparison.runs.items() if run.trace is not None]
         for name, run in traced[1:]:
@@ -452,22 +461,69 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _fault_of_run(comparison: Comparison, name: str) -> str | None:
+def _fault_of_run(comparison: Comparison, name: str, recorded: Mapping[str, Any]) -> str | None:
     run, walls = comparison.runs[name], comparison.walls[name]
     assert run.trace is not None
+    header = run.trace.header
+    if header.engine is None:
+        where, config = environment(header), header.config.to_json()
+        told, about = recorded.get("environment", where), comparison.about[name]
+        if wrong := [
+            *(fact for fact in _OF_A_RUN if told.get(fact) != where[fact]),
+            *(fact for fact in about if about[fact] != config.get(fact)),
+        ]:
+            return f"has {wrong[0]} otherwise than the run"
     nearest = nearest_to_median(walls)
     if comparison.shown.get(name, nearest + 1) != nearest + 1:
         return "does not show the round nearest to the median"
     seconds, late = run.metrics["wall_s"], walls[nearest]
-    if not seconds <= late + 1e-5 or not late <= seconds + max(_AROUND[0], _AROUND[1] * seconds):
+    if not _stopped_by(seconds, late):
         return f"has a round of {late:g} s and a run of {seconds:g} s"
     if run.trace.header.counts_steps and not run.trace.header.is_asynchronous:
+        told = comparison.medians[name]
         own = {key: value for key, value in run.metrics.items() if key not in _TIMED}
         if wrong := [
-            key for key, value in own.items() if not _same(comparison.medians[name].get(key), value)
+            *(key for key, value in own.items() if not _same(told.get(key), value)),
+            *(
+                key
+                for key in _SPREADS
+                for counted in ("count", "left_out")
+                if told[key][counted] != run.metrics[key][counted]
+            ),
         ]:
             return f"has {wrong[0]} otherwise than the run"
     return None
+
+
+def _wrong_time(comparison: Comparison, name: str) -> str | None:
+    """The first time or rate of a contender that does not fit its others, by name. Its rounds are
+    not on record, so no more can be said.
+    """
+    found, walls = comparison.medians[name], comparison.walls[name]
+    seconds = found.get("wall_s")
+    if seconds is None:
+        return None
+    if not _stopped_by(seconds, statistics.median(walls)):
+        return "wall_s"
+    for rate, counts in _RATES.items():  # the median of an odd number is that of the median round
+        if len(walls) % 2 and comparison.outputs_identical and found.get(rate) is not None:
+            follows = sum(found[count] for count in counts) / seconds
+            if not math.isclose(found[rate], follows, rel_tol=_ROUNDED / seconds):
+                return rate
+    for spread in _SPREADS:
+        numbers = found.get(spread) or {}
+        if None in (rising := [0, *(numbers.get(p) for p in ("p50", "p90", "p99", "max"))]):
+            continue
+        if [*rising, seconds + _ROUNDED] != sorted([*rising, seconds + _ROUNDED]):
+            return spread
+        if not 0 <= numbers["mean"] <= numbers["max"]:
+            return spread
+    return None
+
+
+def _stopped_by(seconds: float, late: float) -> bool:
+    """Whether a stopwatch may have measured `late` for a run of so many seconds."""
+    return seconds - _ROUNDED <= late <= seconds + max(_AROUND[0], _AROUND[1] * seconds)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -482,6 +538,9 @@ def _same(one: Any, other: Any) -> bool:
 
 QUIET = 0.3
 """The load per CPU, over the last minute, above which nothing is measured for publication."""
+
+
+_OF_A_RUN = ("device", "threads", "dtype", "model", "versions")  # what its header says, too
 
 
 def environment(header: Header) -> dict[str, Any]:

@@ -5,18 +5,30 @@ the runs that they left behind.
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import math
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.measure.compare import Comparison, fault_of
+from core.errors import InflightError
+from core.measure.compare import Comparison, environment, fault_of
+from visualizer.documents.comparison import RECORDED, load
 from worlds.comparison import measured
 
 Told = dict[str, Any]
+SUMS = (
+    "tokens",
+    "differing_tokens",
+    "generated_tokens",
+    "differing_from_generate",
+    "max_logit_difference",
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +53,7 @@ SAID: dict[str, tuple[Callable[[Told], Any], str]] = {
         lambda t: entry(t)["ratio_to_baseline"].update(median=9.9),
         "ratio_to_baseline of continuous",
     ),
+    "no doubt": (lambda t: t.update(warnings=["It is sure."]), "warnings"),
     "a surer verdict": (lambda t: entry(t)["verdict"].update(chance=0.0), "verdict of continuous"),
 }
 
@@ -78,7 +91,40 @@ def another_token(comparison: Comparison) -> None:
     )
 
 
-@pytest.mark.parametrize("lie", [slower, quicker, another_round, less_waste, another_token])
+def otherwise(fact: str, value: Any, of: str | None = None) -> Callable[[Comparison], None]:
+    def lie(comparison: Comparison) -> None:
+        told = comparison.medians["continuous"]
+        (told[of] if of else told)[fact] = value
+
+    return lie
+
+
+def more_lanes(comparison: Comparison) -> None:
+    about = comparison.about["static"]
+    comparison.about["static"] = {**about, "max_num_seqs": about["max_num_seqs"] + 1}
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        slower,
+        quicker,
+        another_round,
+        less_waste,
+        another_token,
+        more_lanes,
+        otherwise("wall_s", 9.0),
+        otherwise("output_tok_s", 1e9),
+        otherwise("total_tok_s", 1e9),
+        otherwise("requests_per_s", 0.1),
+        otherwise("count", 5000, "ttft_s"),
+        otherwise("left_out", 1, "itl_s"),
+        otherwise("p50", 1e3, "itl_s"),
+        otherwise("p99", 0.0, "tpot_s"),
+        otherwise("max", 1e3, "e2e_s"),
+        otherwise("mean", 1e3, "queue_s"),
+    ],
+)
 def test_what_is_said_of_a_contender_is_what_its_run_shows(
     real: Comparison, lie: Callable[[Comparison], None]
 ) -> None:
@@ -88,6 +134,7 @@ def test_what_is_said_of_a_contender_is_what_its_run_shows(
         runs=dict(real.runs),
         medians=copy.deepcopy(real.medians),
         shown=dict(real.shown),
+        about=dict(real.about),
     )
     lie(forged)
     assert fault_of(forged, told_of(forged)) is not None
@@ -103,3 +150,35 @@ def test_a_mean_may_differ_in_its_last_digit_and_no_more(real: Comparison) -> No
     assert "kv_use otherwise than the run of static" in str(
         fault_of(replace(real, medians=medians), told)
     )
+
+
+def test_where_it_was_measured_is_where_its_runs_ran(real: Comparison) -> None:
+    trace = real.runs["static"].trace
+    assert trace is not None
+    where = environment(trace.header)
+    assert fault_of(real, {**told_of(real), "environment": where}) is None
+    for fact in ("device", "threads", "dtype", "model", "versions"):
+        other = {**told_of(real), "environment": {**where, fact: "another"}}
+        assert f"{fact} otherwise than the run of static" in str(fault_of(real, other))
+
+
+@pytest.mark.slow
+def test_what_is_said_beside_the_runs_adds_up(tmp_path: Path) -> None:
+    """The cost of a step and the texts written alone, of a comparison that ships."""
+    folder = tmp_path / "gpt2-six"
+    shutil.copytree(RECORDED / "gpt2-six", folder)
+    load(folder)
+    true = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+    point, alone = ("cost_curve", "by_tokens", 0), ("equivalence", "leak")
+    for way, fact in [
+        *((point, fact) for fact in ("median_s", "min_s", "max_s")),
+        *((alone, fact) for fact in true["equivalence"]["leak"] if fact in SUMS),
+        *(((*alone, "requests", 0), f"differing_{of}") for of in ("tokens", "from_generate")),
+        ((*alone, "requests", 0, "parting"), "position"),
+    ]:
+        told = copy.deepcopy(true)
+        holder = functools.reduce(lambda inner, key: inner[key], way, told)
+        holder[fact] += 1
+        (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
+        with pytest.raises(InflightError, match="does not add up"):
+            load(folder)

@@ -192,6 +192,14 @@ def test_of_two_numbers_of_decodes_as_near_the_larger_one_is_compared_with():
     assert [sizes.like(rows) for rows in (2, 3, 4, 8, 9)] == [1_000, 4_000, 4_000, 4_000, None]
 
 
+def test_a_row_of_who_has_finished_counts_for_the_size_of_a_pass():
+    """One goes on alone for three steps, of 3 ms, in passes of two rows all the same."""
+    config = EngineConfig(policy="static", max_num_seqs=2)
+    trace = record(config, request("a", 3, 2), request("b", 3, 5))
+    sizes = PassSizes(taking(trace, dict.fromkeys((2, 3, 4), 3.0)).events)
+    assert sizes.like(2) == 3_000
+
+
 def test_a_slow_pass_without_a_prompt_is_nobodys_fault():
     """The control: nobody joins, and a step takes 50 times as long. It stays decoding, and the
     record has no cause.

@@ -51,6 +51,12 @@ def test_a_smaller_budget_cuts_a_prompt():
     )
 
 
+def test_of_several_passes_the_first_that_computes_it_is_named():
+    found = fork(rows=((5, 3), (2, 3)), before={"policy": "split"}, after={"policy": "continuous"})
+    assert (found.aspect, found.request) == ("work", "r0")
+    assert english(found.before) == "computes 6 tokens in pass 1 of 3"
+
+
 def test_another_policy_lays_the_same_work_out_differently():
     found = fork(
         rows=((5, 3), (2, 3)), before={"policy": "dynamic"}, after={"policy": "continuous"}

@@ -78,14 +78,14 @@ def refused(engine: Engine, bad: Request, match: str) -> None:
     ("bad", "limits", "match"),
     [
         (
-            request("big", 30, 100),
+            request("big", 30, 35),
             {"num_blocks": 4, "block_size": 16},
-            "30 prompt tokens and 100 new ones exceed the whole KV pool of 4 blocks of 16",
+            "30 prompt tokens and 35 new ones exceed the whole KV pool of 4 blocks of 16",
         ),
         (
-            request("big", 30, 5000),
+            request("big", 30, 4067),
             {},
-            "30 prompt tokens and 5000 new ones exceed the model's context of 4096",
+            "30 prompt tokens and 4067 new ones exceed the model's context of 4096",
         ),
         (request("odd", (4, 50), 1), {}, "token id 50 is outside the vocabulary of 50"),
         (request("odd", (4, -1), 1), {}, "token id -1 is outside the vocabulary"),

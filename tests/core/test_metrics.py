@@ -19,6 +19,7 @@ from core.account.metrics import (
     metrics,
     percentile,
     preemption_s,
+    wall_s,
 )
 from core.account.request_times import SLOs, request_times
 from core.config import POLICIES, EngineConfig
@@ -122,6 +123,15 @@ def test_times_by_hand():
         "between": 0.005,
     }
     assert numbers["time_s"] == pytest.approx(expected)
+
+
+def test_a_run_begins_with_its_first_arrival_and_not_with_its_first_step():
+    trace = record(EngineConfig(), request("r0", 3, 2))
+    first = trace.events[0]
+    later = [e._replace(t_start=e.t_start + 1, t_end=e.t_end + 1) for e in trace.events]
+    trace = replace(trace, events=[later[0]._replace(arrived=first.arrived), *later[1:]])
+    assert wall_s(trace) == pytest.approx(trace.events[-1].t_end - first.arrived[0].t)
+    assert wall_s(trace) > 1
 
 
 def test_beside_a_device_the_hosts_parts_are_no_part_of_the_whole():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from core import Workload
 from core.account.delays import NAMES, SHARE_NAMES, delays
 from core.account.perfetto import chrome_trace
@@ -86,9 +88,10 @@ def test_an_end_is_marked_on_its_lane_and_that_of_who_held_none_on_the_engines_t
         if event.step == 0:
             engine.cancel("r1")
     marks = [e for e in chrome_trace(engine.trace)["traceEvents"] if e["ph"] == "i"]
-    assert {e["name"]: e["tid"] for e in marks if "arrives" not in e["name"]} == {
-        "r0 length": 1,
-        "r1 cancelled": 0,
+    ended = {f.request: e.t_end for e in engine.trace.events for f in e.finished}
+    assert {e["name"]: (e["tid"], e["ts"]) for e in marks if "arrives" not in e["name"]} == {
+        "r0 length": (1, pytest.approx(ended["r0"] * 1e6)),
+        "r1 cancelled": (0, pytest.approx(ended["r1"] * 1e6)),
     }
 
 

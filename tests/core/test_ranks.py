@@ -43,6 +43,11 @@ def test_two_ranks_of_a_machine_lie_as_its_clock_says():
         )
 
 
+def test_ranks_that_do_not_know_how_many_there_are_are_counted():
+    found = ranks(text(1, ranks=None))
+    assert found.count == 2 and found.faults == ("Of 2 ranks, rank 0 is not among these files.",)
+
+
 def test_another_machine_is_aligned_by_wall_clock():
     away = clock(1) | {"boot": "elsewhere", "monotonic_ns": 5}
     found = ranks(text(0), text(1, clock=away))

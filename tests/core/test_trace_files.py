@@ -95,6 +95,14 @@ def test_line_ends_of_windows_and_blank_lines(small: list[str], tmp_path: Path) 
     assert "line 3: this line is empty" in refusal([*small[:2], "  ", *small[2:]])
 
 
+def test_a_line_of_json_without_a_line_end_is_no_trace(tmp_path: Path) -> None:
+    """It is not taken for a trace whose last line was not written to its end."""
+    path = tmp_path / "other.json"
+    path.write_text('{"a": 1}', encoding="utf-8")
+    with pytest.raises(InvalidTrace, match="this is no trace"):
+        verify(file.lines_of(path))
+
+
 def test_a_key_that_stands_twice(small: list[str]) -> None:
     number = next(n for n, line in enumerate(small, 1) if line.startswith('{"step"'))
     body = small[number - 1][: -file._CRC_LENGTH] + ',"step":0'

@@ -51,8 +51,10 @@ test("moments are those of all runs in order, those of the same time one", () =>
   ]);
 });
 
-test("the share of the time in which a run computes", () =>
-  assert.equal(busy(first, 0, 4), 1.5 / 4));
+test("the share of the time in which a run computes", () => {
+  assert.equal(busy(first, 0, 4), 1.5 / 4);
+  assert.equal(busy(first, 0.25, 1.25), 0.5); // of both steps a half
+});
 
 const texts = (output, samples) => ({
   texts: { output },

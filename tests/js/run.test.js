@@ -570,6 +570,16 @@ test("after steps that are not shown a request has waited since it came, and hol
   );
 });
 
+test("an order that was given holds for those who waited then, not for who comes back later", () => {
+  const run = runOf([
+    event(0, { arrived: arrivals("a", "b"), queue: ["b", "a"] }),
+    event(1, { admitted: admissions(["a", 0]), segments: [prefill("a", 0, 4)] }),
+    event(2, { preempted: [{ request: "a", tokensLost: 4, lane: 0 }] }),
+  ]);
+  const order = (/** @type {number} */ i) => run.waitingAt(i).map(({ request }) => request.id);
+  assert.deepEqual([0, 1, 2].map(order), [["b", "a"], ["b"], ["a", "b"]]);
+});
+
 test("between two steps two tokens of a pass are one happening, and a block is given back for its window", () => {
   const run = runOf([
     event(0, {

@@ -192,7 +192,13 @@ def test_what_if_of_a_recording_leads_to_its_plan_and_a_point_of_it_to_watch(vis
     watched = [plan.locator("tbody tr").nth(n).get_by_role("button").count() for n in range(4)]
     assert watched == [0, 1, 1, 1]  # what was measured is the recording itself
     expect(plan.locator("thead th").nth(-2)).to_have_text("good/s")
-    expect(page.locator(".inflight-compare .transport")).to_be_hidden()
+    for hidden in ("transport", "cause"):  # the row of the one is not left empty
+        expect(page.locator(f".inflight-compare .{hidden}")).to_be_hidden()
+    ends = [
+        page.locator(f".inflight-compare .{part}").bounding_box() for part in ("scroll", "page")
+    ]
+    assert ends[0]["y"] + ends[0]["height"] == ends[1]["y"] + ends[1]["height"]
+    expect(plan.locator(".plan-run")).to_contain_text("vLLM 0.")
     plan.locator("[name=request]").select_option(label="F")
     assert plan.locator("thead th").all_inner_texts() == ["setting", "queued", "TTFT", "E2E", ""]
     page.locator(".chart .plot").scroll_into_view_if_needed()

@@ -112,3 +112,8 @@ def test_where_a_template_changes_a_text_all_pieces_are_shown():
     tokens.chat_template = tokens.chat_template.replace("m['content']", "m['content'] | upper")
     shown = of(tokens, [{"role": "user", "content": "To be"}])
     assert "".join(shown) == "<|user|>TO BE<|end|><|assistant|>"
+
+
+def test_white_space_between_the_template_and_a_message_is_the_templates() -> None:
+    shown = said(["user", "\n", "Hi", "!"], [Message(role="user", content="Hi!")])
+    assert shown == [None, None, "Hi", "!"]

@@ -147,16 +147,18 @@ def test_characters_that_are_never_completed_are_in_the_deltas_and_letters_go_by
 
 
 def test_letters_of_ranks_go_by_arrival_on_the_clock_of_both():
-    """One rank's zero lies between the arrivals of the other."""
+    """One rank's zero lies between the arrivals of the other, whose second comes before its own,
+    and would come after it by each one's own clock.
+    """
     first, second = (memory_trace((3, 2), (3, 2)) for _ in range(2))
-    for trace, times in ((first, (0.0, 5.0)), (second, (0.5, 2.0))):
+    for trace, times in ((first, (0.0, 5.0)), (second, (0.5, 4.0))):
         trace.events[0] = trace.events[0]._replace(
             arrived=tuple(Arrived(f"r{i}", t) for i, t in enumerate(times))
         )
     found = ranks_document(Ranks((Rank(0, first, 0.0), Rank(1, second, 2.0)), 2, "machine", ()))
     assert [rank["replay"]["letters"] for rank in found["ranks"]] == [
-        {"r0": "A", "r1": "D"},
-        {"r0": "B", "r1": "C"},
+        {"r0": "A", "r1": "C"},
+        {"r0": "B", "r1": "D"},
     ]
 
 

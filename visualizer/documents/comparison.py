@@ -18,13 +18,14 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from core.account.metrics import DEFINITIONS
 from core.config import ASSETS, POLICIES
 from core.errors import InflightError, malformed
-from core.measure.compare import Comparison, fault_of
+from core.measure.compare import Comparison, fault_of, first_parting
 from core.measure.cost_curve import CostCurve
 from core.measure.rounds import RunResult
 from core.recorders.raw import lines_of
@@ -413,6 +414,12 @@ def load(folder: Path) -> Shown:
         if fault := fault_of(comparison, plain):
             raise InflightError(f"The comparison {folder.name} {fault}.")
         cost = CostCurve.from_json(plain["cost_curve"]) if "cost_curve" in plain else None
+        for what, holds in (
+            ("cost curve", cost is None or cost.to_json() == plain["cost_curve"]),
+            ("equivalence", all(map(_adds_up, plain["equivalence"].values()))),
+        ):
+            if not holds:
+                raise InflightError(f"The {what} of the comparison {folder.name} does not add up.")
         return Shown(
             comparison,
             plain["workload"],
@@ -430,6 +437,34 @@ def load(folder: Path) -> Shown:
         raise InflightError(
             f"The comparison {folder.name} cannot be read: {malformed(error)}."
         ) from None
+
+
+def _adds_up(found: Mapping[str, Any]) -> bool:
+    """Whether the sums of an equivalence are those of its requests, and theirs of their tokens."""
+    requests = found["requests"]
+    for r in requests:
+        at = first_parting(r["solo"], r["batched"])
+        others = {"differing_tokens": r["solo"], "differing_from_generate": r["generated"]}
+        if (r["parting"] or {"position": None})["position"] != at or any(
+            r[name]
+            != (
+                None
+                if tokens is None
+                else sum(a != b for a, b in zip_longest(tokens, r["batched"]))
+            )
+            for name, tokens in others.items()
+        ):
+            return False
+    return bool(
+        found["tokens"] == sum(len(r["solo"]) for r in requests)
+        and found["generated_tokens"] == sum(len(r["generated"] or ()) for r in requests)
+        and all(
+            found[name] == sum(r[name] or 0 for r in requests)
+            for name in ("differing_tokens", "differing_from_generate")
+        )
+        and found["max_logit_difference"]
+        == max((d for r in requests if (d := r["max_logit_difference"]) is not None), default=None)
+    )
 
 
 def trace_in(folder: Path, name: str) -> tuple[str, Trace]:

@@ -1,9 +1,9 @@
 """A plan as the page shows it: one JSON document.
 
-{"schema", "kind": "plan", "run": the recorded one, "created", "configs": of each simulated row,
- "says": {"headline", "notes"}, "figures", "table": {"columns", "rows"}, "requests": [{"letter",
- "rows": of each: its cells}], "data": see `Plan.to_json`, "translations": {language: its
- "says", "figures", "table" and "requests"}}
+{"schema", "kind": "plan", "run": the recorded one, "named": in words, "created",
+ "configs": of each simulated row, "says": {"headline", "notes"}, "figures", "table": {"columns",
+ "rows"}, "requests": [{"letter", "rows": of each: its cells}], "data": see `Plan.to_json`,
+ "translations": {language: its "says", "figures", "table" and "requests"}}
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ _TIMES = ("ttft_s", "itl_s", "e2e_s")
 
 def plan_document(plan: Plan, trace: Trace, run: str) -> dict[str, Any]:
     """trace: the recorded run. run: its id, by which a setting is simulated again to be watched."""
+    header = trace.header
     shown = [*enumerate((plan.again, *plan.points))]
     return {
         "schema": 1,
         "kind": "plan",
         "name": "plan",
         "run": run,
+        "named": " · ".join(
+            map(str, filter(None, (header.workload, header.engine, header.policy)))
+        ),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "configs": [p.config.to_json() if p.numbers is not None else None for _, p in shown],
         **_in_language(plan, trace),

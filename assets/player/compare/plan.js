@@ -52,6 +52,7 @@ export class PlanPanel {
   say() {
     const { doc, request } = this;
     request.parentElement.hidden = !doc;
+    setText(this.$(".plan-run"), doc?.named || "");
     this.$(".plan-notes").replaceChildren(
       ...(doc ? inLanguage(doc).says.notes.map((note) => h("li", {}, note)) : []),
     );

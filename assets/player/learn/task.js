@@ -98,7 +98,6 @@ export class Task {
     const { watch } = this.learn;
     this.on = this.made = false;
     this.awaited = watch.running;
-    if (this.awaited) watch.unfollow();
     this.strip.hidden = true;
     delete this.page.dataset.task;
     watch.edit(false);

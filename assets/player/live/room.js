@@ -136,7 +136,7 @@ export class Room {
         String(tab === this.tab ? this.isOn : this.isOpen && tab.dataset.tab === root.dataset.tab),
       );
     this.panel.hidden = this.isOpen;
-    setText(this.view.note, watch.state.presenter ? said : "");
+    setText(this.view.note, said);
     this.panel.setAttribute("aria-label", t("Who is in which lane"));
     if (this.isOpen) return void delete root.dataset.people;
     const isFree = !batch.run?.length;
