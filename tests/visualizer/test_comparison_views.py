@@ -13,7 +13,7 @@ import pytest
 from core.account.metrics import DEFINITIONS
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
-from core.measure.compare import Comparison, machine
+from core.measure.compare import Comparison, environment, machine
 from core.measure.cost_curve import CostCurve, StepCost
 from core.measure.difference import difference as difference_of
 from core.measure.rounds import RunResult
@@ -560,10 +560,12 @@ def test_a_quiet_machine_records_what_is_shown(tmp_path):
 
 
 def test_saved_and_loaded_it_is_the_same_document(tmp_path):
+    made = measured()
+    header = made.runs["static"].trace.header
     shown = Shown(
-        measured(),
+        made,
         "small",
-        ENVIRONMENT,
+        environment(header),
         "recorded",
         "Small",
         "shows",

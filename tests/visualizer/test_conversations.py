@@ -115,5 +115,5 @@ def test_where_a_template_changes_a_text_all_pieces_are_shown():
 
 
 def test_white_space_between_the_template_and_a_message_is_the_templates() -> None:
-    shown = said(["user", "\n", "Hi", "!"], [Message(role="user", content="Hi!")])
+    shown = said(["user", "\n", "Hi", "!"], [{"role": "user", "content": "Hi!"}])
     assert shown == [None, None, "Hi", "!"]
