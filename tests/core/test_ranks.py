@@ -5,11 +5,13 @@ sentence for whatever is wrong with them.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
 from core.errors import InvalidTrace
+from core.trace.ranks import Ranks
 from worlds.ranks import ranks, records, text
 from worlds.small import memory_trace
 
@@ -44,7 +46,10 @@ def test_two_ranks_of_a_machine_lie_as_its_clock_says():
 
 
 def test_ranks_that_do_not_know_how_many_there_are_are_counted():
-    found = ranks(text(1, ranks=None))
+    (rank,) = ranks(text(1)).ranks
+    trace = rank.trace
+    trace.header = replace(trace.header, engine=replace(trace.header.engine, ranks=None))
+    found = Ranks.of([("1.jsonl", trace)])
     assert found.count == 2 and found.faults == ("Of 2 ranks, rank 0 is not among these files.",)
 
 
