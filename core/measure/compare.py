@@ -467,9 +467,9 @@ def _fault_of_run(comparison: Comparison, name: str, recorded: Mapping[str, Any]
     header = run.trace.header
     if header.engine is None:
         where, config = environment(header), header.config.to_json()
-        told, about = recorded.get("environment", where), comparison.about[name]
+        machine_on_record, about = recorded.get("environment", where), comparison.about[name]
         if wrong := [
-            *(fact for fact in _OF_A_RUN if told.get(fact) != where[fact]),
+            *(fact for fact in _OF_A_RUN if machine_on_record.get(fact) != where[fact]),
             *(fact for fact in about if about[fact] != config.get(fact)),
         ]:
             return f"has {wrong[0]} otherwise than the run"
@@ -480,15 +480,15 @@ def _fault_of_run(comparison: Comparison, name: str, recorded: Mapping[str, Any]
     if not _stopped_by(seconds, late):
         return f"has a round of {late:g} s and a run of {seconds:g} s"
     if run.trace.header.counts_steps and not run.trace.header.is_asynchronous:
-        told = comparison.medians[name]
+        medians = comparison.medians[name]
         own = {key: value for key, value in run.metrics.items() if key not in _TIMED}
         if wrong := [
-            *(key for key, value in own.items() if not _same(told.get(key), value)),
+            *(key for key, value in own.items() if not _same(medians.get(key), value)),
             *(
                 key
                 for key in _SPREADS
                 for counted in ("count", "left_out")
-                if told[key][counted] != run.metrics[key][counted]
+                if medians[key][counted] != run.metrics[key][counted]
             ),
         ]:
             return f"has {wrong[0]} otherwise than the run"

@@ -78,8 +78,10 @@ class Retimed:
         }
         for of, facts in ((header, hardware_of(self._cost)), (header.model, sizes)):
             for name, known in facts.items():
-                if (said := getattr(of, name)) != known:
-                    return f"the {name} is {shown(said)}, and its cost model has {shown(known)}."
+                if (recorded := getattr(of, name)) != known:
+                    return (
+                        f"the {name} is {shown(recorded)}, and its cost model has {shown(known)}."
+                    )
         return None
 
     def fault(self, event: StepEvent) -> str | None:

@@ -662,7 +662,7 @@ FAULTS = (
     Fault(
         "a comparison's shares need not be its run's",
         "core/measure/compare.py",
-        "not _same(told.get(key), value)",
+        "not _same(medians.get(key), value)",
         "key not in told",
         (COMPARISON,),
     ),
