@@ -663,7 +663,7 @@ FAULTS = (
         "a comparison's shares need not be its run's",
         "core/measure/compare.py",
         "not _same(medians.get(key), value)",
-        "key not in told",
+        "key not in medians",
         (COMPARISON,),
     ),
     Fault(
