@@ -31,6 +31,7 @@
                                              with the page
     python tests/measure/vllm_traffic.py     records a vLLM server under HTTP traffic, with its own
                                              counters
+    python tests/measure/press.py            presses at random on a page, and tells what goes wrong
     python tests/measure/size.py             how large the house is, as formatters print it
     python tests/measure/take_screenshots.py README's pictures of the page
 
