@@ -608,5 +608,5 @@ def test_the_equivalence_says_what_generate_writes_too():
 
     alone = "0 of 3 tokens differ from those written alone; the largest logit difference is 0. "
     assert said((1, 2, 3)) == alone + "model.generate itself writes the same 3 tokens."
-    assert said((1, 9, 9)) == alone + "2 of the 3 tokens that model.generate itself writes differ."
+    assert said((1, 9, 9)) == alone + "2 of 3 tokens differ from those of model.generate itself."
     assert said(None).startswith(alone + "model.generate is not run: ")

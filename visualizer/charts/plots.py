@@ -68,10 +68,16 @@ def frontier(plan: Plan) -> Figure:
         picture.update_xaxes(title=t("tokens generated per second"), **cell)
         known = [y for _, y in (*at, _place(plan.measured, name)) if y]
         far = bool(known) and max(known) > _FAR * min(known)
-        scale = {"type": "log", "tickvals": _TICKS} if far else {"rangemode": "tozero"}
-        picture.update_yaxes(
-            title=t(f"{title} p50"), tickformat="~s", ticksuffix="s", **scale, **cell
+        scale = (
+            {
+                "type": "log",
+                "tickvals": _TICKS,
+                "ticktext": [t(findings.seconds(s)) for s in _TICKS],
+            }
+            if far
+            else {"rangemode": "tozero", "tickformat": "~s", "ticksuffix": "s"}
         )
+        picture.update_yaxes(title=t(f"{title} p50"), **scale, **cell)
     finding = f"{t('Simulated, but for the star.')} {plan.told(t)}"
     return titled(picture, finding, height=520)
 

@@ -130,7 +130,11 @@ def _for_nobody(m: CaptionContext) -> Clause | None:
         if any(p.padding for p in passes)
         else sum(p.tokens for p in passes)
     )
-    return _same([f"{nobody:,} of {positions:,} places [={nobody} is|are] idle"])
+    short, full = (
+        [f"{nobody:,} of {positions:,} {places} [={nobody} is|are] for nobody"]
+        for places in ("places", "computed places")
+    )
+    return short, full
 
 
 def _ends(m: CaptionContext) -> Clause | None:
