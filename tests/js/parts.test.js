@@ -74,7 +74,10 @@ test("a full record is told while the batch goes on, and what matters more comes
 });
 
 test("no line ends between a number and its unit", () => {
-  assert.equal(unbroken("2.7 s with 3 steps, 37 % in 12 ms"), "2.7\u00a0s with 3 steps, 37\u00a0% in 12\u00a0ms");
+  assert.equal(
+    unbroken("2.7 s with 3 steps, 37 % in 12 ms"),
+    "2.7\u00a0s with 3 steps, 37\u00a0% in 12\u00a0ms",
+  );
 });
 
 test("a text that is cut begins with a whole word", () => {

@@ -638,3 +638,4 @@ def test_what_an_engine_notes_of_its_machine_is_said_in_german_too():
     }
     with speaking("de"):
         assert noted and all(t(note) != note for note in noted)
+        assert any("numba 0.68.1 für" in t(note) for note in noted)  # no decimal

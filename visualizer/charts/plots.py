@@ -68,12 +68,10 @@ def frontier(plan: Plan) -> Figure:
         picture.update_xaxes(title=t("tokens generated per second"), **cell)
         known = [y for _, y in (*at, _place(plan.measured, name)) if y]
         far = bool(known) and max(known) > _FAR * min(known)
+        # ticks of one's own take no suffix
+        ticks = [f"{s:g}s" if s >= 1 else f"{s * 1000:g}ms" for s in _TICKS]
         scale = (
-            {
-                "type": "log",
-                "tickvals": _TICKS,
-                "ticktext": [t(findings.seconds(s)) for s in _TICKS],
-            }
+            {"type": "log", "tickvals": _TICKS, "ticktext": ticks}
             if far
             else {"rangemode": "tozero", "tickformat": "~s", "ticksuffix": "s"}
         )

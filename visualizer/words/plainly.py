@@ -130,11 +130,8 @@ def _for_nobody(m: CaptionContext) -> Clause | None:
         if any(p.padding for p in passes)
         else sum(p.tokens for p in passes)
     )
-    short, full = (
-        [f"{nobody:,} of {positions:,} {places} [={nobody} is|are] for nobody"]
-        for places in ("places", "computed places")
-    )
-    return short, full
+    some, places = f"{nobody:,} of {positions:,}", f"places [={nobody} is|are] for nobody"
+    return [f"{some} {places}"], [f"{some} computed {places}"]
 
 
 def _ends(m: CaptionContext) -> Clause | None:
