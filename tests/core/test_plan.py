@@ -282,6 +282,9 @@ def test_the_picture_has_a_point_for_every_setting() -> None:
         assert len(circles.text) == 2 and all("tokens per second" in text for text in circles.text)
         assert star.y[0] == numbers[name]["p50"] and list(star.customdata) == [None]
         assert list(diamond.customdata) == [0] and sorted(circles.customdata) == [1, 2]
+    # where latencies are far apart, each mark has its unit
+    axis = inflight.plan(measured(24, 8), lanes=[1, 6]).plot().layout.yaxis
+    assert axis.type == "log" and axis.ticktext[axis.tickvals.index(0.5)] == "500ms"
     with pytest.raises(InflightError, match="There is no view 'waste' of it; there are frontier"):
         page.brought(page.plot)(made, "waste", None)
 

@@ -3,8 +3,9 @@ import test from "node:test";
 
 import { recolour } from "../../assets/player/compare/charts.js";
 import { contrast, dealHue, HUES, mix } from "../../assets/player/parts/colours.js";
-import { count, duration, milliseconds } from "../../assets/player/parts/format.js";
+import { count, duration, milliseconds, unbroken } from "../../assets/player/parts/format.js";
 import { says } from "../../assets/player/live/words.js";
+import { tail } from "../../assets/player/views/texts.js";
 import { onMinimap } from "../../assets/player/views/mask/pointers.js";
 
 test("a hue is dealt that the fewest live requests have, never one in use while another is free", () => {
@@ -70,4 +71,19 @@ test("a full record is told while the batch goes on, and what matters more comes
   assert.match(stateLine({ record_is_full: true }), /^The record is full: /);
   assert.match(stateLine({ record_is_full: false }), /^No requests yet/);
   assert.match(stateLine({ record_is_full: true, accepting: false }), /not accepting requests/);
+});
+
+test("no line ends between a number and its unit", () => {
+  assert.equal(
+    unbroken("2.7 s with 3 steps, 37 % in 12 ms"),
+    "2.7\u00a0s with 3 steps, 37\u00a0% in 12\u00a0ms",
+  );
+});
+
+test("a text that is cut begins with a whole word", () => {
+  const pieces = ["they con", "vert", " light", " energy"];
+  assert.equal(tail(pieces, 4, 40), "they convert light energy");
+  assert.equal(tail(pieces, 4, 16), "… light energy");
+  assert.equal(tail(pieces, 2, 8), "… convert");
+  assert.equal(tail(["字字字字", "字字字字"], 2, 5), "…字字字字字"); // it has no spaces
 });

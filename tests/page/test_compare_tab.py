@@ -422,10 +422,8 @@ def test_it_plays_by_key(open_page):
     assert sum(c["done"] for c in counts.values()) >= 1 and not page.evaluate(
         "inflightCompare.race.playing"
     )
-    assert (
-        page.locator(".headline")
-        .inner_text()
-        .endswith("done in 1.5 s with continuous instead of 3.1 s with static.")
+    expect(page.locator(".headline")).to_contain_text(
+        "done in 1.5 s with continuous instead of 3.1 s with static."
     )
     assert page.locator(".sure").is_hidden() and page.locator(".outputs").is_visible()
     page.click(".statistics > summary")
@@ -498,8 +496,8 @@ def test_charts_are_drawn_and_go_out_as_picture_page_and_table(open_page, shown,
     page.locator("[data-chart=total_time]").scroll_into_view_if_needed()
     page.locator("[data-chart=total_time] .main-svg").first.wait_for()
     assert page.locator("[data-chart]").count() == 7
-    assert page.locator("[data-chart=lane_steps] > p").inner_text() == findings.lane_steps(
-        shown.comparison
+    expect(page.locator("[data-chart=lane_steps] > p")).to_have_text(
+        findings.lane_steps(shown.comparison)
     )
     for button, start in (("PNG", b"\x89PNG"), ("HTML", b"<!doctype html>")):
         with page.expect_download() as found:

@@ -110,6 +110,7 @@ def test_asked_for_it_obeys_the_hand_and_leaves_what_was_there(visit, world):
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Space")
     assert page.evaluate("[inflight.opening.on, inflight.opening.playing]") == [True, False]
+    expect(page.locator(".opening-hint")).to_have_text("Space plays · ← → a sentence")
     page.keyboard.press("Home")
     said = [page.inner_text(".opening-sentence")]
     for _ in range(8):
@@ -136,6 +137,13 @@ def test_what_it_says_is_what_the_runs_say(visit, world, runs):
     """
     page = visit(**world, opening=True, hash="opening=13.9")
     assert page.evaluate("[inflight.opening.at, inflight.opening.playing]") == [13.9, False]
+    # “A is done” is said when it is, by both runs
+    moments = page.evaluate(
+        "(([plot, at]) => [at(2) - plot.slow.lives[plot.first].done,"
+        " at(5) - plot.fast.lives[plot.first].done])([inflight.opening.plot, (n) =>"
+        " inflight.opening.plot.moment(inflight.opening.plot.said[n][0])])"
+    )
+    assert min(moments) >= 0
     picture = page.evaluate(PIXELS)
     for trace, name in ((runs[BEFORE], "slow"), (runs[AFTER], "fast")):
         start = trace.events[0].t_start

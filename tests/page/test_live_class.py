@@ -63,7 +63,7 @@ def test_eight_join_at_once_and_everybody_sees_everybody(live_url, visit):
             if place is None
             else (
                 "You are next.",
-                "You are next, behind",
+                "1 request before",
                 "2 requests before",
                 "3 requests before",
             )[place]

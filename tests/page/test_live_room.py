@@ -62,7 +62,8 @@ def test_lanes_carry_names_and_each_is_told_where_it_stands(live_url, visit):
         teacher.locator(".person-words").first.inner_text().replace("\n", "").rstrip()
         == f"O Romeo,{written}".rstrip()
     )
-    assert stands(bob) == "You are next." and stands(ada) == "You are next, behind \u2068Bob\u2069."
+    assert stands(bob) == "You are next."
+    assert stands(ada) == "1 request before yours. You are behind \u2068Bob\u2069."
     assert ada.locator(".own-state").nth(2).inner_text() == "Your lane: 1. 3 of 6 tokens so far."
     ada.evaluate("document.activeElement.blur()")
     ada.keyboard.press("Home")  # what is drawn is the step on screen, for oneself alone

@@ -33,7 +33,9 @@ _CUT = r"""() => {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [(1440, 900), (1280, 720), (820, 1100), "phone"], ids=str)
+@pytest.mark.parametrize(
+    "size", [(1440, 900), (1280, 720), (853, 480), (820, 1100), "phone", (360, 740)], ids=str
+)
 def test_a_number_is_shown_whole_or_not_at_all(visit, page_url, size):
     page = visit(url=f"{page_url}/", size=size)
     cut = {}

@@ -284,7 +284,7 @@ def test_ones_own_question_joins_five_under_the_openings_last_picture(visit, rea
         enters + 1,
     )
     assert re.fullmatch(
-        rf"F is you: you waited [\d.]+ m?s, until {left} was done\..*", line.inner_text()
+        rf"F is you: you waited [\d.]+\sm?s, until {left} was done\..*", line.inner_text()
     )
     seek(page, page.evaluate("inflight.run.requests.at(-1).finished.step"))
     assert " You had your answer after " in line.inner_text()

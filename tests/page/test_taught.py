@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -117,6 +118,32 @@ def test_every_part_and_the_story_are_in_each_bar_of_a_phone(visit, page_url, wi
         assert page.evaluate(f"{shown}.scrollWidth - {shown}.clientWidth") <= 0, part
         assert page.evaluate(f"[...{shown}.children].every((tab) => tab.offsetWidth)"), part
         assert page.evaluate(f"{shown}.lastChild.textContent") == "Story", part
+        words = page.evaluate(
+            f"""[...{shown}.children].map((tab) => {{ const range = document.createRange();
+            range.selectNodeContents(tab); const {{ left, right }} = range.getBoundingClientRect();
+            return [left, right]; }})"""
+        )
+        assert all(b[0] - a[1] >= 3 for a, b in itertools.pairwise(words)), (part, words)
+
+
+def test_a_line_never_begins_with_what_ends_a_sentence(visit):
+    page = visit(replay=replay(Trace.load(TRACES / "three-short.jsonl")))
+    alone = page.evaluate(
+        """() => {
+            const [a, b] = inflight.run.requests, found = [];
+            const line = document.querySelector(".sentence");
+            line.replaceChildren(...inflightModules["parts/chips.js"].spans({ run: inflight.run, index: 9 },
+                [{ request: a }, " is you: you wait for a lane, behind ", { request: b }, "."]));
+            for (let width = 40; width < 400; width += 3) {
+                line.style.width = `${width}px`;
+                const range = document.createRange();
+                range.selectNodeContents(line.lastChild);
+                if (range.getBoundingClientRect().top > line.querySelector(".chip:last-of-type").getBoundingClientRect().bottom) found.push(width);
+            }
+            return found;
+        }"""  # noqa: E501
+    )
+    assert alone == []
 
 
 @pytest.mark.slow

@@ -39,12 +39,14 @@ from visualizer.documents.comparison import (
     Shown,
     csv_text,
     document,
+    notes,
     recorded,
     save,
     table,
 )
 from visualizer.documents.comparison import load as load_comparison
 from visualizer.words import findings, verdicts
+from visualizer.words.language import speaking, t
 from worlds.comparison import CURVE, ENVIRONMENT, measured
 from worlds.figures import drawn, known_to_plotly
 from worlds.visual import record, request
@@ -608,5 +610,32 @@ def test_the_equivalence_says_what_generate_writes_too():
 
     alone = "0 of 3 tokens differ from those written alone; the largest logit difference is 0. "
     assert said((1, 2, 3)) == alone + "model.generate itself writes the same 3 tokens."
-    assert said((1, 9, 9)) == alone + "2 of the 3 tokens that model.generate itself writes differ."
+    assert said((1, 9, 9)) == alone + "2 of 3 tokens differ from those of model.generate itself."
     assert said(None).startswith(alone + "model.generate is not run: ")
+
+
+def test_no_more_tokens_differ_than_there_are_in_the_longer_text():
+    one = RequestEquivalence("r0", (1, 2), (3, 4, 5, 6), "ab", "cdef", 1, 2.0, None, (1, 2))
+    found = Equivalence(EngineConfig(), True, "float32", "cpu", (one,)).to_json()
+    assert findings.equivalence(found) == (
+        "With the leak 4 of 4 tokens differ from those written alone; the largest logit difference"
+        " is 2. 4 of 4 tokens differ from those of model.generate itself."
+    )
+
+
+def test_the_size_of_a_model_is_said_where_an_engine_knows_it():
+    comparison = load_comparison(RECORDED / "engines-kv-pressure").comparison
+    assert verdicts.caveats(comparison)[-1].startswith("A model of 5 million parameters on a CPU")
+    theirs = {name: run for name, run in comparison.runs.items() if name != "continuous"}
+    assert len(verdicts.caveats(dataclasses.replace(comparison, runs=theirs))) == 1
+
+
+def test_what_an_engine_notes_of_its_machine_is_said_in_german_too():
+    noted = {
+        note
+        for entry in recorded()
+        for note in notes(load_comparison(RECORDED / entry["name"]).comparison)
+    }
+    with speaking("de"):
+        assert noted and all(t(note) != note for note in noted)
+        assert any("numba 0.68.1 für" in t(note) for note in noted)  # no decimal

@@ -153,7 +153,7 @@ def load(data: Mapping[str, Any]) -> Figure:
             **line,
         )
     picture.update_xaxes(title=t("requests offered a second"), rangemode="tozero")
-    ticks = [findings.seconds(tick) for tick in _SECONDS]
+    ticks = [t(findings.seconds(tick)) for tick in _SECONDS]
     picture.update_yaxes(title=t("TTFT p99"), type="log", tickvals=_SECONDS, ticktext=ticks, **LEFT)
     picture.update_yaxes(title=t("requests finished a second"), rangemode="tozero", **RIGHT)
     return titled(picture, verdicts.load(data), ("ttft_s", "requests_per_s"))

@@ -68,10 +68,14 @@ def frontier(plan: Plan) -> Figure:
         picture.update_xaxes(title=t("tokens generated per second"), **cell)
         known = [y for _, y in (*at, _place(plan.measured, name)) if y]
         far = bool(known) and max(known) > _FAR * min(known)
-        scale = {"type": "log", "tickvals": _TICKS} if far else {"rangemode": "tozero"}
-        picture.update_yaxes(
-            title=t(f"{title} p50"), tickformat="~s", ticksuffix="s", **scale, **cell
+        # ticks of one's own take no suffix
+        ticks = [f"{s:g}s" if s >= 1 else f"{s * 1000:g}ms" for s in _TICKS]
+        scale = (
+            {"type": "log", "tickvals": _TICKS, "ticktext": ticks}
+            if far
+            else {"rangemode": "tozero", "tickformat": "~s", "ticksuffix": "s"}
         )
+        picture.update_yaxes(title=t(f"{title} p50"), **scale, **cell)
     finding = f"{t('Simulated, but for the star.')} {plan.told(t)}"
     return titled(picture, finding, height=520)
 

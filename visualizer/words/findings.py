@@ -261,7 +261,7 @@ def equivalence(found: Mapping[str, Any]) -> str:
     `Equivalence.to_json()`.
     """
     logits = found["max_logit_difference"]
-    tokens = found["tokens"]
+    tokens = _compared(found, "solo")
     differing = found["differing_tokens"]
     size = (
         ""
@@ -282,7 +282,7 @@ def equivalence(found: Mapping[str, Any]) -> str:
 
 
 def _generated(found: Mapping[str, Any]) -> str:
-    tokens, differing = found["generated_tokens"], found["differing_from_generate"]
+    tokens, differing = _compared(found, "generated"), found["differing_from_generate"]
     if not tokens:
         return t(
             "model.generate is not run: for requests that are sampled, or end at stop strings, it"
@@ -290,7 +290,15 @@ def _generated(found: Mapping[str, Any]) -> str:
         )
     if not differing:
         return t(f"model.generate itself writes the same {tokens:,} tokens.")
-    return t(f"{differing:,} of the {tokens:,} tokens that model.generate itself writes differ.")
+    return t(f"{differing:,} of {tokens:,} tokens differ from those of model.generate itself.")
+
+
+def _compared(found: Mapping[str, Any], other: str) -> int:
+    """How many places two texts of each request have, the one in the batch and another: one may be
+    longer.
+    """
+    texts = [(r["batched"], r[other]) for r in found["requests"] if r[other] is not None]
+    return sum(max(map(len, pair)) for pair in texts)
 
 
 def fork(found: Divergence | None, steps: tuple[int, int]) -> tuple[Sentence, str]:

@@ -130,7 +130,8 @@ def _for_nobody(m: CaptionContext) -> Clause | None:
         if any(p.padding for p in passes)
         else sum(p.tokens for p in passes)
     )
-    return _same([f"{nobody:,} of {positions:,} places [={nobody} is|are] idle"])
+    some, places = f"{nobody:,} of {positions:,}", f"places [={nobody} is|are] for nobody"
+    return [f"{some} {places}"], [f"{some} computed {places}"]
 
 
 def _ends(m: CaptionContext) -> Clause | None:

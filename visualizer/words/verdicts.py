@@ -448,18 +448,21 @@ def caveats(comparison: Comparison) -> list[str]:
     if not theirs:
         return []
     trace = next(iter(theirs.values()))
-    millions = round((trace.header.model.parameters or 0) / 1e6)
+    runs = [run.trace for run in comparison.runs.values() if run.trace is not None]
+    # another engine's recording may not tell
+    millions = round(max(run.header.model.parameters or 0 for run in runs) / 1e6)
     said = [
         (
             "Times run from the first request handed over to the end of the last step. Loading a"
             " model and its KV pool is not included, keeping the record is, and no tokens are"
             f" turned into text. KV blocks hold {trace.config.block_size} tokens in every engine."
         ),
-        (
+    ]
+    if millions:
+        said.append(
             f"A model of {millions} million parameters on a CPU is not what these engines are made"
             " for: such times say little about them elsewhere."
-        ),
-    ]
+        )
     return [t(sentence) for sentence in said]
 
 

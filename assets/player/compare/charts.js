@@ -3,6 +3,7 @@
 
 import { download, h } from "../parts/dom.js";
 import { HUES, mix } from "../parts/colours.js";
+import { unbroken } from "../parts/format.js";
 import { inPage, plotlySource } from "../parts/plotly.js";
 import { speaking, t } from "../parts/speech.js";
 
@@ -82,7 +83,7 @@ export class Charts {
         "section",
         { class: "panel chart", "data-chart": data.name },
         h("h3", {}, title, tools),
-        h("p", {}, data.finding),
+        h("p", {}, unbroken(data.finding)),
         plot,
       );
       return { data, plot, el, drawn: false };

@@ -2,7 +2,7 @@
 // (visualizer/documents/comparison.py); an engine, if there is one, measures others.
 
 import { download, h, setText, tableOf } from "../parts/dom.js";
-import { count } from "../parts/format.js";
+import { count, unbroken } from "../parts/format.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
 import { Engines } from "../engine/engines.js";
@@ -407,7 +407,7 @@ export class Compare {
   /** The finding, with contenders in their colours. */
   _headline() {
     const names = [...this.doc.names].sort((a, b) => b.length - a.length);
-    const text = inLanguage(this.doc).says.headline;
+    const text = unbroken(inLanguage(this.doc).says.headline);
     const found = new RegExp(
       `(?<![\\w-])(${names.map((n) => n.replace(/[^\w]/g, "\\$&")).join("|")})(?![\\w-])`,
       "g",

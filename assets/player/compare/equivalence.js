@@ -109,7 +109,9 @@ export class EquivalencePanel {
           ]
         : [h("b", {}, t(`0 of ${r.solo.length} tokens differ`))];
       const generate = r.generated
-        ? t(`; from model.generate ${r.differing_from_generate} of ${r.generated.length} differ`)
+        ? t(
+            `; from model.generate ${r.differing_from_generate} of ${Math.max(r.generated.length, r.batched.length)} differ`,
+          )
         : "";
       return h(
         "div",

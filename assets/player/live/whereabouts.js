@@ -51,9 +51,7 @@ export function whereabouts(run, { id, lost, ended, went }) {
   if (place > 0) {
     const ahead = waiting[place - 1].request;
     const name = isolated(callsItself(ahead) || ahead.letter);
-    return place === 1
-      ? t("You are next, behind {name}.", { name })
-      : `${t(`${count(place)} [request|requests] before yours.`)} ${t("You are behind {name}.", { name })}`;
+    return `${t(`${count(place)} [request|requests] before yours.`)} ${t("You are behind {name}.", { name })}`;
   }
   const laneSpan = request.laneSpans.at(-1);
   if (!laneSpan || laneSpan.to !== Infinity) return t("On its way.");

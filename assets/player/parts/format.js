@@ -29,6 +29,9 @@ export function duration(seconds) {
 export const wallClock = (seconds) =>
   `${seconds < 10 ? seconds.toFixed(2) : seconds < 1000 ? seconds.toFixed(1) : seconds.toFixed(0)} s`;
 
+/** No line ends between a number and its unit. @param {string} words */
+export const unbroken = (words) => words.replace(/(\d) (?=m?s\b|%)/g, "$1\u00a0");
+
 /** @type {[string, number][]} */
 const SIZES = [
   ["GiB", 2 ** 30],

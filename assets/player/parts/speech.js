@@ -62,9 +62,12 @@ function translated(text) {
   return english(text);
 }
 
-/** 12,345.6 becomes 12.345,6; quoted text stays as it is. @type {(part: string) => string} */
+/**
+ * 12,345.6 becomes 12.345,6; quoted text and a version, 0.68.1, stay as they are. @type {(part:
+ * string) => string}
+ */
 const asWritten = (part) =>
-  part.startsWith("“") ? part : part.replace(/[.,]/g, (c) => (c === "." ? "," : "."));
+  /^(“|\d+(\.\d+){2,}$)/.test(part) ? part : part.replace(/[.,]/g, (c) => (c === "." ? "," : "."));
 
 /**
  * A line of texts and requests, with its texts in the current language. @type {(line: Span[]) =>

@@ -5,7 +5,7 @@ import { dims } from "../parts/colours.js";
 import { find, h, setStyle, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { chip } from "../parts/chips.js";
-import { wallClock } from "../parts/format.js";
+import { unbroken, wallClock } from "../parts/format.js";
 import { waitedBy } from "../run/delays.js";
 import { departs } from "../run/moments.js";
 import { movingIn, phase } from "./phases.js";
@@ -16,7 +16,7 @@ const WAITING = 5; // of those who wait, in Simple: the next
 const SEEN = 6; // in Simple, if no more of them are running
 
 /**
- * Whole pieces from the end of `pieces[0 … end)`, at most `most` characters; characters that would
+ * Whole words from the end of `pieces[0 … end)`, at most `most` characters; characters that would
  * move other text are shown as marks.
  * @param {string[]} pieces @param {number} end @param {number} most
  */
@@ -27,8 +27,9 @@ export function tail(pieces, end, most) {
     from -= 1;
     text = pieces[from].slice(-most) + text;
   }
-  const cut = from > 0 || text.length > most;
-  return (cut ? "…" : "") + clean(text.slice(-most));
+  const kept = text.slice(-most);
+  if (from === 0 && kept === text) return clean(text);
+  return `…${clean(kept.replace(/^\S{0,24}\s+/, " "))}`; // from a whole word on
 }
 
 /**
@@ -208,16 +209,14 @@ export class TextsView {
       };
       const waited = simple && !holds && !done ? waitedBy(run, request, frame.i) : null;
       const lost = !holds && request.laneSpans.some((span) => span.from <= frame.i);
-      tell(
-        row.note,
-        done
-          ? ` ${words[done.reason] || "done"}`
-          : holds
-            ? ""
-            : waited === null
-              ? " preempted, waits"
-              : ` ${lost ? "lost its place, " : ""}waits ${wallClock(waited)}`,
-      );
+      const note = done
+        ? ` ${words[done.reason] || "done"}`
+        : holds
+          ? ""
+          : waited === null
+            ? " preempted, waits"
+            : ` ${lost ? "lost its place, " : ""}waits ${wallClock(waited)}`;
+      setText(row.note, unbroken(t(note)));
       row.el.classList.toggle("gone", Boolean(done && !holds));
       row.el.classList.toggle("dim", dims(focus, request));
     });

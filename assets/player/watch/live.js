@@ -4,6 +4,7 @@
 
 import { count } from "../parts/format.js";
 import { keep, keptData } from "../parts/kept.js";
+import { hideToast } from "../parts/look.js";
 import { loadingWords } from "../parts/model_field.js";
 import { Refusal, fetchJson } from "../parts/server.js";
 import { tell } from "../parts/speech.js";
@@ -71,8 +72,10 @@ export class Live {
             app.transport.toggle(false);
             this.run = new Run({ ...begun, asked, complete: false, events: [], captions: [] });
             this.run.goesOn = true;
-            if (app.edge === this && !this.unseen)
+            if (app.edge === this && !this.unseen) {
+              hideToast(app.root); // it began
               this.show({ run: this.run, entry: null, replay: null, index: 0 });
+            }
           }
           if (app.run === this.run) app.extend(delta);
           // the visitor is looking at another run

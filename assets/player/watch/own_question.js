@@ -4,7 +4,7 @@
 
 import { spans } from "../parts/chips.js";
 import { find } from "../parts/dom.js";
-import { wallClock } from "../parts/format.js";
+import { unbroken, wallClock } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { waitedSoFar } from "../run/delays.js";
 
@@ -74,7 +74,7 @@ function says(run, request, { i, waiting }) {
     return [own, t(" is you: you wait for a lane, behind"), ...ahead, "."];
   }
   const before = run.laneSpans.findLast(({ lane, to }) => lane === stay.lane && to < stay.from);
-  const time = t(wallClock(waitedSoFar(run, request, i)));
+  const time = unbroken(t(wallClock(waitedSoFar(run, request, i))));
   const { finished, arrived } = request;
   return [
     own,
@@ -87,7 +87,7 @@ function says(run, request, { i, waiting }) {
       : [t(" is you: a lane was free at once.")]),
     finished && finished.step <= i
       ? t(" You had your answer after {time}.", {
-          time: t(wallClock(run.events[finished.step].tEnd - (arrived ?? 0))),
+          time: unbroken(t(wallClock(run.events[finished.step].tEnd - (arrived ?? 0)))),
         })
       : "",
     " ",

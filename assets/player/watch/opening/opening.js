@@ -375,7 +375,7 @@ export class Opening {
         ? ""
         : t(
             this.mine
-              ? "Space pauses · ← → a sentence"
+              ? `Space ${this.playing ? "pauses" : "plays"} · ← → a sentence`
               : touch
                 ? "A tap skips"
                 : "Space pauses · any other key skips",

@@ -7,6 +7,7 @@
 // always stand at the same moment.
 
 import { clamp } from "../../parts/dom.js";
+import { unbroken } from "../../parts/format.js";
 import { t, translateLine } from "../../parts/speech.js";
 import { countUpTo } from "../../run/run.js";
 
@@ -26,7 +27,7 @@ export const capital = (/** @type {string} */ word) => word[0].toUpperCase() + w
 /** @param {number} s */
 export const inSeconds = (s, decimals = 2) => t(`${s.toFixed(decimals)} s`);
 /** The same in a sentence, where a line may not end within it. @param {number} s */
-const told = (s, decimals = 2) => inSeconds(s, decimals).replace(" ", "\u00a0");
+const told = (s, decimals = 2) => unbroken(inSeconds(s, decimals));
 
 /** A recorded run on the clock: seconds count from its first step. */
 export class Course {
@@ -205,7 +206,7 @@ export class Plot {
       ],
       [10.8, () => [t("Continuous batching: the same people, the same model, the same clock.")]],
       [
-        13.4,
+        13.6,
         () => [
           who(first),
           ...translateLine([" is done, and "]),

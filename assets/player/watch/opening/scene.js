@@ -58,6 +58,7 @@ function wide({ x, y, w, h }, n) {
  */
 function narrow({ x, y, w, h }, n, bare) {
   const two = h < 420; // in two columns
+  const pairs = two && w >= 480; // wide enough for a question beside another
   const [line, gap] = two ? [26, 4] : [34, 5];
   const people = Array.from({ length: n }, (_, i) =>
     two
@@ -68,12 +69,12 @@ function narrow({ x, y, w, h }, n, bare) {
   const rest = y + h - top;
   const beside = bare && w >= 520;
   const model = Math.min(96, h * 0.22);
-  const step = (h - model - 16) / (two ? Math.ceil(n / 2) : n);
+  const step = (h - model - 16) / (pairs ? Math.ceil(n / 2) : n);
   return {
     small: true,
     people,
     asking: Array.from({ length: n }, (_, i) =>
-      two
+      pairs
         ? {
             x: x + ((i % 2) * w) / 2,
             y: y + (i >> 1) * step,
