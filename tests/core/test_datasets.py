@@ -12,7 +12,7 @@ from core import Workload, metrics
 from core.cli import main
 from core.errors import InvalidWorkload
 from core.workload.arrivals import RequestSize
-from core.workload.datasets import read_dataset
+from core.workload.datasets import Dataset, read_dataset
 from worlds.small import memory_engine
 
 # Made by hand, in the columns, types and line ends of the files as they are published.
@@ -139,6 +139,17 @@ def test_the_engine_finds_what_the_hashes_promise(mooncake):
     )
     found = metrics(engine.run(data.workload(vocab_size=50)))
     assert found["cached_tokens"] / found["prompt_tokens"] == pytest.approx(data.hit_ratio())
+
+
+def test_an_answer_gives_way_where_blocks_cannot_be_made_shorter():
+    """A token a block, at least: four for the prompt of seven, which leaves three of five."""
+    data = Dataset("x", (RequestSize(2048, 6000),), ((1, 2, 3, 4),)).scaled(7)
+    assert data.sizes == (RequestSize(4, 3),)
+
+
+def test_requests_come_as_much_sooner_as_asked():
+    data = Dataset("x", (RequestSize(1, 1, 0.0), RequestSize(1, 1, 3.0)))
+    assert [request.arrival for request in data.requests(50, speed=2)] == [0.0, 1.5]
 
 
 def test_what_fits_is_not_scaled(mooncake):
