@@ -147,6 +147,19 @@ def test_an_answer_gives_way_where_blocks_cannot_be_made_shorter():
     assert data.sizes == (RequestSize(4, 3),)
 
 
+def test_the_shortest_requests_fit():
+    data = Dataset("x", (RequestSize(1, 1),) * 2)
+    assert data.within(64, 1, 4, 1) is data
+    with pytest.raises(InvalidWorkload, match="do not fit 3 tokens"):
+        data.within(64, 1, 3, 1)
+
+
+def test_conversations_that_are_none_are_left_out(tmp_path):
+    odd = [{"conversations": {"a": 1}}, 5, {"conversations": [{"value": "\ud800"}, {"value": "a"}]}]
+    data = read_dataset(put(tmp_path / "c.json", json.dumps([*CHAT, *odd])), len)
+    assert (len(data.sizes), data.skipped) == (2, 4)
+
+
 def test_requests_come_as_much_sooner_as_asked():
     data = Dataset("x", (RequestSize(1, 1, 0.0), RequestSize(1, 1, 3.0)))
     assert [request.arrival for request in data.requests(50, speed=2)] == [0.0, 1.5]

@@ -40,7 +40,9 @@ def test_there_and_back(tmp_path: Path) -> None:
 
 def test_a_file_is_read_whole_or_request_by_request(tmp_path: Path) -> None:
     """A request a line: ids took a line each, and a file that was written was then refused."""
-    requests = [Request(f"r{n}", prompt_token_ids=(1, 2, n), arrival=(n + 1) // 2) for n in range(20)]
+    requests = [
+        Request(f"r{n}", prompt_token_ids=(1, 2, n), arrival=(n + 1) // 2) for n in range(20)
+    ]
     workload = Workload(requests, arrival_unit="s")
     workload.save(path := tmp_path / "w.json")
     lines = path.read_text().splitlines()
