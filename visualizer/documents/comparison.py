@@ -435,7 +435,7 @@ def load(folder: Path) -> Shown:
         )
         for what, holds in (
             ("date, source or workload", _is_of(loaded, [t.header for t in traces.values()])),
-            ("cost curve", loaded.cost is None or _is_curve(loaded.cost, plain)),
+            ("cost curve", loaded.cost is None or _is_curve(loaded.cost, loaded.environment)),
             ("equivalence", all(_adds_up(loaded, switch) for switch in loaded.equivalence)),
             ("form", json.loads(json.dumps(_plain(loaded, files))) == plain),
         ):
@@ -460,12 +460,11 @@ def _is_of(shown: Shown, headers: Sequence[Header]) -> bool:
     )
 
 
-def _is_curve(cost: CostCurve, plain: Mapping[str, Any]) -> bool:
+def _is_curve(cost: CostCurve, where: Mapping[str, Any]) -> bool:
     """Whether it is of the same machine, in the form that `cost_curve` gives it."""
-    device = {name: plain["environment"][name] for name in ("model", "device", "dtype")}
     tokens, kv = ([(p.tokens, p.kv_read) for p in of] for of in (cost.by_tokens, cost.by_kv))
     return (
-        cost.to_json() == {**plain["cost_curve"], **device}
+        all(getattr(cost, name) == where[name] for name in ("model", "device", "dtype"))
         and all(of == sorted(set(of)) for of in (tokens, kv))
         and len({read / n for n, read in tokens}) == len({n for n, _ in kv}) == 1
         and all(len({len(p.step_s) for p in of}) == 1 for of in (cost.by_tokens, cost.by_kv))
