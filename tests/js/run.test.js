@@ -17,6 +17,7 @@ import { slowSteps, waitedBy, waitedSoFar } from "../../assets/player/run/delays
 import { betweenSteps } from "../../assets/player/run/happenings.js";
 import { placesAt, tokensHeld } from "../../assets/player/run/holdings.js";
 import { whereabouts } from "../../assets/player/live/whereabouts.js";
+import { Beside } from "../../assets/player/watch/beside.js";
 import { BlocksView } from "../../assets/player/views/kv.js";
 import { some } from "../../assets/player/views/phases.js";
 import { budgetParts, timeParts } from "../../assets/player/views/queue.js";
@@ -666,4 +667,23 @@ test("whoever waits is told who stands just before them", () => {
   assert.equal(said[0], "You are next.");
   assert.match(said[1], /next, behind .A/);
   assert.match(said[2], /2 requests before yours. You are behind .B/);
+});
+
+test("beside a step, the run below is shown as far as it had come by then", () => {
+  const [run, other] = [two(), two()];
+  const told = [];
+  const element = { hidden: false, style: {}, getAttribute: () => "", setAttribute: () => {} };
+  const members = [{ run }, { run: other }];
+  const beside = {
+    on: true,
+    offered: true,
+    policy: "static",
+    lines: [{ ...element }, { ...element }],
+    button: element,
+    app: { root: { toggleAttribute() {} }, pair: { other: members[1], members } },
+    _tell: (/** @type {any} */ _line, /** @type {any} */ _state, of, i) => told.push(i),
+  };
+  const state = { run, frame: run.frame(1), clock: true, pair: { other: members[1] } };
+  Beside.prototype.draw.call(beside, state);
+  assert.deepEqual(told, [1, 1]);
 });

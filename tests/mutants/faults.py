@@ -3420,4 +3420,11 @@ FAULTS = (
         "const ahead = waiting[0].request;",
         ("js/run.test.js",),
     ),
+    Fault(
+        "the run below is told one step ahead",
+        "assets/player/watch/beside.js",
+        "(e) => e.tEnd - other.run.events[0].tStart) - 1",
+        "(e) => e.tEnd - other.run.events[0].tStart)",
+        (RUN_JS,),
+    ),
 )
