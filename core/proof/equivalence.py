@@ -48,7 +48,7 @@ class RequestEquivalence:
     them and recorded logits.
 
     generated: the output of `model.generate`; None for a sampled request, whose noise it draws
-    differently, and for one with stop strings.
+    differently, and for one with stop strings, penalties or biased tokens.
     """
 
     request: str
@@ -193,7 +193,7 @@ def _generate(
     model: ModelAdapter, sampling: SamplingParams, prompt: list[int]
 ) -> tuple[int, ...] | None:
     """The output of `model.generate` for a prompt; None if it cannot reproduce the engine's."""
-    if model.model is None or sampling.temperature > 0 or sampling.stop:
+    if model.model is None or sampling.temperature > 0 or sampling.adjusts or sampling.stop:
         return None
     ids = torch.tensor([prompt], device=model.device)
     eos = None if sampling.ignore_eos else sorted(model.eos_token_ids) or None
