@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { Address, canonical, pack, unpack } from "../../assets/player/watch/address.js";
+import { Pair } from "../../assets/player/watch/pair.js";
 
 const request = { id: "r0", prompt: "To be", arrival: 0, sampling: { max_new_tokens: 4 } };
 
@@ -49,4 +50,14 @@ test("a part of a mask is named by where it begins and ends, and is not empty", 
     null,
     "pin",
   ]);
+});
+
+test("a pair's address names the run in front first", () => {
+  const [front, below] = [{ run: {} }, { run: {} }];
+  const link = { comparison: "c", racer: "static", beside: "continuous" };
+  const addressOf = Object.getOwnPropertyDescriptor(Pair.prototype, "address")?.get;
+  const pair = (run) => ({ members: [front, below], link, app: { run } });
+  assert.equal(addressOf?.call(pair(front.run)), link);
+  const flipped = { ...link, racer: "continuous", beside: "static" };
+  assert.deepEqual(addressOf?.call(pair(below.run)), flipped);
 });

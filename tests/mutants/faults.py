@@ -3427,4 +3427,11 @@ FAULTS = (
         "(e) => e.tEnd - other.run.events[0].tStart)",
         (RUN_JS,),
     ),
+    Fault(
+        "the address of a flipped pair names it unflipped",
+        "assets/player/watch/pair.js",
+        "        : { ...link, racer: link.beside, beside: link.racer };",
+        "        : link;",
+        ("js/address.test.js",),
+    ),
 )
