@@ -20,6 +20,7 @@ from typing import Any
 from core import page
 from core.account.request_times import RequestTimes, request_times
 from core.errors import InflightError
+from core.measure.baselines.records import BaselineRun
 from core.measure.rounds import (
     Contender,
     Progress,
@@ -425,6 +426,11 @@ _TIMED = (
 _AROUND = 0.05, 0.1
 _ROUNDED = 1e-5  # seconds
 _SPREADS = ("ttft_s", "itl_s", "tpot_s", "e2e_s", "queue_s")
+_PERCENTILES = ("p50", "p90", "p99", "max")
+_WRITTEN = ("requests", "finished", "prompt_tokens", "output_tokens")
+# of a contender that left no trace: what is known of it, and what of that may not be
+_OUTSIDE = BaselineRun({"r": [0, 0]}, 1.0, {"r": 1}, {"r": [0.5, 1.0]}, 1).metrics()
+_MAYBE_SEEN = ("steps", "ttft_s", "itl_s", "tpot_s", "e2e_s")
 _RATES = {
     "output_tok_s": ("output_tokens",),
     "total_tok_s": ("prompt_tokens", "output_tokens"),
@@ -447,40 +453,79 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
             if recorded["policies"][name].get(fact) != entry[fact]
         ]:
             return f"says {wrong[0]} of {name} otherwise than its rounds do"
+    if len(set(comparison.names)) < len(comparison.names):
+        return "names a contender twice"
     for name, run in comparison.runs.items():
-        if run.trace is not None and (fault := _fault_of_run(comparison, name, recorded)):
+        if fault := _fault_of_turns(comparison, name) or (
+            _fault_of_run(comparison, name, run.trace, recorded) if run.trace else None
+        ):
             return f"{fault} of {name}"
         if wrong_time := _wrong_time(comparison, name):
             return f"has {wrong_time} of {name} that cannot be"
-    if comparison.outputs_identical:
-        traced = [(name, run) for name, run in comparison.runs.items() if run.trace is not None]
-        for name, run in traced[1:]:
-            if first_differences(traced[0][1], run, name):
-                return f"says that outputs are identical, and those of {name} differ"
+    traced = [run for run in comparison.runs.values() if run.trace is not None]
+    for name, run in comparison.runs.items() if traced and comparison.outputs_identical else ():
+        if run.trace is not None and first_differences(traced[0], run, name):
+            return f"says that outputs are identical, and those of {name} differ"
+        for key in (*_WRITTEN, *_SPREADS):
+            if _count(comparison.medians[name][key]) not in (None, _count(traced[0].metrics[key])):
+                return f"has {key} of {name} otherwise than who wrote the same"
     return None
 
 
-def _fault_of_run(comparison: Comparison, name: str, recorded: Mapping[str, Any]) -> str | None:
-    run, walls = comparison.runs[name], comparison.walls[name]
-    assert run.trace is not None
-    header = run.trace.header
-    if header.engine is None:
-        where, config = environment(header), header.config.to_json()
-        machine_on_record, about = recorded.get("environment", where), comparison.about[name]
-        if wrong := [
-            *(fact for fact in _OF_A_RUN if machine_on_record.get(fact) != where[fact]),
-            *(fact for fact in about if about[fact] != config.get(fact)),
-        ]:
-            return f"has {wrong[0]} otherwise than the run"
-    nearest = nearest_to_median(walls)
-    if comparison.shown.get(name, nearest + 1) != nearest + 1:
+def _fault_of_turns(comparison: Comparison, name: str) -> str | None:
+    """What is wrong with the turns of a contender, whether it left a trace or not."""
+    if comparison.shown.get(name) != nearest_to_median(comparison.walls[name]) + 1:
         return "does not show the round nearest to the median"
-    seconds, late = run.metrics["wall_s"], walls[nearest]
+    apart = comparison.apart.get(name, {})
+    if set(apart) != {"setup_s", "teardown_s"} or min(apart.values()) < 0:
+        return "has a setup or a teardown that cannot be"
+    told, run = comparison.medians[name], comparison.runs[name]
+    seen = _OUTSIDE if run.trace is None else run.metrics
+    for key in {**seen, **told}:
+        is_hidden = run.trace is None and key in _MAYBE_SEEN and told.get(key, ...) is None
+        if not is_hidden and _shape(told.get(key, ...)) != _shape(seen.get(key, ...)):
+            return f"has {key} in another form than its run"
+    return None
+
+
+def _shape(value: Any) -> Any:
+    """What is there, without its numbers."""
+    return (
+        {key: _shape(part) for key, part in value.items()}
+        if isinstance(value, Mapping)
+        else type(value)
+        if value is None or value is ...
+        else float
+    )
+
+
+def _count(value: Any) -> Any:
+    return (value["count"], value["left_out"]) if isinstance(value, Mapping) else value
+
+
+def _fault_of_run(
+    comparison: Comparison, name: str, trace: Trace, recorded: Mapping[str, Any]
+) -> str | None:
+    run, walls, header = comparison.runs[name], comparison.walls[name], trace.header
+    config, about = header.config.to_json(), comparison.about[name]
+    if header.engine is not None:  # which has a policy of its own
+        own = {"version": header.engine.version}
+        config = config | own
+        about = own | {**about, **{of: config[of] for of in ("policy", "chunked_prefill")}}
+    where = environment(header)
+    on_record = where if header.engine is not None else recorded.get("environment", where)
+    if wrong := [
+        *(fact for fact in _OF_A_RUN if on_record.get(fact) != where[fact]),
+        *(where.keys() ^ on_record.keys()),
+        *(k for k in {**config, **about} if about.get(k, ...) != config.get(k, ...)),
+    ]:
+        return f"has {wrong[0]} otherwise than the run"
+    seconds, late = run.metrics["wall_s"], walls[nearest_to_median(walls)]
     if not _stopped_by(seconds, late):
         return f"has a round of {late:g} s and a run of {seconds:g} s"
-    if run.trace.header.counts_steps and not run.trace.header.is_asynchronous:
-        medians = comparison.medians[name]
-        own = {key: value for key, value in run.metrics.items() if key not in _TIMED}
+    if header.counts_steps and not header.is_asynchronous:
+        medians, is_timed = comparison.medians[name], len(walls) > 1  # else it is its own median
+        own = {k: value for k, value in run.metrics.items() if not (is_timed and k in _TIMED)}
         if wrong := [
             *(key for key, value in own.items() if not _same(medians.get(key), value)),
             *(
@@ -511,13 +556,29 @@ def _wrong_time(comparison: Comparison, name: str) -> str | None:
                 return rate
     for spread in _SPREADS:
         numbers = found.get(spread) or {}
-        if None in (rising := [0, *(numbers.get(p) for p in ("p50", "p90", "p99", "max"))]):
+        if None in (rising := [0, *(numbers.get(p) for p in _PERCENTILES)]):
             continue
         if [*rising, seconds + _ROUNDED] != sorted([*rising, seconds + _ROUNDED]):
             return spread
-        if not 0 <= numbers["mean"] <= numbers["max"]:
+        if (
+            not (rising[1] or 0) / 2
+            <= (mean := numbers["mean"])
+            <= rising[-1]
+            <= numbers["count"] * mean
+        ):
             return spread
-    return None
+    # of every request, and so of their order, and of the medians over rounds
+    for less, more in (("queue_s", "ttft_s"), ("ttft_s", "e2e_s")):
+        one, other = found.get(less), found.get(more)
+        if (
+            one
+            and other
+            and _count(one) == _count(other)
+            and any((one[p] or 0) > (other[p] or 0) + _ROUNDED for p in ("mean", *_PERCENTILES))
+        ):
+            return less
+    parts = [part for part in (found.get("time_s") or {}).values() if part is not None]
+    return "time_s" if max(parts, default=0) > seconds + _ROUNDED else None
 
 
 def _stopped_by(seconds: float, late: float) -> bool:

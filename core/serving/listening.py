@@ -23,11 +23,13 @@ _DESCRIPTORS = 2**16
 _WAITING = 2048  # connections that the system holds until they are accepted
 _AT_ONCE = 8  # that are accepted before any is looked at
 _AGAIN_S = 60.0  # after which it is worth another line that there are no descriptors
-# what uvicorn logs for every call that is no HTTP, and for every client that takes nothing: as many
-# lines as anybody likes
+# what uvicorn logs for every call that is no HTTP, or wants another protocol, and for every client
+# that takes nothing: as many lines as anybody likes
 _OF_CLIENTS = (
     "Invalid HTTP request received.",
     "ASGI callable returned without completing response.",
+    "Unsupported upgrade request.",
+    "No supported WebSocket library detected.",
 )
 
 
@@ -52,7 +54,7 @@ def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Confi
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    return record.msg not in _OF_CLIENTS
+    return not str(record.msg).startswith(_OF_CLIENTS)
 
 
 class HttpServer(uvicorn.Server):

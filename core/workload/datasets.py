@@ -39,7 +39,7 @@ from core.workload.arrivals import (
     from_first,
     sizes_in,
 )
-from core.workload.request import Request, SamplingParams
+from core.workload.request import Request, SamplingParams, is_text
 from core.workload.workload import Workload
 
 HASHED_TOKENS = 512  # in a Mooncake block
@@ -103,7 +103,7 @@ class Dataset:
         """
         longest = max(size.prompt_tokens + size.output_tokens for size in self.sizes)
         room = min(context, longest)
-        while room > 2:
+        while room >= 2:
             scaled = self.scaled(room)
             answers = [size.output_tokens for size in scaled.sizes]
             tokens = sum(answers) + sum(size.prompt_tokens for size in scaled.sizes)
@@ -334,15 +334,12 @@ def _sharegpt(name: str, data: list[Any], count: CountTokens | None) -> Iterator
             " model."
         )
     for item in data:
-        turns = (
-            (item.get("conversations") or item.get("conversation") or [])
-            if isinstance(item, dict)
-            else []
-        )
+        said = item if isinstance(item, dict) else {}
+        turns = said.get("conversations") or said.get("conversation")
         texts = [
             turn["value"]
-            for turn in turns[:2]
-            if isinstance(turn, dict) and isinstance(turn.get("value"), str)
+            for turn in (turns[:2] if isinstance(turns, list) else ())
+            if isinstance(turn, dict) and is_text(turn.get("value"))
         ]
         complete = len(texts) == 2 and all(texts)  # otherwise the question or the answer is missing
         yield (

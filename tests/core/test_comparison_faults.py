@@ -104,9 +104,33 @@ def more_lanes(comparison: Comparison) -> None:
     comparison.about["static"] = {**about, "max_num_seqs": about["max_num_seqs"] + 1}
 
 
+def less_told(comparison: Comparison) -> None:
+    del comparison.about["static"]["num_blocks"]  # type: ignore[attr-defined]
+
+
+def without(fact: str, of: str | None = None) -> Callable[[Comparison], None]:
+    def lie(comparison: Comparison) -> None:
+        told = comparison.medians["continuous"]
+        del (told[of] if of else told)[fact]
+
+    return lie
+
+
 @pytest.mark.parametrize(
     "lie",
     [
+        less_told,
+        lambda comparison: comparison.names.append("static"),
+        lambda comparison: comparison.shown.pop("static"),
+        lambda comparison: comparison.apart.pop("static"),
+        lambda comparison: comparison.apart["static"].update(setup_s=-1.0),
+        without("budget_use"),
+        without("p90", "itl_s"),
+        without("sample", "time_s"),
+        otherwise("goodput", {"met": 4}),
+        otherwise("forward", 1e3, "time_s"),
+        otherwise("mean", 0.0, "itl_s"),
+        otherwise("output_tok_s", None),
         slower,
         quicker,
         another_round,
@@ -130,12 +154,15 @@ def test_what_is_said_of_a_contender_is_what_its_run_shows(
 ) -> None:
     forged = replace(
         real,
+        names=list(real.names),
         walls=dict(real.walls),
         runs=dict(real.runs),
         medians=copy.deepcopy(real.medians),
         shown=dict(real.shown),
-        about=dict(real.about),
+        about={name: dict(about) for name, about in real.about.items()},
+        apart=copy.deepcopy(real.apart),
     )
+    assert fault_of(forged, told_of(forged)) is None
     lie(forged)
     assert fault_of(forged, told_of(forged)) is not None
 
@@ -181,4 +208,32 @@ def test_what_is_said_beside_the_runs_adds_up(tmp_path: Path) -> None:
         holder[fact] += 1
         (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
         with pytest.raises(InflightError, match="does not add up"):
+            load(folder)
+    honest = ("equivalence", "honest")
+    waves = ("policies", "generate-waves", "metrics")
+    for way, value in [
+        (("unheard_of",), 1),
+        (("policies", "static", "unheard_of"), 1),
+        (("environment", "unheard_of"), 1),
+        (("source",), "live"),
+        (("workload",), "another"),
+        (("created",), "2020-01-01T00:00:00+00:00"),
+        (("cost_curve", "model", "name"), "another"),
+        (("cost_curve", "device"), "cuda:0"),
+        ((*point, "tokens"), 3),
+        ((*honest, "leak"), True),
+        ((*honest, "config", "max_num_seqs"), 4),
+        ((*honest, "requests", 0, "batched_text"), "Other words."),
+        ((*alone, "requests", 0, "request"), "r1"),
+        ((*alone, "requests", 0, "solo_text"), "Other words."),
+        ((*alone, "requests", 0, "parting", "solo"), 0),
+        ((*waves, "requests"), 7),
+        ((*waves, "padding_waste"), 0.0),
+        (("policies", "generate-waves", "shown_round"), 99),
+    ]:
+        told = copy.deepcopy(true)
+        *inside, last = way
+        functools.reduce(lambda inner, key: inner[key], inside, told)[last] = value
+        (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
+        with pytest.raises(InflightError):
             load(folder)

@@ -12,7 +12,7 @@ from core import Workload, metrics
 from core.cli import main
 from core.errors import InvalidWorkload
 from core.workload.arrivals import RequestSize
-from core.workload.datasets import read_dataset
+from core.workload.datasets import Dataset, read_dataset
 from worlds.small import memory_engine
 
 # Made by hand, in the columns, types and line ends of the files as they are published.
@@ -139,6 +139,30 @@ def test_the_engine_finds_what_the_hashes_promise(mooncake):
     )
     found = metrics(engine.run(data.workload(vocab_size=50)))
     assert found["cached_tokens"] / found["prompt_tokens"] == pytest.approx(data.hit_ratio())
+
+
+def test_an_answer_gives_way_where_blocks_cannot_be_made_shorter():
+    """A token a block, at least: four for the prompt of seven, which leaves three of five."""
+    data = Dataset("x", (RequestSize(2048, 6000),), ((1, 2, 3, 4),)).scaled(7)
+    assert data.sizes == (RequestSize(4, 3),)
+
+
+def test_the_shortest_requests_fit():
+    data = Dataset("x", (RequestSize(1, 1),) * 2)
+    assert data.within(64, 1, 4, 1) is data
+    with pytest.raises(InvalidWorkload, match="do not fit 3 tokens"):
+        data.within(64, 1, 3, 1)
+
+
+def test_conversations_that_are_none_are_left_out(tmp_path):
+    odd = [{"conversations": {"a": 1}}, 5, {"conversations": [{"value": "\ud800"}, {"value": "a"}]}]
+    data = read_dataset(put(tmp_path / "c.json", json.dumps([*CHAT, *odd])), len)
+    assert (len(data.sizes), data.skipped) == (2, 4)
+
+
+def test_requests_come_as_much_sooner_as_asked():
+    data = Dataset("x", (RequestSize(1, 1, 0.0), RequestSize(1, 1, 3.0)))
+    assert [request.arrival for request in data.requests(50, speed=2)] == [0.0, 1.5]
 
 
 def test_what_fits_is_not_scaled(mooncake):

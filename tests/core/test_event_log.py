@@ -319,3 +319,19 @@ def test_several_logs_in_one_stream_each_from_its_place_until_all_are_closed():
         "last"
     ] == 599
     assert [t["messages"] for t in told if t["of"] == "b"] == [[{"n": 0}]]
+
+
+def test_a_state_with_which_a_chapter_begins_is_told_once():
+    log = EventLog(chapters=1)
+    for run in range(2):
+        log.append({"run": run}, state="run", begins=True)
+    assert sent(log) == [{"kind": "skipped", "messages": 0}, {"run": 1}]
+
+
+def test_readers_who_are_woken_together_share_nothing_from_before_it_was_hidden():
+    log = EventLog()
+    log.append({"text": "secret"})
+    log._take_together(None, None, 1)
+    log.shown = lambda message: {"text": None}
+    excerpt, _ = log._take_together(None, None, 1)
+    assert excerpt is not None and excerpt.messages == '[{"text":null}]'

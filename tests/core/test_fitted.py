@@ -404,3 +404,8 @@ def test_files_that_no_cost_is_in_are_refused_in_a_sentence_that_names_them(tmp_
         err = capsys.readouterr().err
         assert why in err and file.name in err and err.count("\n") == 1, err
     assert call("fit", SIX, "--out", SIX) == 2
+
+
+def test_typical_errors_are_shares_of_what_was_measured():
+    """1 and 3 with weights 1 and 1/9: (1 + 3/9) ÷ (1 + 1/9)."""
+    assert least_squares([[1.0], [1.0]], [1.0, 3.0], typical=True) == pytest.approx([1.2])

@@ -8,7 +8,12 @@ import pytest
 
 from core.torch_engine.attention.kv_pool import KVPool
 from core.torch_engine.models.probe import probe
-from core.torch_engine.pool_size import MemoryBudget, _largest_pass
+from core.torch_engine.pool_size import (
+    MOST_ON_CPU,
+    MemoryBudget,
+    _largest_pass,
+    foreseen_pool,
+)
 from worlds.families import world
 
 GIB = 2**30
@@ -39,3 +44,8 @@ def test_the_pass_that_is_measured_has_prompts_that_the_model_can_hold():
     batch = _largest_pass(adapter, tokens, longest, pool)
     assert batch.position_ids.numel() == tokens
     assert batch.position_ids.max() == longest - 1
+
+
+def test_a_pool_is_foreseen_beside_the_weights():
+    assert [foreseen_pool("cuda", free, 60) for free in (100, 50)] == [40, 0]
+    assert foreseen_pool("cpu", 2**40, 60) == MOST_ON_CPU

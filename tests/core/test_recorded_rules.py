@@ -28,11 +28,13 @@ from core.trace.events import (
     Overrun,
     Pass,
     Preempted,
+    PrefixHit,
     Resumed,
     Stalled,
     Waiting,
 )
 from core.trace.header import EngineFacts, GroupFacts, Header, ModelFacts
+from core.trace.rules import followable, resumption
 from core.trace.rules.recorded import RecordedRules
 from core.trace.run_state import RunState
 from worlds.by_hand import computes, event
@@ -665,3 +667,41 @@ def test_a_pass_holds_what_the_header_allows(of, segment, more, fault):
         RecordedRules(of).chunks(event(**facts), state((12, [0, 1, 2]), *beside, waiting=waits)),
         fault,
     )
+
+
+# -- what can be followed at all -------------------------------------------------------------------
+
+
+def test_the_step_after_a_gap_is_none_of_those_that_are_missing():
+    of = header()
+    says(resumption.followable(event(4, resumed=GAP), state(), of), None)
+    says(resumption.followable(event(3, resumed=GAP), state(), of), "cannot be missing")
+
+
+def test_a_token_from_a_gap_is_in_the_vocabulary():
+    of = header()
+    beyond = replace(of, model=replace(of.model, vocab_size=9))
+    for token, fault in ((8, None), (9, "beyond the vocabulary")):
+        known = state((5, [0, 1]))
+        resumed = GAP._replace(running=(Carried("a", 0, 4, (token,), ((0, 1),)),))
+        says(resumption.oddity(resumed, known, beyond), fault)
+
+
+def test_of_a_prompt_that_is_found_a_token_is_left_to_compute():
+    for cached, fault in ((3, None), (4, "cannot be found")):
+        newest = event(
+            admitted=(Admitted("d", 0, NOTHING_BINDS),),
+            kv=KV(0, 9, prefix_hits=(PrefixHit("d", cached),)),
+        )
+        says(followable.admissions(newest, state(waiting="d"), header()), fault)
+
+
+def test_who_is_first_in_the_queue_waits_for_a_reason():
+    known = state(waiting="d")
+    known.arrived["d"] = 0
+    for waiting, fault in (
+        (Waiting(1, "d", NOTHING_BINDS), None),
+        (Waiting(1, "d", None), "queue is impossible"),
+        (Waiting(1, None, NOTHING_BINDS), "queue is impossible"),
+    ):
+        says(followable.queue(event(waiting=waiting), known, header()), fault)

@@ -22,7 +22,7 @@ from zipfile import ZipFile
 import pytest
 
 from core.errors import InvalidTrace
-from core.recorders.raw import read_raw
+from core.recorders.raw import MissingSteps, read_raw
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.vllm.inflight_vllm import recorder as inflight_vllm
 from core.recorders.vllm.inflight_vllm.recorder import Recorder
@@ -580,6 +580,21 @@ def test_what_is_wrong_is_said_and_the_rest_still_opens(tmp_path):
     assert len(recording.steps) == 1 and recording.faults[0].startswith(
         "After line 2 packed.raw.jsonl.gz cannot be read: "
     )
+
+
+def test_a_recording_in_parts_is_as_whole_as_its_last_one(tmp_path):
+    end = {"kind": "end", "dropped": 0}
+    first = write(tmp_path / "a.raw.jsonl", step(0), end, part=1)
+    last = write(tmp_path / "b.raw.jsonl", step(1), part=2)
+    (recording,) = read_raw([last, first])
+    assert [s["step"] for s in recording.steps] == [0, 1] and not recording.complete
+
+
+def test_a_damaged_step_is_one_of_those_that_are_missing():
+    missing = MissingSteps(3)
+    missing.is_damaged(step(3))
+    missing.reach(step(5))
+    assert missing.missing == 2
 
 
 def test_two_recordings_of_one_rank_are_refused(tmp_path):

@@ -374,6 +374,20 @@ def test_silent_connections_make_room_and_a_lack_of_descriptors_is_told_in_a_lin
         assert logged() == "Too many open files: new connections wait until others are closed.\n"
 
 
+def test_who_wants_another_protocol_is_answered_and_writes_no_log(server, caplog):
+    wants = {"Connection": "Upgrade", "Upgrade": "websocket"}
+    assert server.get("/health", headers=wants).status_code == 200 and not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("run", "must_be"),
+    [("x", "a whole number"), ("9" * 5000, "a whole number of fewer digits")],
+)
+def test_a_number_that_is_none_is_refused_in_a_sentence(server, run, must_be):
+    told = server.get("/session", params={"run": run}).json()["error"]["message"]
+    assert told == f"run must be {must_be}."
+
+
 def test_a_failure_nobody_foresaw_is_answered_and_says_that_the_connection_ends(
     server, monkeypatch
 ):

@@ -40,7 +40,9 @@ def test_there_and_back(tmp_path: Path) -> None:
 
 def test_a_file_is_read_whole_or_request_by_request(tmp_path: Path) -> None:
     """A request a line: ids took a line each, and a file that was written was then refused."""
-    requests = [Request(f"r{n}", prompt_token_ids=(1, 2, n), arrival=n / 2) for n in range(20)]
+    requests = [
+        Request(f"r{n}", prompt_token_ids=(1, 2, n), arrival=(n + 1) // 2) for n in range(20)
+    ]
     workload = Workload(requests, arrival_unit="s")
     workload.save(path := tmp_path / "w.json")
     lines = path.read_text().splitlines()
@@ -224,3 +226,11 @@ def test_requests_alone_leave_every_setting_open(tmp_path: Path) -> None:
     (tmp_path / "w.json").write_text(json.dumps({"workload": GOOD, "config": {"max_num_seqs": 0}}))
     with pytest.raises(InvalidWorkload, match=r"^w\.json: max_num_seqs"):
         SavedWorkload.load(tmp_path / "w.json")
+
+
+def test_requests_without_texts_have_no_stop_strings_and_messages_end() -> None:
+    sampling = SamplingParams(4, stop=("x",), ignore_eos=True)
+    text = Workload([Request("r0", "a b", sampling=sampling)], prompts={"r0": (1, 2)})
+    (tokens,), (said,) = text.without_texts(), text.as_messages()
+    assert tokens.prompt_token_ids == (1, 2) and tokens.sampling.stop == ()
+    assert said.messages and not said.sampling.ignore_eos and said.sampling.stop == ("x",)

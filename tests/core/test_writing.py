@@ -234,3 +234,15 @@ def test_a_long_run_is_summed_up_as_it_goes_and_so_is_its_file(tmp_path, capsys)
     with pytest.raises(SystemExit):
         main(["show", str(out), "--slo", "ttft=9"])
     assert capsys.readouterr().out == ran
+
+
+def test_an_answer_is_written_as_it_reads_behind_its_prompt(tmp_path, monkeypatch):
+    def told(tokenizer, ids, context=()):
+        return [f"{len(context)} before"] * len(ids)
+
+    monkeypatch.setattr("core.engine.writing.pieces", told)
+    engine = memory_engine()
+    with writing(engine, path := tmp_path / "run.jsonl"):
+        engine.run(Workload(requests((5, 2))))
+    texts = Trace.load(path).recorded_texts
+    assert texts.prompt["r0"] == ["0 before"] * 5 and texts.output["r0"] == ["5 before"] * 2

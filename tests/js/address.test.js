@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { canonical, pack, unpack } from "../../assets/player/watch/address.js";
+import { Address, canonical, pack, unpack } from "../../assets/player/watch/address.js";
+import { Pair } from "../../assets/player/watch/pair.js";
 
 const request = { id: "r0", prompt: "To be", arrival: 0, sampling: { max_new_tokens: 4 } };
 
@@ -34,4 +35,29 @@ test("the same requests are the same text, whatever the order of keys; the unit 
   );
   assert.notEqual(canonical({ arrival_unit: "s", requests: [request] }), said);
   assert.notEqual(canonical({ requests: [{ ...request, arrival: 1 }] }), said);
+});
+
+test("a part of a mask is named by where it begins and ends, and is not empty", () => {
+  const none = () => {};
+  const app = { detail: { follow: none }, setTheme: none, setClock: none, present: none };
+  const zoomOf = (zoom) => {
+    globalThis.location = /** @type {any} */ ({ hash: `#zoom=${zoom}`, search: "" });
+    return Address.prototype.read.call({ app }).zoom;
+  };
+  assert.deepEqual(["0,2,1,5", "1,1,0,3", "0,2,3,3", "1"].map(zoomOf), [
+    [0, 2, 1, 5],
+    null,
+    null,
+    "pin",
+  ]);
+});
+
+test("a pair's address names the run in front first", () => {
+  const [front, below] = [{ run: {} }, { run: {} }];
+  const link = { comparison: "c", racer: "static", beside: "continuous" };
+  const addressOf = Object.getOwnPropertyDescriptor(Pair.prototype, "address")?.get;
+  const pair = (run) => ({ members: [front, below], link, app: { run } });
+  assert.equal(addressOf?.call(pair(front.run)), link);
+  const flipped = { ...link, racer: "continuous", beside: "static" };
+  assert.deepEqual(addressOf?.call(pair(below.run)), flipped);
 });

@@ -92,3 +92,10 @@ test("whoever goes on with one of them asks for what follows, not for all of it 
     [6, 1],
   );
 });
+
+test("how the latest requests went is known, and of earlier ones no more", () => {
+  const { batches } = fleet();
+  const batch = batches.get("a");
+  for (let n = 0; n < 300; n += 1) batch.take({ ended: { [`r${n}`]: { tokens: n } } });
+  assert.deepEqual([batch.ended.has("r0"), batch.ended.get("r299")], [false, { tokens: 299 }]);
+});

@@ -248,3 +248,10 @@ test("a token's query is the row that ends with its own key", () => {
       assert.equal(allowedKeys(item, queryOf(item, position), null)[1], item.k0 + position + 1);
     }
 });
+
+test("a request that is zoomed to is there with its pads", () => {
+  const request = run.request("b");
+  const item = { request, q0: 1, pads: 2, length: 3, k0: 4, kvLen: 3 };
+  const padded = /** @type {Pass} */ ({ ...pass, items: [item], nq: 6, nk: 7 });
+  assert.deepEqual(viewOf(padded, { request }), [1, 6, 4, 7]);
+});

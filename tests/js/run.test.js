@@ -12,10 +12,13 @@ import {
   windowScale,
 } from "../../assets/player/run/lane_layout.js";
 import { allowedKeys, guessAt, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
-import { countUpTo, DECODE, PREFILL } from "../../assets/player/run/run.js";
+import { countUpTo, DECODE, PREFILL, Run } from "../../assets/player/run/run.js";
 import { slowSteps, waitedBy, waitedSoFar } from "../../assets/player/run/delays.js";
 import { betweenSteps } from "../../assets/player/run/happenings.js";
 import { placesAt, tokensHeld } from "../../assets/player/run/holdings.js";
+import { whereabouts } from "../../assets/player/live/whereabouts.js";
+import { Beside } from "../../assets/player/watch/beside.js";
+import { BlocksView } from "../../assets/player/views/kv.js";
 import { some } from "../../assets/player/views/phases.js";
 import { budgetParts, timeParts } from "../../assets/player/views/queue.js";
 import { cacheWords, timesOf } from "../../assets/player/views/request_card.js";
@@ -622,4 +625,65 @@ test("what is computed for nothing is its own part of the budget", () => {
 
 test("of many as many as fit are shown, the first and the last among them", () => {
   assert.deepEqual([...some([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], 3)], [0, 5, 9]);
+});
+
+test("who was preempted before the first step here waits all the same", () => {
+  const before = { arrived: 0, laneSpans: [], kvLen: 0, tables: [], computed: 0, generated: 1 };
+  const known = ["a", "b"].map((id) => ({ ...before, id, hue: 0, waits: [[2, null, true]] }));
+  const { header } = runOf([]);
+  const run = new Run({
+    header,
+    begin: { step: 5, queue: [], requests: known },
+    events: [event(5)],
+  });
+  assert.deepEqual(
+    run.waitingAt(0).map(({ request, since }) => [request.id, since]),
+    [
+      ["a", -3],
+      ["b", -3],
+    ],
+  );
+});
+
+test("a block is as full as its part of the cache, and new where nothing of it was found", () => {
+  const [request] = two().requests;
+  const places = [0, 1, 2].map((at) => ({ block: 5 - at, group: 0, at, from: 0, to: Infinity }));
+  const run = { groups: [{ blockSize: 4, units: 1, kind: "full_attention", window: null }] };
+  const lane = { request, laneSpan: { places, hit: 4 }, kvLen: 9 };
+  const owned = BlocksView.prototype.owners.call({}, { i: 0, lanes: [lane] }, run);
+  assert.deepEqual(
+    [...owned].map(([block, [{ fill, fresh }]]) => [block, fill, fresh]),
+    [
+      [5, 1, false],
+      [4, 1, true],
+      [3, 0.25, true],
+    ],
+  );
+});
+
+test("whoever waits is told who stands just before them", () => {
+  const run = runOf([event(0, { arrived: arrivals("a", "b", "c") })]);
+  const said = ["a", "b", "c"].map((id) => whereabouts(run, { id }));
+  assert.equal(said[0], "You are next.");
+  assert.match(said[1], /next, behind .A/);
+  assert.match(said[2], /2 requests before yours. You are behind .B/);
+});
+
+test("beside a step, the run below is shown as far as it had come by then", () => {
+  const [run, other] = [two(), two()];
+  const told = [];
+  const element = { hidden: false, style: {}, getAttribute: () => "", setAttribute: () => {} };
+  const members = [{ run }, { run: other }];
+  const beside = {
+    on: true,
+    offered: true,
+    policy: "static",
+    lines: [{ ...element }, { ...element }],
+    button: element,
+    app: { root: { toggleAttribute() {} }, pair: { other: members[1], members } },
+    _tell: (/** @type {any} */ _line, /** @type {any} */ _state, of, i) => told.push(i),
+  };
+  const state = { run, frame: run.frame(1), clock: true, pair: { other: members[1] } };
+  Beside.prototype.draw.call(beside, state);
+  assert.deepEqual(told, [1, 1]);
 });

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import re
-from typing import get_args
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import pytest
 
 from core.config import POLICIES, EngineConfig
-from core.trace.events import Finished, Limit, LimitReached, StepEvent
+from core.trace.events import Finished, Limit, LimitReached, Segment, StepEvent
 from core.trace.phrases import LIMITS, SETTINGS, bound, letter
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
@@ -18,7 +19,9 @@ from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison import RECORDED
+from visualizer.words import plainly
 from visualizer.words.captions import MAX_CHARACTERS, captions, plain
+from visualizer.words.context import CaptionContext
 from visualizer.words.language import elsewhere
 from visualizer.words.vocabulary import milliseconds
 from worlds.serving import char_engine
@@ -414,3 +417,18 @@ def test_plain_words_know_no_limit_and_fit_their_line():
             text = plain(caption["simple"], lambda r: "A")
             assert text.endswith(".") and len(text) <= MAX_CHARACTERS
             assert not re.search(r"budget|KV|prefill|decode|blocks", text), text
+
+
+def test_not_all_are_done_where_somebody_leaves():
+    ended = [Finished("a", "stop"), Finished("b", "cancelled")]
+    for count, words in ((1, "is|are] done"), (2, "leaves|leave]")):
+        m: Any = SimpleNamespace(event=SimpleNamespace(finished=ended[:count]))
+        short, _ = plainly._ends(m) or ([], [])
+        assert words in str(short[-1])
+
+
+def test_no_more_is_computed_again_than_is_computed():
+    m: Any = SimpleNamespace(state=SimpleNamespace(lost={"a": 9}))
+    for start, kv_len, again in ((2, 6, 4), (6, 12, 3), (9, 12, 0)):
+        segment = Segment(0, "a", 0, "prefill", start, kv_len - start, kv_len)
+        assert CaptionContext.recomputed(m, segment) == again

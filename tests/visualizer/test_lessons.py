@@ -12,8 +12,10 @@ from xml.etree import ElementTree
 import pytest
 
 from core.account.metrics import metrics
+from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.trace import Trace
+from visualizer.lessons.arithmetic import best_seating, best_steps
 from visualizer.lessons.document import (
     At,
     document,
@@ -29,6 +31,7 @@ from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.tasks import check
 from visualizer.lessons.texts import FOLDER, LANGUAGES, evaluated, filled, plain, texts
 from visualizer.page.one_file import lesson_html
+from worlds.visual import record, request
 
 TRACES = recorded()
 ALL = [(lesson, stop) for lesson in LESSONS for stop in lesson.stops]
@@ -391,3 +394,11 @@ def test_texts_speak_of_keys_or_of_fingers():
             assert not re.search(
                 r"→|[Pp]oint at|[Hh]over|arrow keys|Zeig auf|Pfeiltasten|[<>]", rest
             ), f"{path}: {text}"
+
+
+def test_the_best_seating_has_the_shortest_longest_lane():
+    """6, 3, 2 and 1 tokens on two lanes."""
+    lengths = (("r0", 6), ("r1", 3), ("r2", 2), ("r3", 1))
+    config = EngineConfig(max_num_seqs=2, block_size=4)
+    made = record(config, *(request(name, 4, new) for name, new in lengths))
+    assert best_steps(made) == 6 and best_seating(made) == [["r0"], ["r1", "r2", "r3"]]

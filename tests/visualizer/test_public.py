@@ -136,6 +136,9 @@ def test_a_run_that_nobody_reads_gives_its_place_back(page_url, http):
         ("GET", "static/" + "a" * 300),  # a name too long for a disk
         ("POST", "inflight/nowhere"),
         ("DELETE", "inflight/jobs/a"),  # there for another method
+        ("GET", "inflight/live/nowhere"),
+        ("GET", "inflight/story/nothing.woff2"),
+        ("GET", "engine/0/nothing.js"),
     ],
 )
 def test_what_the_page_does_not_use_is_shut(page_url, http, method, path):

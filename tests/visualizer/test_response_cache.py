@@ -126,6 +126,7 @@ def test_the_oldest_goes_when_there_is_no_room():
     [
         ("gzip, deflate, br", "br", brotli.decompress),
         ("gzip, br;q=0", "gzip", gzip.decompress),
+        ("br;q=0.5", "br", brotli.decompress),
         ("identity", None, bytes),
         ("", None, bytes),
     ],

@@ -188,3 +188,45 @@ def test_a_folder_goes_with_its_process_and_what_was_left_goes_at_the_next_start
         check=True,
     )
     assert said.stdout.strip() and not Path(said.stdout.strip()).exists() and here.is_dir()
+
+
+def test_room_is_made_by_who_takes_most_of_it(tmp_path):
+    store = Store(tmp_path, 2**24)
+    little, first, _ = (
+        store.put(trace(budget), whose=whose)["id"]
+        for budget, whose in ((4, "one"), (5, "another"), (6, "another"))
+    )
+    store._quota = sum(path.stat().st_size for path in tmp_path.iterdir())
+    store.put(trace(7), whose="a third")
+    assert store.trace(little).events
+    with pytest.raises(InflightError, match="no longer on the server"):
+        store.trace(first)
+
+
+def test_an_export_leaves_its_run_however_little_room_there_is(tmp_path):
+    store = Store(tmp_path, 0)
+    run = store.put(trace())["id"]
+    store.export("plotly", run, 0)
+    assert store.trace(run).events
+
+
+def test_exports_make_room_by_who_has_most_of_them(tmp_path):
+    store = Store(tmp_path, 2**24)
+    run = promise_recorded_runs(store, TRACES)[0]["id"]
+    one, *others, newest = (
+        tmp_path / store.export("plotly", run, step, whose)["url"].rsplit("/", 1)[-1]
+        for step, whose in ((1, "one"), (2, "another"), (3, "another"), (4, "a third"))
+    )
+    store._quota = sum(path.stat().st_size for path in (one, *others, newest)) - 1
+    store.export("plotly", run, 4, "a third")
+    assert one.exists() and not others[0].exists() and others[1].exists()
+
+
+def test_a_folder_of_another_users_process_is_left_alone(tmp_path, monkeypatch):
+    def refuse(process, signal):
+        raise PermissionError
+
+    monkeypatch.setattr(files.os, "kill", refuse)
+    (theirs := tmp_path / "inflight-1-abc").mkdir()
+    own_folder(tmp_path)
+    assert theirs.exists()

@@ -8,6 +8,7 @@ import os
 import subprocess
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -389,6 +390,12 @@ def test_the_run_of_another_task_is_none_of_this_one():
     assert judged(TASKS["refill"], reply).is_right
     assert "something else" in str(judged(TASKS["arrival"], reply).fault)
     lines = list(other.lines())
+    halved = replace(other, complete=False)
+    switched = replace(other.config, chunked_prefill=not other.config.chunked_prefill)
+    unlike = replace(other, header=replace(other.header, config=switched))
+    for one in (halved, unlike):
+        again = Reply([list(one.lines()), None, None])
+        assert "something else" in str(judged(TASKS["refill"], again).fault)
     cut = Reply([lines[:-3] + lines[-2:], None, None])
     assert "no run" in str(judged(TASKS["refill"], cut).fault)
     for nonsense in ([], [1, 2], [5, None, None], [[], None, None], ["x", None, None]):

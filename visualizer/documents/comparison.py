@@ -16,8 +16,9 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from core.measure.cost_curve import CostCurve
 from core.measure.rounds import RunResult
 from core.recorders.raw import lines_of
 from core.trace.divergence import divergence, knobs
+from core.trace.header import Header
 from core.trace.phrases import letter
 from core.trace.trace import Trace
 from visualizer.charts import cost
@@ -357,20 +359,24 @@ def save(shown: Shown, folder: Path) -> Path:
             (folder / names[name]).write_bytes(gzip.compress(text.encode(), mtime=0))
     for old in set(folder.glob("*.jsonl*")) - {folder / file for file in names.values()}:
         old.unlink()
-    plain = {
+    (folder / "comparison.json").write_text(
+        json.dumps(_plain(shown, names), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+    )
+    return folder
+
+
+def _plain(shown: Shown, traces: Mapping[str, str]) -> dict[str, Any]:
+    """What `comparison.json` says. traces: the files of the runs, by contender."""
+    return {
         "schema": SCHEMA,
         "title": shown.title,
         "shows": shown.shows,
         "group": shown.group,
         "names": shown.comparison.names,
-        "traces": names,
+        "traces": traces,
         **shown.data,
         "equivalence": shown.equivalence,
     }
-    (folder / "comparison.json").write_text(
-        json.dumps(plain, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-    )
-    return folder
 
 
 def load(folder: Path) -> Shown:
@@ -385,9 +391,10 @@ def load(folder: Path) -> Shown:
                 f" schema {SCHEMA}."
             )
         names, entries = plain["names"], plain["policies"]
+        files = {name: file for name, file in plain["traces"].items() if name in names}
         traces = {
             name: Trace.from_lines(map(str.rstrip, lines_of(folder / file)))
-            for name, file in plain["traces"].items()
+            for name, file in files.items()
         }
         runs = {
             name: (
@@ -413,14 +420,7 @@ def load(folder: Path) -> Shown:
         )
         if fault := fault_of(comparison, plain):
             raise InflightError(f"The comparison {folder.name} {fault}.")
-        cost = CostCurve.from_json(plain["cost_curve"]) if "cost_curve" in plain else None
-        for what, holds in (
-            ("cost curve", cost is None or cost.to_json() == plain["cost_curve"]),
-            ("equivalence", all(map(_adds_up, plain["equivalence"].values()))),
-        ):
-            if not holds:
-                raise InflightError(f"The {what} of the comparison {folder.name} does not add up.")
-        return Shown(
+        loaded = Shown(
             comparison,
             plain["workload"],
             plain["environment"],
@@ -428,31 +428,97 @@ def load(folder: Path) -> Shown:
             plain["title"],
             plain["shows"],
             plain["created"],
-            cost,
+            CostCurve.from_json(plain["cost_curve"]) if "cost_curve" in plain else None,
             plain["equivalence"],
             plain.get("load"),
-            plain.get("group", ""),
+            plain["group"],
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        for what, holds in (
+            ("date, source or workload", _is_of(loaded, [t.header for t in traces.values()])),
+            ("cost curve", loaded.cost is None or _is_curve(loaded.cost, loaded.environment)),
+            ("equivalence", all(_adds_up(loaded, switch) for switch in loaded.equivalence)),
+            ("form", json.loads(json.dumps(_plain(loaded, files))) == plain),
+        ):
+            if not holds:
+                raise InflightError(f"The {what} of the comparison {folder.name} does not add up.")
+        return loaded
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InflightError(
             f"The comparison {folder.name} cannot be read: {malformed(error)}."
         ) from None
 
 
-def _adds_up(found: Mapping[str, Any]) -> bool:
-    """Whether the sums of an equivalence are those of its requests, and theirs of their tokens."""
-    requests = found["requests"]
-    for r in requests:
-        at = first_parting(r["solo"], r["batched"])
-        others = {"differing_tokens": r["solo"], "differing_from_generate": r["generated"]}
-        if (r["parting"] or {"position": None})["position"] != at or any(
-            r[name]
-            != (
-                None
-                if tokens is None
-                else sum(a != b for a, b in zip_longest(tokens, r["batched"]))
-            )
-            for name, tokens in others.items()
+def _is_of(shown: Shown, headers: Sequence[Header]) -> bool:
+    """Whether it was made of these runs, after them."""
+    made = datetime.fromisoformat(shown.created) if headers else None
+    return all(
+        made >= datetime.fromisoformat(header.created)
+        and header.source == shown.source
+        and shown.workload in (header.workload, f"engines-{header.workload}")
+        for header in headers
+        if made
+    )
+
+
+def _is_curve(cost: CostCurve, where: Mapping[str, Any]) -> bool:
+    """Whether it is of the same machine, in the form that `cost_curve` gives it."""
+    tokens, kv = ([(p.tokens, p.kv_read) for p in of] for of in (cost.by_tokens, cost.by_kv))
+    return (
+        all(getattr(cost, name) == where[name] for name in ("model", "device", "dtype"))
+        and all(of == sorted(set(of)) for of in (tokens, kv))
+        and len({read / n for n, read in tokens}) == len({n for n, _ in kv}) == 1
+        and all(len({len(p.step_s) for p in of}) == 1 for of in (cost.by_tokens, cost.by_kv))
+        and all(read % n == 0 for n, read in kv)
+    )
+
+
+_SUMS = {"tokens", "differing_tokens", "generated_tokens", "differing_from_generate"}
+_TOGETHER = {"config", "leak", "dtype", "device", "requests", "max_logit_difference"} | _SUMS
+
+
+def _adds_up(shown: Shown, switch: str) -> bool:
+    """Whether an equivalence is that of a run, its sums those of its requests, and theirs of their
+    tokens. What leaks was written otherwise than in any run: only what was written alone is known.
+    """
+    own = {"request", "compared", "max_logit_difference", "generated", "solo", "solo_text"}
+    own |= {"batched", "batched_text"}
+    found, is_leak = shown.equivalence[switch], switch == "leak"
+    requests, honest = found["requests"], shown.equivalence["honest"]["requests"]
+    traces = [run.trace for run in shown.comparison.runs.values() if run.trace is not None]
+    trace = next((t for t in traces if t.header.config.to_json() == found["config"]), None)
+    if (
+        trace is None
+        or switch not in ("honest", "leak")
+        or set(found) != _TOGETHER
+        or (found["leak"], found["dtype"], found["device"])
+        != (is_leak, trace.header.dtype, trace.header.device)
+        or [r["request"] for r in requests] != list(trace.asked)
+    ):
+        return False
+    for r, alone in zip(requests, honest, strict=True):
+        solo, batched, known = r["solo"], r["batched"], r["request"]
+        at = first_parting(solo, batched)
+        ends = None if at is None else {"solo": solo[at : at + 1], "batched": batched[at : at + 1]}
+        follows = {
+            "parting": None
+            if ends is None
+            else {"position": at, "margin": r["parting"]["margin"]}
+            | {name: next(iter(token), None) for name, token in ends.items()},
+            "differing_tokens": sum(a != b for a, b in zip_longest(solo, batched)),
+            "differing_from_generate": None
+            if r["generated"] is None
+            else sum(a != b for a, b in zip_longest(r["generated"], batched)),
+            **(
+                {name: alone[name] for name in ("solo", "solo_text", "generated")}
+                if is_leak
+                else {"batched": list(trace.outputs[known]), "batched_text": trace.text(known)}
+            ),
+            **({"solo_text": r["batched_text"]} if at is None else {}),
+        }
+        if (
+            set(r) != own | follows.keys()
+            or r != r | follows
+            or not 0 <= r["compared"] <= len(solo)
         ):
             return False
     return bool(

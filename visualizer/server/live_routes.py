@@ -27,6 +27,7 @@ from core.serving.event_log import events, events_together
 from core.serving.turns import Turns
 from visualizer.server.live import Live
 from visualizer.server.live_requests import BOTS, Bots, LiveRequests
+from visualizer.server.middleware import nowhere
 from visualizer.server.routes import InTurn, answer, number_from, object_in, refused, streamed
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def live_app(
     viewers = Turns(VIEWERS, "viewers are connected", retry_after=10)
     watching = Route("/steps", InTurn(viewers, address_of, watch), methods=["GET"])
     if asks is None:
-        return Router([watching])
+        return Router([watching], default=nowhere())
 
     async def ask(request: Request) -> Response:
         asked = await object_in(request)
@@ -148,5 +149,6 @@ def live_app(
             Route("/requests", InTurn(readers, address_of, read), methods=["GET"]),
             Route("/requests/{key}/cancel", cancel, methods=["POST"]),
             *([Route("/bots", let_bots_ask, methods=["POST"])] if bots else ()),
-        ]
+        ],
+        default=nowhere(),
     )

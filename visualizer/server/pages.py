@@ -30,6 +30,7 @@ from visualizer.page.bundle import inert_json
 from visualizer.page.engine_files import EngineFiles
 from visualizer.page.figure import embed_html, figure_replay
 from visualizer.page.story import FONTS, story_html
+from visualizer.server.middleware import nowhere
 from visualizer.server.response_cache import (
     ASK_AGAIN,
     FOREVER,
@@ -57,7 +58,7 @@ def story_routes(picture: str | None = None) -> list[Route]:
     async def font(request: Request) -> Response:
         path = FONTS / request.path_params["name"]
         if path.parent != FONTS or path.suffix != ".woff2" or not path.exists():
-            return Response(status_code=404)
+            return nowhere()
         return FileResponse(path, media_type="font/woff2", headers={"cache-control": FOREVER})
 
     return [
@@ -83,7 +84,7 @@ def engine_routes(files: EngineFiles | None) -> list[Route]:
             else {}
         )
         if name not in contents:
-            return Response(status_code=404)
+            return nowhere()
         kind = _TYPES.get(PurePosixPath(name).suffix, _BYTES)
         return Response(contents[name], media_type=kind, headers={"cache-control": FOREVER})
 
@@ -124,7 +125,7 @@ def embed_routes(traces: Path) -> list[Route]:
     async def data(request: Request) -> Response:
         name, language = request.path_params["name"], request.path_params["language"]
         if name not in runs or language not in LANGUAGES:
-            return Response(status_code=404)
+            return nowhere()
         return cached_answer(
             await to_thread.run_sync(run, name, language), ASK_AGAIN, request.scope
         )

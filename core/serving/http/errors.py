@@ -123,6 +123,8 @@ _LONGEST_NAME = 100  # characters of a field's name that are worth repeating
 _MUST_BE = {
     "string": "a text",
     "int": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number of fewer digits",
     "float": "a number",
     "bool": "true or false",
     "list": "a list",
