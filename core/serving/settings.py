@@ -1,57 +1,22 @@
-"""Messages from other threads to the engine's thread, a frozen record for each. They are handled
-between steps, in order of arrival.
-"""
+"""What a teacher sets for all users of a shared engine, and how viewers are told of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Literal
 
 from core.config import EngineConfig
 from core.serving.event_log import Hidden
-from core.serving.stream import TokenStream
 
 RunStart = Literal["idle", "barrier"]
 # that a teacher can set
 LIMITS = {"policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching"}
 
 
-# -- to the engine's thread ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Submit:
-    """Queue a request."""
-
-    stream: TokenStream
-
-
-@dataclass(frozen=True)
-class Cancel:
-    """End a request; a finished one is not changed."""
-
-    stream: TokenStream
-
-
-@dataclass(frozen=True)
-class SetPace:
-    """steps_per_s: the upper limit; None for full speed, 0 to pause except for single steps."""
-
-    steps_per_s: float | None
-
-
-@dataclass(frozen=True)
-class TakeSteps:
-    """Take this many steps now, at any pace."""
-
-    count: int
-
-
 @dataclass(frozen=True)
 class ChangeConfig:
-    """Begin a new run with other limits. start: "idle" once no request is in progress; "barrier"
-    admits no request to a lane from now on, and waiting requests join the new run.
+    """A new run with other limits. start: "idle" once no request is in progress; "barrier" admits
+    no request to a lane from now on, and waiting requests join the new run.
     """
 
     config: EngineConfig
@@ -59,7 +24,7 @@ class ChangeConfig:
 
 
 @dataclass(frozen=True)
-class SetClass:
+class ClassSettings:
     """What a teacher has set besides the limits: whether requests are accepted. system: said to the
     model before each question of a person, None where it is not asked by messages.
     """
@@ -68,25 +33,11 @@ class SetClass:
     system: str | None = None
 
 
-class Order(Enum):
-    """Messages without parameters."""
-
-    CANCEL_ALL = "end every request under way"
-    DRAIN = "continue at full speed, and send viewers nothing more"
-    STOP = "end after the step under way"
-
-
-ToEngine = Submit | Cancel | SetPace | TakeSteps | ChangeConfig | SetClass | Order
-
-
-# -- to viewers ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ClassState:
     """The settings of a shared engine. next: the limits of a run that is about to begin, for which
     `held` requests wait. record_is_full: later steps of this run are no longer kept. accepting,
-    system: see `SetClass`.
+    system: see `ClassSettings`.
     """
 
     config: EngineConfig
