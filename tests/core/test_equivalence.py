@@ -13,13 +13,14 @@ from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.engine.runner import observing
 from core.errors import InflightError
 from core.proof.equivalence import RequestEquivalence, equivalence
-from core.proof.mistakes import leaky_mask, unmasked_pads
+from core.proof.mistakes import leaky_mask
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
 from core.torch_engine.attention.batch import pack
 from core.torch_engine.attention.dense import attend, dense_mask
 from core.torch_engine.attention.spec import AttentionSpec
 from worlds.small import MemoryModel, memory_engine, requests
+from worlds.unmasked import unmasked_pads
 
 TEXTS = (("Hark", 8, 0), ("O Romeo, ", 6, 0), ("Now is the winter", 8, 2))
 

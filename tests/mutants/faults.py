@@ -669,8 +669,8 @@ FAULTS = (
     Fault(
         "the time in the queue lasts to the first token",
         "core/serving/metrics.py",
-        "self._queue.observe(max(0.0, times.admitted - times.arrived))",
-        "self._queue.observe(max(0.0, times.first_token - times.arrived))",
+        '"request_queue_time_seconds", times.admitted - times.arrived)',
+        '"request_queue_time_seconds", times.first_token - times.arrived)',
         (SERVING,),
     ),
     Fault(
@@ -683,15 +683,15 @@ FAULTS = (
     Fault(
         "the gap to the previous token is measured to the first",
         "core/serving/metrics.py",
-        "self._itl.observe(t - times.last_token)",
-        "self._itl.observe(t - (times.first_token or t))",
+        '"inter_token_latency_seconds", t - times.last_token)',
+        '"inter_token_latency_seconds", t - (times.first_token or t))',
         (SERVING,),
     ),
     Fault(
         "a metric counts pads as tokens",
         "core/serving/metrics.py",
-        "observe(sum(p.tokens for p in event.passes))",
-        "observe(sum(p.rows * p.width for p in event.passes))",
+        '"iteration_tokens_total", sum(p.tokens for p in event.passes))',
+        '"iteration_tokens_total", sum(p.rows * p.width for p in event.passes))',
         (SERVING,),
     ),
     Fault(
@@ -1873,7 +1873,7 @@ FAULTS = (
     ),
     Fault(
         "traces of an earlier comparison stay beside the new",
-        "visualizer/documents/comparison.py",
+        "tests/worlds/saved_comparison.py",
         "        old.unlink()\n",
         "        pass\n",
         (f"{VIEWS}::test_saved_and_loaded_it_is_the_same_document",),
@@ -2748,7 +2748,7 @@ FAULTS = (
     ),
     Fault(
         "a step just so far from its kind is far",
-        "core/account/pass_sizes.py",
+        "tests/worlds/hiccups.py",
         "if times > FAR)",
         "if times >= FAR)",
         ("core/test_delays.py",),

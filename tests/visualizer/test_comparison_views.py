@@ -40,13 +40,13 @@ from visualizer.documents.comparison import (
     csv_text,
     document,
     recorded,
-    save,
     table,
 )
 from visualizer.documents.comparison import load as load_comparison
 from visualizer.words import findings, verdicts
 from worlds.comparison import CURVE, ENVIRONMENT, measured
 from worlds.figures import drawn, known_to_plotly
+from worlds.saved_comparison import save
 from worlds.visual import record, request
 
 REQUESTS = [request("a", 5, 12), request("b", 3, 3), request("c", 4, 6), request("d", 6, 4)]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import gzip
 import io
 import json
 from collections.abc import Callable, Mapping
@@ -343,38 +342,8 @@ def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
 # -- on disk ---------------------------------------------------------------------------------------
 
 
-def save(shown: Shown, folder: Path) -> Path:
-    """Write a comparison with its traces; returns the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    names = {}
-    for index, (name, run) in enumerate(shown.comparison.runs.items()):
-        if run.trace is not None:
-            names[name] = (
-                f"{index}-{''.join(c if c.isalnum() or c == '-' else '_' for c in name)}.jsonl.gz"
-            )
-            text = "".join(line + "\n" for line in run.trace.lines())
-            # the same run, the same bytes
-            (folder / names[name]).write_bytes(gzip.compress(text.encode(), mtime=0))
-    for old in set(folder.glob("*.jsonl*")) - {folder / file for file in names.values()}:
-        old.unlink()
-    plain = {
-        "schema": SCHEMA,
-        "title": shown.title,
-        "shows": shown.shows,
-        "group": shown.group,
-        "names": shown.comparison.names,
-        "traces": names,
-        **shown.data,
-        "equivalence": shown.equivalence,
-    }
-    (folder / "comparison.json").write_text(
-        json.dumps(plain, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-    )
-    return folder
-
-
 def load(folder: Path) -> Shown:
-    """Inverse of `save`; raises InflightError for a folder that holds no comparison, or one that
+    """The comparison in a folder; raises InflightError for a folder that holds none, or one that
     contradicts itself or its runs.
     """
     try:
