@@ -124,14 +124,9 @@ class Beside(Attempt):
             ]
             where = environment(engines[BASELINE].trace.header)
             turns = comparing(contenders, _ROUNDS)
-            while True:
-                try:
-                    turn = next(turns)
-                except StopIteration as end:
-                    result = end.value
-                    break
-                self.progress = {"index": turn.index, "total": turn.total}
-                yield
+            result = yield from self.followed(
+                turns, lambda turn: {"index": turn.index, "total": turn.total}
+            )
         except GeneratorExit:
             raise
         except BaseException as error:
