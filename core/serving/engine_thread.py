@@ -181,7 +181,7 @@ class EngineThread:
             "A step failed; the server goes on without the requests in it.", exc_info=error
         )  # the reason may quote a prompt, so it goes only to the log
         self.num_step_failures += 1
-        self._outputs.metrics.step_failures.inc()
+        self._outputs.metrics.count("step_failures")
         for event in list(
             self._session.latest
         ):  # with asynchronous execution a step may have been read before the next one failed
