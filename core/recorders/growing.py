@@ -102,7 +102,7 @@ def engines_in(folder: Path) -> list[EngineThere]:
     for key, mine in found.items():
         ranks = tuple(sorted({_rank(header) for _, header in mine}))
         latest = max((header for _, header in mine if _rank(header) == ranks[0]), key=_created)
-        there.append(EngineThere(key, latest, ranks, max(_modified(path) for path, _ in mine)))
+        there.append(EngineThere(key, latest, ranks, max(modified(path) for path, _ in mine)))
     return sorted(there, key=lambda engine: (_created(engine.header), engine.key))
 
 
@@ -110,7 +110,8 @@ def _created(header: RawHeader) -> str:
     return str(header.get("created", ""))
 
 
-def _modified(path: Path) -> float:
+def modified(path: Path) -> float:
+    """When it was last written, by the wall clock; 0 for one that is gone."""
     with suppress(OSError):
         return path.stat().st_mtime
     return 0.0
