@@ -14,7 +14,7 @@ from core.trace.trace import Trace
 from visualizer.documents.catalogue import RUNS
 from visualizer.documents.replay import replay
 from visualizer.lessons.texts import LANGUAGES
-from visualizer.page.bundle import PLAYER, figure_style, inert_json, modules, script
+from visualizer.page.bundle import PLAYER, figure_style, inert_json, modules, script, written
 from visualizer.words.language import catalogue, elsewhere, speaking, t
 
 _HEADER = (
@@ -98,8 +98,7 @@ def embed_html(urls: Mapping[str, Mapping[str, str]], player: str) -> str:
         "<!--DATA-->": inert_json(data),
         "/*SCRIPT*/": script(ENTRY),
     }
-    html = (PLAYER / "figure" / "embed.html").read_text(encoding="utf-8")
-    return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], html)
+    return written(PLAYER / "figure" / "embed.html", parts)
 
 
 def _titles(title: str) -> dict[str, str]:

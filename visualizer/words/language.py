@@ -20,6 +20,39 @@ _HOLE = re.compile(r"\{\w+\}")
 _SWAP = str.maketrans(",.", ".,")
 _spoken: ContextVar[str] = ContextVar("inflight_language", default="en")
 missing_keys: set[str] = set()
+COUNTS = {
+    "en": [
+        "no",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+    ],
+    "de": [
+        "kein",
+        "ein",
+        "zwei",
+        "drei",
+        "vier",
+        "fünf",
+        "sechs",
+        "sieben",
+        "acht",
+        "neun",
+        "zehn",
+        "elf",
+        "zwölf",
+    ],
+}
+"""From none on, as words."""
 
 
 OTHERS = tuple(sorted(path.stem for path in (ASSETS / "words").glob("*.json")))
