@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
@@ -49,14 +49,10 @@ class NotLoaded(UnsupportedModel):
         self.model = model
 
 
-class Engines(Protocol):
-    """Makes an engine on a model. leaks: see `visualizer.jobs.work.Host`. sleep: how it waits for
-    an arrival. Raises NotLoaded.
-    """
-
-    def __call__(
-        self, model: str, config: EngineConfig, leaks: bool, sleep: Sleep
-    ) -> EngineCore: ...
+Engines = Callable[[str, EngineConfig, bool, Sleep], EngineCore]
+"""Makes an engine on a model, by its name; the flag is `leaks` of `visualizer.jobs.work.Host`, and
+what follows it is how the engine waits for an arrival. Raises NotLoaded.
+"""
 
 
 class Answers:
