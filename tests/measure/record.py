@@ -286,8 +286,9 @@ def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
     shown.cost = ended(measuring_cost(engines[0].executor))
     for switch in ("honest", "leak"):
         say(f"equivalence, {switch}")
-        same = equivalence(adapter, tokenizer, workload, asked.config, leak=switch == "leak")
-        shown.equivalence[switch] = same.to_json()
+        shown.equivalence[switch] = equivalence(
+            adapter, tokenizer, workload, asked.config, leak=switch == "leak"
+        )
     if recording.load:
         by_policy = {engine.config.policy.name: engine for engine in engines}
         shown.load = sweep_load(

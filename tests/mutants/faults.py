@@ -1669,15 +1669,11 @@ FAULTS = (
     ),
     Fault(
         "a name may be a mark of the page",
-        "visualizer/page/one_file.py",
-        "brought = re.sub(\n"
-        '        "|".join(map(re.escape, given)),\n'
-        "        lambda found: given[found.group()],\n"
-        '        _BROUGHT.read_text(encoding="utf-8"),\n'
-        "    )",
-        'brought = _BROUGHT.read_text(encoding="utf-8")\n'
-        "    for mark, text in given.items():\n"
-        "        brought = brought.replace(mark, text)",
+        "visualizer/page/bundle.py",
+        'return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)',
+        "for mark, text in parts.items():\n"
+        "        page = page.replace(mark, text)\n"
+        "    return page",
         (ONE_FILE,),
     ),
     Fault(

@@ -17,7 +17,7 @@ from core.measure.compare import Comparison, environment, machine
 from core.measure.cost_curve import CostCurve, StepCost
 from core.measure.difference import difference as difference_of
 from core.measure.rounds import RunResult
-from core.proof.equivalence import Equivalence, RequestEquivalence
+from core.proof.equivalence import differing
 from core.trace.trace import Trace
 from measure.record import record_comparisons
 from visualizer.charts.comparison import (
@@ -48,6 +48,19 @@ from worlds.comparison import CURVE, ENVIRONMENT, measured
 from worlds.figures import drawn, known_to_plotly
 from worlds.saved_comparison import save
 from worlds.visual import record, request
+
+NOTHING_COMPARED = {
+    "config": EngineConfig().to_json(),
+    "leak": False,
+    "dtype": "float32",
+    "device": "cpu",
+    "tokens": 0,
+    "differing_tokens": 0,
+    "generated_tokens": 0,
+    "differing_from_generate": 0,
+    "max_logit_difference": None,
+    "requests": [],
+}
 
 REQUESTS = [request("a", 5, 12), request("b", 3, 3), request("c", 4, 6), request("d", 6, 4)]
 
@@ -571,7 +584,7 @@ def test_saved_and_loaded_it_is_the_same_document(tmp_path):
         "shows",
         "2026-01-02T03:04:05+00:00",
         CURVE,
-        {"honest": Equivalence(EngineConfig(), False, "float32", "cpu", ()).to_json()},
+        {"honest": NOTHING_COMPARED},
     )
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / "7-gone.jsonl.gz").touch()  # of contenders that it had once
@@ -601,10 +614,12 @@ def test_the_race_gets_every_event_and_what_the_watch_tab_says_of_it(comparison)
 
 def test_the_equivalence_says_what_generate_writes_too():
     def said(generated: tuple[int, ...] | None) -> str:
-        one = RequestEquivalence("r0", (1, 2, 3), (1, 2, 3), "abc", "abc", 3, 0.0, None, generated)
-        return findings.equivalence(
-            Equivalence(EngineConfig(), False, "float32", "cpu", (one,)).to_json()
-        )
+        found = NOTHING_COMPARED | {"tokens": 3, "max_logit_difference": 0.0}
+        found |= {
+            "generated_tokens": len(generated or ()),
+            "differing_from_generate": differing(generated or (), (1, 2, 3) if generated else ()),
+        }
+        return findings.equivalence(found)
 
     alone = "0 of 3 tokens differ from those written alone; the largest logit difference is 0. "
     assert said((1, 2, 3)) == alone + "model.generate itself writes the same 3 tokens."

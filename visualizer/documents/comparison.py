@@ -58,7 +58,7 @@ class Shown:
 
     workload: its name. load: a sweep of rates, from `core.measure.load.sweep_load`. environment:
     see `core.measure.compare`. source: "recorded" or "live". equivalence: by switch, "honest" and
-    "leak": `Equivalence.to_json()`. group: the heading under which it is listed, if any.
+    "leak", as from `core.proof.equivalence`. group: the heading under which it is listed, if any.
     """
 
     comparison: Comparison
@@ -137,7 +137,7 @@ def _in_language(shown: Shown) -> dict[str, Any]:
 
 
 def lettered(found: dict[str, Any]) -> dict[str, Any]:
-    """An equivalence (`Equivalence.to_json`) with its sentence and the page's letters."""
+    """What `core.proof.equivalence` found, with its sentence and the page's letters."""
     return {
         **found,
         "says": findings.equivalence(found),

@@ -257,8 +257,8 @@ def cost(curve: CostCurve) -> str:
 
 
 def equivalence(found: Mapping[str, Any]) -> str:
-    """Alone and in a batch: what differs, and what `model.generate` writes. found:
-    `Equivalence.to_json()`.
+    """Alone and in a batch: what differs, and what `model.generate` writes. found: from
+    `core.proof.equivalence`.
     """
     logits = found["max_logit_difference"]
     tokens = found["tokens"]
