@@ -32,8 +32,8 @@ class Classroom:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What viewers see; see `ClassState`."""
-        return self._serving.class_state.to_json()
+        """What viewers see; see `ServingEngine.class_state`."""
+        return self._serving.class_state
 
     def configure(self, *, start: RunStart = "barrier", **limits: Any) -> EngineConfig:
         """Change limits, by their names in `EngineConfig`, leaving the others as they are; start:

@@ -32,7 +32,7 @@ from core.serving.metrics import ServingMetrics
 from core.serving.output_processor import OutputProcessor
 from core.serving.request_validator import CheckedPrompt, RequestValidator, Tokenizing
 from core.serving.session import Session
-from core.serving.settings import ChangeConfig, ClassSettings, ClassState, RunStart
+from core.serving.settings import ChangeConfig, ClassSettings, RunStart
 from core.serving.stream import TokenStream, closed
 from core.torch_engine.models.names import public_name
 from core.trace.trace import Trace
@@ -134,7 +134,7 @@ class ServingEngine:
         return self._thread.pace.steps_per_s
 
     @property
-    def class_state(self) -> ClassState:
+    def class_state(self) -> dict[str, Any]:
         """The current settings, including changes that the engine's thread has not seen yet."""
         accepting = self.settings.accepting and self.status != "draining"
         settings = replace(self.settings, accepting=accepting)

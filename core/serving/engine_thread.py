@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from core.config import EngineConfig
@@ -24,7 +25,7 @@ from core.errors import InflightError, InvalidRequest
 from core.serving.output_processor import OutputProcessor
 from core.serving.request_validator import CheckedPrompt
 from core.serving.session import Session
-from core.serving.settings import ChangeConfig, ClassSettings, ClassState
+from core.serving.settings import LIMITS, ChangeConfig, ClassSettings
 from core.serving.stream import TokenStream, closed, step_failed
 from core.torch_engine.cpu.threads import CORE_SHARES
 from core.trace.events import to_microseconds
@@ -85,7 +86,7 @@ class EngineThread:
         self.next_change: ChangeConfig | None = None
         self.last_change: ChangeConfig | None = None
         self._class: ClassSettings | None = None  # set by a teacher
-        self._announced: ClassState | None = None
+        self._announced: dict[str, Any] | None = None
         self._inbox: queue.SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]]]
         self._inbox = queue.SimpleQueue()
         self._stopping = self.has_ended = False
@@ -113,18 +114,23 @@ class EngineThread:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def class_state(self, settings: ClassSettings, next: EngineConfig | None) -> ClassState:
-        """The current settings. next: the limits of the next run."""
-        hidden, full = self._outputs.log.hidden, self._session.is_full
-        return ClassState(
-            self._engine.config,
-            next,
-            len(self.held),
-            full,
-            hidden,
-            settings.accepting,
-            settings.system,
-        )
+    def class_state(self, settings: ClassSettings, next: EngineConfig | None) -> dict[str, Any]:
+        """What viewers are told of the settings, the content of an entry of kind "class". next: the
+        limits of a run that is about to begin, for which `held` requests wait. record_is_full:
+        later steps of this run are no longer kept.
+        """
+        hidden = self._outputs.log.hidden
+        return {
+            **_limits(self._engine.config),
+            "changing": next is not None,
+            "next": None if next is None else _limits(next),
+            "held": len(self.held),
+            "record_is_full": self._session.is_full,
+            "hide_texts": hidden.texts,
+            "hide_nicknames": hidden.nicknames,
+            "accepting": settings.accepting,
+            "system": settings.system,
+        }
 
     # -- the thread --------------------------------------------------------------------------------
 
@@ -364,4 +370,9 @@ class EngineThread:
         state = self.class_state(self._class, self.next_change.config if self.next_change else None)
         if state != self._announced:
             self._announced = state
-            self._outputs.log.add({"kind": "class", **state.to_json()})
+            self._outputs.log.add({"kind": "class", **state})
+
+
+@lru_cache(4)
+def _limits(config: EngineConfig) -> dict[str, Any]:
+    return {name: value for name, value in config.to_json().items() if name in LIMITS}
