@@ -74,7 +74,7 @@ class Ranks:
             *refused,
             *placement.faults,
             *_strangers(ranks, placement.alignment),
-            *_notes(ranks),
+            *(f"Rank {r.number}: {note}" for r in ranks for note in r.trace.header.notes),
         )
         return cls(ranks, placement.count, placement.alignment, faults)
 
@@ -223,10 +223,6 @@ def _strangers(ranks: Sequence[Rank], alignment: Alignment) -> list[str]:
         f"Rank {ends.number} had ended {gap:.1f} s before rank {begins.number} began: these may be"
         " two runs."
     ]
-
-
-def _notes(ranks: Sequence[Rank]) -> list[str]:
-    return [f"Rank {rank.number}: {note}" for rank in ranks for note in rank.trace.header.notes]
 
 
 def _named(ranks: list[int]) -> str:

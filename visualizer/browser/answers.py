@@ -79,9 +79,13 @@ class Answers:
             "upload": self._upload,
             "dataset": self._dataset,
             "export": self._kept.export,
-            "export_ranks": self._export_ranks,
+            "export_ranks": lambda run, step, rank, at: self._kept.export_page(
+                run, {"step": step, "rank": rank, "at": at}
+            ),
             "attention": self._attention,
-            "lesson_check": self._lesson_check,
+            "lesson_check": lambda lesson, run, language: {
+                "goals": tasks.check(lesson, self._kept.trace(run), self._recorded, language)
+            },
         }
 
     def offer(self, model: str) -> None:
@@ -157,11 +161,6 @@ class Answers:
 
         return _opened("This file cannot be opened as a workload: ", text, read)
 
-    def _export_ranks(
-        self, run: object, step: object = None, rank: object = None, at: object = None
-    ) -> dict[str, Any]:
-        return self._kept.export_page(run, {"step": step, "rank": rank, "at": at})
-
     def _attention(
         self, run: object, step: int, pass_index: int, layer: int, head: int
     ) -> dict[str, Any]:
@@ -174,12 +173,6 @@ class Answers:
             "segments": attention_weights(
                 trace, weigh, model.layers or 0, step, pass_index, layer, head
             )
-        }
-
-    def _lesson_check(self, lesson: object, run: object, language: object) -> dict[str, Any]:
-        """Whether a run does what a lesson's task asks."""
-        return {
-            "goals": tasks.check(str(lesson), self._kept.trace(run), self._recorded, str(language))
         }
 
     # -- what work is given here -------------------------------------------------------------------

@@ -226,7 +226,9 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "shared_prefix": lambda at: _shared_prefix(list(at.trace.prompts.values())),
     "preemption_ms": lambda at: preemption_s(at.trace) * 1000,
     "widest_step": lambda at: max(map(_positions, at.trace.events)),
-    "wasted_lane_steps": lambda at: _wasted(metrics(at.trace)["lane_steps"]),
+    "wasted_lane_steps": lambda at: (
+        (counted := metrics(at.trace)["lane_steps"])["total"] - counted["useful"]
+    ),
     "decided_alike": lambda at: _decided_alike(at.trace),
     # steps by what held them back
     "bound": lambda at: Counter(e.budget.binding for e in at.trace.events),
@@ -415,10 +417,6 @@ def _shared_prefix(prompts: list[list[int]]) -> int:
 def _positions(event: StepEvent) -> int:
     """Positions that a step computes, pads included."""
     return sum(p.rows * p.width for p in event.passes)
-
-
-def _wasted(lane_steps: dict[str, int]) -> int:
-    return lane_steps["total"] - lane_steps["useful"]
 
 
 def _decided_alike(trace: Trace) -> int:

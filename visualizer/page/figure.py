@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from core.trace.trace import Trace
@@ -85,8 +85,9 @@ def embed_html(urls: Mapping[str, Mapping[str, str]], player: str) -> str:
     """The page. urls: of `figure_replay`s, by run and language; player: where all of it is."""
     data = {
         "runs": {
-            name: {"title": _titles(RUNS[name].title), "urls": dict(found)}
+            name: {"title": {"en": title, **elsewhere(partial(t, title))}, "urls": dict(found)}
             for name, found in urls.items()
+            for title in [RUNS[name].title]
         },
         "words": {
             language: figure_words(language, ENTRY) for language in LANGUAGES if language != "en"
@@ -99,7 +100,3 @@ def embed_html(urls: Mapping[str, Mapping[str, str]], player: str) -> str:
         "/*SCRIPT*/": script(ENTRY),
     }
     return written(PLAYER / "figure" / "embed.html", parts)
-
-
-def _titles(title: str) -> dict[str, str]:
-    return {"en": title, **elsewhere(lambda: t(title))}
