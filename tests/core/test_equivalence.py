@@ -17,8 +17,9 @@ from core.proof.mistakes import leaky_mask
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
 from core.torch_engine.attention.batch import pack
-from core.torch_engine.attention.dense import attend, dense_mask
+from core.torch_engine.attention.dense import dense_mask
 from core.torch_engine.attention.spec import AttentionSpec
+from worlds.dense_attention import attend
 from worlds.small import MemoryModel, memory_engine, requests
 from worlds.unmasked import unmasked_pads
 
