@@ -91,7 +91,7 @@ def equivalence(
 
 def _generate(model: ModelAdapter, sampling: SamplingParams, prompt: list[int]) -> list[int] | None:
     """The output of `model.generate` for a prompt; None if it cannot reproduce the engine's."""
-    if model.model is None or sampling.temperature > 0 or sampling.stop:
+    if model.model is None or sampling.temperature > 0 or sampling.adjusts or sampling.stop:
         return None
     ids = torch.tensor([prompt], device=model.device)
     eos = None if sampling.ignore_eos else sorted(model.eos_token_ids) or None
@@ -144,7 +144,8 @@ def _compared(
     both tokens there (None if one text has ended), and the margin of the best token over the
     runner-up in the run alone. max_logit_difference: over the first `compared` new tokens, those
     with the same tokens before them and recorded logits. generated: by `model.generate`; None for
-    a sampled request, whose noise it draws differently, and for one with stop strings.
+    a sampled request, whose noise it draws differently, and for one with stop strings, penalties
+    or biased tokens.
     """
     solo, other = alone.outputs[request], batched.outputs[request]
     at = first_parting(solo, other)

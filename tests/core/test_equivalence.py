@@ -78,11 +78,24 @@ def test_generate_itself_says_the_same_tokens(engine, workload):
     )
     leaking = equivalence(engine.adapter, engine.tokenizer, greedy, CONFIG, leak=True)
     assert leaking["differing_from_generate"] > 0
-    sampled = [replace(r, sampling=replace(r.sampling, temperature=0.8)) for r in workload]
-    assert (
-        equivalence(engine.adapter, engine.tokenizer, Workload(sampled), CONFIG)["generated_tokens"]
-        == 0
-    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"temperature": 0.8},
+        {"logit_bias": {45: 9.0}},
+        {"repetition_penalty": 1.5},
+        {"stop": ("e",)},
+    ],
+)
+def test_generate_is_not_asked_for_what_it_decides_otherwise(engine, workload, change):
+    asked = [
+        replace(r, sampling=SamplingParams(r.sampling.max_new_tokens, **change)) for r in workload
+    ]
+    found = equivalence(engine.adapter, engine.tokenizer, Workload(asked), CONFIG)
+    assert found["generated_tokens"] == found["differing_from_generate"] == 0
+    assert found["differing_tokens"] == 0 and found["tokens"] > 0
 
 
 def test_with_a_leak_logits_and_texts_differ(engine, workload):

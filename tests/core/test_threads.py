@@ -36,7 +36,7 @@ def test_the_page_is_there_before_torch_is_loaded():
 
 @pytest.mark.slow
 def test_what_serves_waits_passively_and_what_measures_does_not():
-    """`core serve` says so before torch is loaded; the command line itself does not."""
+    """`inflight serve` says so before torch is loaded; the command line itself does not."""
     said = "import os, sys\nfrom core.cli import main\ntry: main(sys.argv[1:])\n"
     said += "except SystemExit: print(os.environ.get('OMP_WAIT_POLICY'), 'torch' in sys.modules)"
     environment = {name: value for name, value in os.environ.items() if name not in PASSIVE}

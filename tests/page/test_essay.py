@@ -164,7 +164,7 @@ def essay(fresh, tmp_path) -> Iterator[Callable[..., Page]]:
             encoding="utf-8",
         )
         width, height = SIZES[size]
-        phone = {"is_mobile": True, "has_touch": True} if size == "phone" else {}
+        phone = {"is_mobile": True, "has_touch": True} if size in ("phone", "upright") else {}
         page = fresh(viewport={"width": width, "height": height}, **phone, **context)
         page.on("pageerror", lambda e: errors.append(str(e)))
         page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
@@ -419,9 +419,9 @@ def test_on_paper_each_section_has_one_settled_figure(essay, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_on_a_phone_the_figure_stays_above_and_nothing_scrolls_sideways(essay, language):
-    page = essay(language, "phone")
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
+@pytest.mark.parametrize("size", ["phone", "upright"])
+def test_on_a_phone_the_figure_stays_above_and_nothing_scrolls_sideways(essay, language, size):
+    page = essay(language, size)
     for name in sections():
         read(page, name, 1)
         card, beat = (
@@ -436,7 +436,10 @@ def test_on_a_phone_the_figure_stays_above_and_nothing_scrolls_sideways(essay, l
             name,
         )
         assert not [found for found in sizes if found[1] < 44]
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
+        # in the hand it has a button more
+        page.evaluate(f"{CARD.format(name)}.take({{}})")
+        assert page.locator(f"#{name} .figure-back").is_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0]
 
 
 @pytest.mark.slow

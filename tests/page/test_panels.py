@@ -244,3 +244,16 @@ def test_a_long_answer_shows_the_words_that_are_new(visit, page_url):
     )
     assert max(length for length, _, _ in rows) > 200
     assert all(end <= seen + 1 for _, end, seen in rows)
+
+
+def test_what_is_pointed_at_belongs_to_the_run_on_screen(visit, page_url):
+    """Live: a run that has dropped its oldest steps takes the place of the one drawn before it."""
+    page = visit(f"{page_url}/", hash="run=gpt2-six&detail=full&step=9")
+    same = page.evaluate(
+        "(() => { const drawn = inflight.run.requests[0];"
+        " inflight.put({run: new inflight.run.constructor(inflight.replay)});"
+        " inflight.pin(drawn); inflight.hover({request: drawn});"
+        " return [inflight.pinned, inflight.store.state.hovered].map((one) =>"
+        " one !== drawn && one === inflight.run.requests[0]) })()"
+    )
+    assert same == [True, True]

@@ -249,6 +249,10 @@ def test_a_question_mark_explains_its_view_with_the_view_itself(visit, six):
         expect(card).to_have_count(0)
         assert page.evaluate("document.activeElement.dataset.ask") == name
     assert page.evaluate("inflight.speech.missingKeys.size") == 0
+    page.evaluate(
+        "inflight.put({run: inflight.run}); document.querySelector('[data-ask=waiting]').click()"
+    )  # in the frame before the run is drawn
+    expect(card).to_be_visible()
 
 
 def test_every_question_mark_leads_to_a_stop_of_learn():

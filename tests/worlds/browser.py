@@ -35,7 +35,13 @@ FLAGS = (
 )
 PATIENCE = 240_000  # milliseconds: a machine with other work is slow, not wrong
 expect.set_options(timeout=PATIENCE)
-SIZES = {"desk": (1440, 900), "tablet": (1024, 768), "phone": (390, 844), "presenter": (1920, 1080)}
+SIZES = {
+    "desk": (1440, 900),
+    "tablet": (1024, 768),
+    "upright": (768, 1024),
+    "phone": (390, 844),
+    "presenter": (1920, 1080),
+}
 
 
 def executable() -> str | None:

@@ -21,7 +21,8 @@ import { worth } from "./worth.js";
 
 /** @type {Record<string, import("../figure/drawing.js").Kind>} */
 const KINDS = { token, cost, fold, hand, times, worth };
-const SMALL = 760; // pixels: narrower, the figure stands above the text
+// as in story.css: the figure stands above the text
+const SMALL = matchMedia("(max-width: 760px), (max-width: 900px) and (orientation: portrait)");
 const BAR = 44; // pixels: the bar on top
 
 /**
@@ -117,7 +118,7 @@ export class Story {
   measure() {
     if (this.printing) return;
     const y = window.scrollY;
-    this.small = window.innerWidth <= SMALL;
+    this.small = SMALL.matches;
     if (window.innerWidth >= 1380) this.contents.open = true;
     /** @type {number} */
     this._figure = this.small ? this.sections[0].fig.offsetHeight : 0;

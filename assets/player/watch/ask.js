@@ -134,7 +134,7 @@ export class Ask {
       return shown
         ? [
             h("div", { class: "ask-picture", "aria-hidden": "true" }, shown.cloneNode(true)),
-            this._from(app.frame.i),
+            this._from(viewState(app).index),
           ]
         : [];
     }

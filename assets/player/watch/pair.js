@@ -134,6 +134,7 @@ export class Pair {
     );
     setText(this.words, this.says);
     this.go.hidden = this.step === null;
+    if (this.step === null) return;
     this.go.replaceChildren(
       h("span", { class: "long" }, t("Where they diverge: ")),
       t(`step ${this.step}`),

@@ -471,12 +471,19 @@ export class Player {
 
   // -- highlighting ------------------------------------------------------------------------------
 
+  /**
+   * The request on screen with the id of another: what is pointed at may have been drawn from a run
+   * that a longer one has just replaced.
+   */
+  _own(request) {
+    return (request && this.run.request(request.id)) || null;
+  }
+
   /** found: {request, hot, lines} of a view, or null. */
   hover(found, x = 0, y = 0) {
-    const request = (found && found.request) || null;
     const hot = (found && found.hot) || null;
     this.store.set({
-      hovered: request,
+      hovered: this._own(found && found.request),
       hot: hotKey(hot) === hotKey(this.hot) ? this.hot : hot,
       lit: (found && found.lit) || null,
     });
@@ -490,7 +497,8 @@ export class Player {
   }
 
   pin(request) {
-    this.store.set({ pinned: request && request !== this.pinned ? request : null, lit: null });
+    const own = this._own(request);
+    this.store.set({ pinned: own !== this.pinned ? own : null, lit: null });
     if (!this.pinned) this.mask.zoom = null;
     this.redraw();
     this.changed();
