@@ -16,7 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
 def test_a_fault_can_be_made(fault: Fault):
     source = (ROOT / fault.file).read_text(encoding="utf-8")
-    assert source.count(fault.old) == 1
+    assert source.count(fault.old) == 1, (
+        f"{fault.file} has changed: tests/mutants/faults.py follows"
+    )
     if fault.file.endswith(".py"):
         assert ast.dump(ast.parse(source.replace(fault.old, fault.new))) != ast.dump(
             ast.parse(source)

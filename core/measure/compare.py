@@ -190,9 +190,8 @@ class Comparison(OnPage):
 
     def plot(self, view: str = "race") -> Any:
         """A Plotly figure, see `Trace.plot`. view: "race", the lanes of every contender over
-        seconds, or a chart of the page: "total_time", "difference", "throughput", "latency",
-        "lane_steps", "kv_use" or "pressure". Raises InflightError for another view, and for one
-        that there is nothing to draw of.
+        seconds, or a chart of the page, such as "throughput". Raises InflightError for another
+        view, with the names of all, and for one that there is nothing to draw of.
         """
         return page.brought(page.plot)(self, view, None)
 

@@ -1,7 +1,7 @@
 """docs/trace-format.md says what the records say of themselves: its tables are made from them, its
 examples are lines of a recorded run.
 
-`python tests/core/test_trace_format.py` writes them anew.
+`PYTHONPATH=. python tests/core/test_trace_format.py` writes them anew.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def tables() -> str:
 def test_the_document_has_the_fields_that_the_records_have():
     text = DOCUMENT.read_text(encoding="utf-8")
     assert text[text.index(_TABLES) :] == tables(), (
-        f"python {Path(__file__).relative_to(ROOT)} writes it anew"
+        f"PYTHONPATH=. python {Path(__file__).relative_to(ROOT)} writes it anew"
     )
     assert f"schema {SCHEMA}." in text and set(
         re.findall(r"^### (\w+)", text, re.MULTILINE)

@@ -158,6 +158,18 @@ def test_a_run_that_is_refused_says_why_and_the_last_one_stays(open_page):
     assert events_of(page) == before and page.evaluate("inflight.run.header.source") == "recorded"
 
 
+def test_a_server_that_is_away_is_named_and_the_next_try_runs(open_page):
+    page = open_page()
+    page.meant += ("ERR_INTERNET_DISCONNECTED",)
+    edit(page)
+    page.context.set_offline(True)
+    page.click(".run-button")
+    expect(page.locator(".run-message")).to_have_text("The server cannot be reached.")
+    page.context.set_offline(False)
+    run(page)
+    assert page.evaluate("inflight.run.complete")
+
+
 def test_hostile_prompts_neither_run_nor_break_the_layout(open_page):
     page = open_page()
     page.on("dialog", lambda d: pytest.fail(f"a script ran: {d.message}"))

@@ -177,7 +177,9 @@ export function hideToast(root) {
 
 /** A part fills the screen, or leaves it. @param {HTMLElement} root */
 export const toggleFullscreen = (root) =>
-  document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen?.();
+  document.fullscreenElement
+    ? document.exitFullscreen()
+    : root.requestFullscreen?.().catch(() => {}); // the frame of another page may not let it
 
 /** The sentence shown when there is nothing else to show; null removes it. */
 export function showEmpty(root, sentence) {

@@ -189,7 +189,9 @@ async function visitor() {
 const brought = (url) => window.inflightEarly && window.inflightEarly[url];
 
 async function fetched(url, options = {}) {
-  const answer = await fetch(url, options);
+  const answer = await fetch(url, options).catch((error) => {
+    throw error.name === "AbortError" ? error : new Error("The server cannot be reached.");
+  });
   if (!answer.ok) throw await refusal(answer);
   return answer;
 }

@@ -465,7 +465,8 @@ export class Player {
 
   choosePass(index) {
     this.mask.zoom = null;
-    this.store.set({ pass: index === this.frame.passes.length - 1 ? Infinity : index });
+    const { passes } = viewState(this).frame;
+    this.store.set({ pass: index === passes.length - 1 ? Infinity : index });
     this.redraw();
   }
 

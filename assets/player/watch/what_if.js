@@ -7,6 +7,7 @@ import { count } from "../parts/format.js";
 import { loadingWords } from "../parts/model_field.js";
 import { inLanguage, t } from "../parts/speech.js";
 import { Run } from "../run/run.js";
+import { viewState } from "./view_state.js";
 
 // by the limit that bound
 const KNOB_OF = { lanes: "max_num_seqs", budget: "max_num_batched_tokens", blocks: "num_blocks" };
@@ -134,7 +135,8 @@ export async function showWhatIf(app) {
   const { editor } = app;
   const spec = await editor.specOnScreen();
   if (!spec) return;
-  const { binding } = app.frame.event.budget;
+  const { event } = viewState(app).frame;
+  const { binding } = event.budget;
   const message = h("p", { class: "what-message", role: "status" });
   const buttons = [];
   const act = async (change, button) => {
@@ -185,7 +187,7 @@ export async function showWhatIf(app) {
             h(
               "small",
               {},
-              `${t("now")} ${knob === "policy" ? now : t(now)}${knob === KNOB_OF[binding] ? `: ${t(`it limited step ${app.frame.event.step}`)}` : ""}`,
+              `${t("now")} ${knob === "policy" ? now : t(now)}${knob === KNOB_OF[binding] ? `: ${t(`it limited step ${event.step}`)}` : ""}`,
             ),
           ),
           h("dd", {}, ...others.map((other) => choice(knob, other))),
