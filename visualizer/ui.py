@@ -162,7 +162,8 @@ def launch(
         offered=tuple(dict.fromkeys((*here.offered, *filter(None, [model])))),
         tokenizer=tokenizer or "",
     )
-    live_model = _shareable(checked_name(live_model) or model or _first_choice(here), here)
+    answers = SMOLLM2 if SMOLLM2 in here.offered else DEFAULT_MODEL
+    live_model = _shareable(checked_name(live_model) or model or answers, here)
     if (follow or collect) and is_space():
         raise InflightError("A Space is public: recordings of an engine cannot be followed there.")
     store, files, picture = _store_with_the_pages_files(here)
@@ -290,11 +291,6 @@ def _bring_what_a_space_shows() -> None:
             bring()
         except InflightError as error:
             print(error, flush=True)
-
-
-def _first_choice(here: Limits) -> str:
-    """The model that answers, where it was fetched."""
-    return SMOLLM2 if SMOLLM2 in here.offered else DEFAULT_MODEL
 
 
 def _shareable(model: str, here: Limits) -> str:

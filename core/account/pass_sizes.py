@@ -4,16 +4,11 @@ its size. Reads only the events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from core.trace.events import Pass, StepEvent
 
-FAR = 5.0
-"""A step that takes over so many times as long as others of its kind was held up by something other
-than the run.
-"""
 _LIKE = 2  # passes are of similar size if neither has more than so many times the rows of the other
 
 
@@ -83,15 +78,6 @@ class PassSizes:
         others = self._others(j, event)
         return _duration(event.passes[j]) / others if others else None
 
-    def step_times(self, event: StepEvent) -> float | None:
-        """How many times as long as other passes of these sizes the whole step took, with what lies
-        between its passes; None if one of its passes has no others, or the step has no pass.
-        """
-        others = [self._others(j, event) for j in range(len(event.passes))]
-        if not others or not all(others):
-            return None
-        return (microseconds(event.t_end) - microseconds(event.t_start)) / sum(filter(None, others))
-
     def _others(self, j: int, event: StepEvent) -> int | None:
         """The median of the other passes of the size of pass j; None without others."""
         mixed, size = _size(j, event)
@@ -104,17 +90,6 @@ class PassSizes:
         if size:
             others.remove(_duration(event.passes[j]))
         return median_low(sorted(others)) if others else None
-
-
-def far_steps(
-    events: Sequence[StepEvent], like: Iterable[Sequence[StepEvent]] = ()
-) -> list[tuple[int, float]]:
-    """The steps far from their kind (`FAR`), each with how many times as long it took, the farthest
-    first. like: further rounds of the run, whose passes tell how long a kind takes as its own do.
-    """
-    sizes = PassSizes(chain(events, *like))
-    found = ((event.step, sizes.step_times(event) or 0.0) for event in events)
-    return sorted(((step, times) for step, times in found if times > FAR), key=lambda far: -far[1])
 
 
 def _duration(forward: Pass) -> int:

@@ -67,7 +67,6 @@ Threads = Annotated[
 ]
 POLICY = f"The batching policy: {', '.join(POLICIES)}."
 MORE_POLICIES = f"A policy, of {', '.join(POLICIES)}; repeatable"
-Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")]
 Json = Annotated[
     bool, typer.Option("--json", help="Print JSON instead of tables; docs/json.md has the keys.")
 ]
@@ -76,21 +75,12 @@ Html = Annotated[
     Path | None,
     typer.Option("--html", help="Save it as a page: one file, which opens without a network."),
 ]
-Quick = Annotated[
-    bool,
-    typer.Option(
-        "--quick", help="Tiny shapes: proves that everything runs; the numbers mean nothing."
-    ),
-]
 SLO = Annotated[
     list[str] | None,
     typer.Option(
         "--slo", help="A goodput limit in seconds: ttft=0.5, tpot=0.05 or e2e=3; repeatable."
     ),
 ]
-Burstiness = Annotated[float, typer.Option(help="1 is Poisson; below 1 is burstier.")]
-Seed = Annotated[int, typer.Option(help="Seed for arrivals and lengths.")]
-Tokens = Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")]
 TraceFile = Annotated[Path, typer.Argument(help="A trace file (JSON lines).", show_default=False)]
 Simulate = Annotated[
     str | None,

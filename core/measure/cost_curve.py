@@ -88,33 +88,6 @@ class CostCurve:
         return cls(data["model"], data["device"], data["dtype"], by_tokens, by_kv)
 
 
-def cost_curve(
-    executor: Executor,
-    *,
-    batches: Sequence[int] = BATCHES,
-    contexts: Sequence[int] = CONTEXTS,
-    repeats: int = 7,
-    seconds: float = 10.0,
-    clock: Callable[[], float] = time.perf_counter,
-    on_point: Callable[[int, int], None] = lambda done, total: None,
-) -> CostCurve:
-    """Measure both curves, in rounds over the whole grid, so that a busy moment does not spoil a
-    single point.
-
-    Contexts beyond the model's own are left out. After `seconds` no further round begins; every
-    point is measured at least once. on_point: called with how many of how many measurements are
-    done; it may raise to stop.
-    """
-    points = measuring_cost(
-        executor, batches=batches, contexts=contexts, repeats=repeats, seconds=seconds, clock=clock
-    )
-    while True:
-        try:
-            on_point(*next(points))
-        except StopIteration as end:
-            return end.value
-
-
 def measuring_cost(
     executor: Executor,
     *,
@@ -124,8 +97,11 @@ def measuring_cost(
     seconds: float = 10.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Generator[tuple[int, int], None, CostCurve]:
-    """The same point by point: yields how many of how many are done, for a caller who has more to
-    do than to measure, and returns the curve.
+    """Measure both curves, in rounds over the whole grid, so that a busy moment does not spoil a
+    single point. Yields how many of how many measurements are done, and returns the curve.
+
+    Contexts beyond the model's own are left out. After `seconds` no further round begins; every
+    point is measured at least once.
     """
     model = executor.model
     longest = model.context or max(contexts)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from core import page
@@ -32,6 +32,8 @@ from core.trace.trace import Texts, Trace, require_trace
 LARGE = 0.25
 """An error of the recorded setting's E2E, at p50 or p99, beyond which others are not ranked."""
 MOST_SETTINGS = 64
+_T = TypeVar("_T")
+_Made = TypeVar("_Made")
 Say = Callable[..., str]
 """A sentence of ours, with its numbers, in some language; {names} in it are given by name."""
 _TIMES = ("ttft_s", "itl_s", "e2e_s", "queue_s")
@@ -147,13 +149,7 @@ class Plan:
         """The simulated run of a setting, labelled as one. Raises InflightError for a setting that
         cannot run these requests.
         """
-        turns = simulating(self.trace, self.cost, point.config)
-        with uncollected():
-            while True:
-                try:
-                    next(turns)
-                except StopIteration as end:
-                    return end.value
+        return _ended(simulating(self.trace, self.cost, point.config))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -226,11 +222,17 @@ def plan(
     ended, and too many settings.
     """
     turns = planning(trace, lanes, budgets, blocks, policies, slos)
+    return _ended(turns, lambda name: name is not None and on_point(name))
+
+
+def _ended(
+    turns: Generator[_T, None, _Made], each: Callable[[_T], object] = lambda _: None
+) -> _Made:
+    """What the turns come to. each: told of every one."""
     with uncollected():
         while True:
             try:
-                if (name := next(turns)) is not None:
-                    on_point(name)
+                each(next(turns))
             except StopIteration as end:
                 return end.value
 

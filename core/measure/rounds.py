@@ -12,7 +12,7 @@ import gc
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -107,24 +107,6 @@ class Turn(NamedTuple):
     seconds: float
     setup_s: float
     teardown_s: float
-
-
-def rounds(
-    contenders: Sequence[Contender],
-    repeats: int,
-    *,
-    warmup: int = 1,
-    clock: Callable[[], float] = time.perf_counter,
-    on_turn: Callable[[Progress], None] = lambda progress: None,
-) -> Iterator[Turn]:
-    """Every turn as it ends, those of the warm-up first.
-
-    The first call of next() raises InflightError, see `planned`.
-    """
-    by_name = {c.name: c for c in contenders}
-    for progress in planned(contenders, repeats, warmup):
-        on_turn(progress)
-        yield turn_of(by_name[progress.contender], progress.round, clock)
 
 
 def planned(contenders: Sequence[Contender], repeats: int, warmup: int = 1) -> list[Progress]:

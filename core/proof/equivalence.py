@@ -7,7 +7,7 @@ Greedy requests are also answered by `model.generate`, which shares no code with
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,115 +29,6 @@ from core.workload.workload import Workload
 _LOGITS_BYTES = 2**28  # the most kept for comparison; later tokens are compared without logits
 
 
-@dataclass(frozen=True)
-class Parting:
-    """Where a text first differs from the one generated alone. position: among the new tokens.
-    margin: how far the best token was ahead of the runner-up there, in the run alone. None for a
-    token if one text has ended.
-    """
-
-    position: int
-    solo: int | None
-    batched: int | None
-    margin: float | None
-
-
-@dataclass(frozen=True)
-class RequestEquivalence:
-    """max_logit_difference: over the first `compared` new tokens, those with the same tokens before
-    them and recorded logits.
-
-    generated: the output of `model.generate`; None for a sampled request, whose noise it draws
-    differently, and for one with stop strings, penalties or biased tokens.
-    """
-
-    request: str
-    solo: tuple[int, ...]
-    batched: tuple[int, ...]
-    solo_text: str
-    batched_text: str
-    compared: int
-    max_logit_difference: float | None
-    parting: Parting | None
-    generated: tuple[int, ...] | None = None
-
-    @property
-    def differing_tokens(self) -> int:
-        """Positions at which the tokens generated alone and in the batch differ."""
-        return _differing(self.solo, self.batched)
-
-    @property
-    def differing_from_generate(self) -> int | None:
-        """Positions at which the tokens generated in the batch and by `model.generate` differ."""
-        return None if self.generated is None else _differing(self.generated, self.batched)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data, and how many tokens differ."""
-        differing = {
-            name: getattr(self, name) for name in ("differing_tokens", "differing_from_generate")
-        }
-        return {**asdict(self), **differing}
-
-
-def _differing(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    return max(len(one), len(other)) - sum(a == b for a, b in zip(one, other, strict=False))
-
-
-@dataclass(frozen=True)
-class Equivalence:
-    """Every request of a workload, alone and in a batch. leak: whether they read others."""
-
-    config: EngineConfig
-    leak: bool
-    dtype: str
-    device: str
-    requests: tuple[RequestEquivalence, ...]
-
-    @property
-    def tokens(self) -> int:
-        """Tokens compared, over all requests."""
-        return sum(len(r.solo) for r in self.requests)
-
-    @property
-    def differing_tokens(self) -> int:
-        """How many of them differ from the request's own run alone."""
-        return sum(r.differing_tokens for r in self.requests)
-
-    @property
-    def generated_tokens(self) -> int:
-        """Tokens that `model.generate` also produced."""
-        return sum(len(r.generated) for r in self.requests if r.generated is not None)
-
-    @property
-    def differing_from_generate(self) -> int:
-        """How many differ from what `model.generate` wrote, where that was asked."""
-        return sum(r.differing_from_generate or 0 for r in self.requests)
-
-    @property
-    def max_logit_difference(self) -> float | None:
-        """The largest difference of a logit in any request; None where none was measured."""
-        return max(
-            (r.max_logit_difference for r in self.requests if r.max_logit_difference is not None),
-            default=None,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data: the sums, and each request."""
-        sums = (
-            "tokens",
-            "differing_tokens",
-            "generated_tokens",
-            "differing_from_generate",
-            "max_logit_difference",
-        )
-        facts = {name: getattr(self, name) for name in ("leak", "dtype", "device", *sums)}
-        return {
-            "config": self.config.to_json(),
-            **facts,
-            "requests": [r.to_json() for r in self.requests],
-        }
-
-
 def equivalence(
     model: ModelAdapter,
     tokenizer: Any | None,
@@ -147,9 +38,9 @@ def equivalence(
     leak: bool = False,
     backend: Backend = cpu.BACKEND,
     on_step: Callable[[StepEvent], None] = lambda event: None,
-) -> Equivalence:
+) -> dict[str, Any]:
     """Run every request alone, by the engine and by `model.generate`, then all of them under
-    `config`, and compare.
+    `config`, and compare. Plain data: the sums, and each request (`_compared`).
 
     leak: in the batch, every request may also read its neighbour's keys. on_step: called with each
     step; it may raise to stop. Raises InflightError for a leak in a model that makes its own
@@ -172,26 +63,33 @@ def equivalence(
         )
     batched_logits: dict[str, list[torch.Tensor]] = {}
     batched = _run(engine, workload, batched_logits, room, on_step)
-    found = [
-        replace(
-            _compare(
-                r.id,
-                traces[r.id],
-                batched,
-                solo_logits.get(r.id, []),
-                batched_logits.get(r.id, []),
-                tokenizer is not None,
-            ),
-            generated=_generate(model, r.sampling, batched.prompts[r.id]),
+    requests = [
+        _compared(
+            r.id,
+            traces[r.id],
+            batched,
+            solo_logits.get(r.id, []),
+            batched_logits.get(r.id, []),
+            _generate(model, r.sampling, batched.prompts[r.id]),
         )
         for r in workload
     ]
-    return Equivalence(config, leak, batched.header.dtype, batched.header.device, tuple(found))
+    differences = [r["max_logit_difference"] for r in requests]
+    return {
+        "config": config.to_json(),
+        "leak": leak,
+        "dtype": batched.header.dtype,
+        "device": batched.header.device,
+        "tokens": sum(len(r["solo"]) for r in requests),
+        "differing_tokens": sum(r["differing_tokens"] for r in requests),
+        "generated_tokens": sum(len(r["generated"] or ()) for r in requests),
+        "differing_from_generate": sum(r["differing_from_generate"] or 0 for r in requests),
+        "max_logit_difference": max((d for d in differences if d is not None), default=None),
+        "requests": requests,
+    }
 
 
-def _generate(
-    model: ModelAdapter, sampling: SamplingParams, prompt: list[int]
-) -> tuple[int, ...] | None:
+def _generate(model: ModelAdapter, sampling: SamplingParams, prompt: list[int]) -> list[int] | None:
     """The output of `model.generate` for a prompt; None if it cannot reproduce the engine's."""
     if model.model is None or sampling.temperature > 0 or sampling.adjusts or sampling.stop:
         return None
@@ -207,7 +105,8 @@ def _generate(
             out = model.model.generate(ids, attention_mask=torch.ones_like(ids))
         finally:
             model.model.generation_config = before
-    return tuple(out[0, ids.shape[1] :].tolist())
+    found: list[int] = out[0, ids.shape[1] :].tolist()
+    return found
 
 
 def _run(
@@ -231,14 +130,23 @@ def _run(
     return engine.trace
 
 
-def _compare(
+def _compared(
     request: str,
     alone: Trace,
     batched: Trace,
     solo_logits: list[torch.Tensor],
     batched_logits: list[torch.Tensor],
-    has_text: bool,
-) -> RequestEquivalence:
+    generated: list[int] | None,
+) -> dict[str, Any]:
+    """A request's tokens and texts, alone and in the batch.
+
+    parting: where they first differ, None where they do not: the position among the new tokens,
+    both tokens there (None if one text has ended), and the margin of the best token over the
+    runner-up in the run alone. max_logit_difference: over the first `compared` new tokens, those
+    with the same tokens before them and recorded logits. generated: by `model.generate`; None for
+    a sampled request, whose noise it draws differently, and for one with stop strings, penalties
+    or biased tokens.
+    """
     solo, other = alone.outputs[request], batched.outputs[request]
     at = first_parting(solo, other)
     # the logits that chose the first other token had the same prefix
@@ -251,16 +159,28 @@ def _compare(
         if at < len(solo_logits):
             best, second = solo_logits[at].topk(2).values.tolist()
             margin = round(best - second, 6)
-        parting = Parting(
-            at, solo[at] if at < len(solo) else None, other[at] if at < len(other) else None, margin
-        )
-    return RequestEquivalence(
-        request,
-        tuple(solo),
-        tuple(other),
-        alone.text(request) if has_text else "",
-        batched.text(request) if has_text else "",
-        compared,
-        max((float((a - b).abs().max()) for a, b in pairs), default=None),
-        parting,
-    )
+        parting = {
+            "position": at,
+            "solo": solo[at] if at < len(solo) else None,
+            "batched": other[at] if at < len(other) else None,
+            "margin": margin,
+        }
+    has_text = alone.tokenizer is not None
+    return {
+        "request": request,
+        "solo": solo,
+        "batched": other,
+        "solo_text": alone.text(request) if has_text else "",
+        "batched_text": batched.text(request) if has_text else "",
+        "compared": compared,
+        "max_logit_difference": max((float((a - b).abs().max()) for a, b in pairs), default=None),
+        "parting": parting,
+        "generated": generated,
+        "differing_tokens": differing(solo, other),
+        "differing_from_generate": None if generated is None else differing(generated, other),
+    }
+
+
+def differing(one: Sequence[int], other: Sequence[int]) -> int:
+    """Positions at which the tokens differ, or one text has ended."""
+    return max(len(one), len(other)) - sum(a == b for a, b in zip(one, other, strict=False))

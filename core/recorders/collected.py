@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InflightError, InvalidTrace
+from core.recorders.growing import modified
 from core.recorders.raw import check_header, is_raw
 from core.trace.messages import english
 
@@ -202,7 +203,7 @@ class Collection:
         """Delete the parts that were written longest ago, but none that is still being written."""
         now = time.monotonic()
         used = {stream.path for stream in self._streams.values() if now - stream.at < _AT_WORK}
-        files = sorted((path for path in self._files() if path not in used), key=_modified)
+        files = sorted((path for path in self._files() if path not in used), key=modified)
         self._bytes = sum(map(_size, files)) + sum(map(_size, used))
         for path in files:
             if self._bytes <= self._most_bytes:
@@ -275,9 +276,3 @@ def _size(path: Path) -> int:
     with suppress(OSError):
         return path.stat().st_size
     return 0
-
-
-def _modified(path: Path) -> float:
-    with suppress(OSError):
-        return path.stat().st_mtime
-    return 0.0

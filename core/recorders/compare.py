@@ -8,16 +8,17 @@ compared.
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.errors import InflightError
+from core.errors import InflightError, InvalidTrace
 from core.files import open_file
+from core.recorders.raw import lines_of
 from core.trace.events import KV, StepEvent
 from core.trace.trace import Trace
 
@@ -283,12 +284,5 @@ def _read(
 
 
 def _lines(path: Path) -> Iterator[str]:
-    try:
-        with (
-            gzip.open(path, "rt", encoding="utf-8", errors="replace")
-            if path.suffix == ".gz"
-            else path.open(encoding="utf-8", errors="replace")
-        ) as lines:
-            yield from lines
-    except (OSError, EOFError):  # truncated: all that is there has been read
-        return
+    with suppress(InvalidTrace):  # truncated: all that is there has been read
+        yield from lines_of(path)

@@ -6,7 +6,6 @@ looks into a step.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from core.errors import InflightError, InvalidTrace
-from core.recorders.raw import MAX_LINE_BYTES, Recording, check_header, is_raw
+from core.recorders.raw import MAX_LINE_BYTES, Recording, header_in
 
 STILL_S = (
     # seconds without a change after which a recording counts as abandoned; a recorder touches its
@@ -55,14 +54,7 @@ def header_of(path: Path) -> RawHeader | None:
     begins = not first or (first.startswith(b"{") and is_written(path))
     if not first.endswith(b"\n") and len(first) < MAX_LINE_BYTES and begins:
         return None
-    text = first.decode("utf-8", "replace")
-    if not is_raw(text):
-        raise InvalidTrace(
-            f"{path.name} is not a raw recording: its first line is not a recording's header."
-        )
-    header: RawHeader = json.loads(text)
-    check_header(header, path.name)
-    return header
+    return header_in(first.decode("utf-8", "replace"), path.name)
 
 
 def recording_named(header: RawHeader) -> RawHeader:
@@ -102,7 +94,7 @@ def engines_in(folder: Path) -> list[EngineThere]:
     for key, mine in found.items():
         ranks = tuple(sorted({_rank(header) for _, header in mine}))
         latest = max((header for _, header in mine if _rank(header) == ranks[0]), key=_created)
-        there.append(EngineThere(key, latest, ranks, max(_modified(path) for path, _ in mine)))
+        there.append(EngineThere(key, latest, ranks, max(modified(path) for path, _ in mine)))
     return sorted(there, key=lambda engine: (_created(engine.header), engine.key))
 
 
@@ -110,7 +102,8 @@ def _created(header: RawHeader) -> str:
     return str(header.get("created", ""))
 
 
-def _modified(path: Path) -> float:
+def modified(path: Path) -> float:
+    """When it was last written, by the wall clock; 0 for one that is gone."""
     with suppress(OSError):
         return path.stat().st_mtime
     return 0.0

@@ -130,6 +130,17 @@ def gathered(files: Iterable[tuple[str, Iterable[str]]]) -> list[Recording]:
     return recordings
 
 
+def header_in(first_line: str, name: str) -> dict[str, Any]:
+    """The header that is the first line of a file; raises InvalidTrace for any other line."""
+    if not is_raw(first_line):
+        raise InvalidTrace(
+            f"{name} is not a raw recording: its first line is not a recording's header."
+        )
+    header: dict[str, Any] = json.loads(first_line)
+    check_header(header, name)
+    return header
+
+
 def is_raw(first_line: str) -> bool:
     """Whether a file with this first line is a raw recording: it has a header and is not a trace of
     ours, whose lines have checksums.
@@ -166,13 +177,7 @@ def lines_of(path: Path) -> Iterator[str]:
 
 
 def _read(name: str, lines: Iterator[str]) -> Recording:
-    first = next(lines, "")
-    if not is_raw(first):
-        raise InvalidTrace(
-            f"{name} is not a raw recording: its first line is not a recording's header."
-        )
-    recording = Recording(name, json.loads(first))
-    check_header(recording.header, name)
+    recording = Recording(name, header_in(next(lines, ""), name))
     recording.faults += recording.untried
     number, damaged = 1, list[int]()
     try:

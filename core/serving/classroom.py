@@ -15,7 +15,7 @@ from typing import Any
 from core.config import EngineConfig
 from core.errors import InvalidConfig, InvalidRequest
 from core.serving.engine import ServingEngine
-from core.serving.messages import RunStart
+from core.serving.settings import RunStart
 from core.serving.stream import TokenStream
 from core.workload.demo_workloads import DEMO_WORKLOADS
 from core.workload.request import SamplingParams, is_text
@@ -32,8 +32,8 @@ class Classroom:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What viewers see; see `ClassState`."""
-        return self._serving.class_state.to_json()
+        """What viewers see; see `ServingEngine.class_state`."""
+        return self._serving.class_state
 
     def configure(self, *, start: RunStart = "barrier", **limits: Any) -> EngineConfig:
         """Change limits, by their names in `EngineConfig`, leaving the others as they are; start:

@@ -7,8 +7,8 @@ each with its own stream.
     async for piece in stream: ...
     serving.close()
 
-These are the calls for other threads; each becomes a message to the engine's thread
-(`core.serving.engine_thread`).
+These are the calls for other threads; what they ask is done by the engine's thread
+(`core.serving.engine_thread`), between two steps.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import secrets
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InvalidRequest, Unavailable
-from core.serving import messages
 from core.serving.engine_thread import EngineThread
 from core.serving.event_log import EngineLog, Hidden
 from core.serving.limits import AcceptedPlace, Places, ServingLimits
-from core.serving.messages import Cancel, ClassState, RunStart, ToEngine
 from core.serving.metrics import ServingMetrics
 from core.serving.output_processor import OutputProcessor
 from core.serving.request_validator import CheckedPrompt, RequestValidator, Tokenizing
 from core.serving.session import Session
+from core.serving.settings import ChangeConfig, ClassSettings, RunStart
 from core.serving.stream import TokenStream, closed
 from core.torch_engine.models.names import public_name
 from core.trace.trace import Trace
@@ -69,8 +69,8 @@ class ServingEngine:
         engine.recorder = self._session
         engine.outputs = outputs = OutputProcessor(engine.tokenizer, self.metrics, self.event_log)
         self._thread = EngineThread(engine, self._session, outputs)
-        self.settings = messages.SetClass(system="" if self.is_asked_by_messages else None)
-        self._change: messages.ChangeConfig | None = None  # the latest request
+        self.settings = ClassSettings(system="" if self.is_asked_by_messages else None)
+        self._change: ChangeConfig | None = None  # the latest request
         self._draining = False
 
     # -- its life ----------------------------------------------------------------------------------
@@ -84,17 +84,13 @@ class ServingEngine:
     def drain(self) -> None:
         """Accept no more requests and show no more events; requests in progress continue."""
         self._draining = True
-        self.send(messages.Order.DRAIN)
+        self._thread.send(self._thread.drain)
 
     def close(self) -> None:
         """End now: cancel requests in progress and join the thread."""
         self.drain()
-        self.send(messages.Order.STOP)
+        self._thread.send(self._thread.stop)
         self._thread.join()
-
-    def send(self, message: ToEngine) -> bool:
-        """Have the engine's thread handle a message between two steps; False if it has ended."""
-        return self._thread.send(message)
 
     # -- how it is ---------------------------------------------------------------------------------
 
@@ -138,7 +134,7 @@ class ServingEngine:
         return self._thread.pace.steps_per_s
 
     @property
-    def class_state(self) -> ClassState:
+    def class_state(self) -> dict[str, Any]:
         """The current settings, including changes that the engine's thread has not seen yet."""
         accepting = self.settings.accepting and self.status != "draining"
         settings = replace(self.settings, accepting=accepting)
@@ -168,26 +164,26 @@ class ServingEngine:
     # -- what is asked of it -----------------------------------------------------------------------
 
     def set_pace(self, steps_per_s: float | None) -> None:
-        """See `SetPace`."""
-        self.send(messages.SetPace(steps_per_s))
+        """See `EngineThread.set_pace`."""
+        self._thread.send(self._thread.set_pace, steps_per_s)
 
     def step(self, count: int = 1) -> None:
-        """See `TakeSteps`."""
-        self.send(messages.TakeSteps(count))
+        """Take this many steps now, at any pace."""
+        self._thread.send(self._thread.pace.ask, count)
 
     def clear(self) -> None:
         """Cancel everything in progress."""
-        self.send(messages.Order.CANCEL_ALL)
+        self._thread.send(self._thread.cancel_all)
 
     def change(self, config: EngineConfig, start: RunStart = "barrier") -> None:
         """See `ChangeConfig`."""
-        self._change = messages.ChangeConfig(config, start)
-        self.send(self._change)
+        self._change = ChangeConfig(config, start)
+        self._thread.send(self._thread.change, self._change)
 
-    def set_class(self, settings: messages.SetClass) -> None:
-        """See `SetClass`."""
+    def set_class(self, settings: ClassSettings) -> None:
+        """See `ClassSettings`."""
         self.settings = settings
-        self.send(settings)
+        self._thread.send(self._thread.set_class, settings)
 
     def receive(self, client: str = "", count: int = 1, *, even_if_closed: bool = False) -> Call:
         """A client has come with this many requests: it gets their places, and the time is noted.
@@ -296,7 +292,7 @@ class Call:
         InvalidRequest for a request that the KV pool cannot hold, for an id that is in use and for
         a nickname that is not allowed, and Unavailable once the server is closed.
         """
-        serving = self._serving
+        serving, thread = self._serving, self._serving._thread
         nickname = nickname if is_bot else serving._validator.nickname(nickname)
         if num_top_logprobs and sampling.looks_back and serving.engine.trace.header.is_asynchronous:
             raise InvalidRequest(
@@ -313,12 +309,12 @@ class Call:
             place,
             nickname,
             self.arrived,
-            lambda stream: serving.send(Cancel(stream)),
+            partial(thread.send, thread.cancel),
             num_top_logprobs,
             is_bot,
             conversation,
         )
-        if not serving.send(messages.Submit(stream)):
+        if not thread.send(thread.submit, stream):
             raise closed()
         self._places.pop()  # the engine's thread gives it back, however the request ends
         try:

@@ -1,8 +1,8 @@
-"""The one thread that takes an engine's steps. Messages come in (`core.serving.messages`) and are
-handled between steps; results go out through the `OutputProcessor`.
+"""The one thread that takes an engine's steps. What others ask of it is done between steps, in the
+order in which it was asked; results go out through the `OutputProcessor`.
 
-    Submit, Cancel, SetPace, ChangeConfig, … ─→ EngineThread ─→ OutputProcessor ─→ each request's
-        stream, the log for viewers, the metrics
+    submit, cancel, set_pace, change, … ─→ EngineThread ─→ OutputProcessor ─→ each request's stream,
+        the log for viewers, the metrics
 
 Only this thread touches the engine and its helpers, so nothing here needs a lock. The engine is
 driven only by its public functions.
@@ -16,15 +16,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import lru_cache
+from typing import Any
 
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError, InvalidRequest
-from core.serving import messages
-from core.serving.messages import ClassState, ToEngine
 from core.serving.output_processor import OutputProcessor
 from core.serving.request_validator import CheckedPrompt
 from core.serving.session import Session
+from core.serving.settings import LIMITS, ChangeConfig, ClassSettings
 from core.serving.stream import TokenStream, closed, step_failed
 from core.torch_engine.cpu.threads import CORE_SHARES
 from core.trace.events import to_microseconds
@@ -82,11 +83,12 @@ class EngineThread:
         self._engine, self._session, self._outputs = engine, session, outputs
         self.pace, self.works, self.num_step_failures = Pace(), True, 0
         self.held: dict[str, TokenStream] = {}
-        self.next_change: messages.ChangeConfig | None = None
-        self.last_change: messages.ChangeConfig | None = None
-        self._class: messages.SetClass | None = None  # set by a teacher
-        self._announced: ClassState | None = None
-        self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
+        self.next_change: ChangeConfig | None = None
+        self.last_change: ChangeConfig | None = None
+        self._class: ClassSettings | None = None  # set by a teacher
+        self._announced: dict[str, Any] | None = None
+        self._inbox: queue.SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]]]
+        self._inbox = queue.SimpleQueue()
         self._stopping = self.has_ended = False
         # so that nothing is sent after the end; a signal may interrupt its holder
         self._door = threading.RLock()
@@ -100,30 +102,35 @@ class EngineThread:
         self._outputs.log.add(self._pace_entry)
         self._thread.start()
 
-    def send(self, message: ToEngine) -> bool:
-        """Queue a message, to be handled between two steps; False if the thread has ended."""
+    def send(self, call: Callable[..., object], *args: Any) -> bool:
+        """Have the thread make a call between two steps; False if it has ended."""
         with self._door:
             if not self.has_ended:
-                self._inbox.put(message)
+                self._inbox.put((call, args))
             return not self.has_ended
 
     def join(self) -> None:
-        """Wait until the thread has ended; see `Stop`."""
+        """Wait until the thread has ended; see `stop`."""
         if self._thread.ident is not None:
             self._thread.join()
 
-    def class_state(self, settings: messages.SetClass, next: EngineConfig | None) -> ClassState:
-        """The current settings. next: the limits of the next run."""
-        hidden, full = self._outputs.log.hidden, self._session.is_full
-        return ClassState(
-            self._engine.config,
-            next,
-            len(self.held),
-            full,
-            hidden,
-            settings.accepting,
-            settings.system,
-        )
+    def class_state(self, settings: ClassSettings, next: EngineConfig | None) -> dict[str, Any]:
+        """What viewers are told of the settings, the content of an entry of kind "class". next: the
+        limits of a run that is about to begin, for which `held` requests wait. record_is_full:
+        later steps of this run are no longer kept.
+        """
+        hidden = self._outputs.log.hidden
+        return {
+            **_limits(self._engine.config),
+            "changing": next is not None,
+            "next": None if next is None else _limits(next),
+            "held": len(self.held),
+            "record_is_full": self._session.is_full,
+            "hide_texts": hidden.texts,
+            "hide_nicknames": hidden.nicknames,
+            "accepting": settings.accepting,
+            "system": settings.system,
+        }
 
     # -- the thread --------------------------------------------------------------------------------
 
@@ -148,49 +155,20 @@ class EngineThread:
         return self._engine.has_work and self.pace.wait_s == 0 and not self._stopping
 
     def _handle_all(self, wait_s: float | None = 0.0) -> None:
-        """Handle all queued messages; if there is none, wait up to `wait_s` for one, None for as
+        """Make all calls that were sent; if there is none, wait up to `wait_s` for one, None for as
         long as it takes.
         """
         with suppress(queue.Empty):
             while True:
-                message = self._inbox.get(block=wait_s != 0, timeout=wait_s)
+                call, args = self._inbox.get(block=wait_s != 0, timeout=wait_s)
                 try:
-                    self._handle(message)
+                    call(*args)
+                    self._announce()
                 except Exception as error:  # as of a step
-                    if isinstance(message, messages.Submit):
-                        self._outputs.fail(message.stream, step_failed())
+                    if call == self.submit:
+                        self._outputs.fail(args[0], step_failed())
                     self._recover(error)
                 wait_s = 0.0
-
-    def _handle(self, message: ToEngine) -> None:
-        match message:
-            case messages.Submit(stream):
-                self._submit(stream)
-            case messages.Cancel(stream):
-                self._cancel(stream)
-            case messages.Order.CANCEL_ALL:
-                for stream in self._under_way:
-                    self._cancel(stream)
-                self.pace.owe()  # a step, in which they leave
-            case messages.SetPace(steps_per_s):
-                self.pace.set(steps_per_s)
-                self._outputs.log.add(self._pace_entry)
-            case messages.TakeSteps(count):
-                self.pace.ask(count)
-            case messages.ChangeConfig(_, start):
-                self.next_change = message
-                if start == "barrier" and self._engine.has_work:
-                    self._hold_waiting()
-                self._begin_next_run()
-            case messages.SetClass():
-                self._class = message
-            case messages.Order.DRAIN:
-                self.pace.set(None)
-                self._outputs.log.add(self._pace_entry)
-                self._outputs.log.close()
-            case messages.Order.STOP:
-                self._stopping = True
-        self._announce()
 
     def _step(self) -> None:
         try:
@@ -209,7 +187,7 @@ class EngineThread:
             "A step failed; the server goes on without the requests in it.", exc_info=error
         )  # the reason may quote a prompt, so it goes only to the log
         self.num_step_failures += 1
-        self._outputs.metrics.step_failures.inc()
+        self._outputs.metrics.count("step_failures")
         for event in list(
             self._session.latest
         ):  # with asynchronous execution a step may have been read before the next one failed
@@ -231,18 +209,45 @@ class EngineThread:
         late: list[TokenStream] = []
         with suppress(queue.Empty):
             while True:
-                if isinstance(message := self._inbox.get_nowait(), messages.Submit):
-                    late.append(message.stream)
+                call, args = self._inbox.get_nowait()
+                late += args if call == self.submit else ()
         for stream in (*self._under_way, *late):
             self._outputs.fail(stream, closed())
 
-    # -- requests ----------------------------------------------------------------------------------
+    # -- to be sent --------------------------------------------------------------------------------
 
-    @property
-    def _under_way(self) -> list[TokenStream]:
-        return [*self._outputs.streams.values(), *self.held.values()]
+    def set_pace(self, steps_per_s: float | None) -> None:
+        """steps_per_s: the upper limit; None for full speed, 0 to pause except for single steps."""
+        self.pace.set(steps_per_s)
+        self._outputs.log.add(self._pace_entry)
 
-    def _submit(self, stream: TokenStream) -> None:
+    def change(self, change: ChangeConfig) -> None:
+        """Begin a new run with other limits."""
+        self.next_change = change
+        if change.start == "barrier" and self._engine.has_work:
+            self._hold_waiting()
+        self._begin_next_run()
+
+    def set_class(self, settings: ClassSettings) -> None:
+        """What viewers are told from now on."""
+        self._class = settings
+
+    def drain(self) -> None:
+        """Continue at full speed, and send viewers nothing more."""
+        self.set_pace(None)
+        self._outputs.log.close()
+
+    def stop(self) -> None:
+        """End after the step under way."""
+        self._stopping = True
+
+    def cancel_all(self) -> None:
+        """End every request under way."""
+        for stream in self._under_way:
+            self.cancel(stream)
+        self.pace.owe()  # a step, in which they leave
+
+    def submit(self, stream: TokenStream) -> None:
         """Queue a request, or hold it for the next run."""
         if stream.id in self._outputs.streams or stream.id in self.held:
             self._outputs.fail(stream, InvalidRequest("A request with this id is in progress."))
@@ -277,12 +282,19 @@ class EngineThread:
         else:
             self._outputs.queued(stream, request)
 
-    def _cancel(self, stream: TokenStream) -> None:
+    def cancel(self, stream: TokenStream) -> None:
+        """End a request; a finished one is not changed."""
         if stream.id in self._outputs.streams:
             stream.is_leaving = True
             self._engine.cancel(stream.id)
         elif self.held.pop(stream.id, None) is not None:
             self._outputs.cancelled(stream)
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    @property
+    def _under_way(self) -> list[TokenStream]:
+        return [*self._outputs.streams.values(), *self.held.values()]
 
     def _rejoin(self, streams: Iterable[TokenStream]) -> None:
         """Queue the requests again that waited when their run ended, except cancelled ones."""
@@ -291,7 +303,7 @@ class EngineThread:
                 if stream.is_leaving:
                     self._outputs.cancelled(stream)
                 else:
-                    self._submit(stream)
+                    self.submit(stream)
             except Exception as error:
                 _log.error("A request could not be queued again.", exc_info=error)
                 self._outputs.fail(stream, step_failed())
@@ -358,4 +370,9 @@ class EngineThread:
         state = self.class_state(self._class, self.next_change.config if self.next_change else None)
         if state != self._announced:
             self._announced = state
-            self._outputs.log.add({"kind": "class", **state.to_json()})
+            self._outputs.log.add({"kind": "class", **state})
+
+
+@lru_cache(4)
+def _limits(config: EngineConfig) -> dict[str, Any]:
+    return {name: value for name, value in config.to_json().items() if name in LIMITS}

@@ -329,7 +329,7 @@ class EngineLog(EventLog):
     {"kind": "pace", "steps_per_s", "t"}
         The pace, None for full speed, and since when.
     {"kind": "class", …}
-        What the teacher has set, see `ClassState`.
+        What the teacher has set, see `ServingEngine.class_state`.
     """
 
     def __init__(self, hidden: Hidden = Hidden()) -> None:

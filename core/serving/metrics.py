@@ -6,7 +6,6 @@ A dashboard made for vLLM works once `vllm:` is replaced by `inflight:`;
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -37,6 +36,29 @@ _SECONDS = _buckets("0.05 0.1 0.3 0.5 0.8 1 1.5 2 2.5 5 10 15 20 30 40 50 60 120
 _TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
 _STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
+_HISTOGRAMS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "iteration_tokens_total": ("Tokens computed in a step.", _STEP_TOKENS),
+    "time_to_first_token_seconds": ("From arrival to the first token.", _TTFT),
+    "inter_token_latency_seconds": ("Between two tokens of a request.", _ITL),
+    "request_time_per_output_token_seconds": ("A request's mean time between tokens.", _ITL),
+    "e2e_request_latency_seconds": ("From arrival to the last token.", _SECONDS),
+    "request_queue_time_seconds": ("From arrival to a lane.", _SECONDS),
+    "request_inference_time_seconds": ("From a lane to the last token.", _SECONDS),
+    "request_prefill_time_seconds": ("From a lane to the first token.", _SECONDS),
+    "request_decode_time_seconds": ("From the first token to the last.", _SECONDS),
+    "request_prompt_tokens": ("Prompt tokens of a request.", _TOKENS),
+    "request_generation_tokens": ("Tokens generated for a request.", _TOKENS),
+    "request_params_max_tokens": ("The most tokens a request asked for.", _TOKENS),
+}
+_COUNTERS = {
+    "num_preemptions": "Preemptions, by recomputation.",
+    "prompt_tokens": "Prompt tokens of requests that have their first token.",
+    "generation_tokens": "Tokens generated.",
+    "prefix_cache_queries": "Prompt tokens looked for in the prefix cache.",
+    "prefix_cache_hits": "Prompt tokens found in the prefix cache.",
+    "step_failures": "Steps that failed, with the requests in them.",
+}
+
 
 class ServingMetrics:
     """The metrics of one engine, in a registry of its own. engine: read whenever they are."""
@@ -45,72 +67,30 @@ class ServingMetrics:
         self.registry = CollectorRegistry()
         self._labels = {"model_name": model, "engine": "0"}
         self._prefix_caching = False
-        gauge, counter = partial(self._new, Gauge), partial(self._new, Counter)
-        seconds, tokens = (
-            partial(self._new, Histogram, buckets=buckets) for buckets in (_SECONDS, _TOKENS)
-        )
-        gauge("num_requests_running", "Requests in a lane.").set_function(
-            lambda: len(engine.running)
-        )
-        gauge("num_requests_waiting", "Requests waiting.").set_function(lambda: engine.num_waiting)
-        usage = gauge("kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all.")
-        usage.set_function(lambda: engine.kv_blocks[0] / engine.kv_blocks[1])
+        for name, text, read in (
+            ("num_requests_running", "Requests in a lane.", lambda: len(engine.running)),
+            ("num_requests_waiting", "Requests waiting.", lambda: engine.num_waiting),
+            (
+                "kv_cache_usage_perc",
+                "Share of the KV blocks in use; 1 is all.",
+                lambda: engine.kv_blocks[0] / engine.kv_blocks[1],
+            ),
+        ):
+            self._new(Gauge, name, text).set_function(read)
         self._cache = Info(
             PREFIX + "cache_config", "Limits of the KV cache.", registry=self.registry
         )
-        self._preemptions = counter("num_preemptions", "Preemptions, by recomputation.")
-        self._prompt_tokens = counter(
-            "prompt_tokens", "Prompt tokens of requests that have their first token."
-        )
-        self._generation_tokens = counter("generation_tokens", "Tokens generated.")
-        self._queries = counter(
-            "prefix_cache_queries", "Prompt tokens looked for in the prefix cache."
-        )
-        self._hits = counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.")
+        self._counters = {name: self._new(Counter, name, text) for name, text in _COUNTERS.items()}
+        self._histograms = {
+            name: self._new(Histogram, name, text, buckets=buckets)
+            for name, (text, buckets) in _HISTOGRAMS.items()
+        }
         reasons = [*self._labels, "finished_reason"]
         self._success = Counter(
             PREFIX + "request_success",
             "Requests that ended, by reason.",
             reasons,
             registry=self.registry,
-        )
-        self._step_tokens = self._new(
-            Histogram, "iteration_tokens_total", "Tokens computed in a step.", buckets=_STEP_TOKENS
-        )
-        self._ttft = self._new(
-            Histogram,
-            "time_to_first_token_seconds",
-            "From arrival to the first token.",
-            buckets=_TTFT,
-        )
-        self._itl = self._new(
-            Histogram,
-            "inter_token_latency_seconds",
-            "Between two tokens of a request.",
-            buckets=_ITL,
-        )
-        self._tpot = self._new(
-            Histogram,
-            "request_time_per_output_token_seconds",
-            "A request's mean time between tokens.",
-            buckets=_ITL,
-        )
-        self._e2e = seconds("e2e_request_latency_seconds", "From arrival to the last token.")
-        self._queue = seconds("request_queue_time_seconds", "From arrival to a lane.")
-        self._inference = seconds(
-            "request_inference_time_seconds", "From a lane to the last token."
-        )
-        self._prefill = seconds("request_prefill_time_seconds", "From a lane to the first token.")
-        self._decode = seconds("request_decode_time_seconds", "From the first token to the last.")
-        self._request_prompt = tokens("request_prompt_tokens", "Prompt tokens of a request.")
-        self._request_generation = tokens(
-            "request_generation_tokens", "Tokens generated for a request."
-        )
-        self._max_tokens = tokens(
-            "request_params_max_tokens", "The most tokens a request asked for."
-        )
-        self.step_failures = counter(
-            "step_failures", "Steps that failed, with the requests in them."
         )
         self._refusals = Counter(
             PREFIX + "http_refusals",
@@ -124,6 +104,13 @@ class ServingMetrics:
             **self._labels
         )
 
+    def count(self, name: str, number: int = 1) -> None:
+        """Add to one of the counters."""
+        self._counters[name].inc(number)
+
+    def _observe(self, name: str, number: float) -> None:
+        self._histograms[name].observe(max(0.0, number))
+
     def configured(self, config: EngineConfig, num_blocks: int) -> None:
         """A run begins with these limits."""
         self._prefix_caching = config.prefix_caching
@@ -136,41 +123,42 @@ class ServingMetrics:
 
     def step(self, event: StepEvent) -> None:
         """Count a step."""
-        self._step_tokens.observe(sum(p.tokens for p in event.passes))
-        self._generation_tokens.inc(len(event.sampled))
-        self._preemptions.inc(len(event.preempted))
-        self._hits.inc(sum(hit.num_cached_tokens for hit in event.kv.prefix_hits))
+        self._observe("iteration_tokens_total", sum(p.tokens for p in event.passes))
+        self.count("generation_tokens", len(event.sampled))
+        self.count("num_preemptions", len(event.preempted))
+        self.count("prefix_cache_hits", sum(hit.num_cached_tokens for hit in event.kv.prefix_hits))
 
     def admitted(self, stream: TokenStream) -> None:
         """A request was accepted."""
         if self._prefix_caching:
-            self._queries.inc(len(stream.prompt))
+            self.count("prefix_cache_queries", len(stream.prompt))
 
     def token(self, stream: TokenStream, t: float) -> None:
         """A token was generated at `t`; the stream's times do not include it yet."""
         times = stream.times
         if times.last_token is None:
-            self._prompt_tokens.inc(len(stream.prompt))
-            self._ttft.observe(max(0.0, t - times.arrived))
+            self.count("prompt_tokens", len(stream.prompt))
+            self._observe("time_to_first_token_seconds", t - times.arrived)
         else:
-            self._itl.observe(t - times.last_token)
+            self._observe("inter_token_latency_seconds", t - times.last_token)
 
     def finished(self, stream: TokenStream, reason: FinishReason) -> None:
         """A request is over: count its tokens and observe its times, as far as it came."""
         times = stream.times
         self._success.labels(**self._labels, finished_reason=_VLLM_REASONS[reason]).inc()
-        self._request_prompt.observe(len(stream.prompt))
-        self._request_generation.observe(stream.num_tokens)
-        self._max_tokens.observe(stream.sampling.max_new_tokens)
+        self._observe("request_prompt_tokens", len(stream.prompt))
+        self._observe("request_generation_tokens", stream.num_tokens)
+        self._observe("request_params_max_tokens", stream.sampling.max_new_tokens)
         if times.admitted is None or times.first_token is None or times.last_token is None:
             return
-        self._e2e.observe(max(0.0, times.last_token - times.arrived))
-        self._queue.observe(max(0.0, times.admitted - times.arrived))
-        self._inference.observe(max(0.0, times.last_token - times.admitted))
-        self._prefill.observe(max(0.0, times.first_token - times.admitted))
-        self._decode.observe(times.last_token - times.first_token)
+        decode = times.last_token - times.first_token
+        self._observe("e2e_request_latency_seconds", times.last_token - times.arrived)
+        self._observe("request_queue_time_seconds", times.admitted - times.arrived)
+        self._observe("request_inference_time_seconds", times.last_token - times.admitted)
+        self._observe("request_prefill_time_seconds", times.first_token - times.admitted)
+        self._observe("request_decode_time_seconds", decode)
         if stream.num_tokens > 1:
-            self._tpot.observe((times.last_token - times.first_token) / (stream.num_tokens - 1))
+            self._observe("request_time_per_output_token_seconds", decode / (stream.num_tokens - 1))
 
     def refused(self, status: int) -> None:
         """A call was refused with this HTTP status."""

@@ -87,11 +87,6 @@ class Seal:
         return body + _CRC % self._crc
 
 
-def sealed(records: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Lines without their ends, each with its checksum."""
-    return map(Seal().line, records)
-
-
 def with_header(lines: Iterable[str], header: Header) -> Iterator[str]:
     """The lines of a trace under another header, with new checksums."""
     rest, seal = iter(lines), Seal()

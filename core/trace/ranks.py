@@ -74,7 +74,7 @@ class Ranks:
             *refused,
             *placement.faults,
             *_strangers(ranks, placement.alignment),
-            *_notes(ranks),
+            *(f"Rank {r.number}: {note}" for r in ranks for note in r.trace.header.notes),
         )
         return cls(ranks, placement.count, placement.alignment, faults)
 
@@ -136,12 +136,9 @@ class Placement:
     @classmethod
     def of(cls, places: Iterable[RankPlace]) -> Placement:
         """Raises InvalidTrace for recordings that are not of one engine."""
-        by_rank = tuple(sorted(places, key=lambda place: place.rank))
-        if not by_rank:
-            raise InvalidTrace("there is no recording to open.")
+        by_rank = sorted(places, key=lambda place: place.rank)
         _refuse_strangers(by_rank)
-        alignment, offsets = _aligned(by_rank)
-        return cls(by_rank, tuple(offsets), alignment)
+        return cls.across(by_rank)
 
     @classmethod
     def across(cls, places: Iterable[RankPlace]) -> Placement:
@@ -176,8 +173,8 @@ class Placement:
 
 
 def _refuse_strangers(places: Sequence[RankPlace]) -> None:
-    first = places[0]
     for before, place in pairwise(places):
+        first = places[0]
         if before.rank == place.rank:
             raise InvalidTrace(
                 f"{before.name} and {place.name} are two recordings of rank {place.rank}; open one"
@@ -226,10 +223,6 @@ def _strangers(ranks: Sequence[Rank], alignment: Alignment) -> list[str]:
         f"Rank {ends.number} had ended {gap:.1f} s before rank {begins.number} began: these may be"
         " two runs."
     ]
-
-
-def _notes(ranks: Sequence[Rank]) -> list[str]:
-    return [f"Rank {rank.number}: {note}" for rank in ranks for note in rank.trace.header.notes]
 
 
 def _named(ranks: list[int]) -> str:

@@ -16,6 +16,7 @@ from core.torch_engine.attention.batch import pack
 from core.torch_engine.attention.kv_pool import KVPool, KVShape
 from core.torch_engine.attention.observe import LayerCall, PrivateMask, window_of
 from core.torch_engine.attention.spec import AttentionSpec, Backend
+from worlds import dense_attention
 from worlds.examples import examples
 from worlds.families import RUNS, WINDOW, world
 from worlds.passes import BLOCK, passes
@@ -64,7 +65,7 @@ def test_cpu_backend_agrees_with_the_oracle(
         ):
             backend = kernels.BACKEND
         mine = backend.attend(query, *pool.layers[0], batch, spec)
-    oracle = dense.attend(
+    oracle = dense_attention.attend(
         query.double(), *(tensor.double() for tensor in pool.layers[0]), batch, spec
     )
     assert mine.shape == oracle.shape == (output.rows, output.width, heads, value_size)
@@ -109,7 +110,7 @@ class MaskRecorder:
         if not self.masks or len(self.masks[-1]) == self.num_layers:
             self.masks.append([])
         self.masks[-1].append(dense.dense_mask(batch, spec.window))
-        return dense.attend(query, keys, values, batch, spec)
+        return dense_attention.attend(query, keys, values, batch, spec)
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "gemma2"])

@@ -23,7 +23,7 @@ from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import ExecutionFailed, InflightError, InvalidConfig
 from core.measure.compare import compare, engine_contender
-from core.measure.cost_curve import cost_curve
+from core.measure.cost_curve import measuring_cost
 from core.proof.mistakes import leaky_engine
 from core.proof.verify import verify
 from core.torch_engine.engine import Engine
@@ -33,6 +33,7 @@ from core.workload.presets import PRESETS
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from worlds.node_model import KERNELS, ROOT, node_model
+from worlds.turns import ended
 
 MACHINE = {"device_name": "Node, WebAssembly", "versions": {"python": "3.14", "pyodide": "314"}}
 ROUNDED = 5e-5  # of log-probabilities and margins, which are rounded to five digits
@@ -203,7 +204,9 @@ def test_engines_with_pools_of_their_own_take_turns_on_one_model(packed) -> None
         alone = engine(model, limits[0]).run(workload).outputs
         engines = [engine(model, config) for config in limits]
         found = compare([engine_contender(one, workload) for one in engines], repeats=2)
-        curve = cost_curve(engines[1].executor, batches=(1, 4), contexts=(16,), repeats=2)
+        curve = ended(
+            measuring_cost(engines[1].executor, batches=(1, 4), contexts=(16,), repeats=2)
+        )
         after = engines[0].run(workload).outputs
     assert (
         found.outputs_identical

@@ -17,10 +17,9 @@ from core.cli.check import _engine, findings
 from core.errors import InflightError
 from core.proof.verify import verify
 from core.recorders.texts import tokenizer_of
-from core.trace import file
 from core.trace.detokenize import plain
 from visualizer.documents.catalogue import TRACES
-from worlds.forging import Rows, checked, refusal, rows_of, steps
+from worlds.forging import Rows, checked, refusal, rows_of, sealed, steps
 from worlds.small import MemoryModel, memory_engine, request
 
 LIMITS = {"max_num_seqs": 2, "max_num_batched_tokens": 6, "block_size": 4}
@@ -117,10 +116,10 @@ def test_what_cannot_be_run_again_is_said_before_anything_is_read(
 ) -> None:
     rows = as_another(made())
     rows[0].update(change)
-    sealed = list(file.sealed(rows))
+    lines = list(sealed(rows))
 
     def only_the_header() -> Iterator[str]:
-        yield sealed[0]
+        yield lines[0]
         raise AssertionError("a line more was read")
 
     with pytest.raises(InflightError, match=sentence):
@@ -132,7 +131,7 @@ def test_a_trace_that_claims_to_be_another_engines_is_not_called_valid_like_ours
 ) -> None:
     for name, rows in (("ours", made()), ("theirs", as_another(made()))):
         path = tmp_path / f"{name}.jsonl"
-        path.write_text("".join(f"{line}\n" for line in file.sealed(rows)), encoding="utf-8")
+        path.write_text("".join(f"{line}\n" for line in sealed(rows)), encoding="utf-8")
     said = []
     for name in ("ours", "theirs"):
         with pytest.raises(SystemExit) as ended:

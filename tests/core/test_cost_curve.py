@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from core.config import EngineConfig, Execution
-from core.measure.cost_curve import CostCurve, cost_curve, decode_step
+from core.measure.cost_curve import CostCurve, decode_step, measuring_cost
 from core.simulate.engine import SimulatedEngine
 from core.simulate.roofline import Roofline
 from core.torch_engine.engine import ModelExecutor
 from worlds.families import world
 from worlds.small import VOCAB_SIZE, MemoryModel
+from worlds.turns import ended
 
 
 class Clock:
@@ -39,9 +40,13 @@ class Indifferent(MemoryModel):
         return torch.zeros(len(batch.sample_rows), VOCAB_SIZE)
 
 
-def measure(**options):
+def measuring(**options):
     executor = ModelExecutor(Indifferent(context=options.pop("context", 256)), Execution())
-    return cost_curve(executor, batches=(1, 4), contexts=(16, 64), **options)
+    return measuring_cost(executor, batches=(1, 4), contexts=(16, 64), **options)
+
+
+def measure(**options):
+    return ended(measuring(**options))
 
 
 def test_points_count_tokens_and_the_kv_that_is_read():
@@ -63,16 +68,10 @@ def test_when_time_is_up_no_round_begins_but_every_point_has_a_measure():
 
 
 def test_progress_is_told_and_may_stop_it():
-    told: list[tuple[int, int]] = []
-
-    def stop(done: int, total: int) -> None:
-        told.append((done, total))
-        if done == 5:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        measure(repeats=2, clock=Clock(), on_point=stop)
-    assert told == [(i, 12) for i in range(6)]
+    points = measuring(repeats=2, clock=Clock())
+    assert [next(points) for _ in range(6)] == [(i, 12) for i in range(6)]
+    points.close()
+    assert next(points, None) is None
 
 
 def test_plain_data():
@@ -110,7 +109,7 @@ def test_it_drives_whatever_computes_passes():
     GPU.
     """
     engine = SimulatedEngine(Roofline.named("h100", "124m"))
-    curve = cost_curve(engine.executor, batches=(1, 64), contexts=(16, 1024), repeats=2)
+    curve = ended(measuring_cost(engine.executor, batches=(1, 64), contexts=(16, 1024), repeats=2))
     assert all(
         max(p.step_s) == pytest.approx(min(p.step_s)) for p in (*curve.by_tokens, *curve.by_kv)
     )
@@ -129,5 +128,5 @@ def test_it_drives_the_runner_of_a_gpu():
     engine = engine_on_buffers(
         world("llama").adapter, None, limits, capture=again, attention=GATHERING
     )
-    curve = cost_curve(engine.executor, batches=(1, 8), contexts=(16, 32), repeats=1)
+    curve = ended(measuring_cost(engine.executor, batches=(1, 8), contexts=(16, 32), repeats=1))
     assert all(p.median > 0 for p in (*curve.by_tokens, *curve.by_kv)) and curve.dtype == "float32"

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from worlds import dense_attention
+
 pytest.importorskip(
     "numba", reason="these kernels need the package numba, which this platform does not have"
 )
@@ -23,7 +25,7 @@ from numba.core import event
 from core.config import EngineConfig, Execution
 from core.engine.runner import SamplingRow
 from core.torch_engine import choose, sampling
-from core.torch_engine.attention import cpu, dense, spec
+from core.torch_engine.attention import cpu, spec
 from core.torch_engine.attention.batch import AttentionSegment, PackedBatch
 from core.torch_engine.choose import choose_attention
 from core.torch_engine.cpu import attention, heads, kernels, rows
@@ -177,7 +179,7 @@ def test_every_query_is_computed_by_one_thread(dtype, threads, window, monkeypat
         )
         asked = spec.AttentionSpec(0.25, window)
         mine = attention.attend(query, keys, values, batch, asked)
-        own = dense.attend(query.double(), keys.double(), values.double(), batch, asked)
+        own = dense_attention.attend(query.double(), keys.double(), values.double(), batch, asked)
         torch.testing.assert_close(mine.double(), own, rtol=torch.finfo(dtype).eps, atol=1e-5)
 
 

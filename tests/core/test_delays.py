@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from core import Request, SamplingParams, Trace, Workload
 from core.account.delays import NAMES, SHARE_NAMES, TIME_SHARES, Gap, delays
 from core.account.metrics import wall_s
-from core.account.pass_sizes import PassSizes, far_steps, median_low
+from core.account.pass_sizes import PassSizes, median_low
 from core.account.request_times import request_times
 from core.config import ASSETS, POLICIES, EngineConfig
 from core.policy import LimitReached
@@ -26,6 +26,7 @@ from core.trace.phrases import queued_by
 from core.trace.run_state import RunState
 from worlds.delays import adds_up
 from worlds.examples import examples
+from worlds.hiccups import far_steps
 from worlds.visual import record, request
 
 SHIPPED = [

@@ -22,6 +22,7 @@ from core.errors import UnsupportedModel
 from core.torch_engine.attention import dense
 from core.torch_engine.attention.batch import PackedBatch
 from core.torch_engine.models.probe import probe
+from worlds import dense_attention
 from worlds.families import (
     BY_NAME,
     CONTEXT,
@@ -79,7 +80,10 @@ def test_tokens_are_those_of_generate(name, run):
 @pytest.mark.parametrize("name", [p for p in EACH if BY_NAME[p.values[0]].plug == "attention"])
 @pytest.mark.parametrize("run", ["chunked", "dynamic"])
 def test_dense_oracle_says_the_same_tokens(name, run):
-    assert world(name).run(backend=dense.BACKEND, **RUNS[run]).outputs == world(name).expected
+    assert (
+        world(name).run(backend=dense_attention.BACKEND, **RUNS[run]).outputs
+        == world(name).expected
+    )
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -189,8 +193,11 @@ def _mask(batch: PackedBatch, rule, neighbours: bool = False) -> torch.Tensor:
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_wrong_mask_fails(monkeypatch, name, fault):
-    monkeypatch.setattr(dense, "dense_mask", fault)
-    assert world(name).run(backend=dense.BACKEND, **RUNS["chunked"]).outputs != world(name).expected
+    monkeypatch.setattr(dense_attention, "dense_mask", fault)
+    assert (
+        world(name).run(backend=dense_attention.BACKEND, **RUNS["chunked"]).outputs
+        != world(name).expected
+    )
 
 
 @pytest.mark.parametrize("run", ["chunked", "dynamic"])
@@ -202,7 +209,7 @@ def test_right_mask_spelled_out_again_passes(monkeypatch, run):
         lambda batch, window: _mask(batch, lambda q, k: (k <= q) & (q - k < window)),
     )
     assert (
-        world("mistral").run(backend=dense.BACKEND, **RUNS[run]).outputs
+        world("mistral").run(backend=dense_attention.BACKEND, **RUNS[run]).outputs
         == world("mistral").expected
     )
 

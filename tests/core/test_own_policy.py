@@ -22,12 +22,12 @@ from core.scheduler.state import RequestState
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
-from core.trace import file
 from core.trace.file import lines_of
 from core.workload.presets import PRESETS
 from visualizer.documents.replay import replay
 from visualizer.words.language import elsewhere
 from visualizer.words.vocabulary import plain
+from worlds.forging import sealed
 from worlds.most_blocks import MostBlocks
 from worlds.small import SchedulerWorld, memory_engine, requests, world_of
 
@@ -107,7 +107,7 @@ def test_where_it_is_installed_its_decisions_are_taken_again(recorded, installed
     altered = next(row for row in rows if row.get("preempted"))
     altered["waiting"][2] = ["lanes", 0, 1, 6]
     with pytest.raises(InvalidTrace):
-        verify(file.sealed(rows))
+        verify(sealed(rows))
 
 
 def test_where_it_is_not_installed_it_is_checked_by_the_rules_of_every_run(recorded, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from core.serving.http.app import create_app
 from core.serving.limits import ServingLimits
 from core.serving.listening import server_config
-from core.serving.messages import SetClass
+from core.serving.settings import ClassSettings
 from worlds.attacks import call, connected, status
 from worlds.serving import MODEL, Served, char_engine, listening, served
 
@@ -86,9 +86,9 @@ def test_every_refusal_has_its_type_code_and_headers_and_is_counted(server):
         "rate_limit_exceeded",
     )
     assert found.headers["retry-after"] == "1"
-    server.serving.set_class(SetClass(accepting=False))
+    server.serving.set_class(ClassSettings(accepting=False))
     found = ask(server)
-    server.serving.set_class(SetClass())
+    server.serving.set_class(ClassSettings())
     assert (found.status_code, found.json()["error"]["type"], found.headers["retry-after"]) == (
         503,
         "server_error",

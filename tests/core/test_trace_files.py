@@ -19,6 +19,7 @@ from core.proof.verify import verify
 from core.scheduler.state import RequestState
 from core.trace import file
 from worlds.commands import call
+from worlds.forging import sealed
 from worlds.small import memory_trace
 
 
@@ -36,8 +37,8 @@ def test_a_file_of_another_schema_is_refused_in_a_sentence(
         InvalidTrace,
         match=f"line 1.*has schema {schema!r}; this version reads schema {file.SCHEMA}",
     ):
-        Trace.from_lines(file.sealed([{**header, "schema": schema}, *rest]))
-    assert Trace.from_lines(file.sealed([header, *rest])).complete
+        Trace.from_lines(sealed([{**header, "schema": schema}, *rest]))
+    assert Trace.from_lines(sealed([header, *rest])).complete
 
 
 # -- long files ------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def test_a_number_of_more_than_64_bits(small: list[str], number: int) -> None:
         for row in forged:
             row.pop("crc", None)
         with pytest.raises(InvalidTrace, match=f"line 4: {str(number)[:20]}…? has more than 64"):
-            verify(file.sealed(forged))
+            verify(sealed(forged))
     assert file._count(str(2**64 - 1)) == 2**64 - 1
 
 
@@ -139,7 +140,7 @@ def test_a_step_that_ends_after_any_clock(small: list[str]) -> None:
     last = max(index for index, row in enumerate(rows) if "step" in row)
     rows[last]["t_end"] = 1e308
     with pytest.raises(InvalidTrace, match="it ends later than any clock shows"):
-        verify(file.sealed(rows))
+        verify(sealed(rows))
 
 
 def test_a_huge_line_is_refused_before_it_is_read_whole(small: list[str], tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ from core.proof.verify import OTHERS, verify
 from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw
 from core.recorders.texts import tokenizer_of
-from core.trace import file
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
+from worlds.forging import sealed
 
 SPECULATION = Path(__file__).parents[1] / "data" / "vllm-0.32-speculation.raw.jsonl.gz"
 PRIORITY = SPECULATION.parent / "vllm-http" / "priority-pressure.raw.jsonl.gz"
@@ -94,7 +94,7 @@ def swap_lanes(rows: Rows) -> None:
 
 
 def last_as_head(rows: Rows) -> None:
-    trace = Trace.from_lines(file.sealed(rows))
+    trace = Trace.from_lines(sealed(rows))
     frame = next(frame for frame in trace.frames() if len(frame.waiting) > 1)
     first(rows, lambda e: e["step"] == frame.step)["waiting"][1] = frame.waiting[-1].request
 
@@ -370,12 +370,12 @@ def test_a_forged_recording_is_noticed(made: dict[str, Rows], forgery: str) -> N
     forge(rows)
     if forgery in REFUSED:
         with pytest.raises(InvalidTrace, match=said):
-            verify(file.sealed(rows))
+            verify(sealed(rows))
     else:
-        found = verify(file.sealed(rows))
+        found = verify(sealed(rows))
         assert (
             any(said in warning for _, warning in found.warnings)
-            and found.num_steps == verify(file.sealed(made[of])).num_steps
+            and found.num_steps == verify(sealed(made[of])).num_steps
         )
 
 
@@ -387,7 +387,7 @@ def test_after_a_warning_the_rules_go_on_from_the_events_as_they_are(made: dict[
     forged = first(rows, lambda e: e["waiting"][2] and e["step"] > 40)
     forged["waiting"][0] += 1
     forged["warnings"] = ["Somebody else's words."]
-    found = verify(file.sealed(rows))
+    found = verify(sealed(rows))
     assert found.warnings == (
         (
             forged["step"],
@@ -397,7 +397,7 @@ def test_after_a_warning_the_rules_go_on_from_the_events_as_they_are(made: dict[
             ),
         ),
     )
-    assert [e.warnings for e in Trace.from_lines(file.sealed(rows)).events if e.warnings] == [
+    assert [e.warnings for e in Trace.from_lines(sealed(rows)).events if e.warnings] == [
         (found.warnings[0][1],)
     ]
 
@@ -406,9 +406,9 @@ def test_who_is_told_as_skipped_is_counted_and_named(made: dict[str, Rows]) -> N
     """Nothing else in the file could say that the engine skipped nobody."""
     rows = copy.deepcopy(made["pressure"])
     bound = sum(r["budget"][4] == "blocks" for r in rows if "step" in r)
-    assert bound and not verify(file.sealed(rows)).skipped
+    assert bound and not verify(sealed(rows)).skipped
     reasons_told_as("skipped")(rows)
-    found = verify(file.sealed(rows))
+    found = verify(sealed(rows))
     assert found.skipped == bound and not found.warnings
     assert any(f"In {bound} of 78 steps the engine is said" in line for line in findings(found))
 
@@ -417,17 +417,17 @@ def test_a_run_of_ours_has_no_warnings() -> None:
     rows = rows_of(Trace.load(TRACES / "three-short.jsonl"))
     first(rows, lambda e: True)["warnings"] = ["This is odd."]
     with pytest.raises(InvalidTrace, match="only steps of another engine may have warnings"):
-        verify(file.sealed(rows))
+        verify(sealed(rows))
 
 
 def test_texts_are_decoded_again_where_the_tokenizer_is_here(made: dict[str, Rows]) -> None:
     rows = copy.deepcopy(made["pressure"])
-    assert verify(file.sealed(rows), tokenizer_of).not_decoded is None
+    assert verify(sealed(rows), tokenizer_of).not_decoded is None
     texts = next(r for r in rows if r.get("kind") == "texts")
     texts["output"][0] += "x"
-    assert verify(file.sealed(rows)).not_decoded
+    assert verify(sealed(rows)).not_decoded
     with pytest.raises(InvalidTrace, match="not those of its tokens"):
-        verify(file.sealed(rows), tokenizer_of)
+        verify(sealed(rows), tokenizer_of)
     asked = {r["asked"]["id"]: r for r in rows if r.get("kind") == "request"}
     tokens = [
         asked[texts["request"]]["tokens"],
@@ -435,7 +435,7 @@ def test_texts_are_decoded_again_where_the_tokenizer_is_here(made: dict[str, Row
     ]
     # converted where it was not
     texts["prompt"], texts["output"] = [[f"⟨{i}⟩" for i in ids] for ids in tokens]
-    assert verify(file.sealed(rows), tokenizer_of).not_decoded is None
+    assert verify(sealed(rows), tokenizer_of).not_decoded is None
 
 
 def test_what_is_believed_is_one_list_on_the_console_and_in_the_docs(made: dict[str, Rows]) -> None:
@@ -446,7 +446,7 @@ def test_what_is_believed_is_one_list_on_the_console_and_in_the_docs(made: dict[
     assert "\n".join(rows) in (Path(__file__).parents[2] / "docs" / "checks.md").read_text(
         encoding="utf-8"
     )
-    told = findings(verify(file.sealed(made["pressure"])))
+    told = findings(verify(sealed(made["pressure"])))
     assert [
         f"    {fact}: {believed}" for fact, (_, believed) in OTHERS.items() if believed
     ] == told[-len([b for _, b in OTHERS.values() if b]) :]
@@ -463,7 +463,7 @@ def test_a_run_that_breaks_a_rule_is_not_called_valid(
     rows, path = copy.deepcopy(made["pressure"]), tmp_path / "run.jsonl"
     for forge, code in ((lambda rows: None, 0), (larger_pool, 1)):
         forge(rows)
-        path.write_text("\n".join(file.sealed(rows)) + "\n", encoding="utf-8")
+        path.write_text("\n".join(sealed(rows)) + "\n", encoding="utf-8")
         with pytest.raises(SystemExit) as ended:
             main(["check", str(path)])
         assert ended.value.code == code

@@ -42,12 +42,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from core.cli import main
 from core.cli.given import Command
+
+Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")]
+Quick = Annotated[
+    bool,
+    typer.Option(
+        "--quick", help="Tiny shapes: proves that everything runs; the numbers mean nothing."
+    ),
+]
+Burstiness = Annotated[float, typer.Option(help="1 is Poisson; below 1 is burstier.")]
+Seed = Annotated[int, typer.Option(help="Seed for arrivals and lengths.")]
+Tokens = Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")]
 
 
 def app_of(command: Callable[..., Any]) -> typer.Typer:

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 from transformers.utils import logging
 
-from core.cli.options import Json, Out, Quick
+from core.cli.options import Json, Out
 from core.cli.output import ProgressReporter, finish
 from core.config import DEFAULT_MODEL, EngineConfig
 from core.engine.recorder import TraceRecorder
@@ -33,7 +33,7 @@ from core.trace.trace import Trace
 from core.workload.presets import preset
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
-from measure import script
+from measure import Quick, script
 from measure.bench.printed import print_report
 from measure.bench.report import Limit, Options, Report
 from measure.bench.synthetic import greedy

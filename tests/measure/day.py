@@ -38,10 +38,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import httpx
 import typer
 
-from core.cli.options import Seed
 from core.cli.output import print_line, table
 from core.errors import InflightError
-from measure import script
+from measure import Seed, script
 from measure.visitors import chromium
 from visualizer.server.limits import SPACE
 from worlds.crowd import Crowd, Ledger

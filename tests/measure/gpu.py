@@ -17,11 +17,11 @@ import torch
 import typer
 from transformers.utils import logging as transformers_logging
 
-from core.cli.options import Json, Out, Quick
+from core.cli.options import Json, Out
 from core.cli.output import INTERRUPTED, finish, print_line, print_note
 from core.errors import InflightError
 from core.files import require_writable
-from measure import script
+from measure import Quick, script
 from measure.bench import gpu as gpu_benchmark
 from measure.bench.printed import print_report
 

@@ -22,13 +22,10 @@ from core.cli.given import refuse_idle
 from core.cli.options import (
     MORE_POLICIES,
     SLO,
-    Burstiness,
     DeviceOptions,
     Json,
     Out,
-    Seed,
     Simulate,
-    Tokens,
     check_policy,
     cost_for,
     engine_for,
@@ -55,7 +52,7 @@ from core.simulate.engine import SimulatedEngine
 from core.torch_engine.engine import Engine
 from core.workload.arrivals import Lengths
 from core.workload.datasets import read_dataset
-from measure import script
+from measure import Burstiness, Seed, Tokens, script
 
 _DEFAULT = Lengths()
 

@@ -24,9 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 import typer
 
-from core.account.pass_sizes import far_steps
 from core.cli.given import refuse_idle
-from core.cli.options import Repeats, Threads
+from core.cli.options import Threads
 from core.cli.output import INTERRUPTED, print_json, print_line, print_note
 from core.config import EngineConfig
 from core.errors import InflightError
@@ -39,21 +38,25 @@ from core.measure.compare import (
     nearest_to_median,
     too_busy,
 )
-from core.measure.cost_curve import cost_curve
+from core.measure.cost_curve import measuring_cost
 from core.measure.load import Sweep, sweep_load
-from core.measure.rounds import Contender, load_average, rounds
+from core.measure.rounds import Contender, load_average, planned, turn_of
 from core.proof.equivalence import equivalence
-from core.proof.mistakes import leaky_engine, unmasked_pads
+from core.proof.mistakes import leaky_engine
 from core.torch_engine.attention.spec import Backend
 from core.torch_engine.engine import Engine
 from core.torch_engine.models.cache import ModelCache
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset, preset
-from measure import script
-from visualizer.documents import hand
+from measure import Repeats, script
 from visualizer.documents.catalogue import LEAKS, TRACES
-from visualizer.documents.comparison import RECORDED, Shown, save
+from visualizer.documents.comparison import RECORDED, Shown
+from worlds import hand
+from worlds.hiccups import far_steps
+from worlds.saved_comparison import save
+from worlds.turns import ended
+from worlds.unmasked import unmasked_pads
 
 Say = Callable[[str], None]
 
@@ -96,7 +99,8 @@ def run_preset(
     contender = engine_contender(
         engine(*models.get(preset.model, device, preset.dtype), preset.config), preset.workload
     )
-    turns = [turn for turn in rounds([contender], repeats, warmup=warmup) if turn.round]
+    taken = [turn_of(contender, turn.round) for turn in planned([contender], repeats, warmup)]
+    turns = [turn for turn in taken if turn.round]
     nearest = nearest_to_median([turn.seconds for turn in turns])
     traces = [turn.run.trace for turn in turns if turn.run.trace is not None]
     trace = traces.pop(nearest)
@@ -279,11 +283,12 @@ def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
         ]
     shown = timed(contenders, name, asked, engines[0].trace.header, repeats, say)
     say("cost curve")
-    shown.cost = cost_curve(engines[0].executor)
+    shown.cost = ended(measuring_cost(engines[0].executor))
     for switch in ("honest", "leak"):
         say(f"equivalence, {switch}")
-        same = equivalence(adapter, tokenizer, workload, asked.config, leak=switch == "leak")
-        shown.equivalence[switch] = same.to_json()
+        shown.equivalence[switch] = equivalence(
+            adapter, tokenizer, workload, asked.config, leak=switch == "leak"
+        )
     if recording.load:
         by_policy = {engine.config.policy.name: engine for engine in engines}
         shown.load = sweep_load(

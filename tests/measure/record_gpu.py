@@ -27,7 +27,7 @@ from core.measure import baselines
 from core.measure.baselines.records import Work
 from core.measure.baselines.transformers_continuous import Variant, continuous_settings, ready
 from core.measure.compare import engine_contender
-from core.measure.cost_curve import cost_curve
+from core.measure.cost_curve import measuring_cost
 from core.measure.rounds import Contender, load_average
 from core.torch_engine.engine import Engine
 from core.torch_engine.models.cache import ModelCache
@@ -36,6 +36,7 @@ from core.workload.workload import Workload
 from measure import script
 from measure.record import Say, load_of_a_quiet_machine, save_all, timed
 from visualizer.documents.comparison import RECORDED, Shown
+from worlds.turns import ended
 
 QUESTIONS = Path(__file__).resolve().parents[1] / "data" / "512-questions.json"
 _IN_CHUNKS = {
@@ -121,7 +122,7 @@ def _compare(chosen: Preset, models: ModelCache, device: str, repeats: int, say:
     first = next(iter(engines.values()))
     name, header = f"gpu-{chosen.name}", first.trace.header
     shown = timed(contenders, name, chosen, header, repeats, say, "On a GPU")
-    shown.cost = cost_curve(first.executor)
+    shown.cost = ended(measuring_cost(first.executor))
     return shown
 
 

@@ -33,17 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import typer
 
 from core.account.metrics import distribution, metrics
-from core.cli.options import (
-    Burstiness,
-    DeviceOptions,
-    Json,
-    Model,
-    Out,
-    Seed,
-    Tokens,
-    engine_for,
-    with_options,
-)
+from core.cli.options import DeviceOptions, Json, Model, Out, engine_for, with_options
 from core.cli.output import ProgressReporter, finish, number, print_line, seconds, table
 from core.cli.serve import LANES
 from core.config import DEFAULT_MODEL, EngineConfig
@@ -54,7 +44,7 @@ from core.torch_engine.engine import Engine
 from core.workload.arrivals import Lengths, arrivals, request
 from core.workload.request import Request
 from core.workload.workload import Workload
-from measure import script
+from measure import Burstiness, Seed, Tokens, script
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 180.0  # a server may take to load its model

@@ -19,14 +19,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 import typer
 
-from core.cli.options import Json, Out, Quick, Repeats, Threads
+from core.cli.options import Json, Out, Threads
 from core.cli.output import INTERRUPTED, ProgressReporter, finish, print_line, print_note
 from core.cli.report import measured_on
 from core.errors import InflightError
 from core.files import require_writable
 from core.measure.compare import machine
 from core.torch_engine.models import load as models
-from measure import script
+from measure import Quick, Repeats, script
 from measure.bench.printed import print_report
 from measure.bench.report import Options
 from measure.bench.speed import BENCHMARKS, WITH_VLLM

@@ -25,12 +25,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import typer
 
-from core.cli.options import Json, Out, Quick
+from core.cli.options import Json, Out
 from core.cli.output import ProgressReporter, finish, print_line, seconds, table
 from core.errors import InflightError
 from core.files import require_writable
 from core.torch_engine.cpu.threads import CORE_SHARES, PASSIVE
-from measure import script
+from measure import Quick, script
 
 RUNNER = "--runner"
 WAYS: dict[str, dict[str, str]] = {

@@ -669,8 +669,8 @@ FAULTS = (
     Fault(
         "the time in the queue lasts to the first token",
         "core/serving/metrics.py",
-        "self._queue.observe(max(0.0, times.admitted - times.arrived))",
-        "self._queue.observe(max(0.0, times.first_token - times.arrived))",
+        '"request_queue_time_seconds", times.admitted - times.arrived)',
+        '"request_queue_time_seconds", times.first_token - times.arrived)',
         (SERVING,),
     ),
     Fault(
@@ -683,15 +683,15 @@ FAULTS = (
     Fault(
         "the gap to the previous token is measured to the first",
         "core/serving/metrics.py",
-        "self._itl.observe(t - times.last_token)",
-        "self._itl.observe(t - (times.first_token or t))",
+        '"inter_token_latency_seconds", t - times.last_token)',
+        '"inter_token_latency_seconds", t - (times.first_token or t))',
         (SERVING,),
     ),
     Fault(
         "a metric counts pads as tokens",
         "core/serving/metrics.py",
-        "observe(sum(p.tokens for p in event.passes))",
-        "observe(sum(p.rows * p.width for p in event.passes))",
+        '"iteration_tokens_total", sum(p.tokens for p in event.passes))',
+        '"iteration_tokens_total", sum(p.rows * p.width for p in event.passes))',
         (SERVING,),
     ),
     Fault(
@@ -1669,15 +1669,11 @@ FAULTS = (
     ),
     Fault(
         "a name may be a mark of the page",
-        "visualizer/page/one_file.py",
-        "brought = re.sub(\n"
-        '        "|".join(map(re.escape, given)),\n'
-        "        lambda found: given[found.group()],\n"
-        '        _BROUGHT.read_text(encoding="utf-8"),\n'
-        "    )",
-        'brought = _BROUGHT.read_text(encoding="utf-8")\n'
-        "    for mark, text in given.items():\n"
-        "        brought = brought.replace(mark, text)",
+        "visualizer/page/bundle.py",
+        'return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)',
+        "for mark, text in parts.items():\n"
+        "        page = page.replace(mark, text)\n"
+        "    return page",
         (ONE_FILE,),
     ),
     Fault(
@@ -1873,7 +1869,7 @@ FAULTS = (
     ),
     Fault(
         "traces of an earlier comparison stay beside the new",
-        "visualizer/documents/comparison.py",
+        "tests/worlds/saved_comparison.py",
         "        old.unlink()\n",
         "        pass\n",
         (f"{VIEWS}::test_saved_and_loaded_it_is_the_same_document",),
@@ -2748,7 +2744,7 @@ FAULTS = (
     ),
     Fault(
         "a step just so far from its kind is far",
-        "core/account/pass_sizes.py",
+        "tests/worlds/hiccups.py",
         "if times > FAR)",
         "if times >= FAR)",
         ("core/test_delays.py",),
@@ -2882,7 +2878,7 @@ FAULTS = (
     Fault(
         "a comparison may say what nobody writes there",
         "visualizer/documents/comparison.py",
-        "json.loads(json.dumps(_plain(loaded, files))) == plain",
+        "json.loads(json.dumps(written(loaded, files))) == plain",
         "True",
         (COMPARISON,),
     ),
@@ -3301,7 +3297,7 @@ FAULTS = (
     ),
     Fault(
         "the best seating has the shortest shortest lane",
-        "visualizer/lessons/arithmetic.py",
+        "visualizer/lessons/facts.py",
         "for r in lane) for lane in seats), reverse=True)",
         "for r in lane) for lane in seats))",
         ("visualizer/test_lessons.py::test_the_best_seating_has_the_shortest_longest_lane",),

@@ -297,7 +297,7 @@ def shown() -> Shown:
         None,
         workload,
         EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, block_size=4),
-    ).to_json()
+    )
     honest = same
     leak = json.loads(json.dumps(honest)) | {"leak": True}
     leak["requests"][0] |= {

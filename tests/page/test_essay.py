@@ -17,12 +17,13 @@ from playwright.sync_api import Page, expect
 from playwright.sync_api import TimeoutError as NeverCame
 
 from core.config import ASSETS
-from visualizer.documents.hand import ARRIVALS, LANES, LENGTHS, shipped
+from visualizer.documents.hand import shipped
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.site import export_site
 from visualizer.page.story import FOLDER, sections, story_html, words
 from worlds.axe import serious
 from worlds.browser import SIZES, settled
+from worlds.hand import ARRIVALS, LANES, LENGTHS
 
 _FACT = re.compile(r"\{[^{}]*\}")
 _AT = (

@@ -11,11 +11,10 @@ from playwright.sync_api import Page
 
 from core.config import EngineConfig
 from core.recorders.convert import open_run
-from core.trace.file import sealed
 from core.trace.trace import Texts, Trace
 from visualizer.documents.replay import replay
 from worlds.browser import seek, settled, still
-from worlds.forging import rows_of
+from worlds.forging import rows_of, sealed
 from worlds.player import trace_of
 from worlds.visual import record, request
 

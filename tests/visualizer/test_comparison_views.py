@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import math
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from core.measure.compare import Comparison, environment, machine
 from core.measure.cost_curve import CostCurve, StepCost
 from core.measure.difference import difference as difference_of
 from core.measure.rounds import RunResult
-from core.proof.equivalence import Equivalence, RequestEquivalence
+from core.proof.equivalence import differing
 from core.trace.trace import Trace
 from measure.record import record_comparisons
 from visualizer.charts.comparison import (
@@ -41,7 +42,6 @@ from visualizer.documents.comparison import (
     document,
     notes,
     recorded,
-    save,
     table,
 )
 from visualizer.documents.comparison import load as load_comparison
@@ -49,7 +49,21 @@ from visualizer.words import findings, verdicts
 from visualizer.words.language import speaking, t
 from worlds.comparison import CURVE, ENVIRONMENT, measured
 from worlds.figures import drawn, known_to_plotly
+from worlds.saved_comparison import save
 from worlds.visual import record, request
+
+NOTHING_COMPARED = {
+    "config": EngineConfig().to_json(),
+    "leak": False,
+    "dtype": "float32",
+    "device": "cpu",
+    "tokens": 0,
+    "differing_tokens": 0,
+    "generated_tokens": 0,
+    "differing_from_generate": 0,
+    "max_logit_difference": None,
+    "requests": [],
+}
 
 REQUESTS = [request("a", 5, 12), request("b", 3, 3), request("c", 4, 6), request("d", 6, 4)]
 
@@ -568,12 +582,12 @@ def test_saved_and_loaded_it_is_the_same_document(tmp_path):
         made,
         "small",
         environment(header),
-        "recorded",
+        header.source,
         "Small",
         "shows",
-        "2026-01-02T03:04:05+00:00",
+        max(run.trace.header.created for run in made.runs.values()),
         CURVE,
-        {"honest": Equivalence(EngineConfig(), False, "float32", "cpu", ()).to_json()},
+        {},
     )
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / "7-gone.jsonl.gz").touch()  # of contenders that it had once
@@ -601,25 +615,36 @@ def test_the_race_gets_every_event_and_what_the_watch_tab_says_of_it(comparison)
     json.dumps(made, allow_nan=False)
 
 
+def equivalence_of(
+    solo: list[int], batched: list[int], generated: list[int] | None, leak: bool = False
+) -> dict[str, Any]:
+    """One request's texts, as `core.proof.equivalence` compares them."""
+    return NOTHING_COMPARED | {
+        "leak": leak,
+        "tokens": len(solo),
+        "differing_tokens": differing(solo, batched),
+        "generated_tokens": len(generated or ()),
+        "differing_from_generate": differing(generated, batched) if generated else 0,
+        "max_logit_difference": 0.0,
+        "requests": [{"solo": solo, "batched": batched, "generated": generated}],
+    }
+
+
 def test_the_equivalence_says_what_generate_writes_too():
-    def said(generated: tuple[int, ...] | None) -> str:
-        one = RequestEquivalence("r0", (1, 2, 3), (1, 2, 3), "abc", "abc", 3, 0.0, None, generated)
-        return findings.equivalence(
-            Equivalence(EngineConfig(), False, "float32", "cpu", (one,)).to_json()
-        )
+    def said(generated: list[int] | None) -> str:
+        return findings.equivalence(equivalence_of([1, 2, 3], [1, 2, 3], generated))
 
     alone = "0 of 3 tokens differ from those written alone; the largest logit difference is 0. "
-    assert said((1, 2, 3)) == alone + "model.generate itself writes the same 3 tokens."
-    assert said((1, 9, 9)) == alone + "2 of 3 tokens differ from those of model.generate itself."
+    assert said([1, 2, 3]) == alone + "model.generate itself writes the same 3 tokens."
+    assert said([1, 9, 9]) == alone + "2 of 3 tokens differ from those of model.generate itself."
     assert said(None).startswith(alone + "model.generate is not run: ")
 
 
 def test_no_more_tokens_differ_than_there_are_in_the_longer_text():
-    one = RequestEquivalence("r0", (1, 2), (3, 4, 5, 6), "ab", "cdef", 1, 2.0, None, (1, 2))
-    found = Equivalence(EngineConfig(), True, "float32", "cpu", (one,)).to_json()
+    found = equivalence_of([1, 2], [3, 4, 5, 6], [1, 2], leak=True)
     assert findings.equivalence(found) == (
         "With the leak 4 of 4 tokens differ from those written alone; the largest logit difference"
-        " is 2. 4 of 4 tokens differ from those of model.generate itself."
+        " is 0. 4 of 4 tokens differ from those of model.generate itself."
     )
 
 

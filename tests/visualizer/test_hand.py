@@ -6,7 +6,8 @@ import pytest
 
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
-from visualizer.documents.hand import ARRIVALS, LANES, LENGTHS, RUNS, decided, hand, shipped
+from visualizer.documents.hand import shipped
+from worlds.hand import ARRIVALS, LANES, LENGTHS, RUNS, decided, hand
 
 
 def settings() -> list[tuple[int, int, int]]:

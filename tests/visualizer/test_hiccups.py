@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from core.account.pass_sizes import FAR, far_steps
 from core.errors import InflightError
 from core.recorders.raw import lines_of
 from core.trace.events import StepEvent
@@ -16,6 +15,7 @@ from core.trace.trace import Trace
 from measure import record as recording
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison import RECORDED
+from worlds.hiccups import FAR, far_steps
 
 SHIPPED = [*sorted(TRACES.rglob("*.jsonl")), *sorted(RECORDED.glob("*/*.jsonl.gz"))]
 STILL_HELD_UP = {"engines-poisson-32/1-continuous.jsonl.gz": 81}

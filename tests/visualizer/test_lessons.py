@@ -25,7 +25,7 @@ from visualizer.lessons.document import (
     runs_of_lessons,
 )
 from visualizer.lessons.facts import FACTS, REQUEST_FACTS, Who, parts_at
-from visualizer.lessons.lessons import LESSONS, SEEN, PaintMask
+from visualizer.lessons.lessons import LESSONS, SEEN
 from visualizer.lessons.pictures import lanes_picture, mask_picture
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.tasks import check
@@ -220,7 +220,8 @@ def test_every_fact_that_is_known_is_used():
         path
         for _, stop in ALL
         if stop.question
-        for path in re.findall(r"'([\w.]+)[%@\w]*'", str(stop.question))
+        for asked in stop.question.values()
+        for path in re.findall(r"([\w.]+)[%@\w]*", str(asked))
     }
     unused = (set(FACTS) | set(REQUEST_FACTS)) - {
         name for path in paths for name in path.split(".")[:2]
@@ -264,7 +265,7 @@ def test_runs_of_lessons_are_small():
 
 def test_a_mask_to_paint_is_the_one_of_the_step():
     for _, stop in ALL:
-        if isinstance(stop.question, PaintMask):
+        if stop.question and "paint" in stop.question:
             trace = TRACES(stop.about.run)
             at = At(trace, stop.about.step(trace))
             for segment in at.event.segments:

@@ -18,12 +18,12 @@ ENVIRONMENT = {
     "threads": 1,
     "load_average": 0.5,
     "dtype": "float32",
-    "model": {"name": "invented", "parameters": 1},
+    "model": {"name": "memory", "parameters": 0},
     "versions": {"torch": "2"},
     "system": "Linux",
 }
 CURVE = CostCurve(
-    {"name": "invented", "parameters": 1},
+    {"name": "memory", "parameters": 0},
     "cpu",
     "float32",
     (StepCost(1, 32, (0.010, 0.011, 0.012)), StepCost(8, 256, (0.020, 0.022, 0.030))),

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from worlds import dense_attention
+
 pytest.importorskip("triton", reason="Triton is not installed: the kernels are not tested")
 
 from core.scheduler.output import SchedulerOutput
-from core.torch_engine.attention import dense
 from core.torch_engine.attention.batch import PackedBatch, pack
 from core.torch_engine.attention.spec import AttentionSpec
 from core.torch_engine.gpu import paged as triton_paged
@@ -88,7 +89,7 @@ class Case:
 
     def oracle(self) -> torch.Tensor:
         """What it should be, in float32."""
-        return dense.attend(
+        return dense_attention.attend(
             self.query.float(), self.keys.float(), self.values.float(), self.batch, self.spec
         )
 

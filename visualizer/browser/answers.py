@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
@@ -49,14 +49,10 @@ class NotLoaded(UnsupportedModel):
         self.model = model
 
 
-class Engines(Protocol):
-    """Makes an engine on a model. leaks: see `visualizer.jobs.work.Host`. sleep: how it waits for
-    an arrival. Raises NotLoaded.
-    """
-
-    def __call__(
-        self, model: str, config: EngineConfig, leaks: bool, sleep: Sleep
-    ) -> EngineCore: ...
+Engines = Callable[[str, EngineConfig, bool, Sleep], EngineCore]
+"""Makes an engine on a model, by its name; the flag is `leaks` of `visualizer.jobs.work.Host`, and
+what follows it is how the engine waits for an arrival. Raises NotLoaded.
+"""
 
 
 class Answers:
@@ -83,9 +79,13 @@ class Answers:
             "upload": self._upload,
             "dataset": self._dataset,
             "export": self._kept.export,
-            "export_ranks": self._export_ranks,
+            "export_ranks": lambda run, step, rank, at: self._kept.export_page(
+                run, {"step": step, "rank": rank, "at": at}
+            ),
             "attention": self._attention,
-            "lesson_check": self._lesson_check,
+            "lesson_check": lambda lesson, run, language: {
+                "goals": tasks.check(lesson, self._kept.trace(run), self._recorded, language)
+            },
         }
 
     def offer(self, model: str) -> None:
@@ -161,11 +161,6 @@ class Answers:
 
         return _opened("This file cannot be opened as a workload: ", text, read)
 
-    def _export_ranks(
-        self, run: object, step: object = None, rank: object = None, at: object = None
-    ) -> dict[str, Any]:
-        return self._kept.export_page(run, {"step": step, "rank": rank, "at": at})
-
     def _attention(
         self, run: object, step: int, pass_index: int, layer: int, head: int
     ) -> dict[str, Any]:
@@ -178,12 +173,6 @@ class Answers:
             "segments": attention_weights(
                 trace, weigh, model.layers or 0, step, pass_index, layer, head
             )
-        }
-
-    def _lesson_check(self, lesson: object, run: object, language: object) -> dict[str, Any]:
-        """Whether a run does what a lesson's task asks."""
-        return {
-            "goals": tasks.check(str(lesson), self._kept.trace(run), self._recorded, str(language))
         }
 
     # -- what work is given here -------------------------------------------------------------------

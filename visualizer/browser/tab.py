@@ -41,7 +41,12 @@ class Tab:
         }
         self._models: dict[str, tuple[BrowserModel, Any]] = {}
         self._opened: dict[str, PackedGguf] = {}
-        self._answers = Answers(self._engine, self._attention, self._between, self._describe)
+        self._answers = Answers(
+            self._engine,
+            lambda model, *which: self._loaded(model)[0].attention(*which),
+            self._between,
+            self._describe,
+        )
         self._stepped, self._limit = stepped, TimeLimit()
 
     def open(self, name: str, read: Callable[[int, int], Any]) -> str:
@@ -110,11 +115,6 @@ class Tab:
     ) -> EngineCore:
         executor, tokenizer = self._loaded(model, leaks)
         return EngineCore(executor, tokenizer, config, sleep=sleep)
-
-    def _attention(
-        self, model: str, token_ids: list[int], layer: int, head: int
-    ) -> list[list[float]]:
-        return self._loaded(model)[0].attention(token_ids, layer, head)
 
     def _describe(self, model: str) -> ModelDescription:
         if model in BUILTIN_MODELS:

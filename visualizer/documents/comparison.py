@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import gzip
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +60,7 @@ class Shown:
 
     workload: its name. load: a sweep of rates, from `core.measure.load.sweep_load`. environment:
     see `core.measure.compare`. source: "recorded" or "live". equivalence: by switch, "honest" and
-    "leak": `Equivalence.to_json()`. group: the heading under which it is listed, if any.
+    "leak", as from `core.proof.equivalence`. group: the heading under which it is listed, if any.
     """
 
     comparison: Comparison
@@ -140,7 +139,7 @@ def _in_language(shown: Shown) -> dict[str, Any]:
 
 
 def lettered(found: dict[str, Any]) -> dict[str, Any]:
-    """An equivalence (`Equivalence.to_json`) with its sentence and the page's letters."""
+    """What `core.proof.equivalence` found, with its sentence and the page's letters."""
     return {
         **found,
         "says": findings.equivalence(found),
@@ -345,27 +344,7 @@ def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
 # -- on disk ---------------------------------------------------------------------------------------
 
 
-def save(shown: Shown, folder: Path) -> Path:
-    """Write a comparison with its traces; returns the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    names = {}
-    for index, (name, run) in enumerate(shown.comparison.runs.items()):
-        if run.trace is not None:
-            names[name] = (
-                f"{index}-{''.join(c if c.isalnum() or c == '-' else '_' for c in name)}.jsonl.gz"
-            )
-            text = "".join(line + "\n" for line in run.trace.lines())
-            # the same run, the same bytes
-            (folder / names[name]).write_bytes(gzip.compress(text.encode(), mtime=0))
-    for old in set(folder.glob("*.jsonl*")) - {folder / file for file in names.values()}:
-        old.unlink()
-    (folder / "comparison.json").write_text(
-        json.dumps(_plain(shown, names), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-    )
-    return folder
-
-
-def _plain(shown: Shown, traces: Mapping[str, str]) -> dict[str, Any]:
+def written(shown: Shown, traces: Mapping[str, str]) -> dict[str, Any]:
     """What `comparison.json` says. traces: the files of the runs, by contender."""
     return {
         "schema": SCHEMA,
@@ -380,7 +359,7 @@ def _plain(shown: Shown, traces: Mapping[str, str]) -> dict[str, Any]:
 
 
 def load(folder: Path) -> Shown:
-    """Inverse of `save`; raises InflightError for a folder that holds no comparison, or one that
+    """The comparison in a folder; raises InflightError for a folder that holds none, or one that
     contradicts itself or its runs.
     """
     try:
@@ -437,7 +416,7 @@ def load(folder: Path) -> Shown:
             ("date, source or workload", _is_of(loaded, [t.header for t in traces.values()])),
             ("cost curve", loaded.cost is None or _is_curve(loaded.cost, loaded.environment)),
             ("equivalence", all(_adds_up(loaded, switch) for switch in loaded.equivalence)),
-            ("form", json.loads(json.dumps(_plain(loaded, files))) == plain),
+            ("form", json.loads(json.dumps(written(loaded, files))) == plain),
         ):
             if not holds:
                 raise InflightError(f"The {what} of the comparison {folder.name} does not add up.")
@@ -461,7 +440,7 @@ def _is_of(shown: Shown, headers: Sequence[Header]) -> bool:
 
 
 def _is_curve(cost: CostCurve, where: Mapping[str, Any]) -> bool:
-    """Whether it is of the same machine, in the form that `cost_curve` gives it."""
+    """Whether it is of the same machine, in the form that `measuring_cost` gives it."""
     tokens, kv = ([(p.tokens, p.kv_read) for p in of] for of in (cost.by_tokens, cost.by_kv))
     return (
         all(getattr(cost, name) == where[name] for name in ("model", "device", "dtype"))

@@ -5,16 +5,15 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from core.config import POLICIES, EngineConfig
 from core.engine.engine import EngineCore
-from core.measure.compare import Comparison, comparing, engine_contender, environment
+from core.measure.compare import comparing, engine_contender, environment
 from core.measure.cost_curve import measuring_cost
-from core.measure.rounds import Progress
 from core.trace.events import StepEvent
 from core.trace.phrases import SETTINGS
 from core.trace.trace import Trace
@@ -76,7 +75,7 @@ class Compare(Measurement):
             for engine in engines
         ]
         where = environment(engines[0].trace.header)
-        result = yield from self._told(comparing(contenders, self._repeats))
+        result = yield from self.followed(comparing(contenders, self._repeats), asdict)
         self.progress = {**self.progress, "index": self.progress["total"], "contender": ""}
         cost = yield from measuring_cost(engines[0].executor, repeats=3, seconds=_COST_SECONDS)
         # unchanged
@@ -90,17 +89,6 @@ class Compare(Measurement):
             cost=cost,
         )
         return {"url": host.keep_document(document(shown))}
-
-    def _told(
-        self, turns: Generator[Progress, None, Comparison]
-    ) -> Generator[None, None, Comparison]:
-        """The comparison, turn by turn, with its progress."""
-        while True:
-            try:
-                self.progress = asdict(next(turns))
-            except StopIteration as end:
-                return end.value
-            yield
 
     def _timed(self, host: Host, engine: EngineCore, workload: Workload) -> Iterator[StepEvent]:
         """The steps of a timed run."""

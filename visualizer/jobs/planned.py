@@ -62,17 +62,15 @@ class PlanJob(_OfARun):
     def run(self, host: Host) -> Going:
         trace = host.recorded(self._asked.get("run"))
         lanes, budgets, blocks, policies = self._axes
-        turns, done = planning(trace, lanes, budgets, blocks, policies, self._slos), 0
-        while True:
-            try:
-                name = next(turns)
-            except StopIteration as end:
-                document = plan_document(end.value, trace, str(self._asked["run"]))
-                return {"url": host.keep_document(document)}
-            if name is not None:
-                self.progress = {"done": done, "setting": name}
-                done += 1
-            yield
+        turns = planning(trace, lanes, budgets, blocks, policies, self._slos)
+        plan = yield from self.followed(turns, self._reached)
+        return {"url": host.keep_document(plan_document(plan, trace, str(self._asked["run"])))}
+
+    def _reached(self, setting: str | None) -> dict[str, Any]:
+        """setting: the next one, None between the steps of one."""
+        if setting is None:
+            return self.progress
+        return {"done": self.progress.get("done", -1) + 1, "setting": setting}
 
 
 class SettingJob(_OfARun):

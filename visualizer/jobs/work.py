@@ -9,8 +9,8 @@ server (`visualizer.server.jobs`), or the worker of a visitor's tab (`visualizer
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Protocol, TypeVar
 
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
@@ -23,6 +23,8 @@ from visualizer.documents.replay import Deltas
 from visualizer.jobs.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
 
 Going = Generator[Any, None, dict[str, Any]]
+Turn = TypeVar("Turn")
+Made = TypeVar("Made")
 log = logging.getLogger("inflight")
 
 
@@ -102,6 +104,17 @@ class Work:
         return {"error": f"The {self.noun} failed inside the engine: {type(error).__name__}."}
 
     # -- for the kinds -----------------------------------------------------------------------------
+
+    def followed(
+        self, turns: Generator[Turn, None, Made], progress: Callable[[Turn], dict[str, Any]]
+    ) -> Generator[None, None, Made]:
+        """What the turns come to, with the progress that each of them is."""
+        while True:
+            try:
+                self.progress = progress(next(turns))
+            except StopIteration as end:
+                return end.value
+            yield
 
     def steps(self, engine: EngineCore, workload: Workload) -> Iterator[StepEvent | None]:
         """The steps of an engine, None while it waits for an arrival. Everything is checked before

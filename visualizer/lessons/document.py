@@ -21,18 +21,7 @@ from core.trace.phrases import letter
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.lessons.facts import PAIRS, At, Company, Who, fact, recorded_run
-from visualizer.lessons.lessons import (
-    LESSONS,
-    QUESTIONS,
-    SEEN,
-    ChooseNumber,
-    ChooseRequest,
-    ChooseWords,
-    Lesson,
-    PaintMask,
-    Question,
-    Stop,
-)
+from visualizer.lessons.lessons import HOLDS, LESSONS, QUESTIONS, SEEN, Lesson, Question, Stop
 from visualizer.lessons.places import Place
 from visualizer.lessons.texts import (
     FOLDER,
@@ -162,15 +151,15 @@ def _question_document(
     the mask to paint.
     """
     reasons = words.get("wrong", {})
-    if isinstance(question, PaintMask):
+    if "paint" in question:
         return {"kind": "paint", **mask_document(at)}
-    if isinstance(question, ChooseRequest):
-        answer, among = fact(question.answer, at), _among(question, here)
+    if "request" in question:
+        answer, among = fact(question["request"], at), _among(question["among"], here)
         why = said(reasons["request"])
         options = [_option([{"r": at.letters[r]}], Who(r) == answer, why) for r in among]
-    elif isinstance(question, ChooseNumber):
-        right, _ = evaluated(question.answer, at, places)
-        wrong = {name: evaluated(name, at, places)[0] for name in question.wrong}
+    elif "number" in question:
+        right, _ = evaluated(question["number"], at, places)
+        wrong = {name: evaluated(name, at, places)[0] for name in question["wrong"].split()}
         found = {
             n: said(reasons[name.split("@")[0].split(".")[-1]])
             for name, n in wrong.items()
@@ -181,11 +170,10 @@ def _question_document(
             _option([{"n": number(n, language)}], n == right, found.get(n, [])) for n in numbers
         ]
     else:
-        assert isinstance(question, ChooseWords)
-        holds = question.answer(at, places)
+        holds = HOLDS[question["holds"]](at, places)
         options = [
             _option(said(words["options"][n]), n == holds, said(reasons[n]) if n in reasons else [])
-            for n in question.options
+            for n in question["options"].split()
         ]
     if sum(option["right"] for option in options) != 1 or len(options) < 2:
         raise InflightError(
@@ -221,12 +209,10 @@ def mask_document(at: At) -> dict[str, Any]:
     }
 
 
-def _among(question: ChooseRequest, at: At) -> list[str]:
-    if question.among == "all":
+def _among(whom: str, at: At) -> list[str]:
+    if whom == "all":
         return list(at.letters)
-    return [
-        r.request for r in (at.frame.waiting if question.among == "waiting" else at.frame.lanes)
-    ]
+    return [r.request for r in (at.frame.waiting if whom == "waiting" else at.frame.lanes)]
 
 
 def _picture(lesson: Lesson, traces: Traces) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import product
 from typing import Any
 
 from core.account.metrics import metrics, preemption_s
@@ -31,7 +32,6 @@ from core.trace.phrases import letters
 from core.trace.run_state import Frame
 from core.trace.trace import Trace
 from visualizer.documents.comparison import COMPARISON, RECORDED, load
-from visualizer.lessons import arithmetic
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,9 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "shared_prefix": lambda at: _shared_prefix(list(at.trace.prompts.values())),
     "preemption_ms": lambda at: preemption_s(at.trace) * 1000,
     "widest_step": lambda at: max(map(_positions, at.trace.events)),
-    "wasted_lane_steps": lambda at: _wasted(metrics(at.trace)["lane_steps"]),
+    "wasted_lane_steps": lambda at: (
+        (counted := metrics(at.trace)["lane_steps"])["total"] - counted["useful"]
+    ),
     "decided_alike": lambda at: _decided_alike(at.trace),
     # steps by what held them back
     "bound": lambda at: Counter(e.budget.binding for e in at.trace.events),
@@ -235,7 +237,7 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "asked": lambda at: sorted(
         (a.request.sampling.max_new_tokens for a in at.trace.asked.values()), reverse=True
     ),
-    "best_steps": lambda at: arithmetic.best_steps(at.trace),
+    "best_steps": lambda at: best_steps(at.trace),
     "shortest_answer": lambda at: min(map(len, at.trace.outputs.values())),
     "longest_answer": lambda at: max(map(len, at.trace.outputs.values())),
     "times_as_fast": lambda at: {
@@ -273,11 +275,7 @@ REQUEST_FACTS: dict[str, Callable[[At, str], Any]] = {
     "sampling": lambda at, r: at.trace.asked[r].request.sampling,
     "times": lambda at, r: request_times(at.trace)[r],
     "step_after": lambda at, r: (request_times(at.trace)[r].finish_step or 0) + 1,
-    "prefill_steps": lambda at, r: [
-        e.step
-        for e in at.trace.events
-        if any(s.request == r and s.phase == "prefill" for s in e.segments)
-    ],
+    "prefill_steps": lambda at, r: _prefill(at, r),
     "segment": lambda at, r: _segment(at, r),  # in the step
     "kv_len": lambda at, r: _kv_len(at, r),  # positions in its cache after the step
     "kv_bytes": lambda at, r: _kv_len(at, r) * (at.trace.header.model.kv_bytes_per_token or 0),
@@ -287,10 +285,12 @@ REQUEST_FACTS: dict[str, Callable[[At, str], Any]] = {
         lambda at, r: len(_block_table(at, r)) * at.config.block_size - _kv_len(at, r)
     ),
     "written": lambda at, r: _written(at, r),
-    "computed": lambda at, r: arithmetic.computed(at.trace, r),
-    "computed_without_cache": lambda at, r: arithmetic.computed_without_cache(at.trace, r),
-    "longest_read": lambda at, r: arithmetic.longest_read(at.trace, r),
-    "first_token_ms": lambda at, r: arithmetic.first_token_ms(at.trace, r),
+    "computed": lambda at, r: request_times(at.trace)[r].num_computed,
+    # each time everything so far
+    "computed_without_cache": lambda at, r: request_times(at.trace)[r].num_read,
+    # the longest step that reads its prompt
+    "longest_read": lambda at, r: max(e.t_end - e.t_start for e in _prefill(at, r)) * 1e3,
+    "first_token_ms": lambda at, r: (request_times(at.trace)[r].ttft_s or 0.0) * 1e3,
     # by its row of the step
     "last_read": lambda at, r: _shown(at.trace.token_text(r, _segment(at, r).kv_len - 1)),
 }
@@ -349,6 +349,42 @@ def _first_to_finish(at: At) -> Finished:
     )
 
 
+def _prefill(at: At, request: str) -> list[StepEvent]:
+    """The steps that compute its prompt."""
+    return [
+        e
+        for e in at.trace.events
+        if any(s.request == request and s.phase == "prefill" for s in e.segments)
+    ]
+
+
+def best_seating(trace: Trace) -> list[list[str]]:
+    """Lane by lane the requests that somebody who knew all lengths would put there, so that the
+    longest lane is as short as can be.
+
+    A request writes a token a step, so it holds its lane for as many steps as it writes tokens.
+    Found by trying all ways to seat them.
+    """
+    lengths = {request: len(tokens) for request, tokens in trace.outputs.items()}
+    lanes = range(trace.config.num_lanes)
+
+    def seated(choice: tuple[int, ...]) -> list[list[str]]:
+        return [
+            [request for request, lane in zip(lengths, choice, strict=True) if lane == n]
+            for n in lanes
+        ]
+
+    def sizes(seats: list[list[str]]) -> list[int]:
+        return sorted((sum(lengths[r] for r in lane) for lane in seats), reverse=True)
+
+    return min((seated(choice) for choice in product(lanes, repeat=len(lengths))), key=sizes)
+
+
+def best_steps(trace: Trace) -> int:
+    """How many steps the best seating takes."""
+    return max(sum(len(trace.outputs[r]) for r in lane) for lane in best_seating(trace))
+
+
 def _segment(at: At, request: str) -> Segment:
     return next(s for s in at.event.segments if s.request == request)
 
@@ -381,10 +417,6 @@ def _shared_prefix(prompts: list[list[int]]) -> int:
 def _positions(event: StepEvent) -> int:
     """Positions that a step computes, pads included."""
     return sum(p.rows * p.width for p in event.passes)
-
-
-def _wasted(lane_steps: dict[str, int]) -> int:
-    return lane_steps["total"] - lane_steps["useful"]
 
 
 def _decided_alike(trace: Trace) -> int:

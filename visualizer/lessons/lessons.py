@@ -17,43 +17,10 @@ from visualizer.lessons.facts import At
 from visualizer.lessons.places import Place
 from visualizer.lessons.texts import FOLDER
 
-
-@dataclass(frozen=True)
-class ChooseNumber:
-    """How many? answer, wrong: facts as the texts write them (`B.kv_len`, `forward.tokens@packed`),
-    at the place that the question is about; each wrong one has its explanation in the texts.
-    """
-
-    answer: str
-    wrong: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ChooseRequest:
-    """Which request? answer: a fact at the question's place; among: whom to choose from at the
-    stop: running, waiting or all.
-    """
-
-    answer: str
-    among: str
-
-
-@dataclass(frozen=True)
-class ChooseWords:
-    """Which statement? The texts have one for each option. answer: computes the name of the right
-    option from the place that the question is about and the stop's other places.
-    """
-
-    options: tuple[str, ...]
-    answer: Callable[[At, Mapping[str, At]], str]
-
-
-@dataclass(frozen=True)
-class PaintMask:
-    """Paint who may attend to whom in the pass at the question's place."""
-
-
-Question = ChooseNumber | ChooseRequest | ChooseWords | PaintMask
+Question = Mapping[str, Any]
+"""What a stop asks, as lessons.toml has it: how many, which request, which statement, or to paint.
+"""
+_ASKED = ("number", "wrong", "request", "among", "options", "holds", "paint")
 
 
 @dataclass(frozen=True)
@@ -114,7 +81,7 @@ def _lane_after_finish(at: At, _: Mapping[str, At]) -> str:
     return "refilled" if at.event.admitted else "empty"
 
 
-_HOLDS: dict[str, Callable[[At, Mapping[str, At]], str]] = {
+HOLDS: dict[str, Callable[[At, Mapping[str, At]], str]] = {
     "lane_after_finish": _lane_after_finish,
     "same_text": lambda at, places: (
         "same" if at.trace.outputs == places["alone"].trace.outputs else "differs"
@@ -122,19 +89,6 @@ _HOLDS: dict[str, Callable[[At, Mapping[str, At]], str]] = {
     "binding": lambda at, _: at.event.budget.binding,
 }
 """Answers to questions in words."""
-
-
-def _question(row: Mapping[str, Any]) -> Question | None:
-    match row:
-        case {"number": answer, "wrong": wrong}:
-            return ChooseNumber(answer, tuple(wrong.split()))
-        case {"request": answer, "among": among}:
-            return ChooseRequest(answer, among)
-        case {"options": options, "holds": answer}:
-            return ChooseWords(tuple(options.split()), _HOLDS[answer])
-        case {"paint": True}:
-            return PaintMask()
-    return None
 
 
 def _place(text: str) -> Place:
@@ -151,7 +105,7 @@ def _stop(name: str, row: Mapping[str, Any]) -> Stop:
         name,
         _place(row["place"]),
         views,
-        _question(row),
+        {name: row[name] for name in _ASKED if name in row} or None,
         then,
         row.get("pin"),
         others,

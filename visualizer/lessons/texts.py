@@ -27,6 +27,7 @@ from typing import Any
 from core.config import ASSETS
 from core.errors import InflightError, shown
 from visualizer.lessons.facts import At, Value, Who, fact
+from visualizer.words.language import COUNTS
 
 FOLDER = ASSETS / "lessons"
 LANGUAGES = {"en": "English", "de": "Deutsch"}
@@ -34,38 +35,6 @@ Span = str | dict[str, str]
 
 _PART = re.compile(r"\{([^{}]+)\}|\[([^\[\]]+)\]|<([^<>|]+)\|([^<>|]+)>")
 _FACT = re.compile(r"(?P<path>[\w.]+)(?P<share>%)?(?:@(?P<place>\w+))?(?:!(?P<how>[Ww]ord|\d))?")
-_WORDS = {
-    "en": [
-        "no",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-    ],
-    "de": [
-        "kein",
-        "ein",
-        "zwei",
-        "drei",
-        "vier",
-        "fünf",
-        "sechs",
-        "sieben",
-        "acht",
-        "neun",
-        "zehn",
-        "elf",
-        "zwölf",
-    ],
-}
 
 
 @cache
@@ -131,8 +100,8 @@ def number(found: int | float, language: str, share: bool = False, how: str = ""
     """
     if share:
         return f"{found * 100:.0f} %"
-    if how in ("word", "Word") and isinstance(found, int) and found < len(_WORDS[language]):
-        return _WORDS[language][found].capitalize() if how == "Word" else _WORDS[language][found]
+    if how in ("word", "Word") and isinstance(found, int) and found < len(COUNTS[language]):
+        return COUNTS[language][found].capitalize() if how == "Word" else COUNTS[language][found]
     if how.isdigit():
         return f"{found:,.{how}f}".translate(str.maketrans(",.", ".,") if language == "de" else {})
     text = (

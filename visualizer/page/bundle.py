@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from posixpath import dirname, join, normpath
@@ -141,6 +141,12 @@ def markup() -> str:
     return _LEADING.sub("", (PLAYER / "watch" / "player.html").read_text(encoding="utf-8"))
 
 
+def written(template: Path, parts: Mapping[str, str]) -> str:
+    """A page with these parts in place of its marks."""
+    page = template.read_text(encoding="utf-8")
+    return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
+
+
 ICON = PLAYER / "watch" / "icon.svg"
 PICTURE = ASSETS / "site" / "preview.png"
 
@@ -170,12 +176,8 @@ def page_html(
         'Inflight.mount(document.querySelector(".inflight"),'
         ' JSON.parse(document.getElementById("inflight-props").textContent));\n'
     )
-    page = (PLAYER / "watch" / "page.html").read_text(encoding="utf-8")
-    icon = base64.b64encode(ICON.read_bytes()).decode()
-    parts = {
-        "<!--HEAD-->": (
-            f'{head(picture)}\n<link rel="icon" href="data:image/svg+xml;base64,{icon}">'
-        ),
+    marks = {
+        "<!--HEAD-->": f"{head(picture)}\n{icon_link()}",
         "/*STYLE*/": style(),
         "<!--BODY-->": markup(),
         "<!--PARTS-->": '<div id="parts"></div>' if parts else "",
@@ -191,7 +193,13 @@ def page_html(
             )
         ),
     }
-    return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
+    return written(PLAYER / "watch" / "page.html", marks)
+
+
+def icon_link() -> str:
+    """The tag that brings a page its icon."""
+    icon = base64.b64encode(ICON.read_bytes()).decode()
+    return f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">'
 
 
 def standalone_html(replay: dict[str, Any], place: dict[str, Any] | None = None) -> str:

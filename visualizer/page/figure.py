@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import RUNS
 from visualizer.documents.replay import replay
 from visualizer.lessons.texts import LANGUAGES
-from visualizer.page.bundle import PLAYER, figure_style, inert_json, modules, script
+from visualizer.page.bundle import PLAYER, figure_style, inert_json, modules, script, written
 from visualizer.words.language import catalogue, elsewhere, speaking, t
 
 _HEADER = (
@@ -85,8 +85,9 @@ def embed_html(urls: Mapping[str, Mapping[str, str]], player: str) -> str:
     """The page. urls: of `figure_replay`s, by run and language; player: where all of it is."""
     data = {
         "runs": {
-            name: {"title": _titles(RUNS[name].title), "urls": dict(found)}
+            name: {"title": {"en": title, **elsewhere(partial(t, title))}, "urls": dict(found)}
             for name, found in urls.items()
+            for title in [RUNS[name].title]
         },
         "words": {
             language: figure_words(language, ENTRY) for language in LANGUAGES if language != "en"
@@ -98,9 +99,4 @@ def embed_html(urls: Mapping[str, Mapping[str, str]], player: str) -> str:
         "<!--DATA-->": inert_json(data),
         "/*SCRIPT*/": script(ENTRY),
     }
-    html = (PLAYER / "figure" / "embed.html").read_text(encoding="utf-8")
-    return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], html)
-
-
-def _titles(title: str) -> dict[str, str]:
-    return {"en": title, **elsewhere(lambda: t(title))}
+    return written(PLAYER / "figure" / "embed.html", parts)

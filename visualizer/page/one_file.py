@@ -5,7 +5,6 @@ notebook.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,7 +18,7 @@ from visualizer.documents.replay import captions_in, replay, translated_replay
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import hints
 from visualizer.lessons.lessons import LESSONS
-from visualizer.page.bundle import inert_json, page_html, standalone_html
+from visualizer.page.bundle import inert_json, page_html, standalone_html, written
 from visualizer.page.tabs import packed_plotly, part, tab_script
 
 _BROUGHT = ASSETS / "site" / "one_file.html"
@@ -94,9 +93,5 @@ def _one_file(
     what the part would fetch, by address.
     """
     given = {"<!--DATA-->": inert_json(data), "<!--PART-->": name, "/*SCRIPT*/": tab_script(name)}
-    brought = re.sub(
-        "|".join(map(re.escape, given)),
-        lambda found: given[found.group()],
-        _BROUGHT.read_text(encoding="utf-8"),
-    )
-    return page_html(player, {name: part(name, "", options)}).replace("</head>", brought, 1)
+    page = page_html(player, {name: part(name, "", options)})
+    return page.replace("</head>", written(_BROUGHT, given), 1)

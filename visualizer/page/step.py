@@ -4,11 +4,9 @@ it.
 
 from __future__ import annotations
 
-import re
-
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
-from visualizer.page.bundle import PLAYER, inert_json
+from visualizer.page.bundle import PLAYER, inert_json, written
 
 PLOTLY = "<!--PLOTLY-->"
 """Where plotly.js belongs, 5 MB that are put in when the page is handed out."""
@@ -23,5 +21,4 @@ def step_page(trace: Trace, step: int) -> str:
         "<!--TITLE-->": f"Inflight: step {step}{simulated}",
         "<!--DATA-->": inert_json(step_figure(trace, step).to_json()),
     }
-    page = (PLAYER / "figure" / "step.html").read_text(encoding="utf-8")
-    return re.sub("|".join(parts), lambda found: parts[found.group()], page)
+    return written(PLAYER / "figure" / "step.html", parts)

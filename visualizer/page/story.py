@@ -7,8 +7,6 @@ number in them is a fact of a recorded run, filled in as in lessons (`visualizer
 
 from __future__ import annotations
 
-import base64
-import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -23,11 +21,27 @@ from visualizer.charts.theme import deal
 from visualizer.documents import hand
 from visualizer.documents.comparison import COMPARISON, RECORDED, load
 from visualizer.documents.replay import said as said_in
-from visualizer.lessons.arithmetic import best_seating
-from visualizer.lessons.facts import GAINS, At, _json, fact, measured_gains, recorded_run
+from visualizer.lessons.facts import (
+    FACTS,
+    GAINS,
+    At,
+    _json,
+    best_seating,
+    fact,
+    measured_gains,
+    recorded_run,
+)
 from visualizer.lessons.places import Place
 from visualizer.lessons.texts import LANGUAGES, Span, evaluated, filled, number, plain
-from visualizer.page.bundle import ICON, PLAYER, _packed, figure_style, inert_json, script
+from visualizer.page.bundle import (
+    PLAYER,
+    _packed,
+    figure_style,
+    icon_link,
+    inert_json,
+    script,
+    written,
+)
 from visualizer.page.figure import figure_replay, figure_words
 
 FOLDER = ASSETS / "story"
@@ -104,17 +118,16 @@ def story_html(
     def told(name: str) -> list[Span]:
         return said(page[name], place, places, language)
 
-    written = {name: _section(name, language, player) for name in sections()}
-    icon = base64.b64encode(ICON.read_bytes()).decode()
+    made = {name: _section(name, language, player) for name in sections()}
     enter = {"player": player, "here": language, "others": dict(others)}
     texts = {
         "LANGUAGE": language,
         "TITLE": escape(page["title"]),
         "ABOUT": escape(page["about"]),
-        "FIRST": next(iter(written)),
+        "FIRST": next(iter(made)),
         "SKIP": escape(page["skip"]),
         "HEAD": (
-            f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">'
+            icon_link()
             + (f'<meta property="og:image" content="{escape(picture)}">' if picture else "")
         ),
         "CONTENTS": escape(page["contents"]),
@@ -133,9 +146,9 @@ def story_html(
         "LIST": "\n".join(
             f'<li><a href="#{name}"><i '
             f'aria-hidden="true"><i></i></i>{escape(words(language)[name]["title"])}</a></li>'
-            for name in written
+            for name in made
         ),
-        "SECTIONS": "\n".join(written.values()),
+        "SECTIONS": "\n".join(made.values()),
         "DATA": inert_json(story_data(language, player)),
     }
     parts = {f"<!--{name}-->": text for name, text in texts.items()} | {
@@ -148,8 +161,7 @@ def story_html(
         ),
         "/*SCRIPT*/": script(ENTRY),
     }
-    html = (PLAYER / "story" / "story.html").read_text(encoding="utf-8")
-    return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], html)
+    return written(PLAYER / "story" / "story.html", parts)
 
 
 def _section(name: str, language: str, player: str) -> str:
@@ -324,15 +336,8 @@ def _cost(spec: dict[str, Any]) -> dict[str, Any]:
                 "from": sum(len(trace.outputs[r]) for r in before),
             }
         )
-    curve = [[int(tokens), round(ms, 4)] for tokens, ms in fact_of("pass_ms", there).items()]
+    curve = [[int(tokens), round(ms, 4)] for tokens, ms in FACTS["pass_ms"](there).items()]
     return {"curve": curve, "weights": fact("model.parameters", there), "order": order}
-
-
-def fact_of(name: str, there: At) -> Any:
-    """A fact that is more than a number."""
-    from visualizer.lessons.facts import FACTS
-
-    return FACTS[name](there)
 
 
 def _fold(spec: dict[str, Any]) -> dict[str, Any]:

@@ -74,7 +74,17 @@ class Server:
         self.jobs = Jobs(queues)
         self.catalogue = promise_recorded_runs(store, traces)
         self.opening = promise_opening(store)
-        self._lessons = Lessons(store, traces)
+        lessons = Lessons(store, traces)
+        self._calls: Mapping[str, Callable[..., dict[str, Any]]] = {
+            "model": lambda asked: foreseen(asked, limits, self._models),
+            "lessons": lambda language: {"url": lessons.document(language)},
+            "lesson_file": lambda *which: {"url": lessons.file(*which)},
+            "lesson_check": lambda lesson, run, language: {
+                "goals": lessons.check(lesson, store.trace(run), language)
+            },
+            "open_comparison": lambda name: {"url": comparisons.open_recorded(name, store)},
+            "attention": self.attention,
+        }
 
     def warm_up(self) -> None:
         """Once the page has been served, import what a run needs and load the default model, in a
@@ -101,30 +111,16 @@ class Server:
         """Recorded comparisons, presets, policies and knobs."""
         return comparisons.catalogue(self._limits, model=self.model_at_start)
 
-    def model(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What a model is and will take before it is loaded, see `foreseen`, or why it cannot be
-        run. asked: "model", "device", "dtype".
-        """
-        return foreseen(asked, self._limits, self._models)
-
     @answering
     def call(self, name: str, args: object, address: str = "") -> dict[str, Any]:
         """The answer to a call, see `visualizer.jobs.calls`; it may take seconds. address: of the
         visitor, who keeps what is made.
         """
-        calls = (
-            self.model,
-            self.lessons,
-            self.lesson_file,
-            self.lesson_check,
-            self.open_comparison,
-            self.attention,
-        )
         kept = {
             call.__name__: partial(call, whose=address)
             for call in (self.store.export, self.store.export_ranks)
         }
-        return answered({call.__name__: call for call in calls} | kept, name, args)
+        return answered({**self._calls, **kept}, name, args)
 
     # -- jobs: to be called on the event loop ------------------------------------------------------
 
@@ -161,26 +157,6 @@ class Server:
                 " spec."
             )
         return comparisons.job(kind, spec, self._limits, self._models, self.store)
-
-    def lessons(self, language: str) -> dict[str, Any]:
-        """The address of the lessons in a language, `{"url"}`, or why there are none."""
-        return {"url": self._lessons.document(language)}
-
-    def lesson_file(self, lesson: str, kind: str, language: str) -> dict[str, Any]:
-        """The address of a lesson's sheet, `{"url"}`, or why there is none. kind: teacher, learner,
-        offline (the lesson as one file), plan, or captions (of a run).
-        """
-        return {"url": self._lessons.file(lesson, kind, language)}
-
-    def lesson_check(self, lesson: str, run: str, language: str) -> dict[str, Any]:
-        """Whether a stored run does what a lesson's task asks, `{"goals": [{"name", "met",
-        "says"}]}`, or why that cannot be told.
-        """
-        return {"goals": self._lessons.check(lesson, self.store.trace(run), language)}
-
-    def open_comparison(self, name: str) -> dict[str, Any]:
-        """The address of a recorded comparison, `{"url"}`, or why there is none."""
-        return {"url": comparisons.open_recorded(name, self.store)}
 
     # -- files -------------------------------------------------------------------------------------
 

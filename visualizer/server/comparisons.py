@@ -57,7 +57,7 @@ class MeasuredEquivalence(Measurement):
             leak=self._leak,
             on_step=on_step,
         )
-        return {"result": lettered(found.to_json())}
+        return {"result": lettered(found)}
 
 
 KINDS: dict[str, Callable[[dict[str, Any], Limits], Work]] = {

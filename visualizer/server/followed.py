@@ -254,7 +254,8 @@ class Followed:
         for name, stream in streams.items():
             if facts := self._facts.get(name):
                 first = {"name": title_of(facts), "model": str(facts.get("model")), "ranks": []}
-                engine = found.setdefault((_folder(stream.place), engine_of(facts)), first)
+                folder = stream.place if stream.place.is_dir() else None
+                engine = found.setdefault((folder, engine_of(facts)), first)
                 engine["ranks"].append({"of": name, "rank": facts.get("rank", 0)})
         return list(found.values())
 
@@ -397,10 +398,6 @@ def title_of(facts: dict[str, Any]) -> str:
 
 def _says(placement: Placement) -> list[str]:
     return [ALIGNMENTS[placement.alignment]] * (len(placement.places) > 1)
-
-
-def _folder(place: Path) -> Path | None:
-    return place if place.is_dir() else None
 
 
 def _message(update: Update, run: int, facts: dict[str, Any]) -> LogEntry:

@@ -257,8 +257,8 @@ def cost(curve: CostCurve) -> str:
 
 
 def equivalence(found: Mapping[str, Any]) -> str:
-    """Alone and in a batch: what differs, and what `model.generate` writes. found:
-    `Equivalence.to_json()`.
+    """Alone and in a batch: what differs, and what `model.generate` writes. found: from
+    `core.proof.equivalence`.
     """
     logits = found["max_logit_difference"]
     tokens = _compared(found, "solo")
@@ -285,8 +285,8 @@ def _generated(found: Mapping[str, Any]) -> str:
     tokens, differing = _compared(found, "generated"), found["differing_from_generate"]
     if not tokens:
         return t(
-            "model.generate is not run: for requests that are sampled, or end at stop strings, it"
-            " would not write the same."
+            "model.generate is not run: for requests that are sampled, have penalties or biases, or"
+            " end at stop strings, it would not write the same."
         )
     if not differing:
         return t(f"model.generate itself writes the same {tokens:,} tokens.")

@@ -21,6 +21,39 @@ _SWAP = str.maketrans(",.", ".,")
 _AS_IT_IS = re.compile(r"“|\d+(\.\d+){2,}$")
 _spoken: ContextVar[str] = ContextVar("inflight_language", default="en")
 missing_keys: set[str] = set()
+COUNTS = {
+    "en": [
+        "no",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+    ],
+    "de": [
+        "kein",
+        "ein",
+        "zwei",
+        "drei",
+        "vier",
+        "fünf",
+        "sechs",
+        "sieben",
+        "acht",
+        "neun",
+        "zehn",
+        "elf",
+        "zwölf",
+    ],
+}
+"""From none on, as words."""
 
 
 OTHERS = tuple(sorted(path.stem for path in (ASSETS / "words").glob("*.json")))

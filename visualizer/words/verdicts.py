@@ -27,21 +27,8 @@ from visualizer.words.findings import (
     times,
     together,
 )
-from visualizer.words.language import t
+from visualizer.words.language import COUNTS, t
 
-NUMBERS = (
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-)
 PARTS = {
     "finished": "steps spent on lanes held by finished requests",
     "idle": "steps spent on empty lanes",
@@ -100,10 +87,8 @@ def _requests(comparison: Comparison) -> str:
     count = len(run.outputs) if run.trace is None else len(run.trace.asked)
     if count < 2:
         return t("The same request" if count else "The same requests")
-    words = (
-        {"count": t(NUMBERS[count - 2])} if count < len(NUMBERS) + 2 else {"count": t(f"{count:,}")}
-    )
-    return t("The same {count} requests", **words)
+    said = COUNTS["en"][count] if count < len(COUNTS["en"]) else f"{count:,}"
+    return t("The same {count} requests", count=t(said))
 
 
 def total_time(comparison: Comparison) -> str:

@@ -31,7 +31,7 @@ from visualizer.jobs.limits import Limits, Spec
 from visualizer.jobs.work import Going, Host, Work
 from visualizer.words.language import elsewhere
 from visualizer.write.answers import Printed
-from visualizer.write.code import Fault, Written, told, written
+from visualizer.write.code import Fault, told, written
 from visualizer.write.tasks import MODEL, PolicyTask
 
 MOST_STEPS = 1000  # no task needs a fifth of it
@@ -66,7 +66,7 @@ class Attempt(Work):
             yield from self._steps_taken(made)
 
     def _steps_taken(self, made: Callable[[EngineConfig], EngineCore]) -> Iterator[int]:
-        engine = made(configured(self.task, written(self.code)))
+        engine = made(configured(self.task, self.code))
         number: int | None = None
         try:
             turns = engine.turns(self.spec.workload)
@@ -114,7 +114,7 @@ class Beside(Attempt):
 
     def run(self, host: Host) -> Going:
         try:
-            own = configured(self.task, written(self.code))
+            own = configured(self.task, self.code)
             configs = {BASELINE: self.task.config(BASELINE), own.policy.name: own}
             engines = {name: host.engine(self.spec, config) for name, config in configs.items()}
             timed = partial(self._timed, host)
@@ -124,14 +124,9 @@ class Beside(Attempt):
             ]
             where = environment(engines[BASELINE].trace.header)
             turns = comparing(contenders, _ROUNDS)
-            while True:
-                try:
-                    turn = next(turns)
-                except StopIteration as end:
-                    result = end.value
-                    break
-                self.progress = {"index": turn.index, "total": turn.total}
-                yield
+            result = yield from self.followed(
+                turns, lambda turn: {"index": turn.index, "total": turn.total}
+            )
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -151,9 +146,10 @@ class Beside(Attempt):
                 raise Fault("After 1,000 steps not all requests are done.")
 
 
-def configured(task: PolicyTask, own: Written) -> EngineConfig:
-    """The task's limits, changed as the code says; raises Fault."""
-    if other := sorted(set(map(str, own.limits)) - set(task.may_change)):
+def configured(task: PolicyTask, code: object) -> EngineConfig:
+    """The task's limits under the code's policy, changed as it says; raises Fault."""
+    policy, limits = written(code)
+    if other := sorted(set(map(str, limits)) - set(task.may_change)):
         if not task.may_change:
             raise Fault("This task is about the policy: its limits stay as they are.")
         raise Fault(
@@ -162,7 +158,7 @@ def configured(task: PolicyTask, own: Written) -> EngineConfig:
             other=other[0],
         )
     try:
-        return task.config(own.policy, **own.limits)
+        return task.config(policy, **limits)
     except Exception as error:
         raise told(error) from None
 

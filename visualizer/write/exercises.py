@@ -55,12 +55,7 @@ class Check(Work):
             if not isinstance(self.code, str) or len(self.code) > MOST:
                 raise Fault("An answer is text of at most 20,000 characters.")
             going = checking(self.task, here(self.code))
-            while True:
-                try:
-                    self.progress = {"cases": next(going)}
-                except StopIteration as end:
-                    return self._told(end.value)
-                yield
+            return self._told((yield from self.followed(going, lambda count: {"cases": count})))
         except GeneratorExit:
             raise
         except BaseException as error:

@@ -72,14 +72,6 @@ def _busy(trace: Trace) -> list[tuple[int, int]]:
     ]
 
 
-def _empty(trace: Trace) -> int:
-    return sum(trace.config.num_lanes - busy for busy, waiting in _busy(trace) if waiting)
-
-
-def _alone(trace: Trace) -> int:
-    return sum(busy == 1 and waiting > 0 for busy, waiting in _busy(trace))
-
-
 def _stalled(trace: Trace) -> int:
     """Steps in which a request that had a token got no next one, all requests together."""
     writing: set[str] = set()
@@ -116,13 +108,15 @@ MEASURES: dict[str, Measure] = {
         "The run takes {n} [step|steps].",
     ),
     "empty": Measure(
-        _empty,
+        lambda trace: sum(
+            trace.config.num_lanes - busy for busy, waiting in _busy(trace) if waiting
+        ),
         "At most {n} [lane is|lanes are] empty while somebody waits, all steps together.",
         "Lanes empty while somebody waited, all steps together: {n}.",
         "No lane is empty while somebody waits.",
     ),
     "alone": Measure(
-        _alone,
+        lambda trace: sum(busy == 1 and waiting > 0 for busy, waiting in _busy(trace)),
         "At most {n} [step|steps] with one request alone while others wait.",
         "Steps with one alone: {n}.",
     ),

@@ -109,8 +109,3 @@ def article_step(model: Any, rows: Sequence[Row]) -> None:
         row.layers, row.feed = new, [token]
         row.output.append(token)
         at += count
-
-
-def article_rows(work: Work) -> list[Row]:
-    """Rows to drive `article_step` by hand."""
-    return [Row(request, list(request.prompt)) for request in work]

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
 from core.serving.http.guard import same_secret
-from core.serving.messages import LIMITS, RunStart
+from core.serving.settings import LIMITS, RunStart
 from core.workload.demo_workloads import DEMO_WORKLOADS
 
 Count = Annotated[int, Field(ge=0, le=1000)]

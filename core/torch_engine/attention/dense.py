@@ -1,5 +1,5 @@
-"""The oracle: one boolean mask over every query and every cached key of the pass. Slow, obvious,
-and the mask that the page draws.
+"""One boolean mask over every query and every cached key of the pass, slow and obvious, and
+attention under it.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 
 from core.torch_engine.attention.batch import PackedBatch
-from core.torch_engine.attention.spec import AttentionSpec, Backend, scores_to_output
+from core.torch_engine.attention.spec import AttentionSpec, scores_to_output
 
 
 def dense_mask(batch: PackedBatch, window: int | None) -> torch.Tensor:
@@ -30,17 +30,6 @@ def dense_mask(batch: PackedBatch, window: int | None) -> torch.Tensor:
     if window is not None:
         allowed &= q_position - k_position < window
     return allowed
-
-
-def attend(
-    query: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    batch: PackedBatch,
-    spec: AttentionSpec,
-) -> torch.Tensor:
-    """See `Attend`."""
-    return attend_under(dense_mask(batch, spec.window), query, keys, values, batch, spec)
 
 
 def attend_under(
@@ -66,6 +55,3 @@ def attend_under(
     q = query.transpose(0, 1).reshape(1, heads, rows * width, -1)
     out = scores_to_output(q, k, v, mask.to(q.device), spec)  # [1, H, R * W, Dv]
     return out[0].transpose(0, 1).reshape(rows, width, heads, -1)
-
-
-BACKEND = Backend(attend)

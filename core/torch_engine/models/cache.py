@@ -100,7 +100,7 @@ class ModelCache:
             others = {
                 key: adapter.weight_bytes
                 for key, (adapter, _) in self._loaded.items()
-                if _may_go(key, place)
+                if key[0] not in BUILTIN_MODELS and key[1] == place
             }
         free = free_memory(device)
         if free is not None and free + sum(others.values()) < needed:
@@ -114,10 +114,6 @@ class ModelCache:
             free = free_memory(device)
         if free is not None and free < needed:  # runs still hold what was let go
             raise UnsupportedModel(_too_large(name, needed, dtype, free))
-
-
-def _may_go(key: tuple[str, str, str], place: str) -> bool:
-    return key[0] not in BUILTIN_MODELS and key[1] == place
 
 
 def _too_large(name: str, needed: int, dtype: str, free: int) -> str:

@@ -17,7 +17,7 @@ import torch
 from huggingface_hub import hf_hub_download
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AttentionInterface, AttentionMaskInterface
 
-from core.errors import UnsupportedModel, first_sentence
+from core.errors import UnsupportedModel
 from core.torch_engine.attention.kv_pool import KVShape
 from core.torch_engine.attention.observe import ObservingCache
 from core.torch_engine.attention.plug import given_cache
@@ -26,15 +26,15 @@ from core.torch_engine.models.load import (
     check_config,
     folder_of,
     hub_files,
+    refusing,
     resolve_device,
     resolve_dtype,
     source_of,
-    unloadable,
 )
 from core.torch_engine.models.pretrained import check_hub, read_config
 from core.torch_engine.models.probe import known_obstacle
 from core.torch_engine.models.tokenizer import is_tokenizer
-from core.torch_engine.models.weight_files import BadWeights, stored_weights
+from core.torch_engine.models.weight_files import stored_weights
 
 _SHAPES_ONLY = "inflight_shapes"
 _asked: ContextVar[dict[int, KVShape]] = ContextVar("inflight_shapes")  # of attention, by layer
@@ -70,7 +70,7 @@ def forecast(name: str, device: str = "auto", dtype: str = "auto") -> Forecast:
     where = resolve_device(device)
     number = resolve_dtype(dtype, where)
     source = source_of(name)
-    try:
+    with refusing(name):
         if folder := folder_of(source):
             config = read_config(folder)
             stored, files, download = stored_weights(folder).dtypes, os.listdir(folder), 0
@@ -83,12 +83,6 @@ def forecast(name: str, device: str = "auto", dtype: str = "auto") -> Forecast:
                 # not by transformers' own functions, which change torch's defaults under runs in
                 # other threads
             ).eval()
-    except UnsupportedModel:
-        raise
-    except BadWeights as error:
-        raise unloadable(name, str(error)) from None
-    except Exception as error:  # configs fail in many ways, including bare exceptions of libraries
-        raise unloadable(name, first_sentence(error)) from None
     if obstacle := known_obstacle(model):
         raise UnsupportedModel(
             f"{name} ({config.model_type}) cannot be run in packed batches: {obstacle}."

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from typing import Any
 
@@ -93,22 +95,15 @@ def load(
     while not _loading.acquire(timeout=0.2):
         watch("wait", 0, 0)
     try:
-        config = check_config(read_config(folder), name)
-        if shared and (obstacle := tensor_parallel.obstacle(config)):
-            raise unloadable(name, obstacle)
-        stored_weights(folder)
-        tokenizer = read_tokenizer(folder) if has_tokenizer(folder) else None
-        options = tensor_parallel.loading_options() if shared else {}
-        with watching(watch):
-            model, report = read_model(folder, dtype=dtype, **options)
-    except (UnsupportedModel, Stopped):
-        raise
-    except BadWeights as error:
-        raise unloadable(name, str(error)) from None
-    except Exception as error:
-        # configs, tokenizers and weight files fail in many ways, including bare exceptions of
-        # libraries
-        raise unloadable(name, first_sentence(error)) from None
+        with refusing(name):
+            config = check_config(read_config(folder), name)
+            if shared and (obstacle := tensor_parallel.obstacle(config)):
+                raise unloadable(name, obstacle)
+            stored_weights(folder)
+            tokenizer = read_tokenizer(folder) if has_tokenizer(folder) else None
+            options = tensor_parallel.loading_options() if shared else {}
+            with watching(watch):
+                model, report = read_model(folder, dtype=dtype, **options)
     finally:
         _loading.release()
     absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
@@ -163,7 +158,7 @@ def folder_of(source: str) -> str | None:
 def _fetched(name: str, source: str, watch: Watch) -> str:
     """The folder of a model fetched from the hub: its config, tokenizer and safetensors alone."""
     check_hub(name)
-    try:
+    with refusing(name):
         files = hub_files(source)
         total, done = sum(files.values()), 0
 
@@ -175,12 +170,6 @@ def _fetched(name: str, source: str, watch: Watch) -> str:
         bar: Any = FetchBar(advance)  # called like a class
         for file in files:
             path = hf_hub_download(source, file, tqdm_class=bar)
-    except (UnsupportedModel, Stopped):
-        raise
-    except BadWeights as error:
-        raise unloadable(name, str(error)) from None
-    except Exception as error:
-        raise unloadable(name, first_sentence(error)) from None
     return os.path.dirname(path)
 
 
@@ -211,6 +200,21 @@ def hub_files(source: str) -> dict[str, int]:
     return dict(
         sorted(wanted.items(), key=lambda file: (file[0].endswith(".safetensors"), file[0]))
     )
+
+
+@contextmanager
+def refusing(name: str) -> Iterator[None]:
+    """What goes wrong inside is a refusal of this model: configs, tokenizers and weight files fail
+    in many ways, including bare exceptions of libraries.
+    """
+    try:
+        yield
+    except (UnsupportedModel, Stopped):
+        raise
+    except BadWeights as error:
+        raise unloadable(name, str(error)) from None
+    except Exception as error:
+        raise unloadable(name, first_sentence(error)) from None
 
 
 def unloadable(name: str, reason: str) -> UnsupportedModel:

@@ -21,7 +21,7 @@ from transformers.utils import logging
 from core.config import DEFAULT_MODEL, SMOLLM2, EngineConfig
 from core.engine.requests import prompt_ids
 from core.measure import baselines
-from core.measure.baselines.article import article_rows, article_step
+from core.measure.baselines.article import Row, article_step
 from core.measure.baselines.generate import generate_waves
 from core.measure.baselines.records import BaselineRun
 from core.measure.baselines.transformers_continuous import TransformersContinuous
@@ -73,7 +73,7 @@ def decode_step(options: Options) -> Report:
         theirs.step()
 
     options.on_run("prompts, article")
-    rows = article_rows(work)
+    rows = [Row(request, list(request.prompt)) for request in work]
     for row in rows:  # a prompt at a time: one dense mask over all prompts would take gigabytes
         article_step(model, [row])
 
