@@ -1,5 +1,5 @@
 // Products with quantized weights, which stay as they are: a panel of eight outputs is one block of 32 inputs after the other, packed by
-// core/torch_engine/models/packed.py. The weight of a block, such as q d or q d + m, is the very float32 that its format means, and every sum
+// core/torch_engine/models/gguf_for_tab.py. The weight of a block, such as q d or q d + m, is the very float32 that its format means, and every sum
 // runs over the inputs in their order, for one row as for many. A block is that of the GGUF file with eight outputs side by side for each number:
 //
 //   f16   8 float16

@@ -1,6 +1,6 @@
 """A built-in model's weights as `assets/engine/kernels.c` reads them: float16, put in order once
 when a site is made, so that a tab only widens them. A GGUF file is packed elsewhere, in
-`core/torch_engine/models/packed.py`.
+`core/torch_engine/models/gguf_for_tab.py`.
 
 A packed file is a header's length (4 bytes), the header (JSON), and the numbers. The header says
 what the model is, see `ModelFacts`, its sizes, whether the numbers are "float16", and of each

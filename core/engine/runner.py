@@ -82,7 +82,7 @@ class PassResult:
         return self
 
 
-CARRIED = tuple(
+FACTS_OF_A_PASS = tuple(
     f.name
     for f in fields(PassResult)
     if f.name in Pass._fields and f.name not in ("t_start", "t_end")

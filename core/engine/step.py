@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from core.engine.runner import CARRIED, Launched, PassResult
+from core.engine.runner import FACTS_OF_A_PASS, Launched, PassResult
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import StepFacts
 from core.trace.events import (
@@ -125,7 +125,7 @@ class Step:
                     t_start=to_microseconds(result.t_start - origin),
                     t_end=to_microseconds(result.t_end - origin),
                     finished_rows=tuple(finished),
-                    **{name: getattr(result, name) for name in CARRIED},
+                    **{name: getattr(result, name) for name in FACTS_OF_A_PASS},
                 )
             )
         if self.facts.overrun:  # a wasted row: its token is discarded

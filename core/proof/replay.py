@@ -31,7 +31,7 @@ from typing import Any
 from core.config import EngineConfig
 from core.engine.arrivals import ArrivalQueue, FutureRequests
 from core.engine.loop import NOBODY, ManualClock, StepLoop
-from core.engine.runner import CARRIED, PassResult, Sample
+from core.engine.runner import FACTS_OF_A_PASS, PassResult, Sample
 from core.engine.step import Step
 from core.errors import InflightError, InvalidWorkload, PolicyFailed, malformed, shown
 from core.policy import POLICIES, Policy
@@ -212,7 +212,7 @@ class _RecordedRunner:
             samples=samples,
             t_start=forward.t_start,
             t_end=forward.t_end,
-            **{name: getattr(forward, name) for name in CARRIED},
+            **{name: getattr(forward, name) for name in FACTS_OF_A_PASS},
         )
 
 

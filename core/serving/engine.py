@@ -30,7 +30,7 @@ from core.serving.event_log import EngineLog, Hidden
 from core.serving.limits import AcceptedPlace, Places, ServingLimits
 from core.serving.metrics import ServingMetrics
 from core.serving.output_processor import OutputProcessor
-from core.serving.request_validator import CheckedPrompt, RequestValidator, Tokenizing
+from core.serving.request_validator import CheckedPrompt, RequestValidator, TokenizingQueue
 from core.serving.session import Session
 from core.serving.settings import ChangeConfig, ClassSettings, RunStart
 from core.serving.stream import TokenStream, closed
@@ -60,7 +60,7 @@ class ServingEngine:
         # event loop, others to prompts and to `session`.
         self.tokenizer = copy.deepcopy(engine.tokenizer)
         self._of_session = copy.deepcopy(engine.tokenizer)
-        self._tokenizing = Tokenizing(copy.deepcopy(engine.tokenizer))
+        self._tokenizing = TokenizingQueue(copy.deepcopy(engine.tokenizer))
         self._saving = threading.Lock()
         self.event_log, self.metrics = EngineLog(hidden), ServingMetrics(self.name, engine)
         self._validator = RequestValidator(engine, self.limits, self.name)

@@ -1,8 +1,8 @@
 """Checks what clients send before it reaches the engine: prompts, sampling, nicknames.
 
 A `RequestValidator` may be called from any thread, with a tokenizer that belongs to the caller.
-Prompts become token ids one at a time (`Tokenizing`), because a tokenizer is not for two threads at
-once.
+Prompts become token ids one at a time (`TokenizingQueue`), because a tokenizer is not for two
+threads at once.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class RequestValidator:
 T = TypeVar("T")
 
 
-class Tokenizing:
+class TokenizingQueue:
     """The shortest text that waits is next: whoever sends long ones keeps others waiting for no
     more than the one that is being worked on.
 

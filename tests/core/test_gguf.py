@@ -27,9 +27,9 @@ from core.policy import POLICIES
 from core.recorders.texts import tokenizer_of
 from core.torch_engine.models import smollm2
 from core.torch_engine.models.forecast import forecast
+from core.torch_engine.models.gguf_for_tab import _BLOCKS, pack_gguf
 from core.torch_engine.models.load import load, load_adapter
 from core.torch_engine.models.names import is_fetched, packed_smollm2
-from core.torch_engine.models.packed import _BLOCKS, pack_gguf
 from core.torch_engine.models.tokenizer import describe_model
 from core.torch_engine.models.weight_files import BadWeights
 from core.workload.chat import chat_ids, chat_text

@@ -20,7 +20,7 @@ from core.account.metrics import request_times
 from core.config import model_source
 from core.errors import InvalidRequest
 from core.serving.engine import ServingEngine
-from core.serving.request_validator import Tokenizing
+from core.serving.request_validator import TokenizingQueue
 from core.torch_engine.models.tokenizer import longest_token
 from worlds.serving import Served, char_engine, checked, greedy, idle, served, serving, whole
 
@@ -136,7 +136,7 @@ def test_a_short_prompt_overtakes_the_long_ones_that_wait():
     order: list[int] = []
 
     async def three() -> None:
-        tokenizing = Tokenizing(None)
+        tokenizing = TokenizingQueue(None)
         first = asyncio.create_task(tokenizing.run(10**6, lambda _: (begun.set(), go_on.wait(60))))
         await asyncio.to_thread(begun.wait, 60)
         rest = [

@@ -1994,7 +1994,7 @@ FAULTS = (
     # -- a chat model in the visitor's tab
     Fault(
         "the rows of packed heads stay where llama.cpp turned them",
-        "core/torch_engine/models/packed.py",
+        "core/torch_engine/models/gguf_for_tab.py",
         "            if turn:\n",
         "            if turn < 0:\n",
         (PACKED,),

@@ -18,7 +18,7 @@ from core.config import BUILTIN_MODELS, EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError
 from core.torch_engine.models.gguf import GgufFile
-from core.torch_engine.models.packed import PackedGguf
+from core.torch_engine.models.gguf_for_tab import PackedGguf
 from core.torch_engine.models.tokenizer import ModelDescription, describe_model
 from core.torch_engine.models.weight_files import BadWeights
 from visualizer.browser.answers import Answers, ComputedJob, NotLoaded

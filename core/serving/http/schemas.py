@@ -90,28 +90,28 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     # by field: as good as left out, as null is everywhere
-    asks_for_nothing: ClassVar[dict[str, list[Any]]] = {}
+    neutral_values: ClassVar[dict[str, list[Any]]] = {}
 
     @model_validator(mode="before")
     @classmethod
-    def _without_what_asks_for_nothing(cls, given: Any) -> Any:
+    def _without_neutral(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
         known = cls.model_fields
         told = {
             name: value
             for name, value in given.items()
-            if value is not None and not cls._is_nothing(name, value)
+            if value is not None and not cls._is_neutral(name, value)
         }
         # it is named; a thousand others would only take time
         unknown = next((name for name in told if name not in known), None)
         return {name: value for name, value in told.items() if name in known or name == unknown}
 
     @classmethod
-    def _is_nothing(cls, name: str, value: Any) -> bool:
+    def _is_neutral(cls, name: str, value: Any) -> bool:
         # false is not 0
         return any(
-            type(value) is type(one) and value == one for one in cls.asks_for_nothing.get(name, ())
+            type(value) is type(one) and value == one for one in cls.neutral_values.get(name, ())
         )
 
 
@@ -155,7 +155,7 @@ class GenerateBody(_SamplingBody):
 class StreamOptions(_Body):
     """continuous_usage_stats: with include_usage, usage so far with each event; vLLM's own."""
 
-    asks_for_nothing = {"include_obfuscation": [False]}
+    neutral_values = {"include_obfuscation": [False]}
 
     include_usage: bool = False
     continuous_usage_stats: bool = False
@@ -191,7 +191,7 @@ class _OpenAIBody(_SamplingBody):
 class CompletionBody(_OpenAIBody):
     """`POST /v1/completions`. logprobs: for each chosen token, and for this many top tokens."""
 
-    asks_for_nothing = {"echo": [False], "suffix": [""]}
+    neutral_values = {"echo": [False], "suffix": [""]}
 
     prompt: Prompts
     max_tokens: Tokens = 16
@@ -222,7 +222,7 @@ class TextPart(_Body):
 class ChatMessage(_Body):
     """An assistant's message may have no content; `name` is for templates that use it."""
 
-    asks_for_nothing = {"tool_calls": [[]], "annotations": [[]]}
+    neutral_values = {"tool_calls": [[]], "annotations": [[]]}
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[str | list[TextPart], _must("a text or a list of text parts")] | None = (
@@ -254,7 +254,7 @@ class ChatMessage(_Body):
 class ChatBody(_OpenAIBody):
     """`POST /v1/chat/completions`. max_tokens: by default what context and server allow."""
 
-    asks_for_nothing = {
+    neutral_values = {
         "tools": [[]],
         "tool_choice": ["none", "auto"],
         "functions": [[]],

@@ -21,8 +21,8 @@ import httpx
 from core.config import SMOLLM2, models_folder
 from core.errors import UnsupportedModel
 from core.torch_engine.models.gguf import make_folder
+from core.torch_engine.models.gguf_for_tab import pack_gguf
 from core.torch_engine.models.names import is_fetched, packed_smollm2
-from core.torch_engine.models.packed import pack_gguf
 from core.torch_engine.models.pretrained import HUB_TIMEOUT, hub_answers
 from core.torch_engine.models.watch import Watch, nobody
 
@@ -46,9 +46,9 @@ def fetch(watch: Watch = nobody) -> None:
 
 
 def packed(watch: Watch = nobody) -> Path:
-    """The file with which a browser's tab runs it, see `core.torch_engine.models.packed`. It lies
-    beside the folder and is made with it; where it is not there, now, of what is fetched again.
-    watch and what is raised: see `fetch`.
+    """The file with which a browser's tab runs it, see `core.torch_engine.models.gguf_for_tab`. It
+    lies beside the folder and is made with it; where it is not there, now, of what is fetched
+    again. watch and what is raised: see `fetch`.
     """
     if not packed_smollm2().is_file():
         _bring(watch)

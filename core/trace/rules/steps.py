@@ -54,7 +54,7 @@ class StepRules:
         self._config, self._policy = header.config, header.policy
         self._own, self._recorded = header.engine is None, RecordedRules(header)
         self._numbers_absent = [name for name in ("logprob", "margin") if name in header.absent]
-        self._ahead = (
+        self._runs_ahead = (
             header.is_asynchronous or not self._own
         )  # whether a step may be scheduled before the results of the previous one are read
         # of requests with stop strings: the reason, and whether by an end token
@@ -62,11 +62,11 @@ class StepRules:
         self.state = RunState.of({}, header.policy.requeue)
         self._pool = PoolRules(header)
         # finished in the previous step and still in their lanes, which they leave after this one
-        self._due: set[str] = set()
+        self._must_leave: set[str] = set()
         # finished in the previous step, so that a row in this one is an overrun
-        self._late: set[str] = set()
+        self._ended_last_step: set[str] = set()
         # requests with an overrun in the previous step that had not finished by then
-        self._in_vain: set[str] = set()
+        self._overran: set[str] = set()
         recorded = self._recorded
         self.parts = (
             *self._of_recorded(recorded.numbering),
@@ -103,11 +103,11 @@ class StepRules:
         """Go on from `state` after this event, which broke a rule: forget all from before."""
         self.state = state
         self._pool.go_on_from(state)
-        self._in_vain = {row.request for row in event.overrun} - self._late
-        self._late = (
-            {f.request for f in event.finished if f.when == "after"} if self._ahead else set()
+        self._overran = {row.request for row in event.overrun} - self._ended_last_step
+        self._ended_last_step = (
+            {f.request for f in event.finished if f.when == "after"} if self._runs_ahead else set()
         )
-        self._due = state.finished.keys() & set(state.lanes.values())
+        self._must_leave = state.finished.keys() & set(state.lanes.values())
 
     def _clock(self, event: StepEvent) -> str | None:
         if any(
@@ -126,8 +126,10 @@ class StepRules:
         elsewhere = self._recorded.lanes_after(event.resumed, self.state)
         self.state.take_resumption(event)
         self._pool.go_on_from(self.state)
-        self._late = self._due = self.state.finished.keys() & set(self.state.lanes.values())
-        self._in_vain = set()
+        self._ended_last_step = self._must_leave = self.state.finished.keys() & set(
+            self.state.lanes.values()
+        )
+        self._overran = set()
         return elsewhere or resumption.oddity(event.resumed, self.state, self._header)
 
     def _arrivals(self, event: StepEvent) -> str | None:
@@ -145,7 +147,7 @@ class StepRules:
         cancelled = [f for f in event.finished if f.when == "before"]
         # launched before the cancellation was known, too
         again = {row.request for row in event.overrun}
-        goes_on = self._in_vain - {f.request for f in cancelled} - again
+        goes_on = self._overran - {f.request for f in cancelled} - again
         # with several batches in flight this step may be another batch's, scheduled before the
         # cancellation
         if not self._own:
@@ -265,7 +267,7 @@ class StepRules:
 
     def _segment(self, s: Segment, drafted: int) -> str | None:
         """drafted: how many of its last positions hold tokens that are only proposed."""
-        state, late = self.state, s.request in self._late or s.request in self._in_vain
+        state, late = self.state, s.request in self._ended_last_step or s.request in self._overran
         if s.request in state.finished and not late:
             return f"request {quoted(s.request)} does not hold lane {s.lane}"
         if s.start != state.computed[s.request]:
@@ -360,18 +362,18 @@ class StepRules:
     def _overruns(self, event: StepEvent) -> str | None:
         """Wasted rows: of requests that had finished, or turn out to be cancelled."""
         last = {s.request: s for s in event.segments}
-        self._in_vain = {row.request for row in event.overrun} - self._late
+        self._overran = {row.request for row in event.overrun} - self._ended_last_step
         if len({row.request for row in event.overrun}) < len(event.overrun):
             return "an overrun is listed twice"
         for overrun in event.overrun:
             request, rows = overrun.request, overrun.rows
-            if not self._ahead:
+            if not self._runs_ahead:
                 return "only asynchronous execution has overruns"
             if request not in last or last[request].length != rows:
                 return (
                     f"request {quoted(request)} has no row of {rows} positions to match its overrun"
                 )
-        if {s.request for s in event.segments if s.request in self._late} - {
+        if {s.request for s in event.segments if s.request in self._ended_last_step} - {
             row.request for row in event.overrun
         }:
             return "a request that had finished computes"
@@ -379,8 +381,8 @@ class StepRules:
 
     def _work(self, event: StepEvent) -> str | None:
         running = self.state.running
-        computing = {s.request for s in event.segments} - self._late
-        stalled = [s.request for s in event.stalled if s.request not in self._late]
+        computing = {s.request for s in event.segments} - self._ended_last_step
+        stalled = [s.request for s in event.stalled if s.request not in self._ended_last_step]
         if computing | set(stalled) != set(running) or len(computing) + len(stalled) != len(
             running
         ):
@@ -429,11 +431,14 @@ class StepRules:
             return f"request {quoted(beyond[0])} goes on beyond its last token"
         leaving = set(self._freed_by(ended))
         if fault := self._leave(
-            event, "after", self._due | leaving, leaving - self._due if self._ahead else ()
+            event,
+            "after",
+            self._must_leave | leaving,
+            leaving - self._must_leave if self._runs_ahead else (),
         ):
             return fault
-        self._late = set(ended) if self._ahead else set()
-        self._due = leaving & set(state.lanes.values())
+        self._ended_last_step = set(ended) if self._runs_ahead else set()
+        self._must_leave = leaving & set(state.lanes.values())
         return None
 
     def _max_tokens(self, request: str) -> int:
