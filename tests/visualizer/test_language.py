@@ -15,7 +15,7 @@ from core.account.delays import NOT_RECORDED, SHARE_NAMES, TIME_SHARES
 from core.account.metrics import DEFINITIONS
 from core.config import POLICIES
 from core.recorders import recorded_header
-from core.torch_engine.models import gguf, packed
+from core.torch_engine.models import gguf, gguf_for_tab
 from core.trace import phrases
 from core.trace.events import LimitReached
 from core.trace.messages import key_of
@@ -128,7 +128,7 @@ def test_every_warning_of_a_recorded_step_has_its_german():
 def test_why_a_tab_does_not_compute_a_file_has_its_german():
     raised = {
         text
-        for module in (gguf, packed)
+        for module in (gguf, gguf_for_tab)
         for node in ast.walk(ast.parse(Path(module.__file__).read_text("utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "BadWeights"
         for text in _templates(_filled(node.args[0]), {"_NO_FILE": [ast.Constant(gguf._NO_FILE)]})

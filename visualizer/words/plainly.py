@@ -130,8 +130,8 @@ def _for_nobody(m: CaptionContext) -> Clause | None:
         if any(p.padding for p in passes)
         else sum(p.tokens for p in passes)
     )
-    some, places = f"{nobody:,} of {positions:,}", f"places [={nobody} is|are] for nobody"
-    return [f"{some} {places}"], [f"{some} computed {places}"]
+    places = f"{nobody:,} of {positions:,} places [={nobody} is|are]"
+    return [f"{places} for nobody"], [f"{places} computed for nobody"]
 
 
 def _ends(m: CaptionContext) -> Clause | None:
