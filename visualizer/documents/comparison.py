@@ -429,13 +429,11 @@ def load(folder: Path) -> Shown:
 
 def _is_of(shown: Shown, headers: Sequence[Header]) -> bool:
     """Whether it was made of these runs, after them."""
-    made = datetime.fromisoformat(shown.created) if headers else None
     return all(
-        made >= datetime.fromisoformat(header.created)
+        datetime.fromisoformat(shown.created) >= datetime.fromisoformat(header.created)
         and header.source == shown.source
         and shown.workload in (header.workload, f"engines-{header.workload}")
         for header in headers
-        if made
     )
 
 
