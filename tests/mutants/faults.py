@@ -3430,4 +3430,18 @@ FAULTS = (
         "        : link;",
         ("js/address.test.js",),
     ),
+    Fault(
+        "who hears the lengths of caches hears them the wrong way round",
+        "assets/player/views/lengths.js",
+        "                String(l.before),\n                String(l.kvLen),",
+        "                String(l.kvLen),\n                String(l.before),",
+        (PANELS,),
+    ),
+    Fault(
+        "a search that finds nothing says nothing",
+        "assets/player/watch/slow.js",
+        "says.hidden = rest <= 0 && shown.length > 0;",
+        "says.hidden = rest <= 0;",
+        ("page/test_slow.py::test_the_table_sorts_by_what_is_pressed_and_its_rows_select",),
+    ),
 )

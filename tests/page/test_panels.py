@@ -31,6 +31,7 @@ _PANELS = """() => inflight.run.events.map((_, i) => {
         texts: Object.fromEntries(all(".said").filter((el) => !el.matches(".gone")).map((el) => [id(el), [said(el, ".output"), said(el, "mark")]])),
         ended: all(".said").filter((el) => /finished/.test(said(el, ".note"))).map(id).sort(),
         lengths: inflight.lengths.places().map((place) => first(inflight.lengths, place)),
+        heard: inflight.lengths.table({ run: inflight.run, frame: inflight.frame }).rows,
         blocks: inflight.blocks.places().map((place) => first(inflight.blocks, place)),
         lanes: inflight.frame.lanes.map(({ lane }) => {
             const { scale } = inflight.lanes, [y, h] = inflight.lanes.lane(lane);
@@ -136,6 +137,9 @@ def test_the_panels_say_what_ran(visit, policy):
     assert trace.events[-1].step > len(trace.events), "no step's number is its index"
     page = visit(replay=replay(trace))
     said = page.evaluate(_PANELS)
+    letters = page.evaluate(
+        "Object.fromEntries(inflight.run.requests.map((one) => [one.id, one.letter]))"
+    )
     state, written = RunState.of(trace.prompt_lengths), dict.fromkeys(trace.prompts, 0)
     for event, panels in zip(trace.events, said, strict=True):
         before = {r: "".join(trace.texts.output[r][:n]) for r, n in written.items()}
@@ -163,6 +167,10 @@ def test_the_panels_say_what_ran(visit, policy):
         assert {f.request for f in event.finished} <= set(panels["ended"]), event.step
         assert panels["lengths"] == [
             pointed_length(lane, held.get(lane), cached) for lane in range(LIMITS["max_num_seqs"])
+        ], event.step
+        assert panels["heard"] == [
+            [str(one.lane), letters[one.request], str(cached[one.request]), str(one.kv_len)]
+            for one in frame.lanes
         ], event.step
         assert panels["lanes"] == [
             pointed_lane(lane, held.get(lane), event) for lane in range(LIMITS["max_num_seqs"])

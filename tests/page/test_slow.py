@@ -107,6 +107,10 @@ def test_the_table_sorts_by_what_is_pressed_and_its_rows_select(visit):
     values = [found[r].us[NAMES.index("others")] for r in order()]
     assert values == sorted(values) and page.locator("th[aria-sort=ascending]").count() == 1
     third = order()[2]
+    search = page.locator(".slow-card input")
+    search.fill("nobody")
+    expect(page.get_by_text("No request has this as its letter or in its id.")).to_be_visible()
+    search.fill("")
     rows.nth(2).click()
     settled(page, "inflight.pinned?.id === arg", third)
     assert page.locator(".slow-card[open]").count() == 0
