@@ -161,7 +161,7 @@ class RequestValidator:
             or "MMMM" in kinds  # no script stacks so many marks
         ):
             raise InvalidRequest(
-                f"A nickname has at most {most} letters, digits, spaces and the characters - _ ."
+                f"A name has at most {most} letters, digits, spaces and the characters - _ ."
                 " and '.",
                 param="nickname",
             )

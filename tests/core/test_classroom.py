@@ -268,7 +268,7 @@ def test_a_burst_that_does_not_fit_leaves_nothing_behind():
 )
 def test_a_nickname_that_is_none(name):
     async def ask(made: ServingEngine):
-        with pytest.raises(InvalidRequest, match="A nickname has at most 24"):
+        with pytest.raises(InvalidRequest, match="A name has at most 24"):
             await made.submit((4, 5), greedy(2), nickname=name)
         await idle(made)
 

@@ -204,7 +204,7 @@ def test_what_the_server_refuses_is_said_beside_the_form(live_url, visit):
     page.click(".ask-button")
     settled(
         page,
-        "document.querySelector('.ask-error').textContent.startsWith('A nickname has at most')",
+        "document.querySelector('.ask-error').textContent.startsWith('A name has at most')",
     )
     assert page.evaluate("document.querySelectorAll('.live img, #watch img').length") == 0
 
