@@ -15,7 +15,6 @@ from core.account.metrics import metrics
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.trace import Trace
-from visualizer.lessons.arithmetic import best_seating, best_steps
 from visualizer.lessons.document import (
     At,
     document,
@@ -24,7 +23,7 @@ from visualizer.lessons.document import (
     recorded,
     runs_of_lessons,
 )
-from visualizer.lessons.facts import FACTS, REQUEST_FACTS, Who, parts_at
+from visualizer.lessons.facts import FACTS, REQUEST_FACTS, Who, best_seating, best_steps, parts_at
 from visualizer.lessons.lessons import LESSONS, SEEN
 from visualizer.lessons.pictures import lanes_picture, mask_picture
 from visualizer.lessons.sheets import KINDS, plan, sheet
