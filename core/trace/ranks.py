@@ -174,19 +174,18 @@ class Placement:
 
 def _refuse_strangers(places: Sequence[RankPlace]) -> None:
     for before, place in pairwise(places):
-        first = places[0]
         if before.rank == place.rank:
             raise InvalidTrace(
                 f"{before.name} and {place.name} are two recordings of rank {place.rank}; open one"
                 " at a time."
             )
         for fact, differs in (
-            ("name", first.engine.name != place.engine.name),
-            ("model", first.header.model.name != place.header.model.name),
+            ("name", places[0].engine.name != place.engine.name),
+            ("model", places[0].header.model.name != place.header.model.name),
         ):
             if differs:
                 raise InvalidTrace(
-                    f"{first.name} and {place.name} are recordings of two engines: their {fact}"
+                    f"{places[0].name} and {place.name} are recordings of two engines: their {fact}"
                     " differs."
                 )
 

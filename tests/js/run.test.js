@@ -665,7 +665,7 @@ test("whoever waits is told who stands just before them", () => {
   const run = runOf([event(0, { arrived: arrivals("a", "b", "c") })]);
   const said = ["a", "b", "c"].map((id) => whereabouts(run, { id }));
   assert.equal(said[0], "You are next.");
-  assert.match(said[1], /next, behind .A/);
+  assert.match(said[1], /1 request before yours\. You are behind .A/);
   assert.match(said[2], /2 requests before yours. You are behind .B/);
 });
 
