@@ -2878,7 +2878,7 @@ FAULTS = (
     Fault(
         "a comparison may say what nobody writes there",
         "visualizer/documents/comparison.py",
-        "json.loads(json.dumps(written(loaded, files))) == plain",
+        "json.loads(json.dumps(kept_json(loaded, files))) == plain",
         "True",
         (COMPARISON,),
     ),
@@ -2899,7 +2899,7 @@ FAULTS = (
     Fault(
         "a comparison may be of a run that was made after it",
         "visualizer/documents/comparison.py",
-        "made >= datetime.fromisoformat(header.created)",
+        "datetime.fromisoformat(shown.created) >= datetime.fromisoformat(header.created)",
         "True",
         (COMPARISON,),
     ),

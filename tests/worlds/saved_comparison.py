@@ -6,7 +6,7 @@ import gzip
 import json
 from pathlib import Path
 
-from visualizer.documents.comparison import Shown, written
+from visualizer.documents.comparison import Shown, kept_json
 
 
 def save(shown: Shown, folder: Path) -> Path:
@@ -24,6 +24,6 @@ def save(shown: Shown, folder: Path) -> Path:
     for old in set(folder.glob("*.jsonl*")) - {folder / file for file in names.values()}:
         old.unlink()
     (folder / "comparison.json").write_text(
-        json.dumps(written(shown, names), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+        json.dumps(kept_json(shown, names), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
     )
     return folder

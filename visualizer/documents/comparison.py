@@ -344,7 +344,7 @@ def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
 # -- on disk ---------------------------------------------------------------------------------------
 
 
-def written(shown: Shown, traces: Mapping[str, str]) -> dict[str, Any]:
+def kept_json(shown: Shown, traces: Mapping[str, str]) -> dict[str, Any]:
     """What `comparison.json` says. traces: the files of the runs, by contender."""
     return {
         "schema": SCHEMA,
@@ -416,7 +416,7 @@ def load(folder: Path) -> Shown:
             ("date, source or workload", _is_of(loaded, [t.header for t in traces.values()])),
             ("cost curve", loaded.cost is None or _is_curve(loaded.cost, loaded.environment)),
             ("equivalence", all(_adds_up(loaded, switch) for switch in loaded.equivalence)),
-            ("form", json.loads(json.dumps(written(loaded, files))) == plain),
+            ("form", json.loads(json.dumps(kept_json(loaded, files))) == plain),
         ):
             if not holds:
                 raise InflightError(f"The {what} of the comparison {folder.name} does not add up.")

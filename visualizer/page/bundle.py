@@ -141,7 +141,7 @@ def markup() -> str:
     return _LEADING.sub("", (PLAYER / "watch" / "player.html").read_text(encoding="utf-8"))
 
 
-def written(template: Path, parts: Mapping[str, str]) -> str:
+def page_of(template: Path, parts: Mapping[str, str]) -> str:
     """A page with these parts in place of its marks."""
     page = template.read_text(encoding="utf-8")
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
@@ -193,7 +193,7 @@ def page_html(
             )
         ),
     }
-    return written(PLAYER / "watch" / "page.html", marks)
+    return page_of(PLAYER / "watch" / "page.html", marks)
 
 
 def icon_link() -> str:

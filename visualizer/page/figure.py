@@ -14,7 +14,7 @@ from core.trace.trace import Trace
 from visualizer.documents.catalogue import RUNS
 from visualizer.documents.replay import replay
 from visualizer.lessons.texts import LANGUAGES
-from visualizer.page.bundle import PLAYER, figure_style, inert_json, modules, script, written
+from visualizer.page.bundle import PLAYER, figure_style, inert_json, modules, page_of, script
 from visualizer.words.language import catalogue, elsewhere, speaking, t
 
 _HEADER = (
@@ -99,4 +99,4 @@ def embed_html(urls: Mapping[str, Mapping[str, str]], player: str) -> str:
         "<!--DATA-->": inert_json(data),
         "/*SCRIPT*/": script(ENTRY),
     }
-    return written(PLAYER / "figure" / "embed.html", parts)
+    return page_of(PLAYER / "figure" / "embed.html", parts)

@@ -18,7 +18,7 @@ from visualizer.documents.replay import captions_in, replay, translated_replay
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import hints
 from visualizer.lessons.lessons import LESSONS
-from visualizer.page.bundle import inert_json, page_html, standalone_html, written
+from visualizer.page.bundle import inert_json, page_html, page_of, standalone_html
 from visualizer.page.tabs import packed_plotly, part, tab_script
 
 _BROUGHT = ASSETS / "site" / "one_file.html"
@@ -94,4 +94,4 @@ def _one_file(
     """
     given = {"<!--DATA-->": inert_json(data), "<!--PART-->": name, "/*SCRIPT*/": tab_script(name)}
     page = page_html(player, {name: part(name, "", options)})
-    return page.replace("</head>", written(_BROUGHT, given), 1)
+    return page.replace("</head>", page_of(_BROUGHT, given), 1)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
-from visualizer.page.bundle import PLAYER, inert_json, written
+from visualizer.page.bundle import PLAYER, inert_json, page_of
 
 PLOTLY = "<!--PLOTLY-->"
 """Where plotly.js belongs, 5 MB that are put in when the page is handed out."""
@@ -21,4 +21,4 @@ def step_page(trace: Trace, step: int) -> str:
         "<!--TITLE-->": f"Inflight: step {step}{simulated}",
         "<!--DATA-->": inert_json(step_figure(trace, step).to_json()),
     }
-    return written(PLAYER / "figure" / "step.html", parts)
+    return page_of(PLAYER / "figure" / "step.html", parts)

@@ -39,8 +39,8 @@ from visualizer.page.bundle import (
     figure_style,
     icon_link,
     inert_json,
+    page_of,
     script,
-    written,
 )
 from visualizer.page.figure import figure_replay, figure_words
 
@@ -161,7 +161,7 @@ def story_html(
         ),
         "/*SCRIPT*/": script(ENTRY),
     }
-    return written(PLAYER / "story" / "story.html", parts)
+    return page_of(PLAYER / "story" / "story.html", parts)
 
 
 def _section(name: str, language: str, player: str) -> str:

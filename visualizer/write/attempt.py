@@ -148,8 +148,8 @@ class Beside(Attempt):
 
 def configured(task: PolicyTask, code: object) -> EngineConfig:
     """The task's limits under the code's policy, changed as it says; raises Fault."""
-    policy, limits = written(code)
-    if other := sorted(set(map(str, limits)) - set(task.may_change)):
+    own = written(code)
+    if other := sorted(set(map(str, own.limits)) - set(task.may_change)):
         if not task.may_change:
             raise Fault("This task is about the policy: its limits stay as they are.")
         raise Fault(
@@ -158,7 +158,7 @@ def configured(task: PolicyTask, code: object) -> EngineConfig:
             other=other[0],
         )
     try:
-        return task.config(policy, **limits)
+        return task.config(own.policy, **own.limits)
     except Exception as error:
         raise told(error) from None
 

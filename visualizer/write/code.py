@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.errors import InflightError, InvalidConfig, PolicyFailed
 from core.policy import Policy, register_policy
@@ -39,10 +39,17 @@ class Fault(InflightError):
         return {"says": self.says, "line": self.line, "step": self.step, "holes": self.holes}
 
 
-def written(code: object) -> tuple[Policy, Mapping[str, Any]]:
-    """Run a visitor's code: an instance of the last policy that it defines, and the engine's limits
-    that it sets. Raises Fault.
+class Written(NamedTuple):
+    """policy: an instance of the last policy that the code defines. limits: those of the engine
+    that it sets.
     """
+
+    policy: Policy
+    limits: Mapping[str, Any]
+
+
+def written(code: object) -> Written:
+    """Run a visitor's code; raises Fault."""
     if not isinstance(code, str) or len(code) > MOST:
         raise Fault("A policy is text of at most 20,000 characters.")
     _as_written()
@@ -65,7 +72,7 @@ def written(code: object) -> tuple[Policy, Mapping[str, Any]]:
             "`limits` gives limits by name, as in `{example}`.",
             example='limits = {"max_num_seqs": 4}',
         )
-    return policy, limits
+    return Written(policy, limits)
 
 
 def _as_written() -> None:
