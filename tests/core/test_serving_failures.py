@@ -235,7 +235,9 @@ def test_whoever_gave_way_after_its_first_tokens_ends_with_a_step_that_fails():
     """It was sent tokens already, and would be sent them again."""
 
     async def around(made: ServingEngine):
+        made.set_pace(0)  # both are there before the first step
         streams = [await made.submit((4, 5, i), greedy(12)) for i in range(2)]
+        made.set_pace(None)
         return await asyncio.gather(*map(whole, streams), return_exceptions=True)
 
     with serving(memory_engine(max_num_seqs=2, block_size=1, num_blocks=20)) as made:
