@@ -293,6 +293,8 @@ def _figure(name: str, language: str, player: str) -> dict[str, Any]:
         "source": source,
         "link": link,
         "columns": len(recorded_run(spec["columns"]).events) if "columns" in spec else 0,
+        # what a question asks for is not drawn before it happens
+        "future": "guess" not in spec,
         "print": moment(spec.get("print", spec["place"].partition(" ")[2])) - 1,
     }
     return {"figure": figure, "beats": beats}

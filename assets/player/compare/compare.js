@@ -397,6 +397,7 @@ export class Compare {
         return button;
       }),
     );
+    this._heads();
   }
 
   _hue(el, name) {
@@ -421,6 +422,15 @@ export class Compare {
       last = match.index + match[0].length;
     }
     this.$(".headline").replaceChildren(...parts, text.slice(last));
+    this._heads();
+  }
+
+  /** The finding stands while the runs that it names are drawn. */
+  _heads() {
+    const headline = this.$(".headline");
+    headline.hidden = [...headline.querySelectorAll(".name")].some(
+      ({ textContent: name }) => this.doc.runs[name] && !this.chosen.has(name),
+    );
   }
 
   _table() {

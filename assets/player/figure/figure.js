@@ -32,11 +32,14 @@ const canvas = (name = "") => h("div", { class: `canvas ${name}` }, h("canvas", 
 
 /**
  * The views a figure may have, by name: their panel and what draws in it. @type {Record<string,
- * (actions: ViewActions, columns: number) => [HTMLElement, View]>}
+ * (actions: ViewActions, columns: number, future: boolean) => [HTMLElement, View]>}
  */
 const VIEWS = {
-  lanes: (actions, columns) =>
-    made(panel("lanes", "Lanes", "key", canvas()), (at) => new FigureLanes(at, actions, columns)),
+  lanes: (actions, columns, future) =>
+    made(
+      panel("lanes", "Lanes", "key", canvas()),
+      (at) => new FigureLanes(at, actions, columns, future),
+    ),
   row: (actions) =>
     made(panel("row", "One forward pass", "key", canvas()), (at) => new PackedRow(at, actions)),
   mask: (actions) =>
@@ -79,7 +82,7 @@ const ALONE = {
 };
 
 /**
- * @typedef {import("./card.js").CardOptions & {views: string[], columns?: number, clock?: boolean,
+ * @typedef {import("./card.js").CardOptions & {views: string[], columns?: number, future?: boolean, clock?: boolean,
  * simple?: boolean, first?: number, last?: number}} FigureOptions
  */
 
@@ -88,13 +91,14 @@ export class Figure extends Card {
    * @param {HTMLElement} root
    * @param {Replay | Run} replay or the run itself, which several figures may share
    * @param {FigureOptions} options views: names of VIEWS, from top to bottom; columns: of the
-   * lanes' axis, where two figures share a scale; clock: it is measured time; simple: in plain
+   * lanes' axis, where two figures share a scale; future: later steps are drawn, pale; clock: it is measured
+   * time; simple: in plain
    * words, as Watch is at first; first, last: the indices of the steps that the hand can reach
    */
   constructor(
     root,
     replay,
-    { views, columns = 0, clock = false, simple = true, first = 0, last = Infinity, ...options },
+    { views, columns = 0, future = true, clock = false, simple = true, first = 0, last = Infinity, ...options },
   ) {
     const run = replay instanceof Run ? replay : new Run(replay);
     super(
@@ -131,7 +135,7 @@ export class Figure extends Card {
     this.views = views
       .filter((name) => name in VIEWS)
       .map((name) => {
-        const [at, view] = VIEWS[name](this.actions, columns);
+        const [at, view] = VIEWS[name](this.actions, columns, future);
         this.body.append(at);
         if ("hit" in view) this._pointed(at, /** @type {PointedView} */ (view));
         return view;

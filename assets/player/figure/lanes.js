@@ -18,10 +18,12 @@ export class FigureLanes extends LaneChart {
    * @param {ViewActions} actions
    * @param {number} columns steps, or seconds, that the axis has room for; 0: as many as the run
    * has
+   * @param {boolean} future later steps are drawn, pale
    */
-  constructor(panel, actions, columns) {
+  constructor(panel, actions, columns, future) {
     super(canvasIn(panel), actions.redraw);
     this.columns = columns;
+    this.future = future;
     const seek = (/** @type {PointerEvent} */ e) => {
       const box = this.canvas.getBoundingClientRect();
       if (this.painted)
@@ -63,7 +65,7 @@ export class FigureLanes extends LaneChart {
     );
     const from = this.scale.from(index);
     const x = from + (this.scale.to(index) - from) * share;
-    const g = this.show(x);
+    const g = this.show(x, this.future ? undefined : 0);
     fillBox(g, palette.ink, x - 1, AXIS - 4, 2, this.surface.h);
     g.beginPath();
     g.arc(x, AXIS - 4, 5, 0, 7);

@@ -24,8 +24,8 @@ export class Stage {
   }
 
   /**
-   * Show {run, step, views, pin}. veil: "say" hides what would reveal the answer, "future" hides
-   * later steps.
+   * Show {run, step, views, pin}. veil: "say" hides what would reveal the answer, "future" the
+   * sentence and later steps.
    */
   async show({ run, step, views, pin }, veil = "") {
     const { watch, page } = this;

@@ -28,7 +28,8 @@ const BAR = 44; // pixels: the bar on top
 /**
  * @typedef {Record<string, [number, number] | string>} Beat
  * @typedef {{figure: {run: string | null, drawing: string, views: string[], claim: string, source:
- * string, link: string, columns: number, clock: boolean, print: number}, beats: Beat[]}}
+ * string, link: string, columns: number, clock: boolean, future: boolean,
+ * print: number}, beats: Beat[]}}
  * SectionSpec
  * @typedef {{el: HTMLElement, fig: HTMLElement, spec: SectionSpec, beats: HTMLElement[], card: Figure | Drawing | null,
  * at: number, top: number, bottom: number, middles: number[], near: boolean}} Section

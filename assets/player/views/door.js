@@ -64,11 +64,12 @@ export class DoorView {
           chip(state, request, false),
         );
         setText(row.name, callsItself(request));
-        row.name.hidden = !request.by;
+        row.name.hidden = !request.by || request.isOwn;
         row.el.dataset.request = String(request.index);
       }
       const waited = waitedBy(run, request, i);
-      tell(row.words, waited === null ? "waits" : `waits ${wallClock(waited)}`);
+      const verb = request.isOwn ? "you wait" : "waits";
+      tell(row.words, waited === null ? verb : `${verb} ${wallClock(waited)}`);
       row.el.classList.toggle("dim", dims(focus, request));
     });
     this.title.hidden = !waiting.length;

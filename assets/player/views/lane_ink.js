@@ -191,11 +191,9 @@ export class LaneInk {
       0,
     );
     setFont(g, `${small} ${palette.sans}`);
-    const telling = [t(`reads ${count(length)} [token|tokens]`), t(`reads ${count(length)}`)].find(
-      (one) => measure(g, one) < room - wide - 6,
-    );
+    const telling = t(`reads ${count(length)} [token|tokens]`);
     g.fillStyle = palette.soft;
-    if (telling) g.fillText(telling, x + letter + 2, y + 0.5);
+    if (measure(g, telling) < room - wide - 6) g.fillText(telling, x + letter + 2, y + 0.5);
   }
 
   /**

@@ -71,7 +71,7 @@ function says(run, request, { i, waiting }) {
     const place = waiting.findIndex((one) => one.request === request);
     if (place < 1) return [own, t(" is you: the next free lane is yours.")];
     const ahead = waiting.slice(0, place).flatMap((one) => [" ", { request: one.request }]);
-    return [own, t(" is you: you wait for a lane, behind"), ...ahead, "."];
+    return [own, t(" is you: you wait for a lane. Ahead of you:"), ...ahead];
   }
   const before = run.laneSpans.findLast(({ lane, to }) => lane === stay.lane && to < stay.from);
   const time = unbroken(t(wallClock(waitedSoFar(run, request, i))));

@@ -171,7 +171,7 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
     return moment >= life.done
       ? inSeconds(life.done)
       : life.from > 0 && moment < life.enters
-        ? inSeconds(moment)
+        ? t("waits")
         : "…";
   };
   let room = right - x - 8;
