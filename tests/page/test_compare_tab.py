@@ -425,6 +425,11 @@ def test_it_plays_by_key(open_page):
     expect(page.locator(".headline")).to_contain_text(
         "done in 1.5 s with continuous instead of 3.1 s with static."
     )
+    headline = page.locator(".headline")
+    for chosen in ("who=static", "who=continuous&who=static"):  # both that it names, or no word
+        page.evaluate(f"location.hash = '#part=compare&comparison=gpt2-six&at=0&{chosen}'")
+        settled(page, f"inflightCompare.chosen.size === {chosen.count('who')}")
+        assert headline.is_visible() == (chosen.count("who") == 2)
     assert page.locator(".sure").is_hidden() and page.locator(".outputs").is_visible()
     page.click(".statistics > summary")
     assert page.locator(".verdict").inner_text() == verdicts.total_time(

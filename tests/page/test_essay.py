@@ -77,8 +77,8 @@ def test_the_numbers_are_those_of_the_trace_files():
     written = sum(len(step["sampled"]) for step in static)
     places = 3 * len(static)
     assert (
-        f"Of {places} places {places - written} carried nobody, and it took {len(static)} steps"
-        f" where {len(packed)} could have done" in spoken("waiting")
+        f"{len(static)} steps with three lanes are {places} lane-steps. {places - written} of them"
+        f" served nobody, and {len(packed)} steps would have done." in spoken("waiting")
     )
     of_b = [s for step in alone for s in step["segments"] if s[1] == "r1"]
     assert (
@@ -286,6 +286,15 @@ _MIDDLE = (
 )
 
 
+# How colourful the lanes of a figure are, a third of the way through their axis.
+_LATER = """(section) => { const canvas = document.querySelector(`#${section} .lanes canvas`);
+    const { width, height } = canvas, from = Math.round(width * 0.3);
+    const { data } = canvas.getContext("2d").getImageData(from, 0, Math.round(width * 0.1), height);
+    let most = 0;
+    for (let i = 0; i < data.length; i += 4) most = Math.max(most, Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]));
+    return most; }"""  # noqa: E501
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "tablet", "phone"])
 def test_a_figure_rests_at_the_step_of_the_paragraph_in_the_middle_and_never_runs_back(essay, size):
@@ -326,6 +335,10 @@ def test_the_answer_to_a_question_is_not_on_its_screen(essay):
         )
         assert len(said) == len(set(said)) == 3
         assert [says.startswith("Yes") for says in said] == [False, False, True]
+        # no colour right of the moment; the control: later steps of another figure are drawn, pale
+        assert page.evaluate(_LATER, "waiting") < 16
+        read(page, "packed", 1)
+        assert page.evaluate(_LATER, "packed") > 30
 
 
 @pytest.mark.slow

@@ -111,8 +111,10 @@ def test_the_first_four_lessons_are_in_simple_and_do_not_show_what_they_ask(lear
         " parseFloat(cover.right) === 0; }"
     )
     assert page.evaluate(covered)
+    expect(page.locator("#watch .sentence")).to_be_hidden()
     page.locator(".option", has_text="D").click()
     settled(page, f"inflight.frame.event.step === 4 && !({covered})()")
+    expect(page.locator("#watch .sentence")).to_be_visible()
     for lesson in json.loads(world[2]["learn/en.json"])["lessons"]:
         page.evaluate("(name) => inflightLearn.open(inflightLearn._lesson(name))", lesson["name"])
         drawn(page, lesson["name"], lesson["stops"][0]["name"])
@@ -382,6 +384,7 @@ def test_on_a_phone_a_wrong_answer_gets_its_reason_in_sight_and_texts_speak_of_f
 ):
     page = learn("lesson=static-batching&stop=padding", size="phone")
     drawn(page, "static-batching", "padding")
+    expect(page.locator("#watch .count")).to_have_text("0 / 40")  # answers name steps
     wrong = page.locator(".option", has_text="68")
     wrong.tap()
     expect(page.locator(".option.wrong + .answer.wrong")).to_be_visible()

@@ -274,7 +274,7 @@ def test_ones_own_question_joins_five_under_the_openings_last_picture(visit, rea
     waits, enters = page.evaluate("inflight.run.requests.at(-1).waits[0].slice(0, 2)")
     seek(page, waits)
     assert line.inner_text() == "F is you: you wait for a lane. Ahead of you: D E"
-    expect(page.locator(".waiter", has_text="you")).to_have_count(1)
+    expect(page.locator(".waiter", has_text="you wait")).to_have_count(1)
     seek(page, enters)
     assert line.inner_text() == "F is you: the next free lane is yours."
     seek(page, enters + 1)

@@ -98,7 +98,16 @@ export class Figure extends Card {
   constructor(
     root,
     replay,
-    { views, columns = 0, future = true, clock = false, simple = true, first = 0, last = Infinity, ...options },
+    {
+      views,
+      columns = 0,
+      future = true,
+      clock = false,
+      simple = true,
+      first = 0,
+      last = Infinity,
+      ...options
+    },
   ) {
     const run = replay instanceof Run ? replay : new Run(replay);
     super(
