@@ -100,6 +100,19 @@ def test_a_tap_opens_the_hood_and_a_phone_scrolls_nowhere(visit, world):
     settled(page, ON_THE_HOOD)
 
 
+def test_on_a_phone_who_waits_is_told_from_who_is_done(visit, world):
+    """Beside each other, under “old way” and “now”: a time is an answer's, waiting is a word."""
+    page = visit(**world, opening=True, size="phone", hash="opening=13.9")
+    told = page.evaluate(
+        """() => { const ink = CanvasRenderingContext2D.prototype, { fillText } = ink, { opening } = inflight, told = [];
+        ink.fillText = function (text, ...at) { told.push(text); return fillText.call(this, text, ...at); };
+        opening.draw(); ink.fillText = fillText;
+        const lives = ["slow", "fast"].flatMap(name => opening.plot[name].lives), now = opening.plot.moment(13.9);
+        return { waits: told.filter(text => text === "waits").length, waiting: lives.filter(life => life.from > 0 && now < life.enters).length }; }"""  # noqa: E501
+    )
+    assert told["waits"] == told["waiting"] > 0
+
+
 def test_asked_for_it_obeys_the_hand_and_leaves_what_was_there(visit, world):
     page = visit(**world)
     run = page.evaluate("inflight.entry.name")

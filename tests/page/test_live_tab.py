@@ -211,6 +211,8 @@ def test_what_the_server_refuses_is_said_beside_the_form(live_url, visit):
 
 def test_hostile_prompts_and_texts_are_text(live_url, visit):
     page = opened(visit, live_url, size="phone")
+    unit = page.locator(".ask-names").get_by_text("New tokens").bounding_box()
+    assert unit and unit["width"] > 40  # beside the number, which says nothing alone
     prompt = "<img src=x onerror=window.hacked=1><script>window.hacked=1</script>\u202e"
     ask(page, prompt, 6, "O'Neil")
     control(live_url, steps_per_s=None)

@@ -531,7 +531,9 @@ export class Compare {
     const { race } = this;
     if (this.entry && !this.entry.doc) {
       p.set("comparison", this.entry.name);
-      p.set("at", race.clock ? race.now.toFixed(3) : String(Math.floor(race.now)));
+      // rounded up: what has happened by then has happened for whoever follows the link
+      const ms = Math.ceil(race.now * 1000 - 1e-6);
+      p.set("at", race.clock ? (ms / 1000).toFixed(3) : String(Math.floor(race.now)));
       if (!race.clock) p.set("axis", "steps");
       for (const { name } of race.racers) p.append("who", name);
     }
