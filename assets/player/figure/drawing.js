@@ -7,7 +7,7 @@
 
 import { canvasIn, find, h, setAttr, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
-import { fillBox, setFont, shorten, Surface } from "../parts/surface.js";
+import { fillBox, roundBox, setFont, shorten, Surface } from "../parts/surface.js";
 import { Card, rangeOf } from "./card.js";
 import { visible } from "../run/passes.js";
 
@@ -72,19 +72,9 @@ export class Pen {
    * CanvasPattern | null} fill @param {string | null} stroke @param {number} r its corners
    */
   box(x, y, w, h, fill, stroke = null, r = 3) {
-    const { g } = this;
     if (w <= 0 || h <= 0) return;
-    if (r <= 1 && fill && !stroke) return fillBox(g, fill, x, y, w, h);
-    g.beginPath();
-    g.roundRect(x, y, w, h, Math.min(r, w / 2, h / 2));
-    if (fill) {
-      g.fillStyle = fill;
-      g.fill();
-    }
-    if (!stroke) return;
-    g.strokeStyle = stroke;
-    g.lineWidth = 1.5;
-    g.stroke();
+    if (r <= 1 && fill && !stroke) return fillBox(this.g, fill, x, y, w, h);
+    roundBox(this.g, { x, y, w, h }, r, fill, stroke);
   }
 
   /** @param {number[][]} points @param {string} colour @param {number[]} dash */
