@@ -5,7 +5,7 @@
 //   knobs(data) → all that the hand moves, the slider first, each with its words · grab(x, y, …) → the one of them that is there, or null · drag(knob, by, …)
 //   → where it is once it was dragged so far
 
-import { canvasIn, find, h, setAttr, setText } from "../parts/dom.js";
+import { canvasIn, find, h, newButton, setAttr, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 import { fillBox, roundBox, setFont, shorten, Surface } from "../parts/surface.js";
 import { Card, rangeOf } from "./card.js";
@@ -182,14 +182,8 @@ export class Drawing extends Card {
     const alone = key === this.slider.key;
     this.root.classList.toggle("switched", alone);
     this.buttons = words.map((word, n) =>
-      h(
-        "button",
-        {
-          type: "button",
-          class: "button",
-          "aria-pressed": "false",
-          onclick: () => this.turn({ [key]: n }),
-        },
+      newButton(
+        { class: "button", "aria-pressed": "false", onclick: () => this.turn({ [key]: n }) },
         t(word),
       ),
     );

@@ -22,6 +22,13 @@ export function h(tag, props = {}, ...children) {
 }
 
 /**
+ * A new button, see `h`. @param {Record<string, unknown>} props @param {...(Node | string | null |
+ * undefined)} children
+ */
+export const newButton = (props, ...children) =>
+  h("button", { type: "button", ...props }, ...children);
+
+/**
  * A table from the cells of its head and its rows; before: its caption.
  * @param {Element[]} heads @param {Element[]} rows @param {Element[]} before
  */

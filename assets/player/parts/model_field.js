@@ -2,7 +2,7 @@
 // at home any folder or hub id. What a model is and what it will take stands below before it is
 // loaded; nothing is loaded until a run wants it.
 
-import { find, h, setText } from "./dom.js";
+import { find, h, newButton, setText } from "./dom.js";
 import { bytes, count } from "./format.js";
 import { keep, keptData } from "./kept.js";
 import { t } from "./speech.js";
@@ -306,11 +306,7 @@ export class ModelField {
       "span",
       {},
       `${t("Nothing is known yet about {name}.", { name: this.value })} `,
-      h(
-        "button",
-        { type: "button", class: "link", onclick: () => this._look(this.value) },
-        t("Look at it"),
-      ),
+      newButton({ class: "link", onclick: () => this._look(this.value) }, t("Look at it")),
     );
   }
 
@@ -331,11 +327,7 @@ export class ModelField {
     const [unit, size] = n >= 1e9 ? [" G", 1e9] : n >= 1e6 ? [" M", 1e6] : ["", 1];
     const number = `${t(size > 1 ? (n / size).toPrecision(3) : count(n))}${unit}`;
     const fits = free === null || facts.loaded || weights <= free;
-    const remove = h(
-      "button",
-      { type: "button", class: "link", onclick: () => this._remove() },
-      t("Remove"),
-    );
+    const remove = newButton({ class: "link", onclick: () => this._remove() }, t("Remove"));
     /** @type {[string, string, HTMLElement?][]} */
     const rows = [
       ["Parameters", `${number}, ${t(`${count(layers)} [layer|layers]`)}`],
