@@ -29,7 +29,7 @@ import {
 import { NewComparison } from "./new_comparison.js";
 import { EquivalencePanel } from "./equivalence.js";
 import { PlanPanel } from "./plan.js";
-import { Race, RaceBar } from "./race.js";
+import { fillBar, Race, RaceBar } from "./race.js";
 import { Drawing } from "../figure/drawing.js";
 import { hand, recorded } from "../figure/hand.js";
 import { comparisonUrl, fetchJson } from "../parts/server.js";
@@ -103,6 +103,7 @@ export class Compare {
       source: "simulated by the scheduler, in steps",
     });
     this.cause.take(recorded(this.cause.data));
+    fillBar($(".transport .play"));
     // after the static English text, before text that is translated when created
     this.speech = new Speech(root, () => this._named());
     this.tooltip = new Tooltip($(".tooltip"), this);

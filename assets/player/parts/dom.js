@@ -48,6 +48,22 @@ export function icon(name) {
 }
 
 /**
+ * A button beside that which plays. @param {string} act what it does @param {string} of its icon
+ * @param {string} name @param {string} key that does the same, if there is one @param {string} more
+ * classes
+ */
+export const keyButton = (act, of, name, key = "", more = act) =>
+  newButton(
+    {
+      class: `key-button ${more}`,
+      "data-act": act,
+      "aria-label": name,
+      title: key ? `${name} (${key})` : name,
+    },
+    icon(of),
+  );
+
+/**
  ** An element that our own markup must contain.
  * @param {ParentNode} root
  * @param {string} selector

@@ -20,6 +20,8 @@ export class Drawer {
       { class: "button cancel-button", hidden: true, onclick: () => act.cancel() },
       "Cancel",
     );
+    for (const number of form.querySelectorAll('[type="number"]'))
+      number.inputMode = number.step ? "decimal" : "numeric";
     form.prepend(h("header", { class: "drawer-head" }, h("h2", {}, title), this.close));
     form.append(
       h(

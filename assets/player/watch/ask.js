@@ -60,8 +60,12 @@ export class Ask {
     app.root.append(this.note);
     /** @type {HTMLElement | null} */
     this.button = null; // that opened it
-    for (const button of app.root.querySelectorAll("[data-ask]"))
-      button.addEventListener("click", () => this.open(/** @type {HTMLElement} */ (button)));
+    for (const button of app.root.querySelectorAll("[data-ask]")) {
+      button.ariaHasPopup = "dialog";
+      button.ariaExpanded = "false";
+      button.ariaLabel = EXPLAINED[button.dataset.ask].asks;
+      button.addEventListener("click", () => this.open(button));
+    }
     // it closes this alone
     this.note.addEventListener("keydown", (e) => {
       if (e.key === "Escape") e.stopPropagation();
