@@ -417,7 +417,7 @@ class EngineCore:
             end = last if ahead else max(end, last)
             if ahead:  # the host's times overlap, the device's are in order
                 start = to_microseconds(step.results[0].t_start - origin)
-        return step.event(origin, start, end, self._num_pool_blocks, self.config.token_budget)
+        return step.event(origin, start, end, self._num_pool_blocks, self.config)
 
     def _describe(self) -> None:
         """Complete the header's account of how passes are computed, known only afterwards."""

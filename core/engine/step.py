@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from core.config import EngineConfig
 from core.engine.runner import FACTS_OF_A_PASS, Launched, PassResult
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import StepFacts
@@ -50,12 +51,12 @@ class Step:
             result.t_start, result.t_end = max(result.t_start, time), max(result.t_end, time)
 
     def event(
-        self, origin: float, start: float, end: float, num_blocks: int, budget: int | None
+        self, origin: float, start: float, end: float, num_blocks: int, config: EngineConfig
     ) -> StepEvent:
         """The step's event.
 
         origin: the clock's time at which the run began. start, end: the step's, in seconds since
-        then. num_blocks: in the pool. budget: the token budget, None where the policy has none.
+        then. num_blocks: in the pool. config: of the engine.
         """
         facts = self.facts
         passes, segments, sampled = self._records(origin)
@@ -86,7 +87,7 @@ class Step:
             sampled,
             tuple(facts.finished),
             KV(facts.blocks_used, num_blocks, tuple(facts.block_changes), tuple(facts.prefix_hits)),
-            facts.budget(budget),
+            facts.budget(config.token_budget),
             tuple(facts.overrun),
             tuple(facts.released),
         )

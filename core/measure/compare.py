@@ -247,17 +247,13 @@ def compare(
 
 
 def comparing(
-    contenders: Sequence[Contender],
-    repeats: int = 5,
-    *,
-    warmup: int = 1,
-    clock: Callable[[], float] = time.perf_counter,
+    contenders: Sequence[Contender], repeats: int = 5
 ) -> Generator[Progress, None, Comparison]:
     """The same turn by turn: yields before each, for a caller who has more to do than to compare,
     and returns the comparison.
     """
     timed = _Timed([c.name for c in contenders])
-    yield from _turns(timed, contenders, repeats, warmup, clock)
+    yield from _turns(timed, contenders, repeats)
     return timed.comparison(contenders)
 
 
@@ -265,8 +261,8 @@ def _turns(
     timed: _Timed,
     contenders: Sequence[Contender],
     repeats: int,
-    warmup: int,
-    clock: Callable[[], float],
+    warmup: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Progress]:
     by_name = {c.name: c for c in contenders}
     for progress in planned(contenders, repeats, warmup):

@@ -18,7 +18,6 @@ from core.engine.runner import SamplingRow, observing
 from core.measure.compare import first_parting
 from core.proof.mistakes import leaky_engine
 from core.torch_engine.attention import cpu
-from core.torch_engine.attention.spec import Backend
 from core.torch_engine.engine import Engine
 from core.torch_engine.models.adapter import ModelAdapter
 from core.trace.events import StepEvent
@@ -36,7 +35,6 @@ def equivalence(
     config: EngineConfig,
     *,
     leak: bool = False,
-    backend: Backend = cpu.BACKEND,
     on_step: Callable[[StepEvent], None] = lambda event: None,
 ) -> dict[str, Any]:
     """Run every request alone, by the engine and by `model.generate`, then all of them under
@@ -49,7 +47,7 @@ def equivalence(
     engine = (
         leaky_engine(model, tokenizer, config)
         if leak
-        else Engine(model, tokenizer, config, backend=backend)
+        else Engine(model, tokenizer, config, backend=cpu.BACKEND)
     )
     # tokens per request
     room = max(1, _LOGITS_BYTES // (4 * model.vocab_size * max(1, len(workload))))
@@ -59,7 +57,11 @@ def equivalence(
     for request in workload:
         single = Workload([replace(request, arrival=0)], name=workload.name)
         traces[request.id] = _run(
-            Engine(model, tokenizer, lonely, backend=backend), single, solo_logits, room, on_step
+            Engine(model, tokenizer, lonely, backend=cpu.BACKEND),
+            single,
+            solo_logits,
+            room,
+            on_step,
         )
     batched_logits: dict[str, list[torch.Tensor]] = {}
     batched = _run(engine, workload, batched_logits, room, on_step)

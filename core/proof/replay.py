@@ -164,13 +164,8 @@ class Replay:
         """Compare a settled step with its event; raises Differs for the first difference."""
         event, self._launched = self._launched, None
         assert event is not None
-        again = step.event(
-            0.0,
-            event.t_start,
-            event.t_end,
-            self._header.num_blocks,
-            self._header.config.token_budget,
-        )
+        header = self._header
+        again = step.event(0.0, event.t_start, event.t_end, header.num_blocks, header.config)
         again = again._replace(timings=event.timings)
         if again != event:
             raise Differs(next(_differences(event, again)))

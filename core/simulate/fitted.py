@@ -7,7 +7,7 @@ cost = fit(trace)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
@@ -193,13 +193,13 @@ class Linear:
 # -- fitting ---------------------------------------------------------------------------------------
 
 
-def fit(trace: Trace, on_progress: Callable[[float], None] = lambda share: None) -> Linear:
+def fit(trace: Trace) -> Linear:
     """A cost fitted to all passes of a measured run, and its error on passes left out; see
     `fit_passes`.
 
     A pass's seconds are its own, its share of the rest of the step, and of the time that mostly
-    passes until the next. on_progress: how much is done, 0 to 1. Raises InflightError for a
-    simulated trace, one of too few passes, and one whose clock could not tell their times.
+    passes until the next. Raises InflightError for a simulated trace, one of too few passes, and
+    one whose clock could not tell their times.
     """
     require_trace(trace)
     header = trace.header
@@ -235,7 +235,7 @@ def fit(trace: Trace, on_progress: Callable[[float], None] = lambda share: None)
         )
     if header.engine is not None and header.engine.async_:
         notes.append("Its steps overlapped: each is counted from the end of the one before it.")
-    fitted = fit_passes(kept, per_token, on_progress)
+    fitted = fit_passes(kept, per_token)
     about = {
         **measured_on(header),
         "steps": len({p.step for p in kept}),
@@ -247,12 +247,7 @@ def fit(trace: Trace, on_progress: Callable[[float], None] = lambda share: None)
     )
 
 
-def fit_passes(
-    passes: Sequence[Measured],
-    per_token: int,
-    on_progress: Callable[[float], None] = lambda share: None,
-    typical: bool = False,
-) -> Linear:
+def fit_passes(passes: Sequence[Measured], per_token: int, typical: bool = False) -> Linear:
     """A cost fitted to passes, and its error. per_token: KV bytes.
 
     error: every pass is predicted by a fit that did not see its step. The run is cut into `folds`
@@ -280,10 +275,8 @@ def fit_passes(
     rows = [_row(p.load, False) for p in passes]
     seconds = [p.seconds for p in passes]
     plain = _left_out(rows, seconds, blocks, typical)
-    on_progress(0.3)
     with_pairs = [_row(p.load, True) for p in passes]
     paired = plain if typical else _left_out(with_pairs, seconds, blocks)
-    on_progress(0.6)
     if _off(paired, seconds) < _BETTER * _off(plain, seconds):
         rows, plain = with_pairs, paired
     error = {
@@ -292,12 +285,10 @@ def fit_passes(
         **_errors(plain, seconds, blocks),
         "in_turns": _errors(_left_out(rows, seconds, turns, typical), seconds, turns),
     }
-    on_progress(0.9)
     base, per_position, per_byte, *per_pair = least_squares(rows, seconds, typical)
     least, most = (
         Load(*map(end, zip(*(p.load for p in passes), strict=True))) for end in (min, max)
     )
-    on_progress(1.0)
     return Linear(
         base,
         per_position,

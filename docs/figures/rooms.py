@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from html import escape
 from pathlib import Path
-from textwrap import shorten
 
 HERE = Path(__file__).resolve().parent
 FOLDERS = {"core/": "#0072B2", "visualizer/": "#D55E00", "assets/player/": "#009E73"}
 WIDTH, ROW = 380, 40
+FITS = 44  # characters
 _NO_TORCH = "torch begins below; above, the standard library alone"
 
 
@@ -19,7 +19,11 @@ def rooms(folder: str) -> list[tuple[str, str]]:
     table = re.search(rf"^\| `{re.escape(folder)}` \| \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.M)
     assert table, f"architecture.md has no map of {folder}"
     found = re.findall(r"^\| `(\w+)/?` \| (.*) \|$", table[1], re.M)
-    return [(name, re.split(r"[:;(]|, (?=\w+ \w+ \w+ \w+)", says)[0]) for name, says in found]
+    firsts = [(n, re.split(r"[:;(]|\. |, (?=\w+ \w+ \w+ \w+)", says)[0]) for n, says in found]
+    return [
+        (name, says if len(says) <= FITS else says[:FITS].rpartition(",")[0])
+        for name, says in firsts
+    ]
 
 
 def written(x: float, y: float, size: float, color: str, text: str, bold: str = "400") -> str:
@@ -42,7 +46,7 @@ def column(x: int, folder: str, color: str) -> list[str]:
             ' stroke="#e3ddd2" stroke-width="1.5"/>'
         )
         drawn.append(written(x + 12, y + 21, 14, "#1b1b1f", name, "600"))
-        drawn.append(written(x + 122, y + 21, 11, "#5c5a55", shorten(says, 44, placeholder="")))
+        drawn.append(written(x + 122, y + 21, 11, "#5c5a55", says))
     return drawn
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core.config import EngineConfig
 from core.engine.runner import PassResult, Sample
 from core.engine.step import Step
 from core.policy import LimitReached
@@ -70,7 +71,7 @@ def test_every_fact_of_a_step_stands_under_its_name():
         ),
     )
     assert (
-        step.event(100.0, 0.375, 0.75, 9, 16)._asdict()
+        step.event(100.0, 0.375, 0.75, 9, EngineConfig(max_num_batched_tokens=16))._asdict()
         == StepEvent(
             step=7,
             t_start=0.375,

@@ -305,3 +305,28 @@ def test_by_tab_one_meets_what_lies_next_on_the_screen(live_url, visit, size):
     page.get_by_role("button", name="Watch", exact=True).and_(page.locator(".tabs button")).focus()
     page.evaluate("inflightLive._named()")  # a language may come when the lessons have
     assert page.evaluate("document.activeElement.textContent") == "Watch"
+
+
+@pytest.mark.slow
+def test_a_teacher_chooses_the_model_that_everybody_shares(live_url, visit):
+    """By the same fields as every form: each has its name, and a folder's is there when it is
+    asked for.
+    """
+    page = opened(visit, live_url, hash=f"part=live&teacher={TOKEN}")
+    page.click(".shared-model summary")
+    model, folder = (
+        page.locator(".shared-model [name=model]"),
+        page.locator("[name=own_model]:visible"),
+    )
+    before = model.input_value()
+    expect(model).to_have_accessible_name(re.compile("^Model"))
+    expect(folder).to_have_count(0)
+    for name in ("shakespeare-char", before):  # the others of this server's tests find it as it was
+        model.select_option(name)
+        page.click(".shared-model form .button")
+        expect(page.locator(".shared-says")).to_have_text("Shared from now on.", timeout=60000)
+        models = httpx.get(f"{live_url}/serve/v1/models", trust_env=False).json()
+        assert [served["id"] for served in models["data"]] == [name]
+    model.select_option(label="Another: a folder or a hub id …")
+    expect(folder).to_have_accessible_name(re.compile("^Folder or hub id"))
+    assert serious(page) == []

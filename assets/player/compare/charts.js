@@ -1,7 +1,7 @@
 // Plotly figures as panels: a finding as heading, the chart in the colours of the theme, and its
 // downloads. Plotly is fetched when the first is about to be seen.
 
-import { download, h } from "../parts/dom.js";
+import { download, h, newButton } from "../parts/dom.js";
 import { HUES, mix } from "../parts/colours.js";
 import { unbroken } from "../parts/format.js";
 import { inPage, plotlySource } from "../parts/plotly.js";
@@ -53,20 +53,16 @@ export class Charts {
       const tools = h(
         "span",
         { class: "tools" },
-        h(
-          "button",
+        newButton(
           {
-            type: "button",
             class: "mini",
             title: t("This figure as a picture"),
             onclick: () => this._save(data, "png"),
           },
           "PNG",
         ),
-        h(
-          "button",
+        newButton(
           {
-            type: "button",
             class: "mini",
             title: t("This figure as an interactive page that opens from disk"),
             onclick: () => this._save(data, "html"),

@@ -2,7 +2,7 @@
 // heading have a separate list. On narrow pages it is one scrolling strip. Needs only the name,
 // title and heading of a comparison.
 
-import { h } from "../parts/dom.js";
+import { h, newButton } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
 export class Chooser {
@@ -26,10 +26,8 @@ export class Chooser {
   /** recorded: from the catalogue. made: those of this visit. */
   fill(recorded, made) {
     const chip = (entry, says) =>
-      h(
-        "button",
+      newButton(
         {
-          type: "button",
           class: "button",
           "data-name": entry.name,
           title: says,
@@ -59,7 +57,7 @@ export class Chooser {
     this.strip.replaceChildren(
       ...chips(),
       ...lists(),
-      h("button", { type: "button", class: "button", onclick: this.acts.share }, t("Share")),
+      newButton({ class: "button", onclick: this.acts.share }, t("Share")),
     );
   }
 

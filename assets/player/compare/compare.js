@@ -1,7 +1,7 @@
 // The Compare page: a race on top, the measurements below. It shows one document
 // (visualizer/documents/comparison.py); an engine, if there is one, measures others.
 
-import { download, h, setText, tableOf } from "../parts/dom.js";
+import { download, h, newButton, setText, tableOf } from "../parts/dom.js";
 import { count, unbroken } from "../parts/format.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
@@ -12,6 +12,7 @@ import { keep, kept } from "../parts/kept.js";
 import {
   fillPart,
   fillTabs,
+  goToPart,
   hideToast,
   isDarkBeside,
   isOurKey,
@@ -28,7 +29,7 @@ import {
 import { NewComparison } from "./new_comparison.js";
 import { EquivalencePanel } from "./equivalence.js";
 import { PlanPanel } from "./plan.js";
-import { Race, RaceBar } from "./race.js";
+import { fillBar, Race, RaceBar } from "./race.js";
 import { Drawing } from "../figure/drawing.js";
 import { hand, recorded } from "../figure/hand.js";
 import { comparisonUrl, fetchJson } from "../parts/server.js";
@@ -102,6 +103,7 @@ export class Compare {
       source: "simulated by the scheduler, in steps",
     });
     this.cause.take(recorded(this.cause.data));
+    fillBar($(".transport .play"));
     // after the static English text, before text that is translated when created
     this.speech = new Speech(root, () => this._named());
     this.tooltip = new Tooltip($(".tooltip"), this);
@@ -372,10 +374,8 @@ export class Compare {
     this.$(".who").hidden = racing.length < 3;
     this.$(".who").replaceChildren(
       ...racing.map((name) => {
-        const button = h(
-          "button",
+        const button = newButton(
           {
-            type: "button",
             class: "mini",
             "aria-pressed": String(this.chosen.has(name)),
             title: this.doc.about[name] ? t(this.doc.about[name]) : null,
@@ -574,9 +574,7 @@ export class Compare {
   }
 
   _openOnWatch(wish) {
-    this.root.dispatchEvent(
-      new CustomEvent("inflight-tab", { detail: { name: "watch", wish }, bubbles: true }),
-    );
+    goToPart(this.root, "watch", wish);
   }
 
   /** The race alone, large, for a projector. */

@@ -1,7 +1,7 @@
 // The plan of a recorded run: its requests under other settings, simulated. A form asks for them; the
 // table has a row for each, of all requests or of one, and each simulated row can be watched.
 
-import { h, setText, tableOf } from "../parts/dom.js";
+import { h, newButton, setText, tableOf } from "../parts/dom.js";
 import { inLanguage, t } from "../parts/speech.js";
 
 const NUMBERS = ["lanes", "budgets", "blocks"];
@@ -90,10 +90,8 @@ export class PlanPanel {
   }
 
   _watchButton(n, name) {
-    return h(
-      "button",
+    return newButton(
       {
-        type: "button",
         class: "mini",
         title: t("Its simulated run, step by step"),
         "aria-label": `${t("Watch")}: ${name}`,

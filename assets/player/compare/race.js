@@ -3,7 +3,7 @@
 //
 //   {names, hues, about, runs} ─→ Racer (run, lanes, counters) × n ─→ a shared `now`, in seconds or steps
 
-import { clamp, find, h, setAttr, setText } from "../parts/dom.js";
+import { clamp, find, h, keyButton, setAttr, setText } from "../parts/dom.js";
 import { duration, momentOf } from "../parts/format.js";
 import { Surface } from "../parts/surface.js";
 import { drawTimeAxis } from "../views/lane_chart.js";
@@ -322,6 +322,12 @@ export class Race {
       this.redraw();
     }
   }
+}
+
+/** Put the buttons beside that which plays. @param {HTMLElement} play */
+export function fillBar(play) {
+  play.before(keyButton("first", "first", "Start"), keyButton("prev", "prev", "Last request done"));
+  play.after(keyButton("next", "next", "Next request done"), keyButton("last", "last", "End"));
 }
 
 /**

@@ -1,7 +1,7 @@
 // One run of a race: its lanes on the race's axis, the requests that are done, its counters and its
 // final number.
 
-import { h, setAttr, setText } from "../parts/dom.js";
+import { h, newButton, setAttr, setText } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { laneScale } from "../run/lane_layout.js";
@@ -50,11 +50,7 @@ export class Racer {
         (this.about = h("span", { class: "racer-about" })),
         (this.button =
           race.watches &&
-          h("button", {
-            type: "button",
-            class: "mini watch-button",
-            onclick: () => race.watch(this),
-          })),
+          newButton({ class: "mini watch-button", onclick: () => race.watch(this) })),
         this.chips,
         this.numbers,
       ),

@@ -1,7 +1,7 @@
 // What the engine in the tab still lacks, while it is brought here: what is fetched, how large it
 // is, and how to stop it; or why it did not come, and again.
 
-import { h, setText } from "../parts/dom.js";
+import { h, newButton, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
 const PATIENCE = 500; // ms before anything is said: a second start takes little longer
@@ -47,7 +47,7 @@ export class LoadingBar {
   }
 
   _show(cancel) {
-    this._put(h("button", { type: "button", class: "button", onclick: cancel }, t("Cancel")));
+    this._put(newButton({ class: "button", onclick: cancel }, t("Cancel")));
     this._draw();
   }
 
@@ -90,13 +90,8 @@ export class LoadingBar {
         if (this._answer === resolve) this.close();
       };
       const button = (/** @type {string} */ text, /** @type {boolean} */ chosen) =>
-        h(
-          "button",
-          {
-            type: "button",
-            class: `button${chosen ? " primary" : ""}`,
-            onclick: () => choose(chosen),
-          },
+        newButton(
+          { class: `button${chosen ? " primary" : ""}`, onclick: () => choose(chosen) },
           t(text),
         );
       this._put(button(yes, true), button(no, false));

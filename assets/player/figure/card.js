@@ -6,7 +6,7 @@
 //                ├─→ draw(state) in the next animation frame
 //   hand ────────┘   (given back, the picture glides to what the text wants)
 
-import { clamp, h, reducedMotion, setAttr, setText } from "../parts/dom.js";
+import { clamp, h, newButton, reducedMotion, setAttr, setText } from "../parts/dom.js";
 import { drawSoon, paintTheme, prefersDark } from "../parts/look.js";
 import { t } from "../parts/speech.js";
 
@@ -99,9 +99,8 @@ export class Card {
     this.body = h("div", { class: "figure-body" });
     this.says = h("p", { class: "figure-says", "aria-live": "off" });
     this.range = rangeOf(slider, (n) => this.take({ [slider.key]: n }));
-    this.back = h(
-      "button",
-      { type: "button", class: "button figure-back", hidden: true, onclick: () => this.release() },
+    this.back = newButton(
+      { class: "button figure-back", hidden: true, onclick: () => this.release() },
       t("Back to the text"),
     );
     this.tools = h("span", { class: "figure-tools" });
@@ -110,10 +109,8 @@ export class Card {
       /** @type {string} */ label,
       /** @type {() => void} */ act,
     ) =>
-      h(
-        "button",
+      newButton(
         {
-          type: "button",
           class: `key-button figure-${name}`,
           "aria-label": t(label),
           title: t(label),

@@ -5,9 +5,9 @@
 //   knobs(data) → all that the hand moves, the slider first, each with its words · grab(x, y, …) → the one of them that is there, or null · drag(knob, by, …)
 //   → where it is once it was dragged so far
 
-import { canvasIn, find, h, setAttr, setText } from "../parts/dom.js";
+import { canvasIn, find, h, newButton, setAttr, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
-import { fillBox, setFont, shorten, Surface } from "../parts/surface.js";
+import { fillBox, roundBox, setFont, shorten, Surface } from "../parts/surface.js";
 import { Card, rangeOf } from "./card.js";
 import { visible } from "../run/passes.js";
 
@@ -72,19 +72,9 @@ export class Pen {
    * CanvasPattern | null} fill @param {string | null} stroke @param {number} r its corners
    */
   box(x, y, w, h, fill, stroke = null, r = 3) {
-    const { g } = this;
     if (w <= 0 || h <= 0) return;
-    if (r <= 1 && fill && !stroke) return fillBox(g, fill, x, y, w, h);
-    g.beginPath();
-    g.roundRect(x, y, w, h, Math.min(r, w / 2, h / 2));
-    if (fill) {
-      g.fillStyle = fill;
-      g.fill();
-    }
-    if (!stroke) return;
-    g.strokeStyle = stroke;
-    g.lineWidth = 1.5;
-    g.stroke();
+    if (r <= 1 && fill && !stroke) return fillBox(this.g, fill, x, y, w, h);
+    roundBox(this.g, { x, y, w, h }, r, fill, stroke);
   }
 
   /** @param {number[][]} points @param {string} colour @param {number[]} dash */
@@ -192,14 +182,8 @@ export class Drawing extends Card {
     const alone = key === this.slider.key;
     this.root.classList.toggle("switched", alone);
     this.buttons = words.map((word, n) =>
-      h(
-        "button",
-        {
-          type: "button",
-          class: "button",
-          "aria-pressed": "false",
-          onclick: () => this.turn({ [key]: n }),
-        },
+      newButton(
+        { class: "button", "aria-pressed": "false", onclick: () => this.turn({ [key]: n }) },
         t(word),
       ),
     );

@@ -1,6 +1,7 @@
 // All lessons, common questions and the glossary, on one page.
 
-import { h, setText } from "../parts/dom.js";
+import { h, newButton, setText } from "../parts/dom.js";
+import { goToPart } from "../parts/look.js";
 import { Picture } from "./picture.js";
 import { questionsOf } from "./progress.js";
 import { sentence } from "./sentences.js";
@@ -23,11 +24,7 @@ export class Home {
     $(".lesson-list").replaceChildren(...doc.lessons.map((lesson) => this._lesson(lesson)));
     $(".papers").hidden = !this._hasPapers({ name: "" });
     $(".papers").replaceChildren(
-      h(
-        "button",
-        { type: "button", class: "link", onclick: () => this._paper({ name: "" }, "plan") },
-        words.plan,
-      ),
+      newButton({ class: "link", onclick: () => this._paper({ name: "" }, "plan") }, words.plan),
     );
     this._questions($(".asked"), doc.questions);
     setText($(".terms h2"), words.glossary);
@@ -125,18 +122,12 @@ export class Home {
             h("span", { class: "lesson-asked" }, questions),
           ),
           ...PAPERS.filter(() => this._hasPapers(lesson)).map((kind) =>
-            h(
-              "button",
-              { type: "button", class: "link", onclick: () => this._paper(lesson, kind) },
-              words[kind],
-            ),
+            newButton({ class: "link", onclick: () => this._paper(lesson, kind) }, words[kind]),
           ),
         ),
       ),
-      h(
-        "button",
+      newButton(
         {
-          type: "button",
           class: "button primary start-button",
           "aria-label": `${words.lesson} ${lesson.number}: ${begun ? words.continue : done ? words.again : words.start}`,
           onclick: () => learn.open(lesson, begun ? at : 0),
@@ -211,9 +202,8 @@ export class Home {
             {},
             ...q.text.flatMap((spans) => sentence(spans, learn.watch.state, learn.doc.terms)),
             " ",
-            h(
-              "button",
-              { type: "button", class: "link", onclick: () => learn.open(questions, i) },
+            newButton(
+              { class: "link", onclick: () => learn.open(questions, i) },
               learn.words.see_it,
             ),
           ),
@@ -227,15 +217,11 @@ export class Home {
     const { watch, words } = learn;
     const entry = watch.recorded(run);
     if (!entry || !learn.options.tabs.length) return "";
-    return h(
-      "button",
+    return newButton(
       {
-        type: "button",
         class: "link",
         onclick: async () => {
-          learn.root.dispatchEvent(
-            new CustomEvent("inflight-tab", { detail: { name: "watch" }, bubbles: true }),
-          );
+          goToPart(learn.root, "watch");
           await watch.open(entry, { step, tab: view });
           watch.changed();
         },

@@ -2,7 +2,7 @@
 //
 //   document ─→ home (lessons, questions, glossary) ─→ lesson, stop by stop ─→ Stage ─→ the player
 
-import { h, hasMoved, setText, tableOf } from "../parts/dom.js";
+import { h, hasMoved, newButton, setText, tableOf } from "../parts/dom.js";
 import { besidePlayer, fillPart, fillTabs, isTyping, pageWatch } from "../parts/look.js";
 import { keepLanguage, wantedLanguage } from "../parts/language.js";
 import { addressed, setAddress, turnPage } from "../parts/link.js";
@@ -268,8 +268,7 @@ export class Learn {
         return h(
           "li",
           {},
-          h("button", {
-            type: "button",
+          newButton({
             class:
               [i < this.at && "past", s.ask && "asks", found && "answered"]
                 .filter(Boolean)

@@ -1,7 +1,7 @@
 // The questions of a stop. The answers and the reasons come with the lesson, computed from the
 // trace.
 
-import { clamp, h, reducedMotion } from "../parts/dom.js";
+import { clamp, h, newButton, reducedMotion } from "../parts/dom.js";
 import { sentence, sentenceText } from "./sentences.js";
 
 const MOST_REASONS = 3;
@@ -57,9 +57,8 @@ export class Choose extends Question {
   constructor(holder, ask, on) {
     super(ask, on);
     this.buttons = ask.options.map((option, i) =>
-      h(
-        "button",
-        { type: "button", class: "option", onclick: () => this.choose(i) },
+      newButton(
+        { class: "option", onclick: () => this.choose(i) },
         h("kbd", { "aria-hidden": "true" }, String(i + 1)),
         h("span", {}, ...this.show(option.text)),
       ),
@@ -133,17 +132,12 @@ export class Paint extends Question {
       h(
         "div",
         { class: "paint-tools" },
-        h(
-          "button",
-          { type: "button", class: "button primary check-button", onclick: () => this.check() },
+        newButton(
+          { class: "button primary check-button", onclick: () => this.check() },
           words.check,
         ),
-        h("button", { type: "button", class: "button", onclick: () => this.clear() }, words.clear),
-        h(
-          "button",
-          { type: "button", class: "button show-button", onclick: () => this.reveal() },
-          words.show,
-        ),
+        newButton({ class: "button", onclick: () => this.clear() }, words.clear),
+        newButton({ class: "button show-button", onclick: () => this.reveal() }, words.show),
       ),
     );
   }

@@ -1,7 +1,7 @@
 // A lesson's sentences as DOM: text, `code`, the letters of requests, numbers, and terms of the
 // glossary with their card. Text stays text.
 
-import { h } from "../parts/dom.js";
+import { h, newButton } from "../parts/dom.js";
 
 /** shown: the run that has the requests; terms: the glossary by term. */
 export function sentence(spans, shown, terms) {
@@ -10,11 +10,7 @@ export function sentence(spans, shown, terms) {
     if (span.keys !== undefined) return [byPointer(span)];
     if (span.n !== undefined) return [h("b", { class: "number" }, span.n)];
     if (span.t !== undefined)
-      return [
-        terms[span.t]
-          ? h("button", { type: "button", class: "term", "data-term": span.t }, span.s)
-          : span.s,
-      ];
+      return [terms[span.t] ? newButton({ class: "term", "data-term": span.t }, span.s) : span.s];
     const request = shown.run?.requests.find((r) => r.letter === span.r);
     const chip = h("bdi", { class: "chip", "data-letter": span.r }, span.r);
     if (request && request.hue >= 0) chip.style.setProperty("--tint", `var(--tint-${request.hue})`);

@@ -3,7 +3,7 @@
 //   begin ─→ html[data-task], the requests open ─→ "inflight-ran" {id} ─→ lesson_check ─→ a mark and a sentence for each goal
 //   all are met ─→ the answer in their run, in its panels, and the next lesson ─→ end
 
-import { h, setText } from "../parts/dom.js";
+import { h, newButton, setText } from "../parts/dom.js";
 import { goalItem } from "../parts/goal.js";
 import { sentence, sentenceText } from "./sentences.js";
 
@@ -42,21 +42,15 @@ export class Task {
       ...(engine
         ? [
             this._goals(),
-            h(
-              "button",
-              {
-                type: "button",
-                class: "button primary edit-run",
-                onclick: () => learn.beginTask(),
-              },
+            newButton(
+              { class: "button primary edit-run", onclick: () => learn.beginTask() },
               words.edit,
             ),
           ]
         : [h("p", { class: "quiet" }, words.edit_offline)]),
       learn.nextLesson && (this.solved || !engine)
-        ? h(
-            "button",
-            { type: "button", class: "button", onclick: () => learn.open(learn.nextLesson) },
+        ? newButton(
+            { class: "button", onclick: () => learn.open(learn.nextLesson) },
             this._toNext(),
           )
         : "",

@@ -1,7 +1,7 @@
 // What the house offers to who has no prompt yet: three prompts, sent at one press, and three bots
 // that ask for a while. Bots are programs, and say so.
 
-import { h, setText } from "../parts/dom.js";
+import { h, newButton, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 
 export class House {
@@ -14,18 +14,15 @@ export class House {
     this.section = section;
     this.title = h("h2", {});
     this.prompts = prompts.map((prompt) =>
-      h(
-        "button",
+      newButton(
         {
-          type: "button",
           class: "button prompt-button",
           onclick: (e) => this._press(e.currentTarget, () => ask(prompt)),
         },
         h("bdi", {}, /[.?!]$/.test(prompt) ? prompt : `${prompt} …`),
       ),
     );
-    this.bots = h("button", {
-      type: "button",
+    this.bots = newButton({
       class: "button bots-button",
       onclick: (e) => this._press(e.currentTarget, letBotsAsk),
     });

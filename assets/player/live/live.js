@@ -9,7 +9,15 @@
 import { download, h, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, setAddress } from "../parts/link.js";
-import { besidePlayer, drawSoon, fillPart, fillTabs, pageWatch, showToast } from "../parts/look.js";
+import {
+  besidePlayer,
+  drawSoon,
+  fillPart,
+  fillTabs,
+  goToPart,
+  pageWatch,
+  showToast,
+} from "../parts/look.js";
 import { Server } from "../parts/server.js";
 import { Speech, t } from "../parts/speech.js";
 import { Batch, Fleet } from "./batch.js";
@@ -428,12 +436,8 @@ async function compareSession(live) {
   const kept = await live.server.send(`inflight/uploads?name=${SESSION}`, trace);
   if (kept.error) throw new Error(kept.error);
   const replay = await live.server.get(kept.url);
-  const turnTo = (name, wish) =>
-    live.root.dispatchEvent(
-      new CustomEvent("inflight-tab", { detail: { name, wish }, bubbles: true }),
-    );
-  turnTo("watch", { replay, entry: { name: null, title: SESSION, ...kept } });
-  turnTo("compare", "watched");
+  goToPart(live.root, "watch", { replay, entry: { name: null, title: SESSION, ...kept } });
+  goToPart(live.root, "compare", "watched");
 }
 
 const SESSION = "inflight-session.jsonl";

@@ -3,7 +3,7 @@
 // and texts are data: always text nodes.
 
 import { chip } from "../parts/chips.js";
-import { find, h, setText } from "../parts/dom.js";
+import { find, h, newButton, setText } from "../parts/dom.js";
 import { keep, kept, keptData } from "../parts/kept.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { whereabouts } from "./whereabouts.js";
@@ -242,7 +242,7 @@ export class OwnList {
       request: null,
       held: null,
       language: "",
-      button: h("button", { type: "button", class: "button own-cancel" }),
+      button: newButton({ class: "button own-cancel" }),
     };
     row.button.addEventListener("click", () => {
       if (!own.ended && !own.lost) this.mine.cancel(own).catch(() => {});

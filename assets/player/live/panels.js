@@ -2,7 +2,7 @@
 // data: always text nodes.
 
 import { chip } from "../parts/chips.js";
-import { find, h, setAttr, setText } from "../parts/dom.js";
+import { find, h, newButton, setAttr, setText } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
 import { callsItself } from "../views/texts.js";
 import { howItWent } from "./whereabouts.js";
@@ -98,11 +98,7 @@ export class FollowedView {
     if (key === this._key) return;
     this._key = key;
     const button = (text, on, act) =>
-      h(
-        "button",
-        { type: "button", class: "button", "aria-pressed": String(on), onclick: act },
-        text,
-      );
+      newButton({ class: "button", "aria-pressed": String(on), onclick: act }, text);
     const focused = [...this.streams.children].indexOf(
       /** @type {Element} */ (document.activeElement),
     );
@@ -186,11 +182,7 @@ class EngineList {
   }
 
   _row(of) {
-    const button = h("button", {
-      type: "button",
-      class: "button mini",
-      onclick: () => this.choose(of),
-    });
+    const button = newButton({ class: "button mini", onclick: () => this.choose(of) });
     const model = h("span", { class: "followed-note" });
     const cells = LOADS.map(() => h("td", {}));
     return {

@@ -2,7 +2,7 @@
 // which are one press away ("Under the hood"). It is there while the Live tab is, and only where
 // visitors ask: a followed engine's requests have no people's names.
 
-import { find, h, setAttr, setText } from "../parts/dom.js";
+import { find, h, newButton, setAttr, setText } from "../parts/dom.js";
 import { keep, kept } from "../parts/kept.js";
 import { t, tell } from "../parts/speech.js";
 import { PeopleView } from "../views/people.js";
@@ -21,22 +21,16 @@ export class Room {
       (id) => live.mine.has(id),
       () => live.watch?.redraw(),
     );
-    this.tab = h("button", {
-      type: "button",
+    this.tab = newButton({
       role: "tab",
       class: "button people-tab",
       onclick: () => this.open(false),
     });
     const button = () =>
-      h("button", {
-        type: "button",
-        class: "button hood-button",
-        onclick: () => this.open(!this.isOpen),
-      });
+      newButton({ class: "button hood-button", onclick: () => this.open(!this.isOpen) });
     this.buttons = [button(), button()]; // in the bar, and in the presenter's
     live.$(".presenter-button").before(this.buttons[0]);
-    const turn = () =>
-      h("button", { type: "button", class: "button detail-button", onclick: () => this._turn() });
+    const turn = () => newButton({ class: "button detail-button", onclick: () => this._turn() });
     this.details = [turn(), turn()]; // in the bar, and beside the tabs of a phone
     live.$(".presenter-button").before(this.details[0]);
     this.isIn = false;

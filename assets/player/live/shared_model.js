@@ -15,26 +15,12 @@ export function sharedModel(server, token) {
   const form = h(
     "form",
     { class: "model-field", autocomplete: "off" },
-    h("label", { class: "field" }, h("span", {}, t("Model")), h("select", { name: "model" })),
-    h(
-      "label",
-      { class: "field", hidden: true },
-      h("span", {}, t("Folder or hub id")),
-      h("input", {
-        name: "own_model",
-        type: "text",
-        autocapitalize: "off",
-        spellcheck: "false",
-        maxlength: "1000",
-      }),
-    ),
     h(
       "label",
       { class: "field", hidden: true },
       h("span", {}, t("Number format")),
       h("select", { name: "dtype" }),
     ),
-    h("div", { class: "model-says", role: "status", hidden: true }),
     button,
     says,
   );

@@ -1,7 +1,7 @@
 // The teacher's panel: limits and policy, pace, bursts, what is hidden. It needs the token, which
 // is kept in this tab's session only.
 
-import { h, setText } from "../parts/dom.js";
+import { h, newButton, setText } from "../parts/dom.js";
 import { bareCard } from "../parts/floating.js";
 import { count } from "../parts/format.js";
 import { keep, kept } from "../parts/kept.js";
@@ -138,14 +138,8 @@ export class Teacher {
         }),
       );
     const act = (text, what, /** @type {string | null} */ title = null) =>
-      h(
-        "button",
-        {
-          type: "button",
-          class: "button",
-          title: title && t(title),
-          onclick: () => this._set(what()),
-        },
+      newButton(
+        { class: "button", title: title && t(title), onclick: () => this._set(what()) },
         t(text),
       );
     const check = (name, label, what) =>
@@ -239,10 +233,8 @@ export class Teacher {
         { class: "acts" },
         h("span", { class: "label" }, t("Bursts")),
         ...bursts.map((w) =>
-          h(
-            "button",
+          newButton(
             {
-              type: "button",
               class: "button burst",
               title: `${t(w.shows)} ${t(`${count(w.requests)} [request|requests]`)}.`,
               onclick: () => this._set({ burst: w.name }),
@@ -250,10 +242,8 @@ export class Teacher {
             t(w.name),
           ),
         ),
-        h(
-          "button",
+        newButton(
           {
-            type: "button",
             class: "button",
             title: t("Bot 1 to Bot 3 ask one request after another, and stop by themselves"),
             onclick: () => this._bots(),

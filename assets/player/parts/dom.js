@@ -22,6 +22,13 @@ export function h(tag, props = {}, ...children) {
 }
 
 /**
+ * A new button, see `h`. @param {Record<string, unknown>} props @param {...(Node | string | null |
+ * undefined)} children
+ */
+export const newButton = (props, ...children) =>
+  h("button", { type: "button", ...props }, ...children);
+
+/**
  * A table from the cells of its head and its rows; before: its caption.
  * @param {Element[]} heads @param {Element[]} rows @param {Element[]} before
  */
@@ -39,6 +46,22 @@ export function icon(name) {
   svg.append(use);
   return svg;
 }
+
+/**
+ * A button beside that which plays. @param {string} act what it does @param {string} of its icon
+ * @param {string} name @param {string} key that does the same, if there is one @param {string} more
+ * classes
+ */
+export const keyButton = (act, of, name, key = "", more = act) =>
+  newButton(
+    {
+      class: `key-button ${more}`,
+      "data-act": act,
+      "aria-label": name,
+      title: key ? `${name} (${key})` : name,
+    },
+    icon(of),
+  );
 
 /**
  ** An element that our own markup must contain.

@@ -1,32 +1,27 @@
 // The frame of a drawer: title and Close on top; below, a message, progress, Run and Cancel. Its
 // owner fills the space between.
 
-import { h, icon, clamp } from "./dom.js";
+import { clamp, h, icon, newButton } from "./dom.js";
 import { putSentence } from "./look.js";
 
 export class Drawer {
   /** form: has a `.drawer-body`. act: {close(), cancel()}. */
   constructor(form, title, act) {
     this.form = form;
-    this.close = h(
-      "button",
-      {
-        type: "button",
-        class: "icon-button drawer-close",
-        "aria-label": "Close",
-        onclick: () => act.close(),
-      },
+    this.close = newButton(
+      { class: "icon-button drawer-close", "aria-label": "Close", onclick: () => act.close() },
       icon("close"),
     );
     this.message = h("p", { class: "run-message", role: "status" });
     this.bar = h("i", {});
     this.progressBar = h("div", { class: "run-progress", hidden: true }, this.bar);
     this.button = h("button", { type: "submit", class: "button primary run-button" }, "Run");
-    this.cancel = h(
-      "button",
-      { type: "button", class: "button cancel-button", hidden: true, onclick: () => act.cancel() },
+    this.cancel = newButton(
+      { class: "button cancel-button", hidden: true, onclick: () => act.cancel() },
       "Cancel",
     );
+    for (const number of form.querySelectorAll('[type="number"]'))
+      number.inputMode = number.step ? "decimal" : "numeric";
     form.prepend(h("header", { class: "drawer-head" }, h("h2", {}, title), this.close));
     form.append(
       h(

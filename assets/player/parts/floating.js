@@ -2,7 +2,7 @@
 // keys.
 
 import { spans } from "./chips.js";
-import { clamp, h, icon } from "./dom.js";
+import { clamp, h, icon, newButton } from "./dom.js";
 import { t, translateLine } from "./speech.js";
 
 export class Menu {
@@ -36,10 +36,8 @@ export class Menu {
       ...items.map((item) =>
         item === "-"
           ? h("hr", {})
-          : h(
-              "button",
+          : newButton(
               {
-                type: "button",
                 role: item.checked === undefined ? "menuitem" : "menuitemradio",
                 "aria-checked": item.checked === undefined ? null : String(item.checked),
                 onclick: () => {

@@ -2,7 +2,7 @@
 // elsewhere, and what to say if there is none.
 
 import { showCard } from "./floating.js";
-import { h } from "./dom.js";
+import { h, newButton } from "./dom.js";
 import { t } from "./speech.js";
 
 const SPACES = "https://huggingface.co"; // a Space shows the page in a frame there
@@ -92,8 +92,6 @@ export function noLink(root, sentence, /** @type {Action | null | ""} */ action 
     root,
     "No link can show this",
     h("p", {}, sentence),
-    action
-      ? h("button", { type: "button", class: "button", onclick: action.act }, action.text)
-      : null,
+    action ? newButton({ class: "button", onclick: action.act }, action.text) : null,
   );
 }

@@ -1,6 +1,6 @@
 // What all parts of the page share: theme, layout by width, tabs, toasts, one redraw per frame.
 
-import { h, setText } from "./dom.js";
+import { h, newButton, setText } from "./dom.js";
 import { speaking, t } from "./speech.js";
 import { Palette } from "./colours.js";
 
@@ -94,9 +94,15 @@ export const NO_PYODIDE =
   "Write and the engine in your own browser are missing: they need Pyodide, which `python -m inflight models --fetch smollm2` brings to the machine that serves this page.";
 
 /**
- * The parts of the page as buttons; choosing one is the DOM event `inflight-tab`. A tab with an
- * address is a page of its own.
+ * Go to another part of the page, see tabs.js. wish: what it shows first. byKey: its tab keeps the
+ * focus. @param {HTMLElement} root @param {string} name @param {Json} [wish] @param {boolean} [byKey]
  */
+export const goToPart = (root, name, wish, byKey) =>
+  root.dispatchEvent(
+    new CustomEvent("inflight-tab", { detail: { name, wish, byKey }, bubbles: true }),
+  );
+
+/** The parts of the page as buttons. A tab with an address is a page of its own. */
 export function fillTabs(root, tabs, current) {
   const nav = root.querySelector(".tabs");
   nav.hidden = tabs.length < 2;
@@ -106,22 +112,15 @@ export function fillTabs(root, tabs, current) {
     ...tabs.map((tab) =>
       tab.href
         ? h("a", { href: hrefOf(tab.href) }, t(tab.title))
-        : h(
-            "button",
+        : newButton(
             {
-              type: "button",
               "aria-current": tab.name === current ? "page" : null,
               "aria-disabled": tab.lacks ? "true" : null,
               title: tab.lacks ? t(NO_PYODIDE) : null,
               onclick: (e) =>
                 tab.lacks
                   ? showToast(root, NO_PYODIDE, 12000)
-                  : root.dispatchEvent(
-                      new CustomEvent("inflight-tab", {
-                        detail: { name: tab.name, byKey: e.detail === 0 },
-                        bubbles: true,
-                      }),
-                    ),
+                  : goToPart(root, tab.name, undefined, e.detail === 0),
             },
             t(tab.title),
           ),
@@ -143,9 +142,7 @@ export async function pageWatch() {
 export function putSentence(el, sentence, /** @type {Action | null} */ action = null) {
   el.replaceChildren(
     t(sentence),
-    ...(action
-      ? [h("button", { type: "button", class: "mini", onclick: action.act }, t(action.text))]
-      : []),
+    ...(action ? [newButton({ class: "mini", onclick: action.act }, t(action.text))] : []),
   );
 }
 

@@ -2,7 +2,7 @@
 // at home any folder or hub id. What a model is and what it will take stands below before it is
 // loaded; nothing is loaded until a run wants it.
 
-import { find, h, setText } from "./dom.js";
+import { find, h, newButton, setText } from "./dom.js";
 import { bytes, count } from "./format.js";
 import { keep, keptData } from "./kept.js";
 import { t } from "./speech.js";
@@ -11,6 +11,15 @@ const OWN = "\u0000own"; // the choice that opens the field for a name
 const FILE = "\u0000file"; // the choice that opens the field for a file
 const KEPT = "inflight-models"; // in the browser: names, the last one first
 const MOST_KEPT = 5;
+// of the fields: each one's name, and what stands below it
+const LABELS = [
+  ["Model", "Who computes the tokens."],
+  [
+    "GGUF file",
+    "A Llama, Qwen 2 or Qwen 3. It is read in this tab and sent nowhere; after a reload it is chosen again.",
+  ],
+  ["Folder or hub id"],
+];
 
 /**
  * What the page says about its models: `inflight/state`. @typedef {{models: string[], builtin:
@@ -24,7 +33,7 @@ const labelOf = (/** @type {HTMLElement} */ field) =>
 
 export class ModelField {
   /**
-   * form: has the fields model, own_model and dtype, and a `.model-says`. options.call: asks who
+   * form: has the field dtype, and where there are others a `.model-field`. options.call: asks who
    * computes; device, blockSize: of the form; changed: called when another model was chosen, or is
    * now known; kept, remove: bytes of a model in this browser, and what takes it out; own: what is
    * known of the visitor's files, by their names, and open: looks at another one, where there is a
@@ -45,16 +54,26 @@ export class ModelField {
       own: () => ({}),
       ...options,
     };
-    const field = (/** @type {string} */ name) =>
-      /** @type {HTMLInputElement & HTMLSelectElement} */ (form.elements.namedItem(name));
-    /** @type {HTMLSelectElement} */
-    this.select = field("model");
-    /** @type {HTMLInputElement} */
-    this.own = field("own_model");
-    /** @type {HTMLSelectElement} */
-    this.dtype = field("dtype");
-    /** @type {HTMLElement} */
-    this.says = find(form, ".model-says");
+    this.select = h("select", { name: "model" });
+    this.own = h("input", {
+      name: "own_model",
+      type: "text",
+      autocapitalize: "off",
+      autocomplete: "off",
+      spellcheck: "false",
+      maxlength: "1000",
+    });
+    this.file = h("input", { type: "file", accept: ".gguf" });
+    this.says = h("div", { class: "model-says", role: "status", hidden: true });
+    this.labels = [this.select, this.file, this.own].map((field, n) => {
+      const [name, words] = LABELS[n];
+      const more = h("small", {}, words);
+      return h("label", { class: "field", hidden: n > 0 }, h("span", {}, name), field, more);
+    });
+    const examples = ["~/Qwen3-0.6B", "Qwen/Qwen3-0.6B"].map((name) => h("code", {}, name));
+    find(this.labels[2], "small").append(examples[0], ", ", examples[1]);
+    (form.querySelector(".model-field") || form).prepend(...this.labels, this.says);
+    this.dtype = /** @type {HTMLSelectElement} */ (form.elements.namedItem("dtype"));
     /** @type {Offered} */
     this.offered = {
       models: [],
@@ -67,11 +86,6 @@ export class ModelField {
     /** @type {Json} what the server says about the chosen one, null until it has */
     this.facts = null;
     this.kept = 0; // bytes of it in this browser
-    this.file = h("input", { type: "file", accept: ".gguf" });
-    this.fileWords = h("span");
-    labelOf(this.own).before(
-      h("label", { class: "field", hidden: true }, this.fileWords, this.file, h("small")),
-    );
     this.file.addEventListener("change", () => {
       const file = this.file.files?.[0];
       this.file.value = ""; // the same one can be chosen again
@@ -110,12 +124,8 @@ export class ModelField {
       ...(any ? [h("option", { value: OWN }, t("Another: a folder or a hub id …"))] : []),
     );
     if (chosen) this.select.value = chosen;
-    setText(this.fileWords, t("GGUF file"));
-    setText(
-      find(labelOf(this.file), "small"),
-      t(
-        "A Llama, Qwen 2 or Qwen 3. It is read in this tab and sent nowhere; after a reload it is chosen again.",
-      ),
+    this.labels.forEach((label, n) =>
+      LABELS[n].forEach((words, small) => setText(label.children[2 * small], t(words))),
     );
     this._show();
   }
@@ -306,11 +316,7 @@ export class ModelField {
       "span",
       {},
       `${t("Nothing is known yet about {name}.", { name: this.value })} `,
-      h(
-        "button",
-        { type: "button", class: "link", onclick: () => this._look(this.value) },
-        t("Look at it"),
-      ),
+      newButton({ class: "link", onclick: () => this._look(this.value) }, t("Look at it")),
     );
   }
 
@@ -331,11 +337,7 @@ export class ModelField {
     const [unit, size] = n >= 1e9 ? [" G", 1e9] : n >= 1e6 ? [" M", 1e6] : ["", 1];
     const number = `${t(size > 1 ? (n / size).toPrecision(3) : count(n))}${unit}`;
     const fits = free === null || facts.loaded || weights <= free;
-    const remove = h(
-      "button",
-      { type: "button", class: "link", onclick: () => this._remove() },
-      t("Remove"),
-    );
+    const remove = newButton({ class: "link", onclick: () => this._remove() }, t("Remove"));
     /** @type {[string, string, HTMLElement?][]} */
     const rows = [
       ["Parameters", `${number}, ${t(`${count(layers)} [layer|layers]`)}`],

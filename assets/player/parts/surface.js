@@ -220,6 +220,26 @@ export function fillBox(g, colour, x, y, w, h) {
 }
 
 /**
+ * A rounded rectangle, filled, outlined or both. @param {Ink} g @param {Box} box @param {number}
+ * radius @param {string | CanvasPattern | null} fill @param {string | null} stroke @param {number}
+ * line @param {number[]} dash
+ */
+export function roundBox(g, { x, y, w, h }, radius, fill, stroke = null, line = 1.5, dash = []) {
+  g.beginPath();
+  g.roundRect(x, y, w, h, Math.max(0, Math.min(radius, w / 2, h / 2)));
+  if (fill) {
+    g.fillStyle = fill;
+    g.fill();
+  }
+  if (!stroke) return;
+  g.strokeStyle = stroke;
+  g.lineWidth = line;
+  g.setLineDash(dash);
+  g.stroke();
+  g.setLineDash([]);
+}
+
+/**
  * Outline a rectangle, dashed or not. @param {Ink} g @param {string} colour @param {number} line
  * @param {number} x @param {number} y @param {number} w @param {number} h @param {number[]} dash
  */

@@ -1,7 +1,7 @@
 // The first picture: the lanes of two runs of the same requests on one scale, in waves and
 // continuously. It runs once, then stands.
 
-import { h, reducedMotion, setText } from "../parts/dom.js";
+import { h, newButton, reducedMotion, setText } from "../parts/dom.js";
 import { drawSoon, paintTheme, prefersDark } from "../parts/look.js";
 import { t } from "../parts/speech.js";
 import { LaneChart } from "../views/lane_chart.js";
@@ -25,11 +25,7 @@ export class Hero {
     this.columns = Math.max(...members.map(({ run }) => run.length));
     this.at = this.columns; // steps since the beginning
     this._since = NaN;
-    this.button = h(
-      "button",
-      { type: "button", class: "button", onclick: () => this.play() },
-      again,
-    );
+    this.button = newButton({ class: "button", onclick: () => this.play() }, again);
     this.charts = members.map(({ name, run }, n) => {
       const says = h("b", {});
       const canvas = h(

@@ -4,7 +4,7 @@
 //   of many things a few dozen fly, evenly chosen; the others appear in their places
 
 import { h, setAttr } from "../parts/dom.js";
-import { measure, setFont, Surface } from "../parts/surface.js";
+import { measure, roundBox, setFont, Surface } from "../parts/surface.js";
 import { queryOf, written } from "../run/passes.js";
 import { easeBoth, easeOut, inFlight, lerp, movingIn, phase, some, turn } from "./phases.js";
 
@@ -248,15 +248,8 @@ export class Flights {
     const [x, y] = [lerp(from.x, to.x, e), lerp(from.y, to.y, e) - thrown * ARC];
     const colours = palette.of(request);
     g.globalAlpha = (focus && !focus.includes(request) ? 0.2 : 1) * Math.min(1, (1 - come) * 6);
-    g.beginPath();
-    g.roundRect(x - w / 2, y - size / 2, w, size, 5);
-    g.fillStyle = colours.tint;
-    g.fill();
-    g.strokeStyle = colours.solid;
-    g.lineWidth = 1.5;
-    if (come < 0.4) g.setLineDash([3, 2]);
-    g.stroke();
-    g.setLineDash([]);
+    const box = { x: x - w / 2, y: y - size / 2, w, h: size };
+    roundBox(g, box, 5, colours.tint, colours.solid, 1.5, come < 0.4 ? [3, 2] : []);
     g.fillStyle = palette.ink;
     g.textAlign = "center";
     g.fillText(request.letter, x, y + 0.5);
@@ -373,19 +366,9 @@ export class Flights {
       if (!from) continue;
       const e = easeBoth(t);
       g.globalAlpha = focus && !focus.includes(request) ? 0.2 : 1;
-      g.beginPath();
-      g.roundRect(
-        lerp(from.x, to.x, e) - side / 2,
-        lerp(from.y, to.y, e) - side / 2 - Math.sin(t * Math.PI) * ARC,
-        side,
-        side,
-        3,
-      );
-      g.fillStyle = palette.of(request).solid;
-      g.fill();
-      g.strokeStyle = palette.panel;
-      g.lineWidth = 1.5;
-      g.stroke();
+      const x = lerp(from.x, to.x, e) - side / 2;
+      const y = lerp(from.y, to.y, e) - side / 2 - Math.sin(t * Math.PI) * ARC;
+      roundBox(g, { x, y, w: side, h: side }, 3, palette.of(request).solid, palette.panel);
     }
   }
 
@@ -418,13 +401,8 @@ export class Flights {
       ];
       const colours = palette.of(request);
       g.globalAlpha = (focus && !focus.includes(request) ? 0.2 : 1) * Math.min(1, done * 8);
-      g.beginPath();
-      g.roundRect(x - w / 2, y - 11 * big, w, 22 * big, 4);
-      g.fillStyle = colours.tint;
-      g.fill();
-      g.strokeStyle = colours.solid;
-      g.lineWidth = 1.5;
-      g.stroke();
+      const box = { x: x - w / 2, y: y - 11 * big, w, h: 22 * big };
+      roundBox(g, box, 4, colours.tint, colours.solid);
       g.fillStyle = palette.ink;
       g.fillText(text, x - w / 2 + 5 * big, y + 0.5);
     }

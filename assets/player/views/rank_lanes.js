@@ -2,7 +2,7 @@
 // step at that moment is marked, and a sentence above its lanes says what happens in it. A click on
 // a step opens that rank there.
 
-import { canvasIn, find, h, setAttr } from "../parts/dom.js";
+import { canvasIn, find, h, newButton, setAttr } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
 import { plain, spans } from "../parts/chips.js";
 import { t, tell } from "../parts/speech.js";
@@ -40,10 +40,8 @@ class Band {
       h(
         "h4",
         {},
-        h(
-          "button",
+        newButton(
           {
-            type: "button",
             class: "mini",
             title: t(
               member.name ? "This engine alone, at this moment" : "This rank alone, at this moment",

@@ -2,7 +2,7 @@
 // it at work. The picture is the page's own view of the run on screen, at the step that shows most;
 // nothing in it is drawn for the occasion.
 
-import { clamp, h } from "../parts/dom.js";
+import { clamp, h, newButton } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 import { BlocksView } from "../views/kv.js";
 import { LengthsView } from "../views/lengths.js";
@@ -60,8 +60,12 @@ export class Ask {
     app.root.append(this.note);
     /** @type {HTMLElement | null} */
     this.button = null; // that opened it
-    for (const button of app.root.querySelectorAll("[data-ask]"))
-      button.addEventListener("click", () => this.open(/** @type {HTMLElement} */ (button)));
+    for (const button of app.root.querySelectorAll("[data-ask]")) {
+      button.ariaHasPopup = "dialog";
+      button.ariaExpanded = "false";
+      button.ariaLabel = EXPLAINED[button.dataset.ask].asks;
+      button.addEventListener("click", () => this.open(button));
+    }
     // it closes this alone
     this.note.addEventListener("keydown", (e) => {
       if (e.key === "Escape") e.stopPropagation();
@@ -83,10 +87,8 @@ export class Ask {
     this.button = button;
     const here = app.options.tabs.some((tab) => tab.name === "learn");
     note.setAttribute("aria-label", t(told.asks));
-    const close = h(
-      "button",
+    const close = newButton(
       {
-        type: "button",
         class: "icon-button ask-close",
         "aria-label": t("Close"),
         onclick: () => note.hidePopover(),

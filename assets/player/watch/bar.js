@@ -1,9 +1,9 @@
 // The bar on top: parts, recorded runs, edit, share, export, more, and labels for the run on
 // screen; below it one introductory line.
 
-import { h, setText } from "../parts/dom.js";
+import { h, newButton, setText } from "../parts/dom.js";
 import { keep } from "../parts/kept.js";
-import { fillTabs } from "../parts/look.js";
+import { fillTabs, goToPart } from "../parts/look.js";
 import { showKeys } from "../parts/floating.js";
 import { t } from "../parts/speech.js";
 import { exportMenu } from "./export.js";
@@ -26,7 +26,7 @@ export class Bar {
     this.tight = 0; // how little room there is: see `_fitButtons`
     const { options, root, $ } = app;
     this.chips = options.catalogue.map((entry) =>
-      h("button", { type: "button", class: "button", onclick: () => app.open(entry) }),
+      newButton({ class: "button", onclick: () => app.open(entry) }),
     );
     this.named();
     $(".presets").replaceChildren(...this.chips);
@@ -41,15 +41,7 @@ export class Bar {
       ".policy-chip": () => app.run && showPolicy(app),
       ".source": () => app.run && showFacts(root, app.run),
       ".race-button": () =>
-        root.dispatchEvent(
-          new CustomEvent("inflight-tab", {
-            detail: {
-              name: "compare",
-              wish: { race: app.entry && (app.entry.comparison || app.entry.name) },
-            },
-            bubbles: true,
-          }),
-        ),
+        goToPart(root, "compare", { race: app.entry && (app.entry.comparison || app.entry.name) }),
       ".what-button": () => showWhatIf(app),
       ".slow-button": () => showSlow(app),
       ".share-button": () => app.address.share(),

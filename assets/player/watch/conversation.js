@@ -1,7 +1,7 @@
 // The messages of a request, which its row opens to: each with its role and text, to change, to add
 // and to remove.
 
-import { find, h, icon, setText } from "../parts/dom.js";
+import { find, h, icon, newButton, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 
@@ -24,9 +24,8 @@ export class Conversation {
       { class: "conversation", ontoggle: () => this._fill() },
       this.summary,
       this.list,
-      h(
-        "button",
-        { type: "button", class: "link", onclick: () => this._insert(this.messages.length) },
+      newButton(
+        { class: "link", onclick: () => this._insert(this.messages.length) },
         t("Add a message"),
       ),
     );
@@ -65,15 +64,8 @@ export class Conversation {
     role.addEventListener("change", say);
     text.addEventListener("input", say);
     const button = (/** @type {string} */ name, /** @type {string} */ label, act) =>
-      h(
-        "button",
-        {
-          type: "button",
-          class: "icon-button",
-          "aria-label": t(label),
-          title: t(label),
-          onclick: act,
-        },
+      newButton(
+        { class: "icon-button", "aria-label": t(label), title: t(label), onclick: act },
         icon(name),
       );
     const remove = button("trash", "Remove this message", () => this._remove(n));

@@ -1,7 +1,8 @@
 // The workload editor: requests, limits and sampling as a form. Its contents are a spec, which the
 // engine runs.
 
-import { download, h, icon, setText } from "../parts/dom.js";
+import { download, h, icon, newButton, setText } from "../parts/dom.js";
+import { goToPart } from "../parts/look.js";
 import { count } from "../parts/format.js";
 import { keep, keptData } from "../parts/kept.js";
 import { t } from "../parts/speech.js";
@@ -53,14 +54,7 @@ export class Editor {
     $(".workload-file").addEventListener("change", (e) => loadWorkload(this, e.target));
     const compare = $(".compare-these");
     compare.hidden = !app.options.tabs.some((tab) => tab.name === "compare");
-    compare.addEventListener("click", () =>
-      app.root.dispatchEvent(
-        new CustomEvent("inflight-tab", {
-          detail: { name: "compare", wish: "watched" },
-          bubbles: true,
-        }),
-      ),
-    );
+    compare.addEventListener("click", () => goToPart(app.root, "compare", "watched"));
     this.field("preset").addEventListener("change", () =>
       this.setAside(() => this._preset(this.field("preset").value)),
     );
@@ -295,9 +289,8 @@ export class Editor {
       "aria-label": t("Arrival"),
     });
     arrival.value = String(request.arrival ?? 0);
-    const remove = h(
-      "button",
-      { type: "button", class: "icon-button", "aria-label": t("Remove this request") },
+    const remove = newButton(
+      { class: "icon-button", "aria-label": t("Remove this request") },
       icon("trash"),
     );
     const el = h("div", { class: "request-row" }, prompt, tokens, arrival, remove);

@@ -2,7 +2,7 @@
 // on them. From the header, and what its steps warn of.
 
 import { showCard } from "../parts/floating.js";
-import { h } from "../parts/dom.js";
+import { h, newButton } from "../parts/dom.js";
 import { bytes, count, milliseconds } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { warningsOf } from "../run/events.js";
@@ -239,10 +239,8 @@ export function showPolicy(app) {
     "What was decided, and within which limits",
     h("dl", { class: "policy-words" }, ...rows.flat()),
     h("p", {}, h("small", {}, t("The names are vLLM's."))),
-    h(
-      "button",
+    newButton(
       {
-        type: "button",
         class: "button",
         onclick: () => {
           card.close();

@@ -2,7 +2,7 @@
 // page has none. The two runs are a pair: the mask shows what leaked, the texts show the effect.
 
 import { showCard } from "../parts/floating.js";
-import { h } from "../parts/dom.js";
+import { h, newButton } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 import { t, translateLine } from "../parts/speech.js";
 import { firstChange } from "../run/moments.js";
@@ -125,10 +125,8 @@ export class Leak {
         "div",
         { class: "choices" },
         ...this._recorded.map((entry) =>
-          h(
-            "button",
+          newButton(
             {
-              type: "button",
               class: "button",
               onclick: async () => {
                 card.close();

@@ -2,7 +2,7 @@
 // changed. Which of them is shown, where they diverge, and the words about it. what_if.js and
 // leak.js make such pairs.
 
-import { h, setText } from "../parts/dom.js";
+import { h, newButton, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
 /** @typedef {Shown & {name: string}} Member */
@@ -118,10 +118,8 @@ export class Pair {
     if (!this.members.length) return;
     this.names.replaceChildren(
       ...this.members.map((member) =>
-        h(
-          "button",
+        newButton(
           {
-            type: "button",
             class: "button",
             "aria-pressed": String(member.run === this.app.run),
             onclick: () => {

@@ -2,7 +2,7 @@
 // moment, or whether all are, as one picture. The ranks and the sentences about them come in one
 // document (visualizer/documents/replay.py).
 
-import { clamp, h } from "../parts/dom.js";
+import { clamp, h, newButton } from "../parts/dom.js";
 import { momentOf } from "../parts/format.js";
 import { t, tell } from "../parts/speech.js";
 import { momentsOf, standing, stretch } from "../run/moments.js";
@@ -211,11 +211,7 @@ export class Ranks {
     const { current } = this;
     if (!current) return;
     const button = (text, on, act) =>
-      h(
-        "button",
-        { type: "button", class: "button", "aria-pressed": String(on), onclick: act },
-        t(text),
-      );
+      newButton({ class: "button", "aria-pressed": String(on), onclick: act }, t(text));
     const focused = [...this.names.children].indexOf(document.activeElement);
     this.names.replaceChildren(
       ...(this.members.length > 1

@@ -2,7 +2,8 @@
 // compared and removed until the page is closed.
 
 import { bareCard, cardHead } from "../parts/floating.js";
-import { h, icon } from "../parts/dom.js";
+import { h, icon, newButton } from "../parts/dom.js";
+import { goToPart } from "../parts/look.js";
 import { count, duration } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { lanePieces } from "../run/lane_layout.js";
@@ -42,10 +43,8 @@ function thumbnail(app, { lanes, steps }) {
 }
 
 function recorded(app, dialog, entry) {
-  return h(
-    "button",
+  return newButton(
     {
-      type: "button",
       class: "run-choice",
       "aria-current": app.entry === entry ? "true" : null,
       onclick: () => {
@@ -73,10 +72,8 @@ function recorded(app, dialog, entry) {
 function ofThisVisit(app, dialog, kept, again) {
   const { visit } = app;
   const act = (name, what) =>
-    h(
-      "button",
+    newButton(
       {
-        type: "button",
         class: "button",
         onclick: () => {
           dialog.close();
@@ -88,10 +85,8 @@ function ofThisVisit(app, dialog, kept, again) {
   return h(
     "div",
     { class: "visit-run", "aria-current": app.run === kept.run ? "true" : null },
-    h(
-      "button",
+    newButton(
       {
-        type: "button",
         class: "run-choice",
         onclick: () => {
           dialog.close();
@@ -121,10 +116,8 @@ function ofThisVisit(app, dialog, kept, again) {
         app.put(kept);
         app.address.share();
       }),
-      h(
-        "button",
+      newButton(
         {
-          type: "button",
           class: "icon-button",
           "aria-label": `Remove ${kept.title}`,
           onclick: () => {
@@ -177,10 +170,8 @@ export function showRuns(app) {
     dialog.replaceChildren(
       cardHead(
         "Runs",
-        h(
-          "button",
+        newButton(
           {
-            type: "button",
             class: "button",
             onclick: () => {
               dialog.close();
@@ -290,11 +281,6 @@ export class Visit {
   async compare(kept) {
     this.app.put(kept);
     await this.app.editor.take(kept.spec);
-    this.app.root.dispatchEvent(
-      new CustomEvent("inflight-tab", {
-        detail: { name: "compare", wish: "watched" },
-        bubbles: true,
-      }),
-    );
+    goToPart(this.app.root, "compare", "watched");
   }
 }

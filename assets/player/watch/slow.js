@@ -4,7 +4,7 @@
 
 import { bareCard, cardHead } from "../parts/floating.js";
 import { chip, spans } from "../parts/chips.js";
-import { h, tableOf } from "../parts/dom.js";
+import { h, newButton, tableOf } from "../parts/dom.js";
 import { count, milliseconds } from "../parts/format.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { timeOf } from "../run/delays.js";
@@ -118,10 +118,8 @@ function table(app, go) {
       h(
         "th",
         { scope: "col", "aria-sort": by === key ? (down ? "descending" : "ascending") : null },
-        h(
-          "button",
+        newButton(
           {
-            type: "button",
             title: means && t(means),
             "data-by": key,
             onclick: () => {
@@ -143,9 +141,8 @@ function table(app, go) {
         h(
           "th",
           { scope: "row" },
-          h(
-            "button",
-            { type: "button", class: "link" },
+          newButton(
+            { class: "link" },
             chip({ run, index: Infinity }, request),
             " ",
             h("bdi", { class: "slow-id", title: request.id }, request.id),

@@ -1,6 +1,6 @@
 // Play, step, jump: buttons, keys, speed; and the player's other keys.
 
-import { clamp, setText } from "../parts/dom.js";
+import { clamp, keyButton, setText } from "../parts/dom.js";
 import { isOurKey, isTyping, pressesButton, toggleFullscreen } from "../parts/look.js";
 import { showKeys } from "../parts/floating.js";
 import { t } from "../parts/speech.js";
@@ -33,6 +33,20 @@ export class Transport {
     this.played = -1; // where play has come
     this._frame = 0;
     this.playButton = bar.querySelector(".play");
+    const [came, goes] = [
+      "Back to the last request that came or went",
+      "To the next request that comes or goes",
+    ];
+    this.playButton.before(
+      keyButton("prev-event", "first", came, "b", "in-simple"),
+      keyButton("first", "first", "First step", "Home", "in-full"),
+      keyButton("prev", "prev", "Previous step", "←"),
+    );
+    this.playButton.after(
+      keyButton("next", "next", "Next step", "→"),
+      keyButton("next-event", "last", goes, "n", "in-simple"),
+      keyButton("last", "last", "Last step", "End", "in-full"),
+    );
     this.count = bar.querySelector(".count");
     this.select = bar.querySelector(".speed");
     this.kind = bar.querySelector(".kind");

@@ -2,7 +2,8 @@
 // two runs are a pair, shown where they diverge.
 
 import { showCard } from "../parts/floating.js";
-import { h, setText } from "../parts/dom.js";
+import { h, newButton, setText } from "../parts/dom.js";
+import { goToPart } from "../parts/look.js";
 import { count } from "../parts/format.js";
 import { loadingWords } from "../parts/model_field.js";
 import { inLanguage, t } from "../parts/speech.js";
@@ -116,12 +117,7 @@ function showPlan(app) {
     [own[knob], ...others(own[knob], own)].join(", "),
   );
   const tried = { lanes, budgets, blocks: pools, policies: "" };
-  app.root.dispatchEvent(
-    new CustomEvent("inflight-tab", {
-      detail: { name: "compare", wish: { plan: { run: app.runId, tried } } },
-      bubbles: true,
-    }),
-  );
+  goToPart(app.root, "compare", { plan: { run: app.runId, tried } });
 }
 
 /** Whether somebody here has the run on screen, and can plan it. */
@@ -151,10 +147,8 @@ export async function showWhatIf(app) {
   const choice = (knob, { text, value, says }) => {
     const policy = knob === "policy" && editor.state.policies.find((p) => p.name === value);
     const words = policy ? [h("b", {}, text), h("small", {}, t(policy.shows))] : [t(text)];
-    const button = h(
-      "button",
+    const button = newButton(
       {
-        type: "button",
         class: `button what-choice${policy ? " what-policy" : ""}`,
         title: t(says),
         "aria-label": t(says),
@@ -196,9 +190,8 @@ export async function showWhatIf(app) {
     ),
     message,
     canPlan(app)
-      ? h(
-          "button",
-          { type: "button", class: "button", onclick: () => (card.close(), showPlan(app)) },
+      ? newButton(
+          { class: "button", onclick: () => (card.close(), showPlan(app)) },
           t("Many settings at once, simulated …"),
         )
       : null,

@@ -1,7 +1,7 @@
 // What a trial showed: its progress, each goal with what the run says of it, and a sentence: what
 // is wrong, what helps, or that all is done.
 
-import { h, setText } from "../parts/dom.js";
+import { h, newButton, setText } from "../parts/dom.js";
 import { goalItem } from "../parts/goal.js";
 import { bytes } from "../parts/format.js";
 import { t } from "../parts/speech.js";
@@ -132,9 +132,8 @@ export class Outcome {
     return [
       h("p", { class: "done" }, t("Every goal is met.")),
       next
-        ? h(
-            "button",
-            { type: "button", class: "mini", onclick: () => part.open(next) },
+        ? newButton(
+            { class: "mini", onclick: () => part.open(next) },
             `${t("Next:")} ${t(next.title)}`,
           )
         : null,
@@ -149,10 +148,8 @@ export class Outcome {
       "p",
       { class: "places" },
       line
-        ? h(
-            "button",
+        ? newButton(
             {
-              type: "button",
               class: "mini",
               onclick: () => {
                 part.side("code");
@@ -163,10 +160,8 @@ export class Outcome {
           )
         : null,
       inPicture
-        ? h(
-            "button",
+        ? newButton(
             {
-              type: "button",
               class: "mini",
               onclick: () => {
                 part.side("picture");

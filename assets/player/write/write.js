@@ -2,10 +2,10 @@
 //
 //   code ─→ Trials ─→ {replay, goals, help, fault} (visualizer/write/attempt.py) ─→ the player, the goals, a sentence
 
-import { h, setText } from "../parts/dom.js";
+import { h, newButton, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress, turnPage } from "../parts/link.js";
-import { besidePlayer, fillPart, fillTabs, pageWatch, showToast } from "../parts/look.js";
+import { besidePlayer, fillPart, fillTabs, goToPart, pageWatch, showToast } from "../parts/look.js";
 import { inLanguage, Speech, t } from "../parts/speech.js";
 import { CodeField } from "./code_field.js";
 import { Outcome, coded } from "./outcome.js";
@@ -121,13 +121,7 @@ export class Write {
   /** The same policy and `continuous` in turns, timed. */
   beside() {
     return this._try({ beside: true }, ({ comparison, attempt }) => {
-      if (comparison)
-        this.root.dispatchEvent(
-          new CustomEvent("inflight-tab", {
-            detail: { name: "compare", wish: { made: comparison } },
-            bubbles: true,
-          }),
-        );
+      if (comparison) goToPart(this.root, "compare", { made: comparison });
       else this._tried(attempt);
     });
   }
@@ -285,10 +279,8 @@ export class Write {
         h(
           "li",
           {},
-          h(
-            "button",
+          newButton(
             {
-              type: "button",
               class: own.isDone(one.name) ? "done" : "",
               "aria-current": one === task ? "step" : null,
               title: t(one.title),

@@ -5,7 +5,7 @@ pass and split again after it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,27 +34,25 @@ class Row:
         return 0 if self.layers is None else self.layers[0][0].shape[2]
 
 
-def article(
-    model: Any, work: Work, lanes: int, clock: Callable[[], float] = time.perf_counter
-) -> BaselineRun:
+def article(model: Any, work: Work, lanes: int) -> BaselineRun:
     """Continuous batching as the GPT-2 article writes it; see `article_step`."""
     waiting = [Row(request, list(request.prompt)) for request in work]
     running: list[Row] = []
     times: dict[str, list[float]] = {request.id: [] for request in work}
     outputs, steps = {}, 0
-    started = clock()
+    started = time.perf_counter()
     while waiting or running:
         while waiting and len(running) < lanes:
             running.append(waiting.pop(0))
         article_step(model, running)
-        steps, now = steps + 1, clock() - started
+        steps, now = steps + 1, time.perf_counter() - started
         for row in running:
             times[row.request.id].append(now)
             if row.request.is_over(row.output):
                 outputs[row.request.id] = row.output
         running = [row for row in running if not row.request.is_over(row.output)]
     return BaselineRun(
-        outputs, clock() - started, prompt_lengths(work), times, steps, {"lanes": lanes}
+        outputs, time.perf_counter() - started, prompt_lengths(work), times, steps, {"lanes": lanes}
     )
 
 

@@ -79,11 +79,9 @@ def generate_waves(
     )
 
 
-def generate_serial(
-    model: Any, work: Work, clock: Callable[[], float] = time.perf_counter
-) -> BaselineRun:
+def generate_serial(model: Any, work: Work) -> BaselineRun:
     """`model.generate` on one request after another."""
-    return generate_waves(model, work, 1, clock)
+    return generate_waves(model, work, 1)
 
 
 def _generate(model: Any, wave: Work, observer: _Clock) -> list[list[int]]:

@@ -1,6 +1,6 @@
 // The buttons above a mask: which pass, which layer's window, zoom, weights.
 
-import { h } from "../../parts/dom.js";
+import { h, newButton } from "../../parts/dom.js";
 import { t } from "../../parts/speech.js";
 
 export class MaskTools {
@@ -44,10 +44,8 @@ export class MaskTools {
       frame.passes.forEach((p, i) => {
         const what = p.padded ? t("decode") : p.items.map((x) => x.request.letter).join(" ");
         buttons.push(
-          h(
-            "button",
+          newButton(
             {
-              type: "button",
               class: "mini",
               "aria-pressed": String(p === pass),
               title: t(`Pass ${i + 1} of ${frame.passes.length}`),
@@ -83,10 +81,8 @@ export class MaskTools {
     }
     if (leak.offered || leak.on)
       buttons.push(
-        h(
-          "button",
+        newButton(
           {
-            type: "button",
             class: "mini leak-button",
             "aria-pressed": String(leak.on),
             title: t(
@@ -99,10 +95,8 @@ export class MaskTools {
       );
     if (mask.zoom)
       buttons.push(
-        h(
-          "button",
+        newButton(
           {
-            type: "button",
             class: "mini",
             onclick: () => {
               mask.zoom = null;
@@ -115,9 +109,8 @@ export class MaskTools {
       );
     else if (zoomable)
       buttons.push(
-        h(
-          "button",
-          { type: "button", class: "mini", onclick: () => mask.zoomTo(pinned) },
+        newButton(
+          { class: "mini", onclick: () => mask.zoomTo(pinned) },
           `${t("Zoom to")} ${pinned.letter}`,
         ),
       );
@@ -132,10 +125,8 @@ export class MaskTools {
 function weightTools(run, { offered, on, layer, head, withoutFirst, loading, error }, actions) {
   if (!offered) return [];
   const turn = (/** @type {boolean} */ to) => actions.weigh({ on: to, error: null });
-  const toggle = h(
-    "button",
+  const toggle = newButton(
     {
-      type: "button",
       class: "mini",
       "aria-pressed": String(on),
       title: t("The model's real attention weights inside the allowed cells"),
@@ -148,7 +139,7 @@ function weightTools(run, { offered, on, layer, head, withoutFirst, loading, err
     return [
       toggle,
       h("span", { class: "weights-error", role: "alert", title: error }, error),
-      h("button", { type: "button", class: "mini", onclick: () => turn(true) }, t("Try again")),
+      newButton({ class: "mini", onclick: () => turn(true) }, t("Try again")),
     ];
   const select = h(
     "select",
@@ -162,20 +153,12 @@ function weightTools(run, { offered, on, layer, head, withoutFirst, loading, err
     ),
   );
   select.value = String(layer);
-  const next = h(
-    "button",
-    {
-      type: "button",
-      class: "mini",
-      title: t("Next head"),
-      onclick: () => actions.weigh({ head: head + 1 }),
-    },
+  const next = newButton(
+    { class: "mini", title: t("Next head"), onclick: () => actions.weigh({ head: head + 1 }) },
     t(`head ${head}`),
   );
-  const scale = h(
-    "button",
+  const scale = newButton(
     {
-      type: "button",
       class: "mini",
       "aria-pressed": String(withoutFirst),
       title: t(

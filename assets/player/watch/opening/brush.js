@@ -1,6 +1,6 @@
 // What the opening's pictures are drawn with: text at a place, rounded boxes, a request's chip.
 
-import { measure, setFont } from "../../parts/surface.js";
+import { measure, roundBox, setFont } from "../../parts/surface.js";
 
 /**
  * A text, its middle at y. @param {Ink} g @param {string} text @param {number} x @param {number} y
@@ -20,27 +20,7 @@ export function widthOf(g, text, font) {
   return measure(g, text);
 }
 
-/** @typedef {{x: number, y: number, w: number, h: number}} Box */
-
-/**
- * A rounded rectangle, filled, outlined or both. @param {Ink} g @param {Box} box @param {number}
- * radius @param {string | null} fill @param {string | null} stroke @param {number} line @param
- * {number[]} dash
- */
-export function round(g, { x, y, w, h }, radius, fill, stroke = null, line = 1, dash = []) {
-  g.beginPath();
-  g.roundRect(x, y, w, h, Math.max(0, Math.min(radius, w / 2, h / 2)));
-  if (fill) {
-    g.fillStyle = fill;
-    g.fill();
-  }
-  if (!stroke) return;
-  g.strokeStyle = stroke;
-  g.lineWidth = line;
-  g.setLineDash(dash);
-  g.stroke();
-  g.setLineDash([]);
-}
+/** @typedef {import("../../parts/surface.js").Box} Box */
 
 /**
  * A request's letter, its middle at x, y; dashed while it holds no lane. @param {Ink} g @param
@@ -49,7 +29,7 @@ export function round(g, { x, y, w, h }, radius, fill, stroke = null, line = 1, 
  */
 export function chipAt(g, palette, request, x, y, h, waits) {
   const colours = palette.of(request);
-  round(
+  roundBox(
     g,
     { x: x - h * 0.55, y: y - h / 2, w: h * 1.1, h },
     5,

@@ -2,11 +2,12 @@
 // people wait.
 
 import { t } from "../../parts/speech.js";
-import { clipped, measure } from "../../parts/surface.js";
+import { clipped, measure, roundBox } from "../../parts/surface.js";
 import { laneScale, roundUnit } from "../../run/lane_layout.js";
 import { LaneInk } from "../../views/lane_ink.js";
-import { chipAt, round, widthOf, write } from "./brush.js";
-import { capital, eased, inSeconds, lerp, share } from "./plot.js";
+import { easeBoth, lerp } from "../../views/phases.js";
+import { chipAt, widthOf, write } from "./brush.js";
+import { capital, inSeconds, share } from "./plot.js";
 
 /** @typedef {import("./brush.js").Box} Box */
 /** @typedef {import("./plot.js").Course} Course */
@@ -35,7 +36,7 @@ export function drawCourse(g, course, box, showing, strength, d) {
   const pad = small ? 10 : 16;
   const over = moment >= course.end;
   g.globalAlpha = strength;
-  round(g, box, 10, palette.panel, main ? palette.ink : palette.rule, main ? 1.5 : 1);
+  roundBox(g, box, 10, palette.panel, main ? palette.ink : palette.rule, main ? 1.5 : 1);
   const head = box.y + (small ? 14 : 21);
   const size = small ? 12 : 14;
   const time = over
@@ -144,7 +145,7 @@ function drawWaste(g, course, ink, { palette, moment }, x) {
     const [y, h] = ink.lane(lane);
     if (to - from < width + 30 || h < 20) continue;
     const middle = (from + to) / 2;
-    round(
+    roundBox(
       g,
       { x: middle - width / 2 - 8, y: y + h / 2 - 10, w: width + 16, h: 20 },
       6,
@@ -170,7 +171,7 @@ function drawNow(g, course, { palette, moment }, strength, { x, top, bottom, w, 
     const font = `700 13px ${palette.mono}`;
     const width = widthOf(g, words, font) + 14;
     if (now - end > width + 12) {
-      round(g, { x: end + 6, y: top + 2, w: width, h: 22 }, 6, palette.ink);
+      roundBox(g, { x: end + 6, y: top + 2, w: width, h: 22 }, 6, palette.ink);
       write(g, words, end + 6 + width / 2, top + 13.5, font, palette.panel, 0.5);
     }
     if (!small && now - end > 230)
@@ -223,7 +224,7 @@ function drawDoor(
         ? share(now, enters[life.r], enters[life.r] + (life.enters < 0.06 ? 0.5 : 0.28))
         : 0;
     const stand = { x: x + left + places * unit + size / 2, y };
-    places += 1 - eased(gone);
+    places += 1 - easeBoth(gone);
     if (gone >= 1) continue;
     anybody = true;
     if (gone > 0) flying.push([life.request, stand, at(life), gone]);
@@ -249,7 +250,7 @@ function drawDoor(
   if (!small) write(g, label, x, y + 0.5, font, palette.soft);
   if (!anybody && moment > 0) write(g, t("nobody waits"), x + left, y + 0.5, font, palette.soft);
   for (const [request, from, to, p] of flying) {
-    const [e, up] = [eased(p), Math.sin(p * Math.PI)];
+    const [e, up] = [easeBoth(p), Math.sin(p * Math.PI)];
     chipAt(
       g,
       palette,

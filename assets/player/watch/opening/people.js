@@ -1,10 +1,11 @@
 // The people of the opening: a face, what each asked, what the model has written for each so far,
 // and how long it took.
 
-import { measure, setFont, shorten } from "../../parts/surface.js";
+import { measure, roundBox, setFont, shorten } from "../../parts/surface.js";
 import { t } from "../../parts/speech.js";
-import { chipAt, round, widthOf, write } from "./brush.js";
-import { inSeconds, lerp } from "./plot.js";
+import { lerp } from "../../views/phases.js";
+import { chipAt, widthOf, write } from "./brush.js";
+import { inSeconds } from "./plot.js";
 
 /** @typedef {import("./brush.js").Box} Box */
 /**
@@ -42,7 +43,7 @@ export function drawPerson(g, scene, r, box) {
   const writes = asks || (!waits && !finished && moment > 0);
   const ground = writes ? colours.tint : palette.panel;
   const edge = waits ? colours.solid : finished ? palette.rule : colours.tint;
-  round(g, card, 12, ground, edge, waits ? 1.3 : 1, waits ? [4, 3] : []);
+  roundBox(g, card, 12, ground, edge, waits ? 1.3 : 1, waits ? [4, 3] : []);
   if (!waits) {
     // it speaks
     g.beginPath();

@@ -10,15 +10,12 @@ import { clamp } from "../../parts/dom.js";
 import { unbroken } from "../../parts/format.js";
 import { t, translateLine } from "../../parts/speech.js";
 import { countUpTo } from "../../run/run.js";
+import { easeBoth, lerp } from "../../views/phases.js";
 
 export const LENGTH = 20; // seconds
 
 /** @type {(x: number, from: number, to: number) => number} */
 export const share = (x, from, to) => clamp((x - from) / (to - from), 0, 1);
-/** @type {(from: number, to: number, share: number) => number} */
-export const lerp = (from, to, share) => from + (to - from) * share;
-/** Slow, fast, slow. @param {number} p */
-export const eased = (p) => (p < 0.5 ? 4 * p * p * p : 1 - (2 - 2 * p) ** 3 / 2);
 
 const NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight"];
 /** A small number as a word. @param {number} n */
@@ -133,7 +130,7 @@ export class Plot {
     if (next < 0) return clock[clock.length - 1][1];
     const [[from, before], [till, after, bend]] = [clock[next - 1], clock[next]];
     const p = share(at, from, till);
-    return lerp(before, after, bend ? p ** bend : eased(p));
+    return lerp(before, after, bend ? p ** bend : easeBoth(p));
   }
 
   /** Seconds across the chart: the camera draws back while time goes by. @param {number} moment */

@@ -4,10 +4,12 @@
 
 import { t } from "../../parts/speech.js";
 import { clamp } from "../../parts/dom.js";
-import { between, chipAt, round, write } from "./brush.js";
+import { roundBox } from "../../parts/surface.js";
+import { easeBoth, lerp } from "../../views/phases.js";
+import { between, chipAt, write } from "./brush.js";
 import { drawCourse } from "./course.js";
 import { drawPerson } from "./people.js";
-import { eased, inWords, lerp, share } from "./plot.js";
+import { inWords, share } from "./plot.js";
 
 /** @typedef {import("./brush.js").Box} Box */
 /** @typedef {import("./plot.js").Plot} Plot */
@@ -100,8 +102,8 @@ function narrow({ x, y, w, h }, n, bare) {
 export function drawOpening(g, box, plot, palette, at, d = 1, bare = false) {
   const { slow, fast } = plot;
   const place = layOut(box, slow.lives.length, bare);
-  const away = eased(share(at, 3.5, 4.5)); // from the model to its lanes
-  const both = eased(share(at, 10.8, 11.6));
+  const away = easeBoth(share(at, 3.5, 4.5)); // from the model to its lanes
+  const both = easeBoth(share(at, 10.8, 11.6));
   const moment = plot.moment(at);
   const extent = plot.extent(moment);
   const boxes = place.asking.map((from, r) => between(from, place.people[r], away));
@@ -191,13 +193,13 @@ function drawAsking(g, { small, model }, boxes, plot, palette, at, away) {
       g.stroke();
     }
     if (p >= 1) return;
-    const e = eased(p);
+    const e = easeBoth(p);
     const along = (/** @type {"x" | "y"} */ axis) =>
       (1 - e) ** 2 * from[axis] + 2 * (1 - e) * e * bend[axis] + e * e * to[axis];
     chipAt(g, palette, plot.fast.lives[r].request, along("x"), along("y"), 22, false);
   });
   g.globalAlpha = clamp((1 - away * 3) * share(at, 0, 0.3), 0, 1);
-  round(g, model, 18, palette.ink);
+  roundBox(g, model, 18, palette.ink);
   const unit = Math.min(model.w, model.h);
   const low = unit < 130;
   const logo = low
@@ -212,7 +214,7 @@ function drawAsking(g, { small, model }, boxes, plot, palette, at, away) {
     [0.08, 0.28],
     [0.02, 0.16],
   ].forEach(([dx, width], i) => {
-    round(
+    roundBox(
       g,
       {
         x: logo.x + dx * logo.size,
