@@ -45,14 +45,22 @@ SIZES = {
 
 
 def executable() -> str | None:
-    """An installed Chromium or Chrome; None leaves the choice to Playwright's own."""
+    """An installed Chromium or Chrome, the one without a window first, as it takes a quarter less of
+    a processor; None leaves the choice to Playwright's own.
+    """
     named = os.environ.get("CHROMIUM")
     found = (
         [named]
         if named
         else [
             shutil.which(n)
-            for n in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+            for n in (
+                "chromium-headless-shell",
+                "chromium",
+                "chromium-browser",
+                "google-chrome",
+                "google-chrome-stable",
+            )
         ]
     )
     return next((f for f in found if f), None)
