@@ -45,7 +45,9 @@ test("a text stays in its lane for a while after its end, and nobody's is in use
     rows: [],
     door: { draw() {} },
     key,
-    ...Object.fromEntries(["_named", "_rows", "_free", "_fill", "_passing"].map((n) => [n, () => {}])),
+    ...Object.fromEntries(
+      ["_named", "_rows", "_free", "_fill", "_passing"].map((n) => [n, () => {}]),
+    ),
     _left: () => new Map(),
   };
   PeopleView.prototype.draw.call(view, { run, frame: { i: 2, lanes, waiting: [] } });
@@ -61,7 +63,15 @@ test("what is folded says which positions it holds", () => {
 
 test("a token fed back comes from where it was written, others from where their request stands", () => {
   const froms = [];
-  const cell = (phase) => ({ come: 0.5, flies: true, x: 0, y: 0, w: 1, h: 1, item: { lane: 0, phase } });
+  const cell = (phase) => ({
+    come: 0.5,
+    flies: true,
+    x: 0,
+    y: 0,
+    w: 1,
+    h: 1,
+    item: { lane: 0, phase },
+  });
   const view = {
     views: { row: { cells: [cell("decode"), cell("prefill")] } },
     _lane: (lane, i) => froms.push([lane, i]) && { x: 0, y: 0, w: 1, h: 1 },
