@@ -93,3 +93,57 @@ test("a stream that is resumed goes on behind what has come", () => {
   take({ last: 3, messages: [{ ended: { tokens: 4 } }] });
   assert.deepEqual([own.text, own.next, own.ended], ["abc", 4, { tokens: 4 }]);
 });
+
+test("of what was guessed the row says how much was right", () => {
+  const key = { textContent: "" };
+  const drafts = [{ drafted: 3, accepted: 1 }];
+  const run = runOf([event(0, { drafts })]);
+  PackedRow.prototype.draw.call(
+    { surface: { visible: false }, title: { textContent: "" }, key },
+    { run, frame: run.frame(0) },
+  );
+  assert.match(key.textContent, /, 3 guessed: 1 right/);
+});
+
+test("who joins flies from where it waited, who gives way to where it waits then", () => {
+  const box = { left: 0, top: 0, width: 1, height: 1 };
+  const view = { surface: { w: 1, h: 1, canvas: { getBoundingClientRect: () => box } } };
+  let left = 0;
+  const queue = {
+    draw: ({ share }) => {
+      left = share ?? NaN;
+    },
+    boxOf: () => ({ getClientRects: () => [{ ...box, left }] }),
+  };
+  const texts = { box: { getClientRects: () => [], getBoundingClientRect: () => box } };
+  const flights = {
+    stage: { getBoundingClientRect: () => box, querySelector: () => null },
+    surface: { w: 1, h: 1 },
+    lanes: view,
+    views: { row: view, mask: view, blocks: view, queue, texts },
+    origins: new Map(),
+    places: new Map(),
+    _of: [],
+  };
+  const [request, other] = [{ index: 0 }, { index: 1 }];
+  const happened = { admitted: [{ request }], preempted: [{ request: other }], sampled: [] };
+  Flights.prototype._measure.call(flights, {}, { happened });
+  assert.deepEqual(
+    ["before 0", "after 1"].map((name) => flights.places.get(name).x),
+    [0, 1],
+  );
+});
+
+test("the other run's lanes are told of the step of the same number", () => {
+  const { rows } = LanesView.prototype.besideTable({
+    frame: { event: { step: 3 } },
+    pair: { other: { run: two(), name: "other" } },
+  });
+  assert.deepEqual(
+    rows.map(([lane, letter, since]) => [lane, letter, since]),
+    [
+      ["0", "A", "0"],
+      ["1", "B", "1"],
+    ],
+  );
+});
