@@ -54,6 +54,7 @@ def test_every_step_is_decided_as_transformers_does() -> None:
     assert found.identical == found.workloads == 200 and found.steps > 8_000
 
 
+@pytest.mark.slow
 def test_that_recording_would_tell_another_rule(monkeypatch) -> None:
     for changed in ({"requeue": False}, {"margin": 0.1}):
         monkeypatch.setitem(POLICIES, "transformers", replace(POLICIES["transformers"], **changed))

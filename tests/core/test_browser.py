@@ -341,6 +341,7 @@ def test_special_tokens_in_a_text_are_one_token() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_kernels_are_what_their_source_compiles_to(tmp_path) -> None:
     version = (
         shutil.which("clang")

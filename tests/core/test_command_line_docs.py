@@ -124,6 +124,7 @@ def test_plan():
     check(told, schemas(SECTIONS["plan"])[0])
 
 
+@pytest.mark.slow
 def test_compare():
     data = outputs("compare", "-p", "chunk-7-by-4", "-m", "shakespeare-char", "--repeats", "1")
     check(data, schemas(SECTIONS["compare"])[0])

@@ -134,6 +134,7 @@ def test_capacity_is_what_the_lanes_can_do():
         )
 
 
+@pytest.mark.slow
 def test_a_sweep_draws_throughput_against_latency():
     engines = {"static": _engine("static"), "continuous": _engine()}
     asked = []

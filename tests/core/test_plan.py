@@ -98,6 +98,7 @@ def test_what_is_better_by_more_than_the_error_is_called_better() -> None:
     assert "E2E at p50 is lowest with 6 lanes" in made.verdict
 
 
+@pytest.mark.slow
 def test_blocks_that_a_recorded_policy_keeps_free_are_kept_free_in_a_plan() -> None:
     trace = open_run(PRIORITY)
     policy = replace(trace.config.policy, watermark=0.25)
@@ -116,6 +117,7 @@ def test_stated_limits_rank_by_goodput() -> None:
     assert met > sum(one.meets(slos) for one in made.points[1].requests.values())
 
 
+@pytest.mark.slow
 def test_nothing_is_ranked_where_the_recorded_setting_is_far_off() -> None:
     made = plan(open_run(RESET), lanes=[4, 16, 2])
     assert abs(made.errors["e2e_s p50"] or 0) > 0.25 and not made.is_ranked
@@ -249,6 +251,7 @@ def test_that_no_prefix_is_found_is_said_where_one_could_have_been() -> None:
         assert any("no prefix is found" in note for note in notes) is caching
 
 
+@pytest.mark.slow
 def test_what_a_simulated_run_does_otherwise_is_said(tmp_path: Path) -> None:
     made = plan(open_run(PRIORITY))
     assert made.again.config.policy.name == "continuous" and made.notes == (
@@ -289,6 +292,7 @@ def test_the_picture_has_a_point_for_every_setting() -> None:
         page.brought(page.plot)(made, "waste", None)
 
 
+@pytest.mark.slow
 def test_the_command_prints_saves_and_draws(tmp_path: Path, capsys: Any) -> None:
     drawn, saved = tmp_path / "plan.html", tmp_path / "plan.json"
     code = call(
@@ -332,6 +336,7 @@ def test_odd_input_is_refused_in_a_sentence(capsys: Any, given: tuple[str, ...],
     assert says in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_any_run_is_a_workload_of_the_commands(tmp_path: Path, capsys: Any) -> None:
     out = tmp_path / "again.jsonl"
     assert call("run", "--workload", ASYNC, "--simulate", ASYNC, "--out", out) == 0
@@ -343,6 +348,7 @@ def test_any_run_is_a_workload_of_the_commands(tmp_path: Path, capsys: Any) -> N
     assert "none.jsonl cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_fit_that_predicts_no_pass_says_so(tmp_path: Path, capsys: Any) -> None:
     assert fit(open_run(RESET)).is_useless and not fit(measured()).is_useless
     assert call("fit", RESET, "--out", tmp_path / "cost.json") == 0

@@ -227,6 +227,7 @@ def test_without_priorities_on_record_the_queue_is_the_snapshots(tmp_path: Path)
     assert found["queue"].count == 18 and not any(compared.differ for compared in found.values())
 
 
+@pytest.mark.slow
 def test_a_snapshot_in_another_order_contradicts_the_priorities(tmp_path: Path) -> None:
     """The real recording, with priorities that put the queue of its snapshot in that order."""
     lines = real()

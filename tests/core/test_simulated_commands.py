@@ -140,6 +140,7 @@ def _published(path: Path, count: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_published_trace_runs_through_a_pipe_with_its_own_arrivals(tmp_path):
     inflight = f"{sys.executable} -m inflight"
     found = subprocess.run(
@@ -160,6 +161,7 @@ def test_a_published_trace_runs_through_a_pipe_with_its_own_arrivals(tmp_path):
     assert [request.arrival for request in trace.workload] == [n / 10 for n in range(40)]
 
 
+@pytest.mark.slow
 def test_a_large_workload_file_is_run_request_by_request_in_flat_memory(tmp_path, monkeypatch):
     """Six times as many requests take no more: each is forgotten when it is over."""
     monkeypatch.setattr("core.cli.options.MAX_FILE_BYTES", 10_000)

@@ -143,6 +143,7 @@ def test_a_step_that_ends_after_any_clock(small: list[str]) -> None:
         verify(sealed(rows))
 
 
+@pytest.mark.slow
 def test_a_huge_line_is_refused_before_it_is_read_whole(small: list[str], tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(small[0] + "\n", encoding="utf-8")

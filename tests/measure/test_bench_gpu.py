@@ -153,6 +153,7 @@ def test_every_part_runs_and_is_on_record(measured):
     ) and "Accuracy of the packed step, qwen3-0.6b, in " in "".join(said)
 
 
+@pytest.mark.slow
 def test_ratios_compare_the_same_requests(measured):
     _, data, _ = measured
     found = {name: part["result"] for name, part in data["parts"].items()}
@@ -181,6 +182,7 @@ def test_ratios_compare_the_same_requests(measured):
     assert [row["name"] for row in found["ablation"]["rows"]] == list(SWITCHES)
 
 
+@pytest.mark.slow
 def test_what_the_events_say_is_in_the_result(measured):
     _, data, _ = measured
     found = {name: part["result"] for name, part in data["parts"].items()}
@@ -225,6 +227,7 @@ def test_the_paged_kernel_running_ahead_is_accurate_too(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_settings_that_do_not_run_say_why(measured):
     _, data, _ = measured
     result = data["parts"]["transformers-continuous"]["result"]
@@ -245,6 +248,7 @@ def test_settings_that_do_not_run_say_why(measured):
     )
 
 
+@pytest.mark.slow
 def test_the_result_is_printed(measured, capsys):
     _, data, _ = measured
     print_gpu(data)
@@ -260,6 +264,7 @@ def test_the_result_is_printed(measured, capsys):
     assert "bfloat16, random weights; python" in text
 
 
+@pytest.mark.slow
 def test_the_docs_describe_the_result(measured):
     text = (Path(__file__).resolve().parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8")
     check(measured[1], schemas(text)[0])
@@ -282,6 +287,7 @@ def _full(measured):
     return data
 
 
+@pytest.mark.slow
 def test_bars_are_met_or_missed(measured, capsys):
     data = _full(measured)
     found = {name: part["result"] for name, part in data["parts"].items()}
@@ -314,6 +320,7 @@ def test_bars_are_met_or_missed(measured, capsys):
     assert "0 requests; the bar is at most 0: met" in text
 
 
+@pytest.mark.slow
 def test_what_did_not_run_has_no_bar(measured):
     data = _full(measured)
     for name in ("accuracy", "transformers-continuous", "llama-3.1-8b-decode"):
@@ -401,6 +408,7 @@ def test_transformers_is_cut_too_and_falls_back_to_the_next_best_setting():
         continuous(context, model, work, tried[1:])
 
 
+@pytest.mark.slow
 def test_a_switch_that_cannot_be_off_says_why(monkeypatch, capsys):
     monkeypatch.setattr(
         "measure.bench.gpu.parts.SWITCHES",
@@ -458,6 +466,7 @@ def small_parts(monkeypatch):
 SLOW = replace(TINY, quick=False)
 
 
+@pytest.mark.slow
 def test_a_part_that_fails_says_why_and_the_next_one_runs(small_parts, tmp_path):
     clock, log, fails = small_parts
     fails.add("b")

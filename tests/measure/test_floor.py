@@ -76,6 +76,7 @@ def test_what_is_counted_is_what_was_computed_and_read(make, policy):
     assert cache_bytes(trace.events, engine.adapter) == read[0] > 0
 
 
+@pytest.mark.slow
 def test_a_floor_takes_turns_and_its_ratio_is_the_share(capsys):
     engine = Engine(gpt2(2, 64, 4, 97).to(torch.bfloat16))
     floor = Floor(engine, (options := Options(repeats=2)).clock)

@@ -188,7 +188,7 @@ def test_every_view_calls_it_overrun(visit, ran, at):
     assert page.evaluate("(n) => inflight.frame.lanes[n].request", lane) is None
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 def test_its_mask_is_the_mask_that_was_computed(visit, ran):
     page = visit(replay=replay(ran))
     for index, event in enumerate(ran.events):

@@ -85,7 +85,7 @@ def test_every_answer_of_ours_is_believed(asked):
     assert {asked(delta) for delta in deltas} == {""}
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 def test_what_only_looks_like_one_is_refused(asked):
     attempt, comparison = answered()[-1], answered(beside=True)[-1]
     exercise = answered(task="blocks", code=HEAD + WRONG["blocks"]["a set"][0])[-1]

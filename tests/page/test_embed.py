@@ -68,7 +68,7 @@ def test_the_code_that_is_copied_shows_the_same_step_in_a_page_of_another_site(
     other.context.close()
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 def test_an_embedded_figure_speaks_german_and_says_what_is_not_there(visit, page_url):
     page = visit(f"{page_url}/", drawn=False)
     page.goto(f"{page_url}/embed#run=kv-pressure&view=lanes,kv&step=16&lang=de&theme=dark")

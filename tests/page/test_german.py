@@ -336,7 +336,7 @@ def compare_in_german(visit, world, name: str, size: str) -> None:  # noqa: F811
     expect(page.locator(".compare .headline")).to_have_text(made["says"]["headline"])
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 def test_compare_is_german(visit, world):  # noqa: F811
     compare_in_german(visit, world, "gpt2-six", "desk")
 

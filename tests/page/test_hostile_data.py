@@ -27,7 +27,7 @@ def open_page(visit, page_url) -> Callable[..., Page]:
     return lambda **how: visit(url=f"{page_url}/", **how)
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 def test_hostile_texts_are_only_text(visit, traces):
     trace = trace_of("continuous")
     nasty = [

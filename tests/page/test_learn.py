@@ -65,7 +65,7 @@ def walk(page: Page, lessons: list[dict]) -> None:
         expect(page.locator(f".lesson.done:nth-child({lesson['number']})")).to_have_count(1)
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
 def test_static_batching_by_keyboard_alone(learn, world, size):  # noqa: F811
     lessons = json.loads(world[2]["learn/en.json"])["lessons"]

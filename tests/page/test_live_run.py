@@ -14,7 +14,7 @@ from worlds.browser import settled
 from worlds.player import trace_of
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 def test_edit_run_follow_and_share(visit, page_url):
     """A changed workload runs on the engine; the picture follows it and the address says it."""
     page = visit(page_url, hash="run=short-and-long")

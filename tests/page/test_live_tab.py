@@ -24,7 +24,7 @@ from worlds.live_page import (
 STEPS = "inflightLive.batch.run.events.map(e => e.step)"
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 def test_two_browsers_see_one_batch(live_url, visit):
     """The same steps, letters and colours; one's own request is marked for oneself alone; scrubbing
     back moves nobody else.

@@ -39,7 +39,7 @@ def hold(page, share: float) -> str:
     return page.evaluate(PICTURE)
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 def test_a_step_moves_and_settles_where_seeking_goes(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     seek(page, 3)

@@ -94,7 +94,7 @@ def test_a_run_of_the_pages_own_address_opens_and_is_shared_by_it(visit, page_ur
         assert link == address
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 def test_the_query_names_one_too(visit, page_url, http):
     url = state(http, page_url)["catalogue"][1]["url"]
     page = visit(f"{page_url}/")

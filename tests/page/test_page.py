@@ -147,7 +147,7 @@ def test_a_run_can_be_cancelled_and_keeps_what_it_has(open_page):
     assert page.evaluate("inflight.run.length > 2 && !inflight.run.complete")
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 def test_a_run_that_is_refused_says_why_and_the_last_one_stays(open_page):
     page = open_page()
     edit(page)

@@ -87,7 +87,7 @@ def test_a_space_asks_nothing_elsewhere(visit, space_url):
     assert page.locator("#huggingface-space-header").count() == 0
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 def test_the_policy_for_content_hinders_nothing_and_is_in_force(visit, page_url):
     page = visit(page_url)
     page.evaluate(

@@ -55,7 +55,7 @@ def test_the_code_is_reached_typed_in_and_left_by_keys_alone(write):
     assert page.evaluate("inflightWrite.code.code") == TASKS["arrival"].code
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 def test_code_of_a_link_is_shown_and_nothing_of_it_runs(write):
     page = write("task=refill")
     mine = TASKS["refill"].code.replace('"mine"', '"ours"')

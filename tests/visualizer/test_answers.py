@@ -235,6 +235,7 @@ def test_a_model_that_is_not_in_the_tab_yet_is_asked_for():
     assert len(dataset("shakespeare-bpe")["workload"]["requests"]) == 1
 
 
+@pytest.mark.slow
 def test_work_on_the_model_of_a_tab(tmp_path):
     """With its real JavaScript and WebAssembly: engines with pools of different sizes take turns,
     and write the same tokens.

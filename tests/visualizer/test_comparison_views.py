@@ -655,6 +655,7 @@ def test_the_size_of_a_model_is_said_where_an_engine_knows_it():
     assert len(verdicts.caveats(dataclasses.replace(comparison, runs=theirs))) == 1
 
 
+@pytest.mark.slow
 def test_what_an_engine_notes_of_its_machine_is_said_in_german_too():
     noted = {
         note

@@ -135,6 +135,7 @@ def test_runs_of_another_engine(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_preempted_in_every_policy(tmp_path: Path) -> None:
     plan = [request(f"r{i}", 3 + 5 * i % 17, 4 + i % 7, i // 2) for i in range(12)]
     traces = [

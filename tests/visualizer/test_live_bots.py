@@ -48,6 +48,7 @@ async def asked(serving: ServingEngine) -> list[dict]:
     return [message for message in told if message["kind"] == "request"]
 
 
+@pytest.mark.slow
 def test_each_asks_its_rounds_under_a_bots_name_and_stops(monkeypatch):
     async def go(serving, bots):
         await bots.begin("me")
@@ -67,6 +68,7 @@ def test_each_asks_its_rounds_under_a_bots_name_and_stops(monkeypatch):
     with_bots(go, monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_model_that_answers_is_asked_questions_that_it_can_end(monkeypatch):
     async def go(serving, bots):
         await bots.begin("me")

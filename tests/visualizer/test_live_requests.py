@@ -164,6 +164,7 @@ def text_of(server: Served, key: str) -> tuple[str, dict]:
     return "".join(m.get("text", "") for m in told), told[-1]["ended"]
 
 
+@pytest.mark.slow
 def test_many_calls_at_once_with_one_key_are_one_request_and_hurt_nobody():
     """Another's goes on in the same steps; no place of the address is lost, however often it is
     tried.

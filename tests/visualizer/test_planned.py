@@ -155,6 +155,7 @@ def test_a_setting_that_is_too_large_is_not_simulated() -> None:
         SettingJob({"run": "it", "config": config}, HERE)
 
 
+@pytest.mark.slow
 def test_what_the_recording_does_not_say_is_said_in_german_too() -> None:
     host = Kept(open_run(PRIORITY))
     missing_keys.clear()

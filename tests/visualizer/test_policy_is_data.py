@@ -53,6 +53,7 @@ def test_a_new_policy_runs_is_recorded_checked_and_told(hasty, tmp_path) -> None
     assert admitted.index("r2") < admitted.index("r0")
 
 
+@pytest.mark.slow
 def test_a_new_policy_is_compared_and_has_a_colour(hasty) -> None:
     limits = EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, prefix_caching=True)
     workload = Workload(requests(*ROWS))

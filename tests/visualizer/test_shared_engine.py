@@ -70,11 +70,13 @@ def test_the_engine_is_served_beside_the_page_and_its_session_opens_as_an_upload
     assert '"url"' in answer and "error" not in answer
 
 
+@pytest.mark.slow
 def test_it_starts_at_a_pace_that_can_be_watched_and_joined(beginning):
     _, settings = beginning
     assert settings["steps_per_s"] == PACE
 
 
+@pytest.mark.slow
 def test_viewers_are_told_texts_until_the_teacher_hides_them(page, http):
     def messages() -> list[dict]:
         with http.stream("GET", f"{page}/serve/events") as answer:
@@ -99,6 +101,7 @@ def test_viewers_are_told_texts_until_the_teacher_hides_them(page, http):
     )
 
 
+@pytest.mark.slow
 def test_the_pages_bounds_hold_for_the_engine_too(page, http):
     for path in ("serve/docs", "serve/", "serve", "serve/v1", "serve/anything"):
         assert http.get(f"{page}/{path}").status_code == 404, path

@@ -104,6 +104,7 @@ def test_a_figure_is_kept_without_a_copy_of_plotly(tmp_path):
     assert len(figure) < 200_000 and PLOTLY.encode() in figure and download
 
 
+@pytest.mark.slow
 def test_a_recorded_run_is_made_when_it_is_first_asked_for_and_once(tmp_path):
     store = Store(tmp_path, 0)
     first, *_, of_ranks = promise_recorded_runs(store)

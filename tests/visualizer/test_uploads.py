@@ -56,6 +56,7 @@ def test_a_recording_of_another_engine_is_put_there_as_a_trace(store):
     )
 
 
+@pytest.mark.slow
 def test_the_owners_tokenizer_is_for_recordings_that_visitors_open_too(store):
     """Of a model that is not on this machine under the name that the engine was given."""
     raw = gzip.decompress(

@@ -10,7 +10,7 @@ import { Refusal, fetchJson } from "../parts/server.js";
 import { tell } from "../parts/speech.js";
 import { Run } from "../run/run.js";
 
-const GOES_ON = "inflight-run"; // in the session's storage: {spec}, and {job} if that outlives the page
+const GOES_ON = "inflight-run"; // in the session's storage: {spec, asked}, and {job} if that outlives the page
 
 export class Live {
   constructor(app) {
@@ -28,23 +28,25 @@ export class Live {
   async start(spec, visitor, tell, asked) {
     const { app } = this;
     const begin = async (signal) => {
-      remember({ spec });
+      remember({ spec, asked });
       const job = await app.engines.begin("run", spec, visitor, signal);
-      if (app.engines.outlives(job)) remember({ job, spec });
+      if (app.engines.outlives(job)) remember({ job, spec, asked });
       return job;
     };
     return this._follow(tell, begin, asked);
   }
 
-  /** The run that was in progress before a reload: {spec, job}, or null. */
+  /** The run that was in progress before a reload: {spec, asked, job}, or null. */
   get left() {
     return keptData("visit", GOES_ON);
   }
 
   /** Follow that run from its start, or start it again. */
   async resume(visitor, tell) {
-    const { job, spec } = this.left;
-    return job ? this._follow(tell, async () => job) : this.start(spec, visitor, tell);
+    const { job, spec, asked } = this.left;
+    return job
+      ? this._follow(tell, async () => job, asked)
+      : this.start(spec, visitor, tell, asked);
   }
 
   async _follow(tell, begin, asked = null) {

@@ -260,22 +260,12 @@ export class Player {
     address.owes = Boolean(wanted.spec && this.engines);
     for (const key of wanted.request ? ["rank"] : ["step", "rank", "at"])
       wanted[key] ??= options[key] ?? null;
-    if (wanted.trace.length && (await openAddress(this, wanted.trace, wanted))) return;
-    if (wanted.comparison && (await openRacer(this, wanted))) return;
+    const opened =
+      (wanted.trace.length && (await openAddress(this, wanted.trace, wanted))) ||
+      (wanted.comparison && (await openRacer(this, wanted)));
     const { request } = wanted;
-    // of a run that is not here, or not yet
-    if (wanted.trace.length || wanted.comparison || wanted.spec) wanted.request = null;
-    if (options.replay && !wanted.run) this.show(options.replay, wanted);
-    else if (!(await this.opening.begin())) {
-      const entry =
-        options.catalogue.find((e) => e.name === wanted.run) ||
-        (options.url ? { url: options.url } : options.catalogue[0]);
-      if (entry) {
-        await this.open(entry, wanted);
-        if (wanted.run && entry.name !== wanted.run) this.missing(wanted.run);
-      } else this.empty("There is no recorded run here yet. Edit requests and run them.");
-    }
-    if (this.engines && (await this.editor.resume())) return;
+    if (!opened) await this._openFirst(wanted);
+    if ((this.engines && (await this.editor.resume())) || opened) return;
     if (wanted.spec && this.engines) await this.editor.restore({ ...wanted, request });
     else if (options.model && !wanted.run)
       await this.editor
@@ -295,6 +285,23 @@ export class Player {
         text: "Edit requests",
         act: () => this.editor.toggle(true),
       });
+  }
+
+  /** What there is to see where the address names no file that opens. @param {Json} wanted */
+  async _openFirst(wanted) {
+    const { options } = this;
+    // of a run that is not here, or not yet
+    if (wanted.trace.length || wanted.comparison || wanted.spec) wanted.request = null;
+    if (options.replay && !wanted.run) this.show(options.replay, wanted);
+    else if (!(await this.opening.begin())) {
+      const entry =
+        options.catalogue.find((e) => e.name === wanted.run) ||
+        (options.url ? { url: options.url } : options.catalogue[0]);
+      if (entry) {
+        await this.open(entry, wanted);
+        if (wanted.run && entry.name !== wanted.run) this.missing(wanted.run);
+      } else this.empty("There is no recorded run here yet. Edit requests and run them.");
+    }
   }
 
   /** A recorded run of the catalogue: fetched once, then kept. */

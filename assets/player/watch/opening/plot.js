@@ -197,9 +197,7 @@ export class Plot {
         9,
         () => [
           ...this._shut(),
-          t(this.shut.length > 1 ? " wait {time}, until " : " waits {time}, until ", {
-            time: told(this._wait()),
-          }),
+          t(this.shut.length > 1 ? " wait until " : " waits until "),
           who(longest),
           ...translateLine([" finishes."]),
         ],
