@@ -182,7 +182,8 @@ def findings(found: CheckResult) -> list[str]:
         lines = [
             f"Decisions: all{last} taken again by the scheduler under the policy"
             f" {header.policy.name}, and the same; what would not change them does not show, such"
-            " as another policy, switch or block size, or a priority where the policy has none."
+            " as another policy, switch or block size, an arrival between the same steps, or a"
+            " priority where the policy has none."
         ]
     if found.never_bound:
         lines.append(
@@ -219,7 +220,8 @@ def findings(found: CheckResult) -> list[str]:
     lines.append(_texts(found))
     lines.append(
         "Whether it ran live, the names of the workload and its requests, whether a prompt was a"
-        " text, machine, how passes were computed, versions, notes and dates: taken on trust."
+        " text, machine, memory, number format, how passes were computed, versions, notes and dates:"
+        " taken on trust."
     )
     return lines
 
@@ -302,8 +304,8 @@ def _not_rerun(header: Header) -> list[str]:
         ]
     return [
         (
-            f"Tokens: {inside}which they are, and the sampling that chose them, is taken on trust"
-            " (--rerun runs the model again)."
+            f"Tokens: {inside}which they are, how probable they were, and the sampling that chose"
+            " them, is taken on trust (--rerun runs the model again)."
         ),
         (
             "Model: that it ran, its facts, and whether requests read each other's keys: taken on"

@@ -13,9 +13,12 @@ from typing import Any
 
 from core.account.metrics import metrics
 from core.account.request_times import SLOs
+from core.config import POLICIES
 from core.engine.engine import EngineCore
 from core.errors import InflightError
+from core.measure.compare import wrong_time
 from core.measure.rounds import rotated
+from core.trace.header import ModelFacts
 from core.trace.trace import Trace
 from core.workload.arrivals import Lengths, RequestSize, arrivals, request
 from core.workload.workload import Workload
@@ -59,11 +62,11 @@ class Sweep:
         return bool(self.sizes and len(self.sizes) > 1 and self.sizes[-1].arrival)
 
 
-def workload(sweep: Sweep, rate: float, engine: EngineCore) -> Workload:
+def workload(sweep: Sweep, rate: float, model: ModelFacts) -> Workload:
     """The requests of one point: those that arrive within three quarters of its time, at least one.
     Raises InflightError for more than MOST_REQUESTS.
     """
-    vocab_size, context = engine.model.vocab_size or 0, engine.model.context
+    vocab_size, context = model.vocab_size or 0, model.context
     until = sweep.seconds * _ARRIVE_WITHIN
     due: list[float] = []
     for at in times(sweep, rate):
@@ -157,7 +160,7 @@ def sweep_load(
             (name, rate) for number, rate in enumerate(rates) for name in rotated(names, number)
         ]:
             on_point(name, rate)
-            requests = workload(sweep, rate, engines[name])
+            requests = workload(sweep, rate, engines[name].model)
             trace, cut = _run(engines[name], requests, sweep.seconds)
             numbers = metrics(trace, None if sweep.slos == SLOs() else sweep.slos)
             points.append(
@@ -189,6 +192,66 @@ def sweep_load(
         "slos": asdict(sweep.slos),
         "points": points,
     }
+
+
+def adds_up(load: Mapping[str, Any], model: ModelFacts) -> bool:
+    """Whether a recorded sweep, as from `sweep_load`, agrees with itself and with the requests that
+    are made up for its rates. model: the one it was of.
+    """
+    points, capacities = load["points"], load.get("capacities")
+    rates: dict[str, list[float]] = {}
+    for point in points:
+        rates.setdefault(point["policy"], []).append(point["rate"])
+    is_made_up = isinstance(load["lengths"], Mapping)  # not from a file
+    sweep = Sweep(
+        None,
+        seconds=load["seconds_a_point"],
+        burstiness=load["burstiness"] or 1.0,
+        seed=load["seed"],
+        lengths=Lengths(**load["lengths"]) if is_made_up else Lengths(),
+        slos=SLOs(**load["slos"]),
+    )
+    return (
+        all(of == sorted(set(of)) for of in rates.values())
+        and (not load.get("complete", True) or len(set(map(tuple, rates.values()))) == 1)
+        and (not capacities or load["capacity_requests_per_s"] == max(capacities.values()))
+        and all(
+            _fits(point, load, workload(sweep, point["rate"], model) if is_made_up else None)
+            for point in points
+        )
+    )
+
+
+def _fits(point: Mapping[str, Any], load: Mapping[str, Any], asked: Workload | None) -> bool:
+    numbers, offered, cut = point["numbers"], point["offered"], point["cut"]
+    wall, lanes, positions = numbers["wall_s"], numbers["lane_steps"], numbers["positions"]
+    budget, blocks, goodput = numbers["budget_tokens"], numbers["kv_blocks"], numbers.get("goodput")
+    policy = POLICIES.get(point["policy"])
+    counts = [numbers["finished"], numbers["requests"], offered]
+    shares = [
+        (numbers["padding_waste"], positions["padding"], positions["computed"]),
+        (numbers["lane_occupancy"], lanes["useful"], lanes["total"]),
+        (numbers["budget_use"], budget["used"], budget["limit"]),
+        *([(goodput["share"], goodput["met"], numbers["requests"])] if goodput else ()),
+    ]
+    if asked is not None and not cut:
+        tokens = [len(r.prompt_token_ids or ()) + r.sampling.max_new_tokens for r in asked]
+        if numbers["prompt_tokens"] + numbers["output_tokens"] != sum(tokens):
+            return False
+    return (
+        set(point) == {"policy", "rate", "offered", "cut", "numbers"}
+        and (policy is None or bool(budget["limit"]) == policy.token_budget)
+        and counts == sorted(counts)
+        and (wall > 0.9 * load["seconds_a_point"] if cut else len(set(counts)) == 1)
+        and (asked is None or offered == len(asked))
+        and all(share == (part / whole if whole else None) for share, part, whole in shares)
+        and positions["computed"] == positions["tokens"] + positions["padding"]
+        and 2 * lanes["total"] == sum(lanes.values())
+        and 0 <= numbers["kv_use"] * blocks["total"] <= blocks["peak"] <= blocks["total"]
+        and (goodput is None or goodput["slos"] == load["slos"])
+        and sum(numbers["time_s"].values()) > 0.99 * wall
+        and wrong_time(numbers, [wall], True) is None
+    )
 
 
 def _run(engine: EngineCore, requests: Workload, seconds: float) -> tuple[Trace, bool]:

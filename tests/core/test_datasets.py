@@ -152,6 +152,8 @@ def test_the_shortest_requests_fit():
     assert data.within(64, 1, 4, 1) is data
     with pytest.raises(InvalidWorkload, match="do not fit 3 tokens"):
         data.within(64, 1, 3, 1)
+    long = Dataset("x", (RequestSize(1, 40), RequestSize(20, 20))).within(64, 10, 1000, 1)
+    assert max(size.output_tokens for size in long.sizes) <= 10
 
 
 def test_conversations_that_are_none_are_left_out(tmp_path):

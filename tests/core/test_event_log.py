@@ -228,6 +228,33 @@ def test_silence_is_broken_by_a_comment_and_a_reader_that_leaves_is_forgotten(mo
     assert first == second == event_log.COMMENT and not messages_in(first) and not waiting
 
 
+def test_several_logs_are_silent_between_two_comments(monkeypatch):
+    monkeypatch.setattr(event_log, "KEEP_ALIVE_S", 0.05)
+    looks = 0
+    sleep = asyncio.sleep
+
+    async def looked(seconds):
+        nonlocal looks
+        looks += 1
+        await sleep(0)
+
+    async def go():
+        together = events_together({"a": EventLog()}, period=0.01)
+        monkeypatch.setattr(event_log.asyncio, "sleep", looked)
+        return [await anext(together) for _ in range(3)]
+
+    assert asyncio.run(go()) == [event_log.COMMENT] * 3 and looks >= 12
+
+
+def test_nothing_of_what_a_visitor_asked_is_shown_where_texts_are_hidden():
+    asked = {"prompt_token_ids": [1], "messages": [{"role": "user"}], "sampling": {}}
+    told = {"kind": "request", "id": "r0", "nickname": "Ada", "is_bot": False, **asked}
+    hidden = {**told, **dict.fromkeys(asked)}
+    assert event_log.Hidden(nicknames=False)(told) == hidden
+    assert event_log.Hidden()(told) == {**hidden, "nickname": None}
+    assert event_log.Hidden(texts=False, nicknames=False)(told) == told
+
+
 def test_texts_that_have_no_utf8_travel_all_the_same():
     log = EventLog()
     log.append({"text": "\ud800\n\u2028é"})
@@ -296,6 +323,8 @@ def test_what_is_shown_differently_is_sent_to_everybody_anew_and_counts_as_nothi
         and everything == []
     )
     assert all(message["veiled"] for message in again)
+    # and whoever comes then begins at a chapter of the same messages
+    assert [m["chapter"] for m in sent(log, chapters=1) if "chapter" in m] == [2]
     log.forget()
     assert sent(log, after=len(log) - 2)[0]["messages"] == 0
     log.append({"chapter": 9}, begins=True)

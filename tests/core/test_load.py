@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -11,7 +12,7 @@ import pytest
 
 from core import EngineConfig, InflightError
 from core.account.request_times import SLOs
-from core.measure.load import Sweep, capacity, sweep_load, workload
+from core.measure.load import Sweep, adds_up, capacity, sweep_load, workload
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
@@ -104,20 +105,20 @@ def test_requests_are_cut_to_the_context():
 
 
 def test_the_requests_of_a_point_arrive_within_three_quarters_of_its_time():
-    requests = workload(Sweep(seconds=8.0, lengths=Lengths("5", "5")), 10.0, _engine())
+    requests = workload(Sweep(seconds=8.0, lengths=Lengths("5", "5")), 10.0, _engine().model)
     assert (
         requests.arrival_unit == "s"
         and 30 < len(requests) < 95
         and max(r.arrival for r in requests) <= 6
     )
-    assert len(workload(Sweep(seconds=0.1), 0.001, _engine())) == 1
+    assert len(workload(Sweep(seconds=0.1), 0.001, _engine().model)) == 1
 
 
 def test_a_trace_of_arrivals_is_replayed_at_the_rate():
     sizes = tuple(RequestSize(5, 5, at) for at in (0.0, 1.0, 1.5, 10.0))  # 0.3 a second
-    requests = workload(Sweep(sizes=sizes), 0.6, _engine())
+    requests = workload(Sweep(sizes=sizes), 0.6, _engine().model)
     assert [r.arrival for r in requests] == pytest.approx([0.0, 0.5, 0.75, 5.0])
-    assert len(workload(Sweep(sizes=sizes, seconds=4.0), 0.6, _engine())) == 3
+    assert len(workload(Sweep(sizes=sizes, seconds=4.0), 0.6, _engine().model)) == 3
 
 
 def test_capacity_is_what_the_lanes_can_do():
@@ -173,6 +174,53 @@ def test_a_sweep_draws_throughput_against_latency():
     )
     assert continuous[-1]["numbers"]["goodput"]["share"] > static[-1]["numbers"]["goodput"]["share"]
     json.dumps(data, allow_nan=False)
+
+
+@pytest.fixture(scope="module")
+def swept():
+    engines = {"static": _engine("static"), "continuous": _engine()}
+    sweep = Sweep(seconds=10.0, lengths=Lengths("5", "2-20"), slos=SLOs(ttft_s=0.2))
+    return json.dumps(sweep_load(engines, sweep))
+
+
+@pytest.mark.parametrize(
+    ("way", "by"),
+    [
+        *((("points", 3, name), by) for name, by in (("rate", 1.0), ("offered", 1))),
+        (("points", 0, "cut"), 1),
+        *((("points", 3, "numbers", name), 1) for name in ("wall_s", "finished", "output_tokens")),
+        *((("points", 3, "numbers", name), 0.1) for name in ("output_tok_s", "requests_per_s")),
+        *((("points", 9, "numbers", name), 0.01) for name in ("padding_waste", "lane_occupancy")),
+        (("points", 9, "numbers", "budget_use"), 0.01),
+        (("points", 9, "numbers", "kv_use"), 1.0),
+        *((("points", 9, "numbers", "ttft_s", name), 1.0) for name in ("p50", "p90", "mean")),
+        (("points", 9, "numbers", "time_s", "forward"), 20.0),
+        (("points", 9, "numbers", "time_s", "between"), -5.0),
+        (("points", 9, "numbers", "lane_steps", "empty"), 1),
+        (("points", 9, "numbers", "positions", "tokens"), 1),
+        (("points", 9, "numbers", "goodput", "met"), 1),
+        (("points", 9, "numbers", "goodput", "slos", "ttft_s"), 0.1),
+        *(((name,), 1) for name in ("seed", "burstiness", "seconds_a_point")),
+        (("capacity_requests_per_s",), 1),
+    ],
+)
+def test_a_sweep_that_was_altered_does_not_add_up(swept, way, by):
+    data, model = json.loads(swept), _engine().model
+    assert adds_up(data, model)
+    *inside, last = way
+    functools.reduce(lambda inner, key: inner[key], inside, data)[last] += by
+    assert not adds_up(data, model)
+
+
+def test_each_policy_of_a_sweep_has_every_rate_and_its_own_numbers():
+    engines = {"static": _engine("static"), "continuous": _engine()}
+    data = sweep_load(engines, Sweep(rates=(1.0, 2.0), seconds=5.0, lengths=Lengths("5", "9")))
+    model = engines["static"].model
+    assert adds_up(data, model)
+    assert not adds_up(data | {"points": data["points"][1:]}, model)
+    others = {"static": "continuous", "continuous": "static"}
+    swapped = [{**point, "policy": others[point["policy"]]} for point in data["points"]]
+    assert not adds_up(data | {"points": swapped}, model)
 
 
 def asked_order(asked):

@@ -80,6 +80,13 @@ def test_counters_and_marks_are_the_events_own():
     marks = [e["name"] for e in events if e["ph"] == "i"]
     assert sum("preempted" in m for m in marks) == sum(len(e.preempted) for e in trace.events) > 0
     assert sum("arrives" in m for m in marks) == 3
+    tracks = {e["args"]["name"]: e["tid"] for e in events if e["name"] == "thread_name"}
+    where = [(e["name"], e["tid"]) for e in events if e["ph"] == "i" and "preempted" in e["name"]]
+    assert where == [
+        (f"{p.request} preempted", tracks[f"lane {p.lane}"])
+        for e in trace.events
+        for p in e.preempted
+    ]
 
 
 def test_an_end_is_marked_on_its_lane_and_that_of_who_held_none_on_the_engines_track():

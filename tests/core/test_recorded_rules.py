@@ -21,9 +21,12 @@ from core.trace.events import (
     UNRECORDED,
     Admitted,
     Arrived,
+    BlockChange,
     Budget,
     Carried,
     Draft,
+    Finished,
+    FinishedRow,
     LimitReached,
     Overrun,
     Pass,
@@ -705,3 +708,86 @@ def test_who_is_first_in_the_queue_waits_for_a_reason():
         (Waiting(1, None, NOTHING_BINDS), "queue is impossible"),
     ):
         says(followable.queue(event(waiting=waiting), known, header()), fault)
+
+
+@pytest.mark.parametrize(
+    ("part", "facts", "fault"),
+    [
+        pytest.param(
+            followable.arrivals,
+            {"arrived": (Arrived("d", 0.0),) * 2},
+            "cannot arrive",
+            id="comes twice",
+        ),
+        pytest.param(
+            followable.cancellations,
+            {"finished": (Finished("a", "cancelled"),) * 2},
+            "finishes twice",
+            id="ends twice",
+        ),
+        pytest.param(
+            followable.queue,
+            {"waiting": Waiting(-1)},
+            "queue is impossible",
+            id="fewer than none wait",
+        ),
+        pytest.param(
+            followable.blocks,
+            {"kv": KV(1, 9, changes=(BlockChange("c", (0,), False),))},
+            "is not running",
+            id="who has ended gets a block",
+        ),
+        pytest.param(
+            followable.passes,
+            {
+                "segments": (computes("a", 4, 2),),
+                "passes": (forward("packed")._replace(width=2, tokens=2),),
+                "drafts": (Draft("a", 1, 0),) * 2,
+            },
+            "cannot have been drafted",
+            id="guesses are told twice",
+        ),
+        pytest.param(
+            followable.passes,
+            {
+                "segments": (computes("a", 4, 1),),
+                "passes": (forward("packed")._replace(finished_rows=(FinishedRow("b", 1),)),),
+            },
+            "unknown layout",
+            id="a packed row has a row of who has ended",
+        ),
+    ],
+)
+def test_what_no_step_can_tell_cannot_be_followed(part, facts, fault):
+    known = state((4, [0]), (4, [1]))
+    known.num_tokens["d"] = 4
+    known.arrived |= {"a": 0, "b": 0, "c": 0}
+    known.finished["b"] = 0
+    says(part(event(**facts), known, header()), fault)
+
+
+@pytest.mark.parametrize(
+    ("facts", "fault"),
+    [
+        ({"arrived": (Arrived("a", 0.0),)}, "cannot have arrived"),
+        ({"running": (Carried("a", 0, 4, (-1,)),)}, "cannot have the state"),
+        ({"running": (Carried("a", 0, 4, (1,)),)}, None),
+    ],
+)
+def test_who_goes_on_after_a_gap_was_there_or_came_in_it(facts, fault):
+    known = state((4, [0]))
+    known.arrived["a"] = 0
+    resumed = GAP._replace(**({"running": (Carried("a", 0, 4),)} | facts))
+    says(resumption.followable(event(4, resumed=resumed), known, header()), fault)
+
+
+def test_after_a_gap_only_who_writes_on_has_no_more_positions_than_tokens_and_blocks_for_them():
+    carried = GAP._replace(running=(Carried("a", 0, 8, (), ((0, 1),)),))
+    known = state((4, [0, 1]))
+    says(resumption.oddity(carried, known, header()), "more positions than it has tokens")
+    known.finished["a"] = 0  # and is still computed
+    says(resumption.oddity(carried, known, header()), None)
+    long = GAP._replace(running=(Carried("a", 0, 20, (), ((0,),)),))
+    known = state((20, [0]))
+    says(resumption.oddity(long, known, header()), "too few blocks")
+    says(resumption.oddity(long, known, header(groups=(STATES,))), None)

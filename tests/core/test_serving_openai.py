@@ -4,16 +4,21 @@ nothing, refusals by name, tokens and their bytes.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import openai
 import pytest
 
 from core import Engine, EngineConfig
-from core.serving.http.openai import TokenNames
+from core.serving.http.openai import TokenNames, _chunks, _Completions
+from core.serving.http.schemas import StreamOptions
+from core.serving.stream import Piece
 from worlds.serving import Served, served
 
 MODEL = "shakespeare-bpe"
@@ -335,3 +340,22 @@ def test_tokens_with_spaces_bytes_and_one_text_keep_apart():
         "token_id:3",
         "token_id:4",
     ]
+
+
+def test_an_end_that_comes_without_a_token_is_none_of_those_written():
+    class Stopped:
+        prompt, num_tokens = (1, 2), 1
+
+        async def __aiter__(self):
+            yield Piece(0, 5, "a", -0.1, None)
+            yield Piece(1, None, "", None, "cancelled")
+
+    async def go() -> list[int]:
+        stream: Any = Stopped()
+        serving: Any = SimpleNamespace(name="m")
+        so_far = StreamOptions(include_usage=True, continuous_usage_stats=True)
+        shape = _Completions(serving, "cmpl-0", so_far, TokenNames(None), False, 0)
+        chunks = [chunk async for chunk in _chunks(shape, [stream], 2)]
+        return [chunk["usage"]["completion_tokens"] for chunk in chunks]
+
+    assert asyncio.run(go()) == [1, 1, 1]

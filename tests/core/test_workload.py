@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -226,6 +227,15 @@ def test_requests_alone_leave_every_setting_open(tmp_path: Path) -> None:
     (tmp_path / "w.json").write_text(json.dumps({"workload": GOOD, "config": {"max_num_seqs": 0}}))
     with pytest.raises(InvalidWorkload, match=r"^w\.json: max_num_seqs"):
         SavedWorkload.load(tmp_path / "w.json")
+
+
+def test_greedy_requests_come_when_they_would_have() -> None:
+    asked = Request("a", "Hark", sampling=SamplingParams(3, temperature=0.5), arrival=0.5)
+    drawn = Workload([asked], "mine", "s")
+    found = drawn.greedy()
+    assert found.heading() == drawn.heading() and found.requests == (
+        replace(asked, sampling=SamplingParams(3)),
+    )
 
 
 def test_requests_without_texts_have_no_stop_strings_and_messages_end() -> None:

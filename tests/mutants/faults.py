@@ -3205,7 +3205,7 @@ FAULTS = (
         "visualizer/server/store.py",
         'kept = {newest, newest.split(".")[0]}  # an export needs its run for others',
         "kept = {newest}",
-        ("visualizer/test_store.py::test_an_export_leaves_its_run_however_little_room_there_is",),
+        ("visualizer/test_store.py::test_the_newest_export_is_kept_however_little_room_there_is",),
     ),
     Fault(
         "exports are nobody's",

@@ -4,6 +4,7 @@ of them on one clock.
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -217,9 +218,11 @@ def test_one_playhead_in_time_and_each_rank_says_where_it_is(ranked, placed):
     inside = placed[0][step][0] <= now < placed[0][step][1]
     assert pills == [f"step {step}" if inside else "idle", "idle"]
     quiet = stands(placed[1], now)
-    assert (
-        f"between step {quiet} and step {quiet + 1}"
-        in page.locator(".band-say").nth(1).inner_text()
+    said = page.locator(".band-say").nth(1).inner_text().replace("\u00a0", " ")
+    assert f"between step {quiet} and step {quiet + 1}" in said
+    number, unit = re.search(r"Nothing for ([\d.]+) (m?s) ", said).groups()
+    assert float(number) / {"s": 1, "ms": 1000}[unit] == pytest.approx(
+        placed[1][quiet + 1][0] - placed[1][quiet][1], rel=0.01, abs=0.001
     )
     x = page.evaluate("() => new DOMMatrix(getComputedStyle(inflight.rankLanes.head).transform).e")
     per = page.evaluate("() => inflight.rankLanes.per")

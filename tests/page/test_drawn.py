@@ -78,10 +78,14 @@ def test_a_sliding_window_is_drawn(visit):
         page.evaluate("(l) => { inflight.mask.layer = l; inflight.draw(); }", layer)
         for index in (2, 5, len(trace.events) - 1):
             seek(page, index)
-            drawn = mask_drawn(page)
-            assert np.array_equal(
-                drawn, trace.mask(trace.events[index].step, 0, layer=layer).allowed
+            expected = trace.mask(trace.events[index].step, 0, layer=layer).allowed
+            assert np.array_equal(mask_drawn(page), expected)
+            explained = page.evaluate(
+                "Array.from({length: inflight.mask.drawn.pass.nq}, (_, q) =>"
+                " Array.from({length: inflight.mask.drawn.pass.nk}, (_, k) =>"
+                " inflight.mask.explain(q, k).allowed))"
             )
+            assert np.array_equal(explained, expected)
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -29,6 +29,7 @@ _PANELS = """() => inflight.run.events.map((_, i) => {
         gauges: all(".gauge-value").map((el) => el.textContent),
         fills: all(".gauge-fill").map((el) => parseFloat(el.style.width)),
         texts: Object.fromEntries(all(".said").filter((el) => !el.matches(".gone")).map((el) => [id(el), [said(el, ".output"), said(el, "mark")]])),
+        gone: all(".said.gone").map(id),
         ended: all(".said").filter((el) => /finished/.test(said(el, ".note"))).map(id).sort(),
         lengths: inflight.lengths.places().map((place) => first(inflight.lengths, place)),
         heard: inflight.lengths.table({ run: inflight.run, frame: inflight.frame }).rows,
@@ -120,6 +121,8 @@ PLAN = [
     (2, 1, 2),
     (6, 4, 2),
     (5, 6, 2),
+    (3, 2, 2),
+    (4, 1, 2),
     (7, 3, 90),
     (6, 9, 91),
 ]  # nothing to do for some time before the last two
@@ -141,7 +144,8 @@ def test_the_panels_say_what_ran(visit, policy):
         "Object.fromEntries(inflight.run.requests.map((one) => [one.id, one.letter]))"
     )
     state, written = RunState.of(trace.prompt_lengths), dict.fromkeys(trace.prompts, 0)
-    for event, panels in zip(trace.events, said, strict=True):
+    over: dict[str, int] = {}  # when it ended
+    for index, (event, panels) in enumerate(zip(trace.events, said, strict=True)):
         before = {r: "".join(trace.texts.output[r][:n]) for r, n in written.items()}
         for owner, _ in event.tokens:
             written[owner] += 1
@@ -165,6 +169,12 @@ def test_the_panels_say_what_ran(visit, policy):
                 new[one.request],
             ], event.step
         assert {f.request for f in event.finished} <= set(panels["ended"]), event.step
+        lately = [r for r in trace.asked if over.get(r, -99) >= index - 12]
+        assert (
+            panels["gone"]
+            == [r for r in reversed(lately) if r not in {one.request for one in frame.lanes}][:3]
+        ), event.step
+        over |= {f.request: index for f in event.finished}
         assert panels["lengths"] == [
             pointed_length(lane, held.get(lane), cached) for lane in range(LIMITS["max_num_seqs"])
         ], event.step

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
@@ -25,9 +25,9 @@ from starlette.routing import Route
 
 from core.serving.turns import Turns
 from visualizer.jobs.limits import HERE
-from visualizer.server import uploads
+from visualizer.server import middleware, uploads
 from visualizer.server.api import Server
-from visualizer.server.middleware import address_of
+from visualizer.server.middleware import address_of, page_guard
 from visualizer.server.routes import InTurn, routes
 from visualizer.server.store import Store
 from worlds.page_server import call, follow, last_of, run, serve
@@ -69,6 +69,31 @@ def status(made: socket.socket) -> int:
         while (found := int(answer.readline().split()[1])) == 100:
             answer.readline()
     return found
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("/inflight/jobs", 408), ("/inflight/call/frames", 408), ("/inflight/uploads", 200)],
+)
+def test_a_question_in_drops_is_given_up_and_a_file_may_take_longer(path, expected, monkeypatch):
+    monkeypatch.setattr(middleware, "_ASKING", 0.2)
+
+    async def told(request: Request) -> Response:
+        return Response(str(len(await request.body())))
+
+    async def drops() -> AsyncIterator[bytes]:
+        for _ in range(10):
+            await asyncio.sleep(0.05)
+            yield b"{"
+
+    async def go() -> int:
+        app = page_guard(Starlette(routes=[Route(path, told, methods=["POST"])]))
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            of = {"content-type": "application/json"}
+            return (await client.post(path, content=drops(), headers=of)).status_code
+
+    assert asyncio.run(go()) == expected
 
 
 def test_viewers_of_one_address_leave_room_for_others(page_url, http, other):

@@ -204,11 +204,25 @@ def test_room_is_made_by_who_takes_most_of_it(tmp_path):
         store.trace(first)
 
 
-def test_an_export_leaves_its_run_however_little_room_there_is(tmp_path):
+def test_a_run_stays_with_who_stored_it_first(tmp_path):
+    """Whoever stores it again has no share in it, and loses nothing by it."""
+    store = Store(tmp_path, 2**24)
+    first, shared = (store.put(trace(budget), whose="one")["id"] for budget in (5, 4))
+    store.put(trace(6), whose="another")
+    store.put(trace(4), whose="another")
+    store._quota = sum(path.stat().st_size for path in tmp_path.iterdir())
+    store.put(trace(7), whose="a third")
+    assert store.trace(shared).events
+    with pytest.raises(InflightError, match="no longer on the server"):
+        store.trace(first)
+
+
+@pytest.mark.parametrize("kind", ["plotly", "perfetto", "html"])
+def test_the_newest_export_is_kept_however_little_room_there_is(tmp_path, kind):
     store = Store(tmp_path, 0)
     run = store.put(trace())["id"]
-    store.export("plotly", run, 0)
-    assert store.trace(run).events
+    made = store.export(kind, run, 0)["url"].rsplit("/", 1)[-1]
+    assert (tmp_path / made).exists() and store.trace(run).events
 
 
 def test_exports_make_room_by_who_has_most_of_them(tmp_path):

@@ -27,6 +27,7 @@ from core.config import ASSETS, POLICIES
 from core.errors import InflightError, malformed
 from core.measure.compare import Comparison, fault_of, first_parting
 from core.measure.cost_curve import CostCurve
+from core.measure.load import adds_up
 from core.measure.rounds import RunResult
 from core.recorders.raw import lines_of
 from core.trace.divergence import divergence, knobs
@@ -415,6 +416,7 @@ def load(folder: Path) -> Shown:
         for what, holds in (
             ("date, source or workload", _is_of(loaded, [t.header for t in traces.values()])),
             ("cost curve", loaded.cost is None or _is_curve(loaded.cost, loaded.environment)),
+            ("sweep", loaded.load is None or _is_swept(loaded.load, comparison)),
             ("equivalence", all(_adds_up(loaded, switch) for switch in loaded.equivalence)),
             ("form", json.loads(json.dumps(kept_json(loaded, files))) == plain),
         ):
@@ -446,6 +448,14 @@ def _is_curve(cost: CostCurve, where: Mapping[str, Any]) -> bool:
         and len({read / n for n, read in tokens}) == len({n for n, _ in kv}) == 1
         and all(len({len(p.step_s) for p in of}) == 1 for of in (cost.by_tokens, cost.by_kv))
         and all(read % n == 0 for n, read in kv)
+    )
+
+
+def _is_swept(load: Mapping[str, Any], comparison: Comparison) -> bool:
+    """Whether it is one of these contenders, which the model of their runs can have made."""
+    models = [run.trace.header.model for run in comparison.runs.values() if run.trace is not None]
+    return {point["policy"] for point in load["points"]} <= set(comparison.names) and (
+        not models or adds_up(load, models[0])
     )
 
 

@@ -22,7 +22,8 @@ from visualizer.page.engine_files import ISOLATED
 
 log = logging.getLogger("inflight")
 _CALL_BYTES = 2**13
-SILENT = 10.0  # seconds without a further piece of an unfinished body
+SILENT = 10.0  # seconds without a further piece of a file
+_ASKING = 30.0  # seconds that a question may take to arrive
 
 
 CALL = "/inflight/call/"  # what a page waits for: names and numbers
@@ -128,8 +129,10 @@ def page_guard(
 
     def bounds(scope: Scope) -> BodyBounds:
         path = path_of(scope)
-        most = _CALL_BYTES if path.startswith(CALL) else file if path in FILES else question
-        return BODY if path == COLLECT else BodyBounds(most, SILENT, each_piece=True)
+        if path in FILES:
+            return BodyBounds(file, SILENT, each_piece=True)
+        most = _CALL_BYTES if path.startswith(CALL) else question
+        return BODY if path == COLLECT else BodyBounds(most, _ASKING)
 
     return Guard(app, (is_used, sites_check(Sites(names=names)), is_json), bounds, _refusal)
 

@@ -27,6 +27,7 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
     viewers = Turns(serving.limits.max_viewers, "viewers are connected", retry_after=5)
     writing = asyncio.Semaphore(1)  # saving takes memory and time
 
+    @router.head("/health", include_in_schema=False)
     @router.get("/health", summary="Whether requests are accepted, and what is in progress")
     async def health() -> JSONResponse:
         engine = serving.engine

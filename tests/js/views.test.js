@@ -1,0 +1,149 @@
+// What views say of a step, without a page.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { OwnRequests } from "../../assets/player/live/own_requests.js";
+import { Flights } from "../../assets/player/views/flights.js";
+import { LanesView } from "../../assets/player/views/lanes.js";
+import { PackedRow } from "../../assets/player/views/packed_row.js";
+import { PeopleView } from "../../assets/player/views/people.js";
+import { budgetParts } from "../../assets/player/views/queue.js";
+import { event, pass, runOf, two } from "./worlds.js";
+
+test("pads are no part of a budget that has a limit", () => {
+  const passes = [pass(0, 1, { padding: 3 })];
+  const parts = (limit) => {
+    const run = runOf([event(0, { passes, budget: { limit, decode: 1, prefill: 0, unused: 0 } })]);
+    const found = budgetParts(run, run.frame(0));
+    return [found.parts.map(({ phase, n }) => [phase, n]), found.total];
+  };
+  assert.deepEqual(parts(null), [[["pads", 3]], 4]);
+  assert.deepEqual(parts(16), [[], 16]);
+});
+
+test("a run's steps span all of them, those that nobody recorded too", () => {
+  const span = (clock) => LanesView.prototype._span(two(), clock);
+  assert.deepEqual([span(false), span(true)], [4, 3.5]); // steps 0, 1 and 3
+});
+
+test("a text stays in its lane for a while after its end, and nobody's is in use", () => {
+  const [request, other] = [{ finished: { step: 2 } }, { finished: null }];
+  const span = { lane: 0, to: 2, request };
+  const run = { numLanes: 2, laneSpans: [span, { lane: 1, to: Infinity, request: other }] };
+  const left = (i) => [...PeopleView.prototype._left(run, { i }).keys()];
+  assert.deepEqual([left(2), left(3), left(18), left(19)], [[], [0], [0], []]);
+  const key = { textContent: "" };
+  const lanes = [
+    { lane: 0, request },
+    { lane: 1, request: other },
+  ];
+  const view = {
+    panel: { isConnected: true, classList: { remove() {} } },
+    invite: {},
+    why: {},
+    rows: [],
+    door: { draw() {} },
+    key,
+    ...Object.fromEntries(
+      ["_named", "_rows", "_free", "_fill", "_passing"].map((n) => [n, () => {}]),
+    ),
+    _left: () => new Map(),
+  };
+  PeopleView.prototype.draw.call(view, { run, frame: { i: 2, lanes, waiting: [] } });
+  assert.equal(key.textContent, "1 of 2 in use, 1 just done");
+});
+
+test("what is folded says which positions it holds", () => {
+  const item = { request: {}, kvLen: 9 };
+  const cell = { x: 0, y: 0, w: 9, h: 9, item, fold: 5, from: 4 };
+  const { lines } = PackedRow.prototype.hit.call({ cells: [cell], state: {} }, 1, 1);
+  assert.equal(lines[0][1], " 5 more [token|tokens], positions 4 to 8");
+});
+
+test("a token fed back comes from where it was written, others from where their request stands", () => {
+  const froms = [];
+  const cell = (phase) => ({
+    come: 0.5,
+    flies: true,
+    x: 0,
+    y: 0,
+    w: 1,
+    h: 1,
+    item: { lane: 0, phase },
+  });
+  const view = {
+    views: { row: { cells: [cell("decode"), cell("prefill")] } },
+    _lane: (lane, i) => froms.push([lane, i]) && { x: 0, y: 0, w: 1, h: 1 },
+    _on: (_view, place) => place,
+    _token() {},
+  };
+  Flights.prototype._tokens.call(view, {}, { index: 7 });
+  assert.deepEqual(froms, [
+    [0, 6],
+    [0, 7],
+  ]);
+});
+
+test("a stream that is resumed goes on behind what has come", () => {
+  const own = { key: "k", text: "", next: 0 };
+  const mine = { requests: [own], changed() {} };
+  const take = (delta) => OwnRequests.prototype._take.call(mine, { of: "k", ...delta });
+  take({ last: 2, messages: [{ text: "a" }, { text: "b" }, { text: "c" }] });
+  take({ last: 3, messages: [{ ended: { tokens: 4 } }] });
+  assert.deepEqual([own.text, own.next, own.ended], ["abc", 4, { tokens: 4 }]);
+});
+
+test("of what was guessed the row says how much was right", () => {
+  const key = { textContent: "" };
+  const drafts = [{ drafted: 3, accepted: 1 }];
+  const run = runOf([event(0, { drafts })]);
+  PackedRow.prototype.draw.call(
+    { surface: { visible: false }, title: { textContent: "" }, key },
+    { run, frame: run.frame(0) },
+  );
+  assert.match(key.textContent, /, 3 guessed: 1 right/);
+});
+
+test("who joins flies from where it waited, who gives way to where it waits then", () => {
+  const box = { left: 0, top: 0, width: 1, height: 1 };
+  const view = { surface: { w: 1, h: 1, canvas: { getBoundingClientRect: () => box } } };
+  let left = 0;
+  const queue = {
+    draw: ({ share }) => {
+      left = share ?? NaN;
+    },
+    boxOf: () => ({ getClientRects: () => [{ ...box, left }] }),
+  };
+  const texts = { box: { getClientRects: () => [], getBoundingClientRect: () => box } };
+  const flights = {
+    stage: { getBoundingClientRect: () => box, querySelector: () => null },
+    surface: { w: 1, h: 1 },
+    lanes: view,
+    views: { row: view, mask: view, blocks: view, queue, texts },
+    origins: new Map(),
+    places: new Map(),
+    _of: [],
+  };
+  const [request, other] = [{ index: 0 }, { index: 1 }];
+  const happened = { admitted: [{ request }], preempted: [{ request: other }], sampled: [] };
+  Flights.prototype._measure.call(flights, {}, { happened });
+  assert.deepEqual(
+    ["before 0", "after 1"].map((name) => flights.places.get(name).x),
+    [0, 1],
+  );
+});
+
+test("the other run's lanes are told of the step of the same number", () => {
+  const { rows } = LanesView.prototype.besideTable({
+    frame: { event: { step: 3 } },
+    pair: { other: { run: two(), name: "other" } },
+  });
+  assert.deepEqual(
+    rows.map(([lane, letter, since]) => [lane, letter, since]),
+    [
+      ["0", "A", "0"],
+      ["1", "B", "1"],
+    ],
+  );
+});
