@@ -180,8 +180,8 @@ export class Live {
   draw() {
     const { app } = this;
     const badge = app.$(".live-badge");
-    badge.hidden = !app.running;
-    if (!app.running) return;
+    badge.hidden = !app.running || !app.edge.run; // it begins
+    if (badge.hidden) return;
     badge.classList.toggle("behind", !app.following);
     const { track, place } = app.transport;
     const behind = app.edge.run === app.run ? track.length - 1 - place : 0;
