@@ -45,8 +45,8 @@ SIZES = {
 
 
 def executable() -> str | None:
-    """An installed Chromium or Chrome, the one without a window first, as it takes a quarter less of
-    a processor; None leaves the choice to Playwright's own.
+    """An installed Chromium or Chrome, the one without a window first, as it takes a quarter
+    less of a processor; None leaves the choice to Playwright's own.
     """
     named = os.environ.get("CHROMIUM")
     found = (
