@@ -129,6 +129,7 @@ def without(fact: str, of: str | None = None) -> Callable[[Comparison], None]:
         without("sample", "time_s"),
         otherwise("goodput", {"met": 4}),
         otherwise("forward", 1e3, "time_s"),
+        otherwise("schedule", 1e3, "time_s"),
         otherwise("mean", 0.0, "itl_s"),
         otherwise("output_tok_s", None),
         slower,
