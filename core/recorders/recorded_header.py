@@ -17,7 +17,7 @@ from core.policy import POLICIES, Policy, RecordedPolicy
 from core.recorders.groups import kv_groups
 from core.recorders.raw import Recording
 from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts, windows_of
-from core.trace.inferred import inferred_by
+from core.trace.inferred import WINDOWS, inferred_by
 
 SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
     "pipeline_parallel_size": (
@@ -113,11 +113,6 @@ def check_facts(recording: Recording) -> None:
         raise InvalidTrace(
             f"{recording.name} is of a model without a KV cache, whose steps cannot be drawn."
         )
-    if isinstance(recording.header.get("kv_groups"), int):
-        raise InvalidTrace(
-            f"{recording.name} counts its KV cache groups and does not say which they are, as"
-            " recorders did before the first release: record it again."
-        )
 
 
 def recorded_config(recording: Recording) -> EngineConfig:
@@ -196,7 +191,8 @@ def trace_header(
             num_spec_tokens=facts.get("num_spec_tokens"),
             kv_connector=facts.get("kv_connector"),
         ),
-        inferred=inferred_by(config.policy),
+        inferred=inferred_by(config.policy)
+        | ({"windows": WINDOWS} if facts.get("inferred_windows") else {}),
         absent=(
             "prepare",
             "sample",
