@@ -220,8 +220,8 @@ def findings(found: CheckResult) -> list[str]:
     lines.append(_texts(found))
     lines.append(
         "Whether it ran live, the names of the workload and its requests, whether a prompt was a"
-        " text, machine, memory, number format, how passes were computed, versions, notes and dates:"
-        " taken on trust."
+        " text, machine, memory, number format, how passes were computed, versions, notes and"
+        " dates: taken on trust."
     )
     return lines
 
