@@ -393,6 +393,13 @@ def test_csv_has_plain_numbers(comparison):
     assert "ttft_s.p50" in rows[0]
 
 
+def test_no_name_in_a_csv_is_a_formula():
+    one, name = compared({"static": [2.0]}), "=1+1"
+    walls, runs, medians = ({name: of["static"]} for of in (one.walls, one.runs, one.medians))
+    said = csv_text(Comparison([name], walls, runs, medians, []))
+    assert [row["contender"] for row in csv.DictReader(io.StringIO(said))] == ["'=1+1"]
+
+
 def test_how_sure_it_is_stands_in_one_line(comparison):
     quiet, busy = ({**ENVIRONMENT, "load_average": load} for load in (0.5, 9.0))
     said = document(Shown(comparison, "small", quiet))["says"]["sure"]

@@ -11,7 +11,7 @@ import pytest
 
 from core.config import BUILTIN_FOLDER, EngineConfig
 from core.errors import InflightError
-from visualizer.jobs.files import SEPARATOR, check_lines
+from visualizer.jobs.files import SEPARATOR, answer_to, check_lines
 from visualizer.jobs.limits import HERE
 from visualizer.server import uploads
 from visualizer.server.limits import SPACE
@@ -136,6 +136,15 @@ def test_a_reader_with_too_little_memory_says_so(store):
     line = "[" + "[]," * 600_000 + "[]]"
     with pytest.raises(InflightError, match="line 1|more memory"):
         open_upload("\n".join([line] * 4).encode(), store, SPACE)
+
+
+@pytest.mark.parametrize(
+    "file, why",
+    [("[" * 100_000, "nested too deeply"), ("", "contradicts itself")],
+    ids=["deep", "no JSON"],
+)
+def test_what_breaks_a_reader_is_not_said_to_be_too_large(file, why):
+    assert why in answer_to(lambda: json.loads(file))["error"]
 
 
 def test_depth_is_that_of_brackets():

@@ -287,12 +287,17 @@ def csv_text(comparison: Comparison) -> str:
             }
         )
     out = io.StringIO()
-    writer = csv.DictWriter(
-        out, list(dict.fromkeys(key for one in lines for key in one)), lineterminator="\n"
-    )
-    writer.writeheader()
-    writer.writerows(lines)
+    keys = list(dict.fromkeys(key for one in lines for key in one))
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(_no_formula, keys))
+    writer.writerows([_no_formula(one.get(key)) for key in keys] for one in lines)
     return out.getvalue()
+
+
+def _no_formula(value: Any) -> Any:
+    """A text of a stranger's file that a spreadsheet would compute gets a quote before it."""
+    is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if is_formula else value
 
 
 def _cell(numbers: Any, keys: tuple[str, ...], write: Callable[[Any], str]) -> str:

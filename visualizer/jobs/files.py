@@ -119,8 +119,10 @@ def answer_to(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return read()
     except InflightError as error:
         return {"error": str(error)}
-    except (MemoryError, RecursionError):
+    except MemoryError:
         return {"error": TOO_LARGE}
+    except RecursionError:
+        return {"error": "its brackets are nested too deeply."}
     except Exception:  # a file made to break its reader
         log.exception("a file broke its reader")
         return {"error": "it contradicts itself."}

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from core.config import ASSETS
-from core.errors import InflightError
 from visualizer.jobs.files import SEPARATOR, TOO_LARGE, Wanted, answer_to, open_files, read_workload
 from visualizer.jobs.limits import Limits, Refused, check_upload
 from visualizer.server.store import NotKept, Store
@@ -101,15 +100,18 @@ def answer(
     _bound_time(seconds)
     try:
         text = _whole_input().decode("utf-8", "surrogatepass")
-        prepare(text)
     except UnicodeDecodeError:
         print(json.dumps({"error": "this is not text."}))
         return
-    except InflightError as error:
-        print(json.dumps({"error": str(error)}))
-        return
-    _bound_memory(2**29 + 24 * len(text))
-    print(json.dumps(answer_to(lambda: read(text))))
+
+    def prepared() -> dict[str, Any]:
+        prepare(text)
+        return {}
+
+    if not (said := answer_to(prepared)):
+        _bound_memory(2**29 + 24 * len(text))
+        said = answer_to(lambda: read(text))
+    print(json.dumps(said))
 
 
 def _whole_input() -> bytes:
