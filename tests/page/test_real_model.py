@@ -298,10 +298,12 @@ def test_ones_own_question_joins_five_under_the_openings_last_picture(visit, rea
 
 def test_a_reload_in_the_middle_of_ones_own_question_still_knows_it(visit, real_url):
     page = visit(f"{real_url}/", hash="opening=20", detail=None, opening=True)
-    page.get_by_label("Ask your own question").fill("What is the capital of France?")
+    page.get_by_label("Ask your own question").fill("Tell me a long story about a ship.")
     page.keyboard.press("Enter")
     settled(page, "inflight.running && inflight.run.header.source === 'live'")
     page.reload()
     settled(page, "inflight.run && inflight.run.complete && inflight.run.header.source === 'live'")
     expect(page.locator(".own-line")).to_contain_text("F is you")
+    seek(page, page.evaluate("inflight.run.requests.at(-1).finished.step"))
+    expect(page.locator(".own-line")).to_contain_text("cut at its limit, 160 tokens, after")
     assert page.evaluate("inflight.run.requests.map((r) => r.by)") == [""] * 5 + ["you"]

@@ -346,9 +346,7 @@ export class RaceBar {
     this.moment = find(el, ".race-time");
     this.clock = find(el, ".clock-button");
     this.speed = /** @type {HTMLSelectElement} */ (find(el, ".speed"));
-    this.speed.replaceChildren(
-      ...RACE_SPEEDS.map((s) => h("option", { value: String(s) }, `${s}×`)),
-    );
+    this.speed.replaceChildren(...RACE_SPEEDS.map((s) => h("option", { value: String(s) })));
     this.speed.addEventListener("change", () => {
       race.speed = Number(this.speed.value);
     });
@@ -383,6 +381,7 @@ export class RaceBar {
   draw() {
     const { race } = this;
     setText(this.moment, race.readout());
+    for (const option of this.speed.options) tell(option, `${option.value}×`);
     this.play.classList.toggle("on", race.playing);
     setAttr(this.play, "aria-label", t(race.playing ? "Pause" : "Play"));
     setAttr(this.play, "aria-pressed", String(race.playing));

@@ -86,9 +86,15 @@ function says(run, request, { i, waiting }) {
         ]
       : [t(" is you: a lane was free at once.")]),
     finished && finished.step <= i
-      ? t(" You had your answer after {time}.", {
-          time: unbroken(t(wallClock(run.events[finished.step].tEnd - (arrived ?? 0)))),
-        })
+      ? t(
+          finished.reason === "length"
+            ? " Your answer was cut at its limit, {most} tokens, after {time}."
+            : " You had your answer after {time}.",
+          {
+            most: String(request.maxNew),
+            time: unbroken(t(wallClock(run.events[finished.step].tEnd - (arrived ?? 0)))),
+          },
+        )
       : "",
     " ",
     t("The model, SmolLM2, is small and often wrong: watch the scheduling."),
