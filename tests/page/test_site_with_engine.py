@@ -172,7 +172,7 @@ def test_a_browser_that_refuses_all_storage(host, tmp_path, chromium):
     (tmp_path / "Default").mkdir()
     (tmp_path / "Default" / "Preferences").write_text(json.dumps(refusing))
     context = chromium.browser_type.launch_persistent_context(
-        str(tmp_path), executable_path=executable(), args=["--no-sandbox"]
+        str(tmp_path), executable_path=executable(has_profile=True), args=["--no-sandbox"]
     )
     page = opened(context.new_page(), host.url)
     assert "SecurityError" in page.evaluate("caches.open('a').catch(String)")

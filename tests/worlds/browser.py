@@ -44,26 +44,16 @@ SIZES = {
 }
 
 
-def executable() -> str | None:
-    """An installed Chromium or Chrome, the one without a window first, as it takes a quarter
-    less of a processor; None leaves the choice to Playwright's own.
+def executable(has_profile: bool = False) -> str | None:
+    """An installed Chromium or Chrome, the one without a window first, as it takes a quarter less
+    of a processor; None leaves the choice to Playwright's own. has_profile: one that reads
+    preferences, which that one does not.
     """
     named = os.environ.get("CHROMIUM")
-    found = (
-        [named]
-        if named
-        else [
-            shutil.which(n)
-            for n in (
-                "chromium-headless-shell",
-                "chromium",
-                "chromium-browser",
-                "google-chrome",
-                "google-chrome-stable",
-            )
-        ]
-    )
-    return next((f for f in found if f), None)
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    if not has_profile:
+        names = ("chromium-headless-shell", *names)
+    return named or next(filter(None, map(shutil.which, names)), None)
 
 
 # The opening plays once in a browser; what is tested is mostly what comes after it.
