@@ -64,11 +64,12 @@ def test_a_link_to_a_moment_of_a_comparison_opens_it_in_its_theme(open_page):
         "(({ race }) => { race.setClock(true); race.seek(race.racers[0].seconds); })"
         "(inflightCompare)"
     )
-    numbers = page.locator(".racer-now").all_inner_texts()
+    settled(page)
+    number = page.locator(".racer-now").first.inner_text()
     ended = open_page(hash=shared(page, ".inflight-compare").split("#")[1])
     compared(ended)
     settled(ended, "inflightCompare.race.now > 0 && inflightCompare.race.clock")
-    assert ended.locator(".racer-now").first.inner_text() == numbers[0]
+    assert ended.locator(".racer-now").first.inner_text() == number
     assert ended.locator(".final").first.is_visible()
 
 
