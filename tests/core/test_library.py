@@ -109,6 +109,7 @@ def test_a_recording_is_imported_in_all_its_parts():
         inflight.import_recording(*parts)
 
 
+@pytest.mark.slow
 def test_all_that_is_public_says_what_it_is():
     """Functions, classes, their methods and properties, in all of core; what overrides a method may
     leave the words to it.

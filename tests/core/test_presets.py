@@ -85,6 +85,7 @@ def test_decoding_goes_on_while_a_prompt_is_read_in_chunks():
     )
 
 
+@pytest.mark.slow
 def test_gpt2_six_continuous_refills_lanes_at_once():
     trace = run("gpt2-six")
     first = {a.request: event.step for event in trace.events for a in event.admitted}
@@ -288,6 +289,7 @@ def triangle(size: int, before: int, after: int) -> list[str]:
     return ["." * before + "#" * (i + 1) + "." * (size - i - 1) + "." * after for i in range(size)]
 
 
+@pytest.mark.slow
 def test_the_two_masks_that_the_gpt2_article_prints():
     trace = run("gpt2-masks")
     first = trace.mask(0, order="cached-new")

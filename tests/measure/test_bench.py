@@ -150,6 +150,7 @@ def test_a_process_is_kept_and_asked_over_a_pipe():
         PipedProcess("It", ("/nowhere/python",), {})
 
 
+@pytest.mark.slow
 def test_without_vllm_its_pairs_are_left_out_in_one_line(monkeypatch):
     monkeypatch.delenv("INFLIGHT_VLLM_PYTHON", raising=False)
     some = {name: BENCHMARKS[name] for name in ("static-step", "vllm-mixed")}
@@ -165,6 +166,7 @@ def test_without_vllm_its_pairs_are_left_out_in_one_line(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     out = tmp_path / "bench.json"
     result = CliRunner().invoke(
