@@ -247,9 +247,10 @@ def _fits(point: Mapping[str, Any], load: Mapping[str, Any], asked: Workload | N
         and all(share == (part / whole if whole else None) for share, part, whole in shares)
         and positions["computed"] == positions["tokens"] + positions["padding"]
         and 2 * lanes["total"] == sum(lanes.values())
-        and 0 <= numbers["kv_use"] * blocks["total"] <= blocks["peak"] <= blocks["total"]
+        and 0 <= numbers["kv_use"] * blocks["total"] <= blocks["peak"] * (1 + 1e-9)
+        and blocks["peak"] <= blocks["total"]
         and (goodput is None or goodput["slos"] == load["slos"])
-        and sum(numbers["time_s"].values()) > 0.99 * wall
+        and sum(part or 0.0 for part in numbers["time_s"].values()) > 0.99 * wall
         and wrong_time(numbers, [wall], True) is None
     )
 

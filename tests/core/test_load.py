@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import statistics
+from typing import Any
 
 import pytest
 
@@ -21,10 +22,9 @@ from core.workload.arrivals import Lengths, RequestSize, arrivals, request, size
 COST = Linear(0.010, 0.0001, 0.0, 100, Load(1000, 10**9))
 
 
-def _engine(policy: str = "continuous") -> SimulatedEngine:
-    return SimulatedEngine(
-        COST, EngineConfig(policy=policy, max_num_seqs=4), vocab_size=100, max_model_len=200
-    )
+def _engine(policy: str = "continuous", **limits: Any) -> SimulatedEngine:
+    config = EngineConfig(policy=policy, max_num_seqs=4, **limits)
+    return SimulatedEngine(COST, config, vocab_size=100, max_model_len=200)
 
 
 @pytest.mark.parametrize("burstiness", [0.25, 1.0, 4.0])
@@ -210,6 +210,25 @@ def test_a_sweep_that_was_altered_does_not_add_up(swept, way, by):
     *inside, last = way
     functools.reduce(lambda inner, key: inner[key], inside, data)[last] += by
     assert not adds_up(data, model)
+
+
+@pytest.mark.parametrize("policy", ["sequential", "static", "continuous"])
+@pytest.mark.parametrize(
+    "limits", [{}, {"num_blocks": 30}, {"max_num_batched_tokens": 32}], ids=str
+)
+def test_a_sweep_adds_up_as_it_was_made(policy, limits):
+    """One request at a time holds one block of 30 throughout: the share is rounded up."""
+    sweep = Sweep(rates=(1.0, 8.0), seconds=4.0, lengths=Lengths("5", "9"), burstiness=0.3)
+    engine = _engine(policy, **limits)
+    assert adds_up(json.loads(json.dumps(sweep_load({policy: engine}, sweep))), engine.model)
+
+
+def test_a_part_of_the_time_that_was_not_recorded_is_none_of_a_sweeps_faults(swept):
+    data, model = json.loads(swept), _engine().model
+    for point in data["points"]:
+        time_s = point["numbers"]["time_s"]
+        time_s |= {"schedule": None, "other": time_s["other"] + time_s["schedule"]}
+    assert adds_up(data, model)
 
 
 def test_each_policy_of_a_sweep_has_every_rate_and_its_own_numbers():
