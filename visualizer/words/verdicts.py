@@ -243,7 +243,7 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
         said.append(machine + (t(", so these times are not those of a quiet one") if busy else ""))
     elif "pyodide" in environment.get("versions", {}):
         said.append(t("A browser does not tell how busy this machine was"))
-    said.append(t("Another machine or model gives other numbers"))
+    said.append(t("Another machine, model or day gives other numbers"))
     return f"{'. '.join(said)}."
 
 
