@@ -421,7 +421,7 @@ def _decided_otherwise(
         after=who + decision(found.after),
     )
     took = (
-        f"It takes {found.steps[1]:,} [step|steps] instead of {found.steps[0]:,} and writes"
+        f"The run takes {found.steps[1]:,} [step|steps] instead of {found.steps[0]:,} and writes"
         " {wrote}."
     )
     return f"{parts} {t(took, wrote=t(wrote))}"
