@@ -49,9 +49,10 @@ from core.torch_engine.models.cache import ModelCache
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset, preset
+from core.workload.workload import Workload
 from measure import Repeats, script
 from visualizer.documents.catalogue import LEAKS, TRACES
-from visualizer.documents.comparison import RECORDED, Shown
+from visualizer.documents.comparison import RECORDED, Shown, trace_in
 from worlds import hand
 from worlds.hiccups import far_steps
 from worlds.saved_comparison import save
@@ -112,6 +113,12 @@ def run_preset(
     return trace
 
 
+def compared(name: str) -> Trace:
+    """The round of a preset's own policy that its comparison shows."""
+    _, trace = trace_in(RECORDED / name, PRESETS[name].config.policy.name)
+    return trace
+
+
 def _refuse_far_step(name: str, trace: Trace, rounds: Sequence[Trace] = ()) -> None:
     """Raises InflightError for a run with a step far from its kind. rounds: other rounds of it."""
     for step, times in far_steps(trace.events, [other.events for other in rounds])[:1]:
@@ -125,6 +132,7 @@ def record(
     folder: Path = TRACES, device: str = "cpu", names: tuple[str, ...] = (), repeats: int = 5
 ) -> Iterator[tuple[str, Path]]:
     """Record all presets, leaks and mistakes, or only those named, yielding each as it is written.
+    A preset that is compared is not run again (`SHOWN_BY_BOTH`).
 
     Raises InflightError for an unknown name, and at the end for the runs that were refused
     (`run_preset`), of which nothing is written.
@@ -134,6 +142,7 @@ def record(
     runs: dict[str, Callable[[], Trace]] = {
         name: partial(timed_run, preset, device=device) for name, preset in PRESETS.items()
     }
+    runs |= {name: partial(compared, name) for name in SHOWN_BY_BOTH}
     runs |= {
         leak: partial(timed_run, PRESETS[name], engine=leaky_engine) for name, leak in LEAKS.items()
     }
@@ -207,6 +216,18 @@ RECORDINGS = {  # by preset
     ),
     "poisson-32": ShippedComparison(("static", "continuous", "dynamic", "split"), load=True),
 }
+
+
+def _workload(name: str) -> Workload:
+    """What is asked in a comparison: beside baselines, which decode greedily, all do."""
+    asked = PRESETS[name].workload
+    return asked.greedy() if RECORDINGS[name].outside else asked
+
+
+SHOWN_BY_BOTH = [name for name in RECORDINGS if _workload(name) == PRESETS[name].workload]
+"""Presets of which Watch shows the round that Compare shows, so that both tell of the same seconds,
+as do the opening and the story."""
+
 LOAD = Sweep(seconds=10.0)
 """Poisson arrivals, seeded; at most ten seconds per point, six rates per policy."""
 
@@ -261,11 +282,8 @@ def save_all(
 def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
     """Every contender, the cost curve, the equivalence of each request with and without the leak,
     and the load if requested.
-
-    Beside baselines, which decode greedily, all contenders do.
     """
-    recording, asked = RECORDINGS[name], preset(name)
-    workload = asked.workload.greedy() if recording.outside else asked.workload
+    recording, asked, workload = RECORDINGS[name], preset(name), _workload(name)
     adapter, tokenizer = ModelCache().get(asked.model, device)
     engines = [
         Engine(adapter, tokenizer, asked.config.under(v.policy, **v.limits))

@@ -57,6 +57,11 @@ def test_the_other_policy_stands_below_on_the_same_clock_and_in_the_link(open_pa
         policy: {letter: float(s.split()[0]) for letter, s in who.items()}
         for policy, who in waited(page).items()
     }
+    totals = page.evaluate(
+        "[...document.querySelectorAll('#watch .waited:not([hidden])')].map((e) => parseFloat(e.lastChild.textContent))"  # noqa: E501
+    )
+    # as a reader adds them up
+    assert sorted(totals) == pytest.approx(sorted(sum(who.values()) for who in said.values()))
     assert said["continuous"] == pytest.approx(
         {letter: s for letter, s in queued.items() if s >= 0.005}, abs=0.006
     )

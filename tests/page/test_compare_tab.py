@@ -634,5 +634,7 @@ def test_a_comparison_starts_from_the_watch_tabs_requests(visit, page_url):
 
 def test_dark_is_dark(open_page):
     page = open_page(hash="&theme=dark")
-    assert page.evaluate("inflightCompare.palette.dark")
+    assert page.evaluate(
+        "[inflightCompare, inflightCompare.cause].map(({ palette }) => palette.dark)"
+    ) == [True, True]
     assert tab_script("compare").count("window.inflightCompareMount") == 1

@@ -14,6 +14,7 @@ from playwright.sync_api import Page, expect
 
 from core.config import POLICIES
 from visualizer.documents.comparison import RECORDED, document, load, recorded
+from visualizer.documents.opening import opening
 from visualizer.lessons.document import recorded as recorded_runs
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import FOLDER, texts
@@ -228,6 +229,20 @@ def test_watch_is_german_where_a_lesson_leads_to_it(learn):  # noqa: F811
     page.evaluate("document.querySelector('#watch .drawer').hidden = false")
     said += page.evaluate(SAID)
     assert english(said, pieces(page)) == []
+
+
+def test_the_run_of_the_opening_is_told_in_german_although_the_words_come_later(visit, world):  # noqa: F811
+    options, parts, files = world
+    files = {**files, "opening.json": json.dumps(opening())}
+    page = visit(
+        files={**files, "": page_html({**options, "opening": {"url": "opening.json"}}, parts)},
+        hash="opening=20&lang=de",
+        opening=True,
+        drawn=False,
+    )
+    settled(page, "inflight.opening.on && inflight.speech.name === 'de'")
+    page.click(".opening-hood")
+    expect(page.locator("#watch .sentence").first).to_contain_text("schreiben")
 
 
 def test_a_link_speaks_german_on_watch_at_once_and_the_menu_changes_the_language(visit, world):  # noqa: F811

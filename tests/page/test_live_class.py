@@ -53,6 +53,13 @@ def test_eight_join_at_once_and_everybody_sees_everybody(live_url, visit):
         settled(page, "inflightLive.mine.requests.length === 1")
     stepped(live_url, teacher, *pupils, steps=2)
     settled(teacher, "document.querySelectorAll('.people .waiter:not([hidden])').length === 4")
+    teacher.evaluate("inflight.toast('Space plays, R shows the reasons.', 60000)")
+    # a hint hides neither what happened nor a lane
+    low = "document.querySelector('#watch .toast').getBoundingClientRect().top"
+    assert teacher.evaluate(
+        "Math.max(...[...document.querySelectorAll('.say .sentence, .person')].map((e) =>"
+        f" e.getBoundingClientRect().bottom)) <= {low}"
+    )
     lanes, door = teacher.evaluate(LANES), teacher.evaluate(DOOR)
     assert len(lanes) == 3 and sorted([*lanes, *door]) == names
     told = [page.inner_text(".own-state") for page in pupils]

@@ -63,6 +63,8 @@ def test_two_browsers_see_one_batch(live_url, visit):
         mine
     ]
     settled(bo, "document.querySelector('.own-state').textContent === 'Cancelled.'")
+    # its lane says no other than its card
+    expect(ada.locator(".person-did").nth(1)).to_have_text(re.compile("✕"))
     control(live_url, steps_per_s=None)
     settled(ada, "document.querySelector('.own-state').textContent.startsWith('Done: you waited')")
     settled(ada, "(id) => inflightLive.batch.run.request(id).finished", mine)

@@ -264,13 +264,14 @@ def test_ones_own_question_joins_five_under_the_openings_last_picture(visit, rea
     page = visit(f"{real_url}/", hash="opening=20", size=size, detail=None, opening=True)
     page.get_by_label("Ask your own question").fill("What is the capital of France?")
     page.keyboard.press("Enter")
+    line = page.locator(".own-line")
+    settled(page, "document.querySelector('.own-line').textContent.startsWith('Your question is')")
     settled(page, "inflight.run.complete && inflight.run.header.source === 'live'")
     asked = page.evaluate("inflight.run.requests.map((r) => inflight.run.said(r).join('').trim())")
     assert asked == [
         *(r.messages[0]["content"] for r in PRESETS["six-questions"].workload.requests[:-1]),
         "What is the capital of France?",
     ]
-    line = page.locator(".own-line")
     waits, enters = page.evaluate("inflight.run.requests.at(-1).waits[0].slice(0, 2)")
     seek(page, waits)
     assert line.inner_text() == "F is you: you wait for a lane. Ahead of you: D E"

@@ -297,6 +297,11 @@ def test_a_worksheet_can_be_answered_on_paper():
         chosen = [s["ask"] for s in made["stops"] if s["ask"] and s["ask"]["kind"] == "choose"]
         boxes = re.findall(r'<ul class="boxes">(.*?)</ul>', page, re.DOTALL)
         assert [b.count("<li>") for b in boxes] == [len(ask["options"]) for ask in chosen]
+        # the teacher finds a question by the number that the class reads
+        asked = [f"{n}. {stop['title']}" for n, stop in enumerate(made["stops"], 1) if stop["ask"]]
+        teachers = sheet(lesson.name, "teacher", TRACES)
+        for heading in asked:
+            assert page.count(f">{heading}<") == 2 and f">{heading}<" in teachers
     first = sheet("paged-kv", "learner", TRACES)
     held = "Step 4. Lanes: 3 of 5; Token budget: 63 of 96; KV blocks: 25 of 32 · 8 tokens each."
     assert held in first

@@ -20,7 +20,7 @@ from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from measure.record import MISTAKES, run_preset
+from measure.record import MISTAKES, SHOWN_BY_BOTH, compared, run_preset
 from visualizer.documents.catalogue import LEAKS, RANKED, RUNS, TRACES
 from visualizer.documents.comparison import RECORDED
 from visualizer.server.recorded_runs import promise_recorded_runs
@@ -100,6 +100,12 @@ def test_a_recording_says_when_where_and_on_what(name: str):
     assert header.created and header.device and header.model.name == PRESETS[name].model
     assert header.config == PRESETS[name].config
     assert trace.workload == PRESETS[name].workload
+
+
+@pytest.mark.parametrize("name", SHOWN_BY_BOTH)
+def test_watch_shows_the_round_that_the_comparison_shows(name: str):
+    """The opening, the story and Compare tell of the same seconds as Watch."""
+    assert list(recorded(name).lines()) == list(compared(name).lines())
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@ recorded runs.
 
 {"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question",
 "minutes", "picture": {"run", "step", "view", "clock"},
- "stops": [{"name", "title", "text", "run", "step", "views", "pin", "ask", "then", "goals":
+ "stops": [{"name", "title", "text", "run", "step", "views", "pin", "quiet", "ask", "then", "goals":
  [{"name", "text"}]}]}], "terms": {…}, "catalogue": the page's texts, by their English, "questions":
  a lesson, in which every stop is a question}
 """
@@ -127,6 +127,7 @@ def stop_document(
         "step": at.step,
         "views": list(stop.views),
         "pin": stop.pin,
+        "quiet": stop.quiet,
         "ask": ask,
         "table": _table(stop.table, language) if stop.table else None,
         "goals": [{"name": name, "text": said(words["goals"][name])} for name in stop.goals],

@@ -31,7 +31,8 @@ class Stop:
     views: the panels to look at; the others are dimmed. pin: the letter of a request to highlight.
     places: others, by their names in the texts. table: one of the tables that
     `visualizer.lessons.document` makes, shown below the text. goals: what must hold of the run that
-    the learner makes, by name: conditions as `visualizer.lessons.tasks` reads them.
+    the learner makes, by name: conditions as `visualizer.lessons.tasks` reads them. quiet: the
+    sentence of a step is not shown, as it tells what later stops ask.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Stop:
     places: dict[str, Place] = field(default_factory=dict)
     table: str | None = None
     goals: dict[str, str] = field(default_factory=dict)
+    quiet: bool = False
 
     @property
     def about(self) -> Place:
@@ -111,6 +113,7 @@ def _stop(name: str, row: Mapping[str, Any]) -> Stop:
         others,
         row.get("table"),
         goals,
+        row.get("quiet", False),
     )
 
 

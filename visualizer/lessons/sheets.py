@@ -3,7 +3,8 @@ pictures of its runs.
 
 The learner's sheet has the lesson's questions, each with what it asks about, room to write, boxes
 to tick and masks to fill in; the answers are on a separate page. The teacher's has what each stop
-shows and says, and the answers. What is to be pressed or pointed at on the page is on neither.
+shows and says, and the answers. A question has the number of its stop on both. What is to be
+pressed or pointed at on the page is on neither.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ def _teacher(
 def _learner(
     body: Element, made: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]
 ) -> None:
-    questions = [stop for stop in made["stops"] if stop["ask"]]
-    for number, stop in enumerate(questions, 1):
+    questions = [(n, stop) for n, stop in enumerate(made["stops"], 1) if stop["ask"]]
+    for number, stop in questions:
         section = _section(body, f"{number}. {stop['title']}", stop["text"])
         place = stop["then"] or stop
         if stop["ask"]["kind"] == "paint":
@@ -105,7 +106,7 @@ def _learner(
         SubElement(section, "div", {"class": "line"})
     answers = _section(body, words["answers"])
     answers.set("class", "apart")
-    for number, stop in enumerate(questions, 1):
+    for number, stop in questions:
         _add(answers, "p", f"{number}. {stop['title']}")
         _answer(answers, stop, traces, words)
 

@@ -243,7 +243,7 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
         said.append(machine + (t(", so these times are not those of a quiet one") if busy else ""))
     elif "pyodide" in environment.get("versions", {}):
         said.append(t("A browser does not tell how busy this machine was"))
-    said.append(t("Another machine or model gives other numbers"))
+    said.append(t("Another machine, model or day gives other numbers"))
     return f"{'. '.join(said)}."
 
 
@@ -421,7 +421,7 @@ def _decided_otherwise(
         after=who + decision(found.after),
     )
     took = (
-        f"It takes {found.steps[1]:,} [step|steps] instead of {found.steps[0]:,} and writes"
+        f"The run takes {found.steps[1]:,} [step|steps] instead of {found.steps[0]:,} and writes"
         " {wrote}."
     )
     return f"{parts} {t(took, wrote=t(wrote))}"

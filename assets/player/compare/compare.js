@@ -102,6 +102,7 @@ export class Compare {
       claim: "Change the cause: six brief questions in waves and continuously",
       source: "simulated by the scheduler, in steps",
     });
+    this.cause.theme(isDarkBeside(this.wanted.get("theme")));
     this.cause.take(recorded(this.cause.data));
     fillBar($(".transport .play"));
     // after the static English text, before text that is translated when created

@@ -82,6 +82,18 @@ const ALONE = {
 };
 
 /**
+ * A sentence without its last clause if that says why the first in line waits. @param {Span[]} say
+ * @param {Frame} frame @returns {Span[]}
+ */
+function withoutReason(say, { waiting }) {
+  const next = waiting[0]?.request.id;
+  const cut = say.findLastIndex(
+    (span) => typeof span !== "string" && "r" in span && span.r === next,
+  );
+  return cut < 1 ? say : [...say.slice(0, cut - 1), String(say[cut - 1]).replace(/; $/, ".")];
+}
+
+/**
  * @typedef {import("./card.js").CardOptions & {views: string[], columns?: number, future?: boolean, clock?: boolean,
  * simple?: boolean, first?: number, last?: number}} FigureOptions
  */
@@ -119,6 +131,7 @@ export class Figure extends Card {
     root.style.setProperty("--lanes", String(Math.min(run.numLanes, 8)));
     this.clock = clock;
     this.simple = simple;
+    this.future = future;
     /** @type {RunRequest | null} */
     this.lit = null; // pointed at
     /** @type {Hot | null} */
@@ -221,7 +234,8 @@ export class Figure extends Card {
 
   /** @param {Frame} frame @param {ViewState} state */
   _sentence(frame, state) {
-    const say = (this.simple && frame.caption?.simple) || frame.caption?.say || [];
+    let say = (this.simple && frame.caption?.simple) || frame.caption?.say || [];
+    if (!this.future) say = withoutReason(say, frame);
     const holding = new Set(frame.lanes.map((lane) => lane.request));
     return [
       h("b", {}, `${t(`Step ${frame.event.step}.`)} `),

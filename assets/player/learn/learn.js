@@ -231,7 +231,7 @@ export class Learn {
     const { $, lesson, words } = this;
     const stop = lesson.stops[this.at];
     const { ask } = stop;
-    await this.stage.show(stop, ask ? (stop.then ? "future" : "say") : "");
+    await this.stage.show(stop, ask && stop.then ? "future" : ask || stop.quiet ? "say" : "");
     // the learner has moved on
     if (this.lesson !== lesson || lesson.stops[this.at] !== stop) return;
     for (const part of [".where", ".presenter-button"]) $(part).hidden = false;

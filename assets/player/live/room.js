@@ -130,19 +130,20 @@ export class Room {
         String(tab === this.tab ? this.isOn : this.isOpen && tab.dataset.tab === root.dataset.tab),
       );
     this.panel.hidden = this.isOpen;
-    setText(this.view.note, said);
+    const { class: set } = batch.state;
+    setText(this.view.note, set ? said : "");
     this.panel.setAttribute("aria-label", t("Who is in which lane"));
     if (this.isOpen) return void delete root.dataset.people;
     const isFree = !batch.run?.length;
     root.dataset.people = isFree ? "free" : "some";
     if (isFree)
       this.view.drawFree(
-        batch.state.class?.max_num_seqs || 0,
-        batch.state.class
+        set?.max_num_seqs || 0,
+        set
           ? t(
               "Ask, and you get a lane at once; your answer grows beside your name, one token per step.",
             )
-          : "",
+          : said,
       );
   }
 }

@@ -258,6 +258,7 @@ export class PeopleView {
         .replace(BREAKS, " "),
     );
     row.fresh.hidden = total === before;
+    const left = over && request.finished?.reason === "cancelled";
     const doing =
       status & STALLED ? "stalled" : status & PREFILL && !total ? "reads the prompt" : "";
     setText(
@@ -265,7 +266,7 @@ export class PeopleView {
       doing
         ? t(doing)
         : over
-          ? `✓ ${count(total)}`
+          ? `${left ? "✕" : "✓"} ${count(total)}`
           : request.maxNew
             ? `${total} / ${request.maxNew}`
             : String(total),
@@ -273,7 +274,13 @@ export class PeopleView {
     setAttr(
       row.did,
       "title",
-      t(over ? "Tokens written; finished" : "Tokens written, of those asked for"),
+      t(
+        left
+          ? "Tokens written; cancelled"
+          : over
+            ? "Tokens written; finished"
+            : "Tokens written, of those asked for",
+      ),
     );
     setStyle(
       row.el,

@@ -181,7 +181,11 @@ export class Beside {
       .map((request) => ({ request, long: (clock ? waitedSoFar : stepsWaited)(run, request, i) }))
       .filter(({ long }) => long >= (clock ? 0.005 : 1));
     const named = [...waited].sort((a, b) => b.long - a.long).slice(0, MOST[state.layout]);
-    const all = waited.reduce((sum, { long }) => sum + long, 0);
+    // what a reader gets who adds up what is written
+    const all = waited.reduce(
+      (sum, { long }) => sum + (clock ? parseFloat(wallClock(long)) : long),
+      0,
+    );
     line.replaceChildren(
       h("b", {}, run.header.policy),
       h("span", { class: "long" }, t("waited so far")),

@@ -3,7 +3,7 @@
 // it waits.
 
 import { spans } from "../parts/chips.js";
-import { find } from "../parts/dom.js";
+import { find, setText } from "../parts/dom.js";
 import { unbroken, wallClock } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { waitedSoFar } from "../run/delays.js";
@@ -17,6 +17,7 @@ export class OwnQuestion {
     this.line = app.$(".own-line");
     /** @type {Json} whose last question gives way to one's own; null where it cannot be run */
     this.preset = null;
+    this.asked = false; // and nothing of it is on screen yet
     app.views.push(this);
     form.addEventListener("submit", (/** @type {Event} */ e) => {
       e.preventDefault();
@@ -44,16 +45,28 @@ export class OwnQuestion {
     app.chooseTab("text"); // where the answer grows
     await app.editor.take(spec);
     const maxNew = own.sampling.max_new_tokens;
+    this.asked = true;
+    app.redraw();
     await app.editor.runSpec(spec, { [own.id]: { by: t("you"), maxNew, isOwn: true } });
+    this.asked = false;
+    app.redraw();
   }
 
   /** @param {ViewState} state */
   draw({ run, frame }) {
     const own = run.requests.find((request) => request.isOwn);
-    this.line.hidden = !own;
-    if (own)
-      find(this.line, "span").replaceChildren(
-        ...spans({ run, index: frame.i }, says(run, own, frame), ({ laneSpans }) =>
+    this.line.hidden = !own && !this.asked;
+    const says = find(this.line, "span");
+    if (!own)
+      setText(
+        says,
+        this.asked
+          ? t("Your question is on its way. Until it joins, you see the recorded run.")
+          : "",
+      );
+    else
+      says.replaceChildren(
+        ...spans({ run, index: frame.i }, standing(run, own, frame), ({ laneSpans }) =>
           laneSpans.some(({ from, to }) => from <= frame.i && to >= frame.i),
         ),
       );
@@ -64,7 +77,7 @@ export class OwnQuestion {
  * Where one's own request stands. @param {Run} run @param {RunRequest} request @param {Frame} frame
  * @returns {Span[]}
  */
-function says(run, request, { i, waiting }) {
+function standing(run, request, { i, waiting }) {
   const own = { request };
   const stay = request.laneSpans.find(({ from }) => from <= i);
   if (!stay) {

@@ -174,6 +174,7 @@ export class Opening {
     const { comparison, title } = doc;
     const entry = { name: null, title: `${title}: ${racer}`, comparison, racer };
     const replay = { ...doc.runs[racer], ...inLanguage(doc).spoken };
+    this._hoodSpeaks = speaking();
     app.openReplay(replay, { step: plot.fast.run.stepOf(plot.hood) }, entry);
   }
 
@@ -184,7 +185,8 @@ export class Opening {
     const isThere =
       app.entry?.comparison === doc.comparison &&
       app.entry?.racer === doc.after &&
-      app.index === plot.hood;
+      app.index === plot.hood &&
+      this._hoodSpeaks === speaking(); // a language may arrive while it plays
     if (!isThere) this._putHood();
     this.close();
   }
