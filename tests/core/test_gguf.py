@@ -5,6 +5,7 @@ those of the file's own steps, and a file that is not read here is refused and l
 import json
 import os
 import shutil
+import struct
 import subprocess
 from functools import partial
 from hashlib import sha256
@@ -151,6 +152,14 @@ def test_a_file_cut_short_is_refused(tmp_path, models_dir):
         with pytest.raises(UnsupportedModel, match="it is no GGUF file, or not a whole one"):
             describe_model(str(tmp_path / "cut.gguf"))
     assert not (models_dir / "gguf").exists()
+
+
+def test_lists_within_lists_without_end_are_refused(tmp_path):
+    head = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"a"
+    lists = struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 50_000
+    (tmp_path / "deep.gguf").write_bytes(head + lists)
+    with pytest.raises(UnsupportedModel, match="it is no GGUF file, or not a whole one"):
+        describe_model(str(tmp_path / "deep.gguf"))
 
 
 # -- for a browser's tab --------------------------------------------------------------------------
