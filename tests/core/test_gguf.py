@@ -28,6 +28,7 @@ from core.policy import POLICIES
 from core.recorders.texts import tokenizer_of
 from core.torch_engine.models import smollm2
 from core.torch_engine.models.forecast import forecast
+from core.torch_engine.models.gguf import tokenizer_of as gguf_tokenizer
 from core.torch_engine.models.gguf_for_tab import _BLOCKS, pack_gguf
 from core.torch_engine.models.load import load, load_adapter
 from core.torch_engine.models.names import is_fetched, packed_smollm2
@@ -99,6 +100,26 @@ def test_words_are_split_as_the_file_says(tmp_path):
     file = write(tmp_path / "tiny.gguf", pre="gpt-2")
     _, tokenizer = load(file, CPU, torch.float32)
     assert [TOKENS[id] for id in tokenizer("he 12")["input_ids"]] == ["he", "Ġ", "12"]
+
+
+def test_a_word_that_is_a_token_is_not_merged_of_letters_where_the_file_says_so(tmp_path):
+    """Llama 3's way; a token that is not the model's own control token is a text like any other."""
+    tokens = [*TOKENS, "hello"]
+    file = write(tmp_path / "tiny.gguf", pre="llama-bpe", tokens=tokens)
+    _, tokenizer = load(file, CPU, torch.float32)
+    assert tokenizer("hello")["input_ids"] == [tokens.index("hello")]
+    facts = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": ["<end>", "<think>", "a"],
+        "tokenizer.ggml.token_type": [3, 4, 1],
+        "tokenizer.ggml.merges": [],
+    }
+    added = gguf_tokenizer(facts)["added_tokens"]
+    assert [(one["content"], one["special"]) for one in added] == [
+        ("<end>", True),
+        ("<think>", False),
+    ]
 
 
 def test_a_text_begins_with_the_token_of_beginning_where_the_file_says_so(tmp_path):

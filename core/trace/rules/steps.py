@@ -18,6 +18,7 @@ from core.trace.header import Header
 from core.trace.rules import followable, resumption
 from core.trace.rules.blocks import PoolRules
 from core.trace.rules.bounds import (
+    ROUNDING,
     parts_fit,
     plausible_arrival,
     plausible_graph,
@@ -57,6 +58,7 @@ class StepRules:
         self._runs_ahead = (
             header.is_asynchronous or not self._own
         )  # whether a step may be scheduled before the results of the previous one are read
+        self._began = 0.0  # the step before
         # of requests with stop strings: the reason, and whether by an end token
         self.ends_by: dict[str, tuple[str, bool]] = {}
         self.state = RunState.of({}, header.policy.requeue)
@@ -157,11 +159,15 @@ class StepRules:
         leaving: list[str] = []
         for finished in cancelled:
             request = finished.request
-            if finished.t is not None and (self._own or finished.t > event.t_start):
+            if finished.t is not None and (
+                self._own or not self._began - ROUNDING <= finished.t <= event.t_start
+            ):
                 return f"request {quoted(request)} cannot have been cancelled at that time"
             if request in state.running:
                 leaving.append(request)
             state.finish(event.step, finished)
+        # with several batches in flight it may have been known before an earlier one began
+        self._began = 0.0 if (engine := self._header.engine) and engine.async_ else event.t_start
         return self._leave(event, "before", self._freed_by(leaving), ())
 
     def _leave(
@@ -412,6 +418,8 @@ class StepRules:
             request, reason = finished.request, finished.finish_reason
             if finished.when == "before":
                 continue
+            if finished.t is not None:
+                return f"request {quoted(request)} ended in the step, at no time before it"
             full = state.num_tokens[request] == self._max_tokens(request)
             failed = state.computed[request] == state.num_tokens[request]
             sampling = self._requests[request].sampling
