@@ -345,7 +345,14 @@ def test_lane_step_shares_sum_to_one(comparison):
         useful = next(bar for bar in figure.data if bar.name == "useful")
         counts = comparison.medians[name]["lane_steps"]
         assert useful.x[i] == pytest.approx(counts["useful"] / counts["total"])
-        assert useful.text[i] == f"{counts['useful']:,}"  # where there is room: more than 6 %
+
+
+def test_a_count_is_written_in_a_bar_with_room_for_it(comparison):
+    counts = {"useful": 30, "padding": 0, "barrier": 65, "stalled": 0, "empty": 5, "total": 100}
+    medians = {name: {**of, "lane_steps": counts} for name, of in comparison.medians.items()}
+    bars = drawn(lane_steps(dataclasses.replace(comparison, medians=medians))).data
+    written = {bar.name: set(bar.text) for bar in bars}
+    assert written["useful"] == {"30"} and written["empty"] == {""}
 
 
 def test_kv_lines_are_the_events_own(comparison):
