@@ -352,7 +352,7 @@ def test_a_count_is_written_in_a_bar_with_room_for_it(comparison):
     medians = {name: {**of, "lane_steps": counts} for name, of in comparison.medians.items()}
     bars = drawn(lane_steps(dataclasses.replace(comparison, medians=medians))).data
     written = {bar.name: set(bar.text) for bar in bars}
-    assert written["useful"] == {"30"} and written["empty"] == {""}
+    assert written["useful"] == {"30"} and written["empty: nobody to serve"] == {""}
 
 
 def test_kv_lines_are_the_events_own(comparison):
