@@ -3869,7 +3869,7 @@ FAULTS = (
     Fault(
         "a client may have left before it came",
         "core/trace/rules/steps.py",
-        "not self._began - ROUNDING <= finished.t <= event.t_start",
+        "not self.came.get(request, 0.0) - ROUNDING <= finished.t <= event.t_start",
         "finished.t > event.t_start",
         ("core/test_verify_others.py::test_a_forged_recording_is_noticed",),
     ),

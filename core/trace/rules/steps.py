@@ -58,7 +58,7 @@ class StepRules:
         self._runs_ahead = (
             header.is_asynchronous or not self._own
         )  # whether a step may be scheduled before the results of the previous one are read
-        self._began = 0.0  # the step before
+        self.came: dict[str, float] = {}  # when each request did
         # of requests with stop strings: the reason, and whether by an end token
         self.ends_by: dict[str, tuple[str, bool]] = {}
         self.state = RunState.of({}, header.policy.requeue)
@@ -141,6 +141,7 @@ class StepRules:
             ):
                 return f"request {quoted(arrived.request)} cannot have arrived at that time"
             self.state.arrive(event.step, arrived)
+            self.came[arrived.request] = arrived.t
         return None
 
     def _cancels(self, event: StepEvent) -> str | None:
@@ -160,14 +161,13 @@ class StepRules:
         for finished in cancelled:
             request = finished.request
             if finished.t is not None and (
-                self._own or not self._began - ROUNDING <= finished.t <= event.t_start
+                self._own
+                or not self.came.get(request, 0.0) - ROUNDING <= finished.t <= event.t_start
             ):
                 return f"request {quoted(request)} cannot have been cancelled at that time"
             if request in state.running:
                 leaving.append(request)
             state.finish(event.step, finished)
-        # with several batches in flight it may have been known before an earlier one began
-        self._began = 0.0 if (engine := self._header.engine) and engine.async_ else event.t_start
         return self._leave(event, "before", self._freed_by(leaving), ())
 
     def _leave(
