@@ -20,6 +20,7 @@ from typer.main import get_group
 
 import core
 from core.config import POLICIES
+from measure import files
 from visualizer.__main__ import commands as program
 from worlds.documented import IN_PYTHON, examples
 
@@ -108,6 +109,13 @@ def test_what_to_open_is_there():
     )
     paths = [path for path in re.findall(r"`([\w./]+)`", table) if "/" in path]
     assert len(paths) > 10 and not [path for path in paths if not (ROOT / path).exists()]
+
+
+def test_every_file_is_listed_with_what_it_says_of_itself():
+    assert files.PAGE.read_text(encoding="utf-8") == files.page(), (
+        "python tests/measure/files.py writes it anew"
+    )
+    assert not [path for path, said in files.described() if not said.endswith((".", ":"))]
 
 
 DOCUMENTS = [

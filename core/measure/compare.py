@@ -583,7 +583,7 @@ def wrong_time(found: Mapping[str, Any], walls: Sequence[float], is_one: bool) -
             not (rising[1] or 0) / 2
             <= (mean := numbers["mean"])
             <= rising[-1]
-            <= numbers["count"] * mean
+            <= (numbers["count"] + numbers["left_out"]) * mean + _ROUNDED
         ):
             return spread
     # of every request, and so of their order, and of the medians over rounds

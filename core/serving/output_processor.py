@@ -1,5 +1,5 @@
-"""Turns sampled tokens into everything that is sent, once: text and stop strings,
-log-probabilities, finish reasons, metrics.
+"""Turns sampled tokens into everything that is sent, once: text, held back where
+a stop string may have begun, log-probabilities, finish reasons, metrics.
 
     token ids ─→ AnswerText (decoded once) ─→ the engine, which ends a request at a stop string
                                            ─→ ClientText ─→ Piece ─→ the request's stream

@@ -4,6 +4,7 @@ are read from.
 
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +23,25 @@ from worlds.families import RUNS, WINDOW, world
 from worlds.passes import BLOCK, passes
 
 CPU = torch.device("cpu")
+STATM = Path("/proc/self/statm")
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="how much memory a process holds is not known here")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_pool_takes_memory_where_it_is_written(dtype):
+    def pages() -> int:
+        return int(STATM.read_text().split()[1])
+
+    before = pages()
+    pool = KVPool({layer: KVShape(3, 64, 32) for layer in range(4)}, 20_000, 16, dtype, CPU)
+    bytes_of = sum(t.nbytes for pair in pool.layers.values() for t in pair)
+    assert (pages() - before) * 4096 < bytes_of / 20
+    for layer, pair in pool.layers.items():
+        for tensor, size in zip(pair, (64, 32), strict=True):
+            assert tensor.shape == (20_001 * 16, 3, size) and tensor.dtype == dtype
+            assert tensor.data_ptr() % 64 == 0 and tensor.is_contiguous()
+            tensor[layer] = 1
+            assert tensor.sum() == 3 * size
 
 
 @examples(150)

@@ -244,6 +244,16 @@ def test_a_sweep_adds_up_as_it_was_made(policy, limits):
     assert adds_up(json.loads(json.dumps(sweep_load({policy: engine}, sweep))), engine.model)
 
 
+@pytest.mark.parametrize("output", ["70", "150"])
+def test_a_point_that_was_cut_around_its_first_answer_adds_up(output):
+    """Who had no answer yet is among the times, but not in their count."""
+    engine, sweep = _engine("sequential"), Sweep((30.0,), seconds=1.0, lengths=Lengths("5", output))
+    data = json.loads(json.dumps(sweep_load({"sequential": engine}, sweep)))
+    numbers = data["points"][0]["numbers"]
+    assert numbers["finished"] == (output == "70") and numbers["e2e_s"]["left_out"] > 10
+    assert adds_up(data, engine.model)
+
+
 def test_a_part_of_the_time_that_was_not_recorded_is_none_of_a_sweeps_faults(swept):
     data, model = json.loads(swept), _engine().model
     for point in data["points"]:

@@ -33,6 +33,7 @@
                                              counters
     python tests/measure/press.py            presses at random on a page, and tells what goes wrong
     python tests/measure/size.py             how large the house is, as formatters print it
+    python tests/measure/files.py            docs/files.md, what each file says of itself
     python tests/measure/take_screenshots.py README's pictures of the page
 
 Each has `--help`. They want a quiet machine.

@@ -100,7 +100,7 @@ def test_markup_in_every_name_of_a_run_is_only_text(open_page, tmp_path, source)
     if source == "own":
         rows = rows_of(trace_of("continuous"))
     else:
-        rows = rows_of(open_run(ROOT / "tests/data/vllm-http/priority-smollm2.raw.jsonl.gz"))
+        rows = rows_of(open_run(ROOT / "tests/data/vllm-http/priority-pressure.raw.jsonl.gz"))
     header = rows[0]
     for name in ("created", "device", "device_name", "dtype", "versions", "notes", "absent"):
         if name in header and name != "absent":

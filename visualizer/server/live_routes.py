@@ -1,4 +1,4 @@
-"""The HTTP addresses of the Live tab.
+"""The HTTP addresses of the Live tab, and how many viewers they serve at once.
 
 GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events,
                                             see `core.serving.event_log`; of=NAME, repeatable:

@@ -1,7 +1,8 @@
 // A run's lanes over time on a canvas of their own. Watch has one, a race one for each run. The caller provides the layout (`LaneLayout`: the scale,
-// the length of the lanes and more, see lane_ink.js) and the labels of the axis.
+// the length of the lanes and more, see lane_ink.js) and the labels of the axis. What has passed is at full strength and the rest faint, and what
+// lies under the pointer is said in words.
 //
-//   painted once per run, size, theme, focus and `stamp`; `show` puts the past at full strength and the rest faint
+//   painted once per run, size, theme, focus and `stamp`
 
 import { clamp } from "../parts/dom.js";
 import { count, milliseconds } from "../parts/format.js";

@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple
 
+import numpy as np
 import torch
+
+_LINE = 64  # bytes of a cache line, at which torch's own tensors begin
 
 
 class KVShape(NamedTuple):
@@ -34,10 +38,8 @@ class KVPool:
         slots = (num_blocks + 1) * block_size
         self.layers = {
             layer: (
-                torch.zeros(slots, shape.num_kv_heads, shape.key_size, dtype=dtype, device=device),
-                torch.zeros(
-                    slots, shape.num_kv_heads, shape.value_size, dtype=dtype, device=device
-                ),
+                _zeros((slots, shape.num_kv_heads, shape.key_size), dtype, device),
+                _zeros((slots, shape.num_kv_heads, shape.value_size), dtype, device),
             )
             for layer, shape in shapes.items()
         }
@@ -46,3 +48,15 @@ class KVPool:
     def trash_slot(self) -> int:
         """A slot that nothing reads."""
         return self.num_blocks * self.block_size
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Zeros that on a CPU take no memory before they are written: the system gives zeroed pages
+    where one is first touched, and `torch.zeros` touches them all.
+    """
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    size = prod(shape) * dtype.itemsize
+    memory = np.zeros(size + _LINE, np.uint8)
+    begin = -memory.ctypes.data % _LINE
+    return torch.from_numpy(memory[begin : begin + size]).view(dtype).view(shape)
