@@ -80,12 +80,17 @@ def _width(stream: TextIO) -> int | None:
 
 def print_note(text: str) -> None:
     """One line on stderr, never wrapped."""
-    err().print(Text(text), soft_wrap=True)
+    err().print(Text(unbroken(text)), soft_wrap=True)
 
 
 def print_line(text: str | Text = "") -> None:
     """One line on stdout, never wrapped."""
-    out().print(Text(text) if isinstance(text, str) else text, soft_wrap=True)
+    out().print(Text(unbroken(text)) if isinstance(text, str) else text, soft_wrap=True)
+
+
+def unbroken(text: str) -> str:
+    """On one line: what a file names could say what it likes on the next one."""
+    return text.replace("\n", r"\n")
 
 
 def saved(save: Callable[[Path], object], path: Path | None) -> list[InflightError]:
@@ -138,7 +143,7 @@ def table(
         justify: Literal["left", "right"] = "right" if name in numbers else "left"
         made.add_column(Text(name), justify=justify, no_wrap=name != stretch)
     for row in rows:
-        made.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in row))
+        made.add_row(*(Text(unbroken(cell), no_wrap=True, overflow="ellipsis") for cell in row))
     out().print(made)
 
 

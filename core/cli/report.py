@@ -11,7 +11,7 @@ from rich.text import Text
 from core.account.delays import NAMES, QUEUED, SHARE_NAMES, SLOW, Delay, Gap, delays
 from core.account.metrics import metrics
 from core.account.request_times import SLOs, request_times
-from core.cli.output import number, percent, percentile, print_line, seconds, table
+from core.cli.output import number, percent, percentile, print_line, seconds, table, unbroken
 from core.simulate.fitted import USELESS
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -169,12 +169,12 @@ def headline(trace: Trace) -> Text:
         if header.device == "cpu" and header.threads
         else ""
     )
-    text = Text(header.workload, style="bold")
-    text.append(
+    text = Text(unbroken(header.workload), style="bold")
+    rest = (
         f" · {config.policy.name}, {lanes}{budget} · {model.name}{size} · {header.device},"
-        f" {header.dtype}{threads}",
-        style="not bold",
+        f" {header.dtype}{threads}"
     )
+    text.append(unbroken(rest), style="not bold")
     return text
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from rich.text import Text
 
+from core.cli.output import unbroken
 from core.errors import InflightError, shown
 from core.trace.events import Segment, StepEvent
 from core.trace.mask import Mask, Order, rows_of
@@ -112,7 +113,7 @@ def mask_lines(
         Text(f"STEP {step}{which}: {_what(segments)}", style="bold"),
         Text(f"{computed}; {layout}"),
     ]
-    lines += [Text(warning, style="yellow") for warning in event.warnings]
+    lines += [Text(unbroken(warning), style="yellow") for warning in event.warnings]
     lines.append(Text())
     for row in rows_of(forward, segments):
         lines.append(
@@ -174,7 +175,7 @@ def _row(
 ) -> Text:
     """Who this row or segment is, and its tokens."""
     style = styles.get(row.request, "dim")
-    text = Text(f"  {names[row.request]:>2} = {row.request}", style=style)
+    text = Text(f"  {names[row.request]:>2} = {unbroken(row.request)}", style=style)
     if not isinstance(row, Segment):
         return text.append(f"  lane {row.lane}  finished, computed as padding until the wave ends")
     pads = f"<pad>×{padded_width - row.length} " if padded_width > row.length else ""

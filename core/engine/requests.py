@@ -8,7 +8,7 @@ from typing import Any
 from core.config import EngineConfig
 from core.errors import InvalidRequest, TooLong
 from core.trace.header import ModelFacts
-from core.workload.chat import chat_ids, chat_text
+from core.workload.chat import chat_ids, chat_text, encoded
 from core.workload.request import Request
 
 
@@ -91,10 +91,7 @@ def prompt_ids(request: Request, tokenizer: Any | None) -> tuple[int, ...]:
 
 
 def _encode(request: str, prompt: str, tokenizer: Any) -> tuple[int, ...]:
-    try:
-        ids: tuple[int, ...] | None = tuple(tokenizer(prompt)["input_ids"])
-    except Exception:  # the tokenizers library signals unknown characters by bare exceptions
-        ids = None
+    ids = encoded(tokenizer, prompt)
     unknown = tokenizer.unk_token_id
     if ids is None or (unknown in ids and tokenizer.unk_token not in prompt):
         raise InvalidRequest(
@@ -113,10 +110,7 @@ def _unknown_characters(tokenizer: Any, prompt: str) -> str:
     """The part of a prompt that the tokenizer cannot encode, in words."""
 
     def is_unknown(character: str) -> bool:
-        try:
-            ids = tokenizer(character)["input_ids"]
-        except Exception:
-            return True
+        ids = encoded(tokenizer, character)
         return not ids or tokenizer.unk_token_id in ids
 
     unknown = [c for c in dict.fromkeys(prompt) if is_unknown(c)]

@@ -451,6 +451,8 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
             return f"says {wrong[0]} of {name} otherwise than its rounds do"
     if len(set(comparison.names)) < len(comparison.names):
         return "names a contender twice"
+    if not all(_may_differ(comparison, difference) for difference in comparison.differences):
+        return "has a difference that none of its runs can have"
     for name, run in comparison.runs.items():
         if fault := _fault_of_turns(comparison, name) or (
             _fault_of_run(comparison, name, run.trace, recorded) if run.trace else None
@@ -468,31 +470,42 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _may_differ(comparison: Comparison, told: Mapping[str, Any]) -> bool:
+    """Whether `first_differences` can have said this; of which round is not on record."""
+    run, at = comparison.runs.get(told["policy"]), told["position"]
+    return (
+        run is not None
+        and (run.trace is None or told["request"] in run.trace.asked)
+        and set(told) == {"policy", "request", "position", "expected", "got", "margin"}
+        and type(at) is int
+        and at >= 0
+        and told["expected"] != told["got"]
+        and (told["margin"] or 0) >= 0
+        and all(token is None or type(token) is int for token in (told["expected"], told["got"]))
+    )
+
+
 def _fault_of_turns(comparison: Comparison, name: str) -> str | None:
     """What is wrong with the turns of a contender, whether it left a trace or not."""
     if comparison.shown.get(name) != nearest_to_median(comparison.walls[name]) + 1:
         return "does not show the round nearest to the median"
     apart = comparison.apart.get(name, {})
-    if set(apart) != {"setup_s", "teardown_s"} or min(apart.values()) < 0:
+    if shape(apart) != {"setup_s": float, "teardown_s": float} or min(apart.values()) < 0:
         return "has a setup or a teardown that cannot be"
     told, run = comparison.medians[name], comparison.runs[name]
     seen = _OUTSIDE if run.trace is None else run.metrics
     for key in {**seen, **told}:
         is_hidden = run.trace is None and key in _MAYBE_SEEN and told.get(key, ...) is None
-        if not is_hidden and _shape(told.get(key, ...)) != _shape(seen.get(key, ...)):
+        if not is_hidden and shape(told.get(key, ...)) != shape(seen.get(key, ...)):
             return f"has {key} in another form than its run"
     return None
 
 
-def _shape(value: Any) -> Any:
+def shape(value: Any) -> Any:
     """What is there, without its numbers."""
-    return (
-        {key: _shape(part) for key, part in value.items()}
-        if isinstance(value, Mapping)
-        else type(value)
-        if value is None or value is ...
-        else float
-    )
+    if isinstance(value, Mapping):
+        return {key: shape(part) for key, part in value.items()}
+    return float if type(value) is int else type(value)
 
 
 def _count(value: Any) -> Any:

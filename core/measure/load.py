@@ -18,7 +18,7 @@ from core.engine.engine import EngineCore
 from core.errors import InflightError
 from core.measure.compare import wrong_time
 from core.measure.rounds import rotated
-from core.trace.header import ModelFacts
+from core.trace.header import SIMULATED, ModelFacts
 from core.trace.trace import Trace
 from core.workload.arrivals import Lengths, RequestSize, arrivals, request
 from core.workload.workload import Workload
@@ -194,10 +194,15 @@ def sweep_load(
     }
 
 
-def adds_up(load: Mapping[str, Any], model: ModelFacts) -> bool:
+def adds_up(load: Mapping[str, Any], model: ModelFacts, is_simulated: bool | None = None) -> bool:
     """Whether a recorded sweep, as from `sweep_load`, agrees with itself and with the requests that
-    are made up for its rates. model: the one it was of.
+    are made up for its rates, and says nothing else. model: the one it was of. is_simulated:
+    whether that was simulated; None where nobody knows.
     """
+    if not _SAID <= set(load) <= _SAID | _SAID_SINCE or (
+        is_simulated is not None and load["source"] != (SIMULATED if is_simulated else "live")
+    ):
+        return False
     points, capacities = load["points"], load.get("capacities")
     rates: dict[str, list[float]] = {}
     for point in points:
@@ -215,11 +220,27 @@ def adds_up(load: Mapping[str, Any], model: ModelFacts) -> bool:
         all(of == sorted(set(of)) for of in rates.values())
         and (not load.get("complete", True) or len(set(map(tuple, rates.values()))) == 1)
         and (not capacities or load["capacity_requests_per_s"] == max(capacities.values()))
+        and (not load.get("complete", True) or (capacities or {}).keys() <= rates.keys())
         and all(
             _fits(point, load, workload(sweep, point["rate"], model) if is_made_up else None)
             for point in points
         )
     )
+
+
+_SAID = {"source", "capacity_requests_per_s", "seconds_a_point", "burstiness", "seed", "lengths"}
+_SAID |= {"slos", "points"}
+_SAID_SINCE = {"complete", "capacities"}  # not in the first recordings
+_COUNTS = (
+    "steps",
+    "passes",
+    "prompt_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "preemptions",
+    "tokens_recomputed",
+    "overrun_rows",
+)
 
 
 def _fits(point: Mapping[str, Any], load: Mapping[str, Any], asked: Workload | None) -> bool:
@@ -228,6 +249,9 @@ def _fits(point: Mapping[str, Any], load: Mapping[str, Any], asked: Workload | N
     budget, blocks, goodput = numbers["budget_tokens"], numbers["kv_blocks"], numbers.get("goodput")
     policy = POLICIES.get(point["policy"])
     counts = [numbers["finished"], numbers["requests"], offered]
+    # each token but a request's last is computed once, and again after a preemption
+    computed = numbers["prompt_tokens"] + numbers["output_tokens"] - offered
+    computed += numbers["tokens_recomputed"] - numbers["cached_tokens"]
     shares = [
         (numbers["padding_waste"], positions["padding"], positions["computed"]),
         (numbers["lane_occupancy"], lanes["useful"], lanes["total"]),
@@ -240,6 +264,15 @@ def _fits(point: Mapping[str, Any], load: Mapping[str, Any], asked: Workload | N
             return False
     return (
         set(point) == {"policy", "rate", "offered", "cut", "numbers"}
+        and all(type(numbers[name]) is int and numbers[name] >= 0 for name in _COUNTS)
+        and numbers["steps"] <= numbers["passes"]
+        and (lanes["total"] % numbers["steps"] == 0 if numbers["steps"] else not lanes["total"])
+        and (cut or positions["tokens"] == computed)
+        and bool(numbers["tokens_recomputed"]) <= bool(numbers["preemptions"])
+        and bool(numbers["preemptions"])
+        <= (cut or bool(numbers["tokens_recomputed"] + numbers["cached_tokens"]))
+        and numbers["overrun_rows"] <= positions["padding"]
+        and 0 <= budget["used"] <= budget["limit"]
         and (policy is None or bool(budget["limit"]) == policy.token_budget)
         and counts == sorted(counts)
         and (wall > 0.9 * load["seconds_a_point"] if cut else len(set(counts)) == 1)

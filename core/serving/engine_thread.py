@@ -164,7 +164,7 @@ class EngineThread:
                 try:
                     call(*args)
                     self._announce()
-                except Exception as error:  # as of a step
+                except BaseException as error:  # as of a step
                     if call == self.submit:
                         self._outputs.fail(args[0], step_failed())
                     self._recover(error)
@@ -176,12 +176,13 @@ class EngineThread:
                 event = self._engine.step()
             if event is not None:
                 self._outputs.process(event)
-        except Exception as error:  # any error: the server continues without the requests concerned
+        # any error, such as a panic in Rust: the server continues without the requests concerned
+        except BaseException as error:
             self._recover(error)
         self._begin_next_run()
         self._announce()
 
-    def _recover(self, error: Exception) -> None:
+    def _recover(self, error: BaseException) -> None:
         """After a failed step: requests in a lane end with an error, others wait again."""
         _log.error(
             "A step failed; the server goes on without the requests in it.", exc_info=error

@@ -54,6 +54,22 @@ def template_text(template: str, messages: Sequence[Message], **tokens: Any) -> 
 
 def chat_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
     """The token ids of a conversation as `chat_text` gives it: the template has written the special
-    tokens already.
+    tokens already. Raises InvalidRequest for one that the tokenizer cannot encode.
     """
-    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+    ids = encoded(tokenizer, text, add_special_tokens=False)
+    if ids is None:
+        raise InvalidRequest("the tokenizer cannot encode the conversation.", param="messages")
+    return ids
+
+
+def encoded(tokenizer: Any, text: str, **options: Any) -> tuple[int, ...] | None:
+    """The token ids of a text; None for one on which the tokenizer gives up. The tokenizers library
+    signals unknown characters by bare exceptions, and a pattern that searches for too long by a
+    panic, which is no Exception.
+    """
+    try:
+        return tuple(tokenizer(text, **options)["input_ids"])
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
+        return None

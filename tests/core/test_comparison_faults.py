@@ -127,6 +127,8 @@ def without(fact: str, of: str | None = None) -> Callable[[Comparison], None]:
         without("budget_use"),
         without("p90", "itl_s"),
         without("sample", "time_s"),
+        lambda comparison: comparison.apart["static"].update(setup_s=True),
+        otherwise("preemptions", False),
         otherwise("goodput", {"met": 4}),
         otherwise("forward", 1e3, "time_s"),
         otherwise("schedule", 1e3, "time_s"),
@@ -166,6 +168,39 @@ def test_what_is_said_of_a_contender_is_what_its_run_shows(
     assert fault_of(forged, told_of(forged)) is None
     lie(forged)
     assert fault_of(forged, told_of(forged)) is not None
+
+
+DIFFERENCE = {
+    "policy": "continuous",
+    "request": "r0",
+    "position": 1,
+    "expected": 3,
+    "got": 4,
+    "margin": 0.1,
+}
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"policy": "nobody"},
+        {"request": "nobody"},
+        {"position": -1},
+        {"position": "<b>"},
+        {"got": 3},
+        {"got": "<b>"},
+        {"margin": -1.0},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_difference_is_one_that_a_run_can_have(real: Comparison, lie: Told) -> None:
+    run = real.runs["continuous"].trace
+    assert run is not None
+    true = DIFFERENCE | {"request": next(iter(run.asked))}
+    for told, may in ((true, True), (true | lie, False)):
+        other = replace(real, differences=[told])
+        assert (fault_of(other, told_of(other)) is None) == may
 
 
 def test_a_mean_may_differ_in_its_last_digit_and_no_more(real: Comparison) -> None:
@@ -216,6 +251,11 @@ def test_what_is_said_beside_the_runs_adds_up(tmp_path: Path) -> None:
         (("unheard_of",), 1),
         (("policies", "static", "unheard_of"), 1),
         (("environment", "unheard_of"), 1),
+        (("environment", "cpus"), -2),
+        (("environment", "load_average"), -1.0),
+        (("environment", "system"), 5),
+        (("title",), ["a", "b"]),
+        (("policies", "static", "wall_s", "runs", 0), 0.0),
         (("source",), "live"),
         (("workload",), "another"),
         (("created",), "2020-01-01T00:00:00+00:00"),
@@ -238,3 +278,15 @@ def test_what_is_said_beside_the_runs_adds_up(tmp_path: Path) -> None:
         (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
         with pytest.raises(InflightError):
             load(folder)
+
+
+@pytest.mark.slow
+def test_a_point_of_a_sweep_has_the_numbers_of_a_run_and_no_others(tmp_path: Path) -> None:
+    folder = tmp_path / "poisson-32"
+    shutil.copytree(RECORDED / "poisson-32", folder)
+    load(folder)
+    told = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+    told["load"]["points"][0]["numbers"]["ttft_s"]["p999"] = 0.1
+    (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
+    with pytest.raises(InflightError, match="sweep"):
+        load(folder)

@@ -68,6 +68,12 @@ def test_parts_are_counts_times_costs_where_passes_take_what_the_fit_says():
     assert abs(parts[MIXED].seconds) + abs(parts[REST].seconds) < 0.01
 
 
+def test_a_step_of_prompts_alone_mixes_nothing():
+    before, after = run("static"), run("sequential")
+    parts = {part.name: part for part in difference(before, after).parts}
+    assert parts[MIXED].seconds == 0
+
+
 def test_passes_beyond_one_a_step_are_a_part():
     before, after = run("split"), run("continuous")
     parts = {part.name: part for part in difference(before, after).parts}

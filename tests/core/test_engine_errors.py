@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
@@ -116,6 +116,22 @@ def test_characters_that_the_tokenizer_cannot_encode(
     unk: str | None, prompt: str, match: str
 ) -> None:
     refused(memory_engine(tokenizer=letters(unk)), Request("odd", prompt=prompt), match)
+
+
+@pytest.mark.parametrize("given", ["text", "messages"])
+@pytest.mark.parametrize("odd", ["z", "a" * 40 + "!"], ids=["unknown", "endless"])
+def test_what_breaks_a_tokenizer_is_refused(given: str, odd: str) -> None:
+    """A pattern that searches for too long ends in a panic, which is no Exception."""
+    tokenizer = letters()
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex("(?:a|aa|a?)+$"), "isolated"),
+            tokenizer.backend_tokenizer.pre_tokenizer,
+        ]
+    )
+    tokenizer.chat_template = "{{ messages[0].content }}"
+    asked = {"text": {"prompt": odd}, "messages": {"messages": [{"role": "user", "content": odd}]}}
+    refused(memory_engine(tokenizer=tokenizer), Request("odd", **asked[given]), "cannot encode")
 
 
 def test_an_unknown_token_asked_for_by_name_is_no_error() -> None:

@@ -41,6 +41,13 @@ def test_every_family_is_foreseen_exactly(family, tmp_path):
     assert torch.get_default_dtype() == torch.float32
 
 
+def test_a_chat_template_is_one_in_a_file_of_its_own_too(tmp_path):
+    folder = save(tmp_path / "own", "llama")
+    assert not forecast(str(folder)).has_chat_template
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    assert forecast(str(folder)).has_chat_template
+
+
 def test_a_loading_that_is_stopped_leaves_nothing_and_the_next_one_loads(tmp_path):
     models, name = ModelCache(), str(save(tmp_path / "own", "qwen3"))
     seen = []

@@ -5,6 +5,7 @@ those of the file's own steps, and a file that is not read here is refused and l
 import json
 import os
 import shutil
+import struct
 import subprocess
 from functools import partial
 from hashlib import sha256
@@ -27,6 +28,7 @@ from core.policy import POLICIES
 from core.recorders.texts import tokenizer_of
 from core.torch_engine.models import smollm2
 from core.torch_engine.models.forecast import forecast
+from core.torch_engine.models.gguf import tokenizer_of as gguf_tokenizer
 from core.torch_engine.models.gguf_for_tab import _BLOCKS, pack_gguf
 from core.torch_engine.models.load import load, load_adapter
 from core.torch_engine.models.names import is_fetched, packed_smollm2
@@ -100,6 +102,26 @@ def test_words_are_split_as_the_file_says(tmp_path):
     assert [TOKENS[id] for id in tokenizer("he 12")["input_ids"]] == ["he", "Ġ", "12"]
 
 
+def test_a_word_that_is_a_token_is_not_merged_of_letters_where_the_file_says_so(tmp_path):
+    """Llama 3's way; a token that is not the model's own control token is a text like any other."""
+    tokens = [*TOKENS, "hello"]
+    file = write(tmp_path / "tiny.gguf", pre="llama-bpe", tokens=tokens)
+    _, tokenizer = load(file, CPU, torch.float32)
+    assert tokenizer("hello")["input_ids"] == [tokens.index("hello")]
+    facts = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": ["<end>", "<think>", "a"],
+        "tokenizer.ggml.token_type": [3, 4, 1],
+        "tokenizer.ggml.merges": [],
+    }
+    added = gguf_tokenizer(facts)["added_tokens"]
+    assert [(one["content"], one["special"]) for one in added] == [
+        ("<end>", True),
+        ("<think>", False),
+    ]
+
+
 def test_a_text_begins_with_the_token_of_beginning_where_the_file_says_so(tmp_path):
     file = write(tmp_path / "tiny.gguf", tokenizer__ggml__add_bos_token=1)
     _, tokenizer = load(file, CPU, torch.float32)
@@ -151,6 +173,14 @@ def test_a_file_cut_short_is_refused(tmp_path, models_dir):
         with pytest.raises(UnsupportedModel, match="it is no GGUF file, or not a whole one"):
             describe_model(str(tmp_path / "cut.gguf"))
     assert not (models_dir / "gguf").exists()
+
+
+def test_lists_within_lists_without_end_are_refused(tmp_path):
+    head = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"a"
+    lists = struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 50_000
+    (tmp_path / "deep.gguf").write_bytes(head + lists)
+    with pytest.raises(UnsupportedModel, match="it is no GGUF file, or not a whole one"):
+        describe_model(str(tmp_path / "deep.gguf"))
 
 
 # -- for a browser's tab --------------------------------------------------------------------------

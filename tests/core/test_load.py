@@ -199,6 +199,14 @@ def swept():
         (("points", 9, "numbers", "lane_steps", "empty"), 1),
         (("points", 9, "numbers", "positions", "tokens"), 1),
         (("points", 9, "numbers", "goodput", "met"), 1),
+        *(
+            (("points", 9, "numbers", name), 1)
+            for name in ("steps", "cached_tokens", "preemptions")
+        ),
+        *((("points", 9, "numbers", name), 0.5) for name in ("passes", "prompt_tokens")),
+        (("points", 9, "numbers", "passes"), -1),
+        (("points", 9, "numbers", "overrun_rows"), 10**6),
+        (("points", 0, "numbers", "budget_tokens", "used"), 1),
         (("points", 9, "numbers", "goodput", "slos", "ttft_s"), 0.1),
         *(((name,), 1) for name in ("seed", "burstiness", "seconds_a_point")),
         (("capacity_requests_per_s",), 1),
@@ -210,6 +218,19 @@ def test_a_sweep_that_was_altered_does_not_add_up(swept, way, by):
     *inside, last = way
     functools.reduce(lambda inner, key: inner[key], inside, data)[last] += by
     assert not adds_up(data, model)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"source": "live"}, {"hardware": "H100"}, {"capacities": {"nobody": 1.0}}],
+    ids=str,
+)
+def test_a_sweep_says_nothing_that_nobody_writes_there(swept, more):
+    data, model = json.loads(swept), _engine().model
+    assert adds_up(data, model, is_simulated=True)
+    if "capacities" in more:
+        more = {"capacities": data["capacities"] | more["capacities"]}
+    assert not adds_up(data | more, model, is_simulated=True)
 
 
 @pytest.mark.parametrize("policy", ["sequential", "static", "continuous"])

@@ -152,6 +152,20 @@ def test_a_damaged_tokenizer(folder):
     assert "cannot be loaded" in refusal(folder)
 
 
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}'),
+        ("tokenizer_config.json", "[1]"),
+    ],
+)
+@pytest.mark.parametrize("read", [describe_model, named_tokenizer])
+def test_a_tokenizer_that_contradicts_itself_is_refused(folder, read, file, content):
+    (folder / file).write_text(content)
+    with pytest.raises(UnsupportedModel, match="its tokenizer contradicts itself"):
+        read(str(folder))
+
+
 DOORS = {
     "load": lambda folder: load(folder, CPU, torch.float32),
     "forecast": forecast,

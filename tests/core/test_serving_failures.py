@@ -16,8 +16,17 @@ from worlds.serving import Fragile, breaks, greedy, idle, serving, tokens, whole
 from worlds.small import generate, memory_engine, request
 
 
+class Panic(BaseException):
+    """As of a library in Rust: no Exception."""
+
+
 @pytest.mark.parametrize(
-    "error", [ValueError("a bug of ours"), RuntimeError("CUDA error: device-side assert triggered")]
+    "error",
+    [
+        ValueError("a bug of ours"),
+        RuntimeError("CUDA error: device-side assert triggered"),
+        Panic("retry-limit-in-match over"),
+    ],
 )
 def test_a_step_that_fails_ends_those_in_it_and_nobody_else(error):
     async def around(made: ServingEngine):

@@ -348,6 +348,18 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
         lambda r: r[0]["engine"].update(rank=1),
         "none of 1 ranks",
     ),
+    "an end within a step, before it": (
+        "pressure",
+        lambda r: first(r, lambda e: e["finished"])["finished"][0].append(0.0),
+        "at no time before it",
+    ),
+    "a client that left before it came": (
+        "priority",
+        lambda r: next(
+            f for e in r for f in e.get("finished", ()) if e["step"] > 9 and f[1] == "cancelled"
+        ).__setitem__(2, 0.0),
+        "cannot have been cancelled at that time",
+    ),
     "no ranks at all": ("pressure", lambda r: r[0]["engine"].update(ranks=0), "none of 0 ranks"),
 }
 

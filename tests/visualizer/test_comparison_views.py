@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.measure.compare import Comparison, environment, machine
 from core.measure.cost_curve import CostCurve, StepCost
+from core.measure.difference import Contribution, Difference
 from core.measure.difference import difference as difference_of
 from core.measure.rounds import RunResult
 from core.proof.equivalence import differing
@@ -109,6 +111,12 @@ def test_the_headline_says_one_thing_and_ratios_are_those_a_reader_gets(comparis
     )
     close = compared({"static": [1.0, 1.4, 1.2], "continuous": [1.1, 1.3, 1.0]})
     assert verdicts.headline(close).endswith("; the rounds do not say which is faster.")
+    # each round was faster, by less than is told
+    even = compared({"static": [1.00001] * 5, "continuous": [1.0] * 5})
+    assert verdicts.headline(even).endswith("; the rounds do not say which is faster.")
+    one = RunResult({"r": (1,)}, {})
+    alone = Comparison(["a"], {"a": [1.0]}, {"a": one}, {"a": {}}, [])
+    assert verdicts.headline(alone) == "The same request: done in 1.00 s with a."
 
 
 @pytest.mark.parametrize(
@@ -294,6 +302,7 @@ def test_a_figure_that_plotly_does_not_know_is_found():
 def test_total_time_draws_every_run(comparison):
     figure = drawn(total_time(comparison))
     bars, *dots = figure.data
+    assert list(bars.y) == ["static", "continuous"]  # from below
     assert dict(zip(bars.y, bars.x, strict=True)) == {"static": 3.1, "continuous": 1.5}
     assert {d.name: list(d.x) for d in dots} == comparison.walls
     for said in figure.layout.annotations:  # beside the bar, behind its last dot
@@ -320,6 +329,15 @@ def test_latency_has_a_dot_a_request_and_a_gap_a_token(comparison):
         assert len(box.x) == count
 
 
+@pytest.mark.parametrize(("wait", "unit"), [(1.9, "milliseconds"), (2.0, "seconds")])
+def test_long_waits_are_drawn_in_seconds(comparison, monkeypatch, wait, unit):
+    life = SimpleNamespace(request="a", ttft_s=wait, itl_s=[0.1])
+    monkeypatch.setattr("visualizer.charts.comparison.request_times", lambda trace: {"a": life})
+    figure = drawn(latency(comparison))
+    assert figure.layout.xaxis.title.text == f"TTFT, {unit}"
+    assert figure.data[0].x[0] == wait * (1 if unit == "seconds" else 1000)
+
+
 def test_lane_step_shares_sum_to_one(comparison):
     figure = drawn(lane_steps(comparison))
     for i, name in enumerate(figure.data[0].y):
@@ -329,12 +347,21 @@ def test_lane_step_shares_sum_to_one(comparison):
         assert useful.x[i] == pytest.approx(counts["useful"] / counts["total"])
 
 
+def test_a_count_is_written_in_a_bar_with_room_for_it(comparison):
+    counts = {"useful": 30, "padding": 0, "barrier": 65, "stalled": 0, "empty": 5, "total": 100}
+    medians = {name: {**of, "lane_steps": counts} for name, of in comparison.medians.items()}
+    bars = drawn(lane_steps(dataclasses.replace(comparison, medians=medians))).data
+    written = {bar.name: set(bar.text) for bar in bars}
+    assert written["useful"] == {"30"} and written["empty: nobody to serve"] == {""}
+
+
 def test_kv_lines_are_the_events_own(comparison):
     for line in drawn(kv_use(comparison)).data:
         events = comparison.runs[line.name].trace.events
         assert [round(y * e.kv.total) for y, e in zip(line.y, events, strict=False)] == [
             e.kv.used for e in events
         ]
+        assert line.y[-1] == 0 and len(line.y) == len(events) + 1  # after its end
 
 
 def test_cost_curve_has_medians_and_their_spread():
@@ -494,6 +521,8 @@ def test_a_loss_that_another_limit_spares_is_that_limits():
         " times as fast. With a token budget of 256 instead of 16 it ties with static, faster in"
         " 2 of 5 rounds (0.91 to 1.11), so the loss is due to that limit, not to the policy."
     )
+    best = Comparison(names, walls | {"wide": [0.5] * 5}, runs, medians, [], about)
+    assert best.fastest == "wide" and "The fastest" not in verdicts.total_time(best)
     assert (
         verdicts.racing(three) == names
         and document(Shown(three, "x", ENVIRONMENT))["about"]["wide"]
@@ -509,6 +538,8 @@ def test_the_sum_begins_with_one_run_and_ends_with_the_other(comparison):
     ends = [first.end, *(part.end for part in parts)]
     assert [part.start for part in parts] == ends[:-1] and ends[-1] == pytest.approx(found.after_s)
     assert parts[-1].label == verdicts.PARTS["rest"]
+    changes = [part.end - part.start for part in parts[:-1]]
+    assert len(changes) > 1 and changes == sorted(changes)  # what shortens first
     said = verdicts.difference(found, "static", "continuous")
     assert all(
         f"{findings.seconds(abs(part.end - part.start))}"
@@ -516,6 +547,16 @@ def test_the_sum_begins_with_one_run_and_ends_with_the_other(comparison):
         for part in parts
     )
     assert said.startswith(f"continuous took {findings.seconds(abs(found.seconds))} ")
+
+
+def test_three_parts_are_named_and_two_against_them_with_a_decimal_where_it_tells():
+    seconds = {"work": -6.0, "tokens": 1.0, "padding": 1.2, "kv": 0.8, "idle": -0.9}
+    parts = tuple(Contribution(name, s, 3.2, 3.4) for name, s in seconds.items())
+    with_it, against = verdicts.named_parts(Difference(10.0, 6.1, parts, 0.01))
+    assert [p.name for p in with_it] == ["work", "idle"]
+    assert [p.name for p in against] == ["padding", "tokens"]
+    assert verdicts.counts(parts[0]) == "3.2 → 3.4"
+    assert verdicts.counts(Contribution("work", 1.0, 3.0, 14.2)) == "3 → 14"
 
 
 def point(policy: str, rate: float, p99: float, left_out: int = 0) -> dict:
@@ -546,6 +587,8 @@ def test_under_load_every_point_is_one_that_was_measured(comparison):
         == "At 4 requests a second, 99 of 100 get their first token with static within no less than"
         " 8.00 s, and 3.6 finish; with continuous within 400 ms, and 3.6 finish."
     )
+    beyond = [point("static", 5, 9.0), point("continuous", 5, 0.6)]
+    assert verdicts.load(swept | {"points": [*points, *beyond]}) == verdicts.load(swept)
     made = document(Shown(comparison, "x", ENVIRONMENT, load=swept))
     assert made["figures"][0]["name"] == "load" and made["figures"][0]["title"] == "Under load"
 

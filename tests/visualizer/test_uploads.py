@@ -126,7 +126,9 @@ def test_a_reader_that_takes_too_long_is_ended_and_the_next_one_works(store, mon
         with pytest.raises(InflightError, match="takes longer than"):
             open_upload(text().encode(), store, HERE)
     with pytest.raises(InflightError, match="takes longer than"):
-        uploads.read_sandboxed("tests.worlds.endless_reader", b"")  # which is given a second
+        uploads.read_sandboxed("tests.worlds.endless_reader", b"1")  # which is given a second
+    with pytest.raises(InflightError, match="more memory"):
+        uploads.read_sandboxed("tests.worlds.endless_reader", b"9")
     assert open_upload(text().encode(), store, HERE)["id"]
 
 

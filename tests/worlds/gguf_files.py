@@ -59,7 +59,7 @@ def write(
     writer.add_head_count_kv(KV_HEADS)
     writer.add_key_length(size)
     writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(10000.0)
+    writer.add_rope_freq_base(50000.0)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
     writer.add_token_list(tokens)

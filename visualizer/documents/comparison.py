@@ -25,7 +25,7 @@ from typing import Any
 from core.account.metrics import DEFINITIONS
 from core.config import ASSETS, POLICIES
 from core.errors import InflightError, malformed
-from core.measure.compare import Comparison, fault_of, first_parting
+from core.measure.compare import Comparison, fault_of, first_parting, shape
 from core.measure.cost_curve import CostCurve
 from core.measure.load import adds_up
 from core.measure.rounds import RunResult
@@ -423,12 +423,14 @@ def load(folder: Path) -> Shown:
             ("cost curve", loaded.cost is None or _is_curve(loaded.cost, loaded.environment)),
             ("sweep", loaded.load is None or _is_swept(loaded.load, comparison)),
             ("equivalence", all(_adds_up(loaded, switch) for switch in loaded.equivalence)),
+            ("text", all(isinstance(plain[of], str) for of in ("title", "shows", "group"))),
+            ("machine", _is_machine(loaded.environment)),
             ("form", json.loads(json.dumps(kept_json(loaded, files))) == plain),
         ):
             if not holds:
                 raise InflightError(f"The {what} of the comparison {folder.name} does not add up.")
         return loaded
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise InflightError(
             f"The comparison {folder.name} cannot be read: {malformed(error)}."
         ) from None
@@ -441,6 +443,16 @@ def _is_of(shown: Shown, headers: Sequence[Header]) -> bool:
         and header.source == shown.source
         and shown.workload in (header.workload, f"engines-{header.workload}")
         for header in headers
+    )
+
+
+def _is_machine(where: Mapping[str, Any]) -> bool:
+    """Whether there can be such a one."""
+    cpus, busy = where["cpus"], where["load_average"]
+    return (
+        (cpus is None or (type(cpus) is int and cpus > 0))
+        and (busy is None or busy >= 0)
+        and all(isinstance(where[of], str) for of in ("hardware", "system"))
     )
 
 
@@ -458,9 +470,17 @@ def _is_curve(cost: CostCurve, where: Mapping[str, Any]) -> bool:
 
 def _is_swept(load: Mapping[str, Any], comparison: Comparison) -> bool:
     """Whether it is one of these contenders, which the model of their runs can have made."""
-    models = [run.trace.header.model for run in comparison.runs.values() if run.trace is not None]
-    return {point["policy"] for point in load["points"]} <= set(comparison.names) and (
-        not models or adds_up(load, models[0])
+    runs = {name: run for name, run in comparison.runs.items() if run.trace is not None}
+    headers = [run.trace.header for run in runs.values() if run.trace is not None]
+    return (
+        {point["policy"] for point in load["points"]} <= set(comparison.names)
+        and all(
+            shape({k: v for k, v in point["numbers"].items() if k != "goodput"})
+            == shape(runs[point["policy"]].metrics)
+            for point in load["points"]
+            if point["policy"] in runs
+        )
+        and (not headers or adds_up(load, headers[0].model, headers[0].is_simulated))
     )
 
 

@@ -29,6 +29,7 @@ MOST = 256  # files
 # tokenizer
 SECONDS = 40
 _LONGEST = 300.0  # seconds of wall time after which it is given up in any case
+_TO_PREPARE = 2**33  # bytes of addresses; tokenizers and what reads them take a fraction
 # the return code of a process that exceeded its time
 _OUT_OF_TIME = -getattr(signal, "SIGXCPU", 24)
 log = logging.getLogger("inflight")
@@ -108,6 +109,7 @@ def answer(
         prepare(text)
         return {}
 
+    _bound_memory(_TO_PREPARE)
     if not (said := answer_to(prepared)):
         _bound_memory(2**29 + 24 * len(text))
         said = answer_to(lambda: read(text))

@@ -115,7 +115,7 @@ class GgufFile:
         self.tensors: dict[str, Tensor] = {}
         try:
             self._read_header()
-        except (ArithmeticError, IndexError, UnicodeDecodeError, ValueError, struct.error):
+        except (ArithmeticError, IndexError, RecursionError, ValueError, struct.error):
             raise BadWeights(_NO_FILE) from None
         del self._head
 
@@ -174,7 +174,8 @@ class GgufFile:
         if (end := self._at + size) > _MOST_HEADER:
             raise ValueError
         while end > len(self._head):
-            more = self.read(len(self._head), max(_AHEAD, end - len(self._head)))
+            have = len(self._head)
+            more = self.read(have, max(_AHEAD, have, end - have))
             if not more:
                 raise ValueError
             self._head += more

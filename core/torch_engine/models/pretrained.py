@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from core.config import BUILTIN_MODELS
-from core.errors import UnsupportedModel
+from core.errors import UnsupportedModel, first_sentence
 
 _NO_CODE: dict[str, Any] = {"trust_remote_code": False}
 
@@ -36,9 +36,14 @@ def read_config(source: str, *, offline: bool = True) -> Any:
 
 def read_tokenizer(source: str, *, offline: bool = True) -> Any:
     """The tokenizer in a folder or, unless `offline`, of a hub id; raises what transformers raises,
-    ValueError if it needs code of its own.
+    ValueError if it needs code of its own or contradicts itself.
     """
-    return import_tokenizers().from_pretrained(source, local_files_only=offline, **_NO_CODE)
+    try:
+        return import_tokenizers().from_pretrained(source, local_files_only=offline, **_NO_CODE)
+    except (OSError, ValueError):
+        raise
+    except Exception as error:  # of the tokenizers library, or of a file of another form
+        raise ValueError(f"its tokenizer contradicts itself: {first_sentence(error)}") from None
 
 
 def read_model(folder: str, **options: Any) -> tuple[Any, dict[str, Any]]:

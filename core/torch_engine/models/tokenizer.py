@@ -20,6 +20,7 @@ from core.torch_engine.models.pretrained import (
     unreachable,
 )
 from core.torch_engine.models.weight_files import BadWeights
+from core.workload.chat import encoded
 
 MOST_CONTEXT = 2**31 - 1  # tokens, for a model whose config states no context
 
@@ -117,7 +118,10 @@ class ModelDescription(NamedTuple):
 
     def count(self, text: str) -> int:
         """The number of tokens in a text."""
-        return len(self.tokenizer(text)["input_ids"])
+        ids = encoded(self.tokenizer, text)
+        if ids is None:
+            raise UnsupportedModel("The model's tokenizer cannot encode a text of the file.")
+        return len(ids)
 
 
 def describe_model(name: str) -> ModelDescription:

@@ -178,6 +178,7 @@ class Checker:
     def _forget(self, request: str) -> None:
         self._texts_read.discard(request)
         self._rules.ends_by.pop(request, None)
+        self._rules.came.pop(request, None)
         del self._requests[request], self._num_prompt[request]
         self._state.forget(request)
         self._plain.forget(request)

@@ -18,6 +18,7 @@ from core.trace.header import Header
 from core.trace.rules import followable, resumption
 from core.trace.rules.blocks import PoolRules
 from core.trace.rules.bounds import (
+    ROUNDING,
     parts_fit,
     plausible_arrival,
     plausible_graph,
@@ -57,6 +58,7 @@ class StepRules:
         self._runs_ahead = (
             header.is_asynchronous or not self._own
         )  # whether a step may be scheduled before the results of the previous one are read
+        self.came: dict[str, float] = {}  # when each request did
         # of requests with stop strings: the reason, and whether by an end token
         self.ends_by: dict[str, tuple[str, bool]] = {}
         self.state = RunState.of({}, header.policy.requeue)
@@ -139,6 +141,7 @@ class StepRules:
             ):
                 return f"request {quoted(arrived.request)} cannot have arrived at that time"
             self.state.arrive(event.step, arrived)
+            self.came[arrived.request] = arrived.t
         return None
 
     def _cancels(self, event: StepEvent) -> str | None:
@@ -157,7 +160,10 @@ class StepRules:
         leaving: list[str] = []
         for finished in cancelled:
             request = finished.request
-            if finished.t is not None and (self._own or finished.t > event.t_start):
+            if finished.t is not None and (
+                self._own
+                or not self.came.get(request, 0.0) - ROUNDING <= finished.t <= event.t_start
+            ):
                 return f"request {quoted(request)} cannot have been cancelled at that time"
             if request in state.running:
                 leaving.append(request)
@@ -412,6 +418,8 @@ class StepRules:
             request, reason = finished.request, finished.finish_reason
             if finished.when == "before":
                 continue
+            if finished.t is not None:
+                return f"request {quoted(request)} ended in the step, at no time before it"
             full = state.num_tokens[request] == self._max_tokens(request)
             failed = state.computed[request] == state.num_tokens[request]
             sampling = self._requests[request].sampling
