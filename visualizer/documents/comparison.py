@@ -475,13 +475,22 @@ def _is_swept(load: Mapping[str, Any], comparison: Comparison) -> bool:
     return (
         {point["policy"] for point in load["points"]} <= set(comparison.names)
         and all(
-            shape({k: v for k, v in point["numbers"].items() if k != "goodput"})
-            == shape(runs[point["policy"]].metrics)
+            _is_of_form(
+                {name: value for name, value in point["numbers"].items() if name != "goodput"},
+                runs[point["policy"]].metrics,
+            )
             for point in load["points"]
             if point["policy"] in runs
         )
         and (not headers or adds_up(load, headers[0].model, headers[0].is_simulated))
     )
+
+
+def _is_of_form(told: Any, run: Any) -> bool:
+    """Whether numbers have the form of a run's; where nobody got that far, there is none."""
+    if isinstance(told, Mapping) and isinstance(run, Mapping):
+        return told.keys() == run.keys() and all(_is_of_form(told[key], run[key]) for key in told)
+    return told is None or run is None or shape(told) == shape(run)
 
 
 _SUMS = {"tokens", "differing_tokens", "generated_tokens", "differing_from_generate"}
