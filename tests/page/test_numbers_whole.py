@@ -77,3 +77,23 @@ def test_a_number_is_shown_whole_or_not_at_all(visit, page_url, size):
     settled(page, "inflightWrite.outcome.attempt")
     look("write", "run")
     assert cut == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(1280, 720), (1024, 768)], ids=str)
+def test_beside_a_lesson_too(visit, page_url, size):
+    """Fewer of those at the door are named there, and the others counted."""
+    page = visit(f"{page_url}/", size=size, hash="part=learn&lesson=one-at-a-time&stop=2")
+    settled(page, "document.documentElement.dataset.lesson && inflight.detail.simple")
+    for is_large in (False, True):
+        if is_large:
+            page.keyboard.press("p")
+            settled(page, "'large' in document.documentElement.dataset")
+        for share in (0, 0.3, 0.8):
+            page.evaluate("(share) => inflight.seek(share * inflight.run.length | 0)", share)
+            settled(page)
+            assert page.evaluate(_CUT) == []
+            named = page.locator("#watch .lanes .waiter:visible").count()
+            more = page.locator("#watch .lanes .door-more").inner_text()
+            others = int("".join(c for c in more if c.isdigit()) or 0)
+            assert named + others == page.evaluate("inflight.frame.waiting.length")

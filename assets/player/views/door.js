@@ -40,7 +40,7 @@ export class DoorView {
     // until it opens
     const { waiting, i } = moving && !phase(state.share, "lane") ? moving.before : state.frame;
     const { run, layout, focus } = state;
-    const most = this.most[layout];
+    const most = Math.min(this.most[layout], this._room(state));
     const shown = waiting.slice(0, waiting.length > most ? most - 1 : most);
     while (this.rows.length < shown.length) {
       const row = {
@@ -78,6 +78,15 @@ export class DoorView {
       this.more,
       waiting.length ? (rest ? `and ${rest} more` : "") : "Nobody waits at the door.",
     );
+  }
+
+  /**
+   * How many stand on its line whole, each with its seconds; names wrap to the next line.
+   * @param {ViewState} state
+   */
+  _room({ presenter }) {
+    const [title, each] = presenter ? [110, 165] : [70, 120];
+    return this.most === MOST ? Math.max(2, Math.floor((this.el.clientWidth - title) / each)) : 99;
   }
 
   /** Where a waiting request is drawn, or null. @param {RunRequest} request */
