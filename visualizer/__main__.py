@@ -139,7 +139,8 @@ def grade(
             for one in graded(names, source, seed):
                 found.append(one)
                 if not json:
-                    print_line(one.said())
+                    for line in one.said().splitlines():
+                        print_line(line)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         if json:

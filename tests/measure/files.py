@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from measure import script
 from measure.size import PRODUCT, ROOT, files
 
 PAGE = ROOT / "docs" / "files.md"
@@ -55,5 +56,10 @@ def _escaped(said: str) -> str:
     return re.sub(r"(`[^`]*`)|([*<\[])", lambda m: m[1] or f"\\{m[2]}", said)
 
 
-if __name__ == "__main__":
+def write() -> None:
+    """Write docs/files.md anew."""
     PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    script(write)
