@@ -64,7 +64,8 @@ def test_no_number_of_the_story_is_typed(language):
     for name, section in texts.items():
         assert section.keys() == words("en")[name].keys()
         for key, text in section.items():
-            assert not re.search(r"\d", _FACT.sub("", text)), f"{language}.{name}.{key}"
+            said = _FACT.sub("", text).replace("SmolLM2", "")  # a name
+            assert not re.search(r"\d", said), f"{language}.{name}.{key}"
     assert {beat["name"] for spec in sections().values() for beat in spec["beats"]} <= {
         key for section in texts.values() for key in section
     }
@@ -82,8 +83,8 @@ def test_the_numbers_are_those_of_the_trace_files():
     )
     of_b = [s for step in alone for s in step["segments"] if s[1] == "r1"]
     assert (
-        f"B costs {sum(s[5] for s in of_b)} tokens of work; without it, {sum(s[6] for s in of_b)}."
-        in spoken("cache")
+        f"B costs {sum(s[5] for s in of_b)} tokens of work; without it, it would be"
+        f" {sum(s[6] for s in of_b)}." in spoken("cache")
     )
     joins = next(step for step in dynamic if any(s[1] == "r3" for s in step["segments"]))["passes"][
         0

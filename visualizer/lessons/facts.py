@@ -243,6 +243,7 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "times_as_fast": lambda at: {
         name: static / ours for name, (static, ours, *_) in measured_gains().items()
     },
+    "budget_of_alike": lambda at: GAINS["alike"][1].split()[-1],
     "seconds_padded": lambda at: _json(PADDED)["policies"]["dynamic"]["wall_s"]["median"],
     "seconds_packed": lambda at: _json(PADDED)["policies"]["continuous"]["wall_s"]["median"],
     "megabytes": lambda at: round(
