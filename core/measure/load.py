@@ -16,7 +16,7 @@ from core.account.request_times import SLOs
 from core.config import POLICIES
 from core.engine.engine import EngineCore
 from core.errors import InflightError
-from core.measure.compare import wrong_time
+from core.measure.faults import wrong_time
 from core.measure.rounds import rotated
 from core.trace.header import SIMULATED, ModelFacts
 from core.trace.trace import Trace

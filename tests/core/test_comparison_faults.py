@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from core.errors import InflightError
-from core.measure.compare import Comparison, environment, fault_of
+from core.measure.compare import Comparison, environment
+from core.measure.faults import fault_of
 from visualizer.documents.comparison import RECORDED, load
 from worlds.comparison import measured
 

@@ -25,8 +25,9 @@ from typing import Any
 from core.account.metrics import DEFINITIONS
 from core.config import ASSETS, POLICIES
 from core.errors import InflightError, malformed
-from core.measure.compare import Comparison, fault_of, first_parting, shape
+from core.measure.compare import Comparison, first_parting
 from core.measure.cost_curve import CostCurve
+from core.measure.faults import fault_of, shape
 from core.measure.load import adds_up
 from core.measure.rounds import RunResult
 from core.recorders.raw import lines_of

@@ -1,0 +1,229 @@
+"""What contradicts the record of a comparison: its rounds, its runs and what is said of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.measure.baselines.records import BaselineRun
+from core.measure.compare import (
+    Comparison,
+    environment,
+    first_differences,
+    nearest_to_median,
+)
+from core.trace.trace import Trace
+
+_OF_A_RUN = ("device", "threads", "dtype", "model", "versions")  # what its header says, too
+_TIMED = (
+    "wall_s",
+    "output_tok_s",
+    "total_tok_s",
+    "requests_per_s",
+    "ttft_s",
+    "itl_s",
+    "tpot_s",
+    "e2e_s",
+    "queue_s",
+    "time_s",
+    "goodput",
+)
+# seconds, and share of the run, by which a stopwatch may stop later than the last step
+_AROUND = 0.05, 0.1
+_ROUNDED = 1e-5  # seconds
+_SPREADS = ("ttft_s", "itl_s", "tpot_s", "e2e_s", "queue_s")
+_PERCENTILES = ("p50", "p90", "p99", "max")
+_WRITTEN = ("requests", "finished", "prompt_tokens", "output_tokens")
+# of a contender that left no trace: what is known of it, and what of that may not be
+_OUTSIDE = BaselineRun({"r": [0, 0]}, 1.0, {"r": 1}, {"r": [0.5, 1.0]}, 1).metrics()
+_MAYBE_SEEN = ("steps", "ttft_s", "itl_s", "tpot_s", "e2e_s")
+_RATES = {
+    "output_tok_s": ("output_tokens",),
+    "total_tok_s": ("prompt_tokens", "output_tokens"),
+    "requests_per_s": ("finished",),
+}
+
+
+def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
+    """What is wrong, as a sentence without its subject and full stop. recorded: what the record
+    claims, in the form of `Comparison.to_json`.
+    """
+    follows = json.loads(json.dumps(comparison.to_json()))
+    for name in ("baseline", "fastest", "repeats", "outputs_identical", "warnings"):
+        if recorded.get(name) != follows[name]:
+            return f"says {name} otherwise than its rounds do"
+    for name, entry in follows["policies"].items():
+        if wrong := [
+            fact
+            for fact in ("wall_s", "ratio_to_baseline", "verdict")
+            if recorded["policies"][name].get(fact) != entry[fact]
+        ]:
+            return f"says {wrong[0]} of {name} otherwise than its rounds do"
+    if len(set(comparison.names)) < len(comparison.names):
+        return "names a contender twice"
+    if not all(_may_differ(comparison, difference) for difference in comparison.differences):
+        return "has a difference that none of its runs can have"
+    for name, run in comparison.runs.items():
+        if fault := _fault_of_turns(comparison, name) or (
+            _fault_of_run(comparison, name, run.trace, recorded) if run.trace else None
+        ):
+            return f"{fault} of {name}"
+        if wrong_time := _wrong_time(comparison, name):
+            return f"has {wrong_time} of {name} that cannot be"
+    traced = [run for run in comparison.runs.values() if run.trace is not None]
+    for name, run in comparison.runs.items() if traced and comparison.outputs_identical else ():
+        if run.trace is not None and first_differences(traced[0], run, name):
+            return f"says that outputs are identical, and those of {name} differ"
+        for key in (*_WRITTEN, *_SPREADS):
+            if _count(comparison.medians[name][key]) not in (None, _count(traced[0].metrics[key])):
+                return f"has {key} of {name} otherwise than who wrote the same"
+    return None
+
+
+def _may_differ(comparison: Comparison, told: Mapping[str, Any]) -> bool:
+    """Whether `first_differences` can have said this; of which round is not on record."""
+    run, at = comparison.runs.get(told["policy"]), told["position"]
+    return (
+        run is not None
+        and (run.trace is None or told["request"] in run.trace.asked)
+        and set(told) == {"policy", "request", "position", "expected", "got", "margin"}
+        and type(at) is int
+        and at >= 0
+        and told["expected"] != told["got"]
+        and (told["margin"] or 0) >= 0
+        and all(token is None or type(token) is int for token in (told["expected"], told["got"]))
+    )
+
+
+def _fault_of_turns(comparison: Comparison, name: str) -> str | None:
+    """What is wrong with the turns of a contender, whether it left a trace or not."""
+    if comparison.shown.get(name) != nearest_to_median(comparison.walls[name]) + 1:
+        return "does not show the round nearest to the median"
+    apart = comparison.apart.get(name, {})
+    if shape(apart) != {"setup_s": float, "teardown_s": float} or min(apart.values()) < 0:
+        return "has a setup or a teardown that cannot be"
+    told, run = comparison.medians[name], comparison.runs[name]
+    seen = _OUTSIDE if run.trace is None else run.metrics
+    for key in {**seen, **told}:
+        is_hidden = run.trace is None and key in _MAYBE_SEEN and told.get(key, ...) is None
+        if not is_hidden and shape(told.get(key, ...)) != shape(seen.get(key, ...)):
+            return f"has {key} in another form than its run"
+    return None
+
+
+def shape(value: Any) -> Any:
+    """What is there, without its numbers."""
+    if isinstance(value, Mapping):
+        return {key: shape(part) for key, part in value.items()}
+    return float if type(value) is int else type(value)
+
+
+def _count(value: Any) -> Any:
+    return (value["count"], value["left_out"]) if isinstance(value, Mapping) else value
+
+
+def _fault_of_run(
+    comparison: Comparison, name: str, trace: Trace, recorded: Mapping[str, Any]
+) -> str | None:
+    run, walls, header = comparison.runs[name], comparison.walls[name], trace.header
+    config, about = header.config.to_json(), comparison.about[name]
+    if header.engine is not None:  # which has a policy of its own
+        own = {"version": header.engine.version}
+        config = config | own
+        about = own | {**about, **{of: config[of] for of in ("policy", "chunked_prefill")}}
+    where = environment(header)
+    on_record = where if header.engine is not None else recorded.get("environment", where)
+    if wrong := [
+        *(fact for fact in _OF_A_RUN if on_record.get(fact) != where[fact]),
+        *(where.keys() ^ on_record.keys()),
+        *(k for k in {**config, **about} if about.get(k, ...) != config.get(k, ...)),
+    ]:
+        return f"has {wrong[0]} otherwise than the run"
+    seconds, late = run.metrics["wall_s"], walls[nearest_to_median(walls)]
+    if not _stopped_by(seconds, late):
+        return f"has a round of {late:g} s and a run of {seconds:g} s"
+    if header.counts_steps and not header.is_asynchronous:
+        medians, is_timed = comparison.medians[name], len(walls) > 1  # else it is its own median
+        own = {k: value for k, value in run.metrics.items() if not (is_timed and k in _TIMED)}
+        if wrong := [
+            *(key for key, value in own.items() if not _same(medians.get(key), value)),
+            *(
+                key
+                for key in _SPREADS
+                for counted in ("count", "left_out")
+                if medians[key][counted] != run.metrics[key][counted]
+            ),
+        ]:
+            return f"has {wrong[0]} otherwise than the run"
+    return None
+
+
+def _wrong_time(comparison: Comparison, name: str) -> str | None:
+    """The first time or rate of a contender that does not fit its others, by name. Its rounds are
+    not on record, so no more can be said.
+    """
+    found, walls = comparison.medians[name], comparison.walls[name]
+    seconds = found.get("wall_s")
+    if seconds is None:
+        return None
+    if not _stopped_by(seconds, statistics.median(walls)):
+        return "wall_s"
+    # the median of an odd number is that of the median round
+    is_one = len(walls) % 2 == 1 and comparison.outputs_identical
+    return wrong_time(found, walls, is_one)
+
+
+def wrong_time(found: Mapping[str, Any], walls: Sequence[float], is_one: bool) -> str | None:
+    """The first time or rate in a run's metrics, or in their medians over rounds of `walls`
+    seconds, that does not fit its others, by name. is_one: rates are those of the median round.
+    """
+    seconds = found["wall_s"]
+    for rate, counts in _RATES.items() if is_one else ():
+        if found.get(rate) is not None:
+            follows = sum(found[count] for count in counts) / seconds
+            if not math.isclose(found[rate], follows, rel_tol=_ROUNDED / seconds):
+                return rate
+    for spread in _SPREADS:
+        numbers = found.get(spread) or {}
+        if None in (rising := [0, *(numbers.get(p) for p in _PERCENTILES)]):
+            continue
+        if [*rising, seconds + _ROUNDED] != sorted([*rising, seconds + _ROUNDED]):
+            return spread
+        if (
+            not (rising[1] or 0) / 2
+            <= (mean := numbers["mean"])
+            <= rising[-1]
+            <= (numbers["count"] + numbers["left_out"]) * mean + _ROUNDED
+        ):
+            return spread
+    # of every request, and so of their order, and of the medians over rounds
+    for less, more in (("queue_s", "ttft_s"), ("ttft_s", "e2e_s")):
+        one, other = found.get(less), found.get(more)
+        if (
+            one
+            and other
+            and _count(one) == _count(other)
+            and any((one[p] or 0) > (other[p] or 0) + _ROUNDED for p in ("mean", *_PERCENTILES))
+        ):
+            return less
+    parts = {k: v for k, v in (found.get("time_s") or {}).items() if v is not None}
+    # in more than half of the rounds each takes its median or longer; the host may work beside them
+    device = sum(parts.get(name, 0) for name in ("forward", "sample", "other", "between"))
+    most = sum(walls) / (len(walls) // 2 + 1)
+    is_more = device > most + _ROUNDED or max(parts.values(), default=0) > seconds + _ROUNDED
+    return "time_s" if is_more else None
+
+
+def _stopped_by(seconds: float, late: float) -> bool:
+    """Whether a stopwatch may have measured `late` for a run of so many seconds."""
+    return seconds - _ROUNDED <= late <= seconds + max(_AROUND[0], _AROUND[1] * seconds)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two metrics are equal, but for the last digit: Python 3.12 sums more exactly."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-12)
+    return one == other
