@@ -4,7 +4,7 @@ import test from "node:test";
 import { recolour } from "../../assets/player/compare/charts.js";
 import { contrast, dealHue, HUES, mix } from "../../assets/player/parts/colours.js";
 import { count, duration, milliseconds, unbroken } from "../../assets/player/parts/format.js";
-import { says } from "../../assets/player/live/words.js";
+import { allSay, followedSays, paceWords, says } from "../../assets/player/live/words.js";
 import { tail } from "../../assets/player/views/texts.js";
 import { onMinimap } from "../../assets/player/views/mask/pointers.js";
 
@@ -71,6 +71,32 @@ test("a full record is told while the batch goes on, and what matters more comes
   assert.match(stateLine({ record_is_full: true }), /^The record is full: /);
   assert.match(stateLine({ record_is_full: false }), /^No requests yet/);
   assert.match(stateLine({ record_is_full: true, accepting: false }), /not accepting requests/);
+});
+
+test("a batch is empty once nobody holds a lane and nobody waits, however long ago its last step", () => {
+  const run = (done, waiting = []) => ({
+    length: 1,
+    laneSpans: [{ to: Infinity, request: { finished: done } }],
+    waitingAt: () => waiting,
+  });
+  const told = (given, state = {}) =>
+    says({ run: given, state: { class: {}, ...state } }, { skipped: false, teaches: false });
+  assert.match(told(run({ step: 0 })), /^The batch is empty/);
+  assert.equal(told(run(null)), "");
+  assert.equal(told(run({ step: 0 }, [{}])), "");
+  assert.match(told(run(null), { pace: 0 }), /^The batch is paused/);
+  assert.deepEqual([null, 0, 4].map(paceWords), ["full speed", "single steps", "4 steps a second"]);
+
+  const followed = (given, silent, one = followedSays) =>
+    one(
+      { run: given, state: { followed: {} }, members: [{ run: given }], sentences: [] },
+      { skipped: false, silent },
+    );
+  assert.match(followed(run({ step: 0 }), 60_000), /^Its batch is empty/);
+  assert.match(followed(run(null), 10_001), /^No step has come for 10 s/);
+  assert.equal(followed(run(null), 10_000), "");
+  const all = (silent) => followed(run(null), silent, (fleet) => allSay(fleet, silent));
+  assert.deepEqual([10_000, 12_000].map(all), ["", "No step of any rank has come for 12 s."]);
 });
 
 test("no line ends between a number and its unit", () => {
