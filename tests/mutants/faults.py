@@ -3873,4 +3873,20 @@ FAULTS = (
         "finished.t > event.t_start",
         ("core/test_verify_others.py::test_a_forged_recording_is_noticed",),
     ),
+    Fault(
+        "a device with nobody to serve waits for the host",
+        "visualizer/words/captions.py",
+        "or not self.state.has_work:",
+        "or False:",
+        (
+            "page/test_asynchronous_run.py::test_a_device_waits_for_the_host_only_if_there_is_somebody_to_serve",
+        ),
+    ),
+    Fault(
+        "a batch is not empty while somebody is done and no step has come",
+        "assets/player/live/words.js",
+        "laneSpan.to === Infinity && !laneSpan.request.finished",
+        "laneSpan.to === Infinity",
+        ("js/parts.test.js",),
+    ),
 )

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from core.config import POLICIES
+from core.config import POLICIES, EngineConfig
+from core.trace.header import ExecutionFacts
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
 from visualizer.documents.replay import replay
 from visualizer.words.captions import MAX_CHARACTERS, captions, plain
+from worlds import visual
 from worlds.asynchronous import MEMORY, NOTE, asynchronous_run, real_run
 from worlds.browser import mask_drawn, seek, settled
 
@@ -123,6 +125,21 @@ def test_it_is_said_that_it_was_for_nothing(ran, at):
         f"{request} is done" in s and "becomes free after it" in s
         for s in sentences(ran, at - 1)[1]
     )
+
+
+@pytest.mark.parametrize(("arrival", "waits"), [(0, True), (20, False)])
+def test_a_device_waits_for_the_host_only_if_there_is_somebody_to_serve(arrival, waits):
+    config = EngineConfig(max_num_seqs=1, max_num_batched_tokens=10, block_size=4)
+    trace = visual.record(config, visual.request("r0", 5, 2), visual.request("r1", 4, 2, arrival))
+    header = replace(trace.header, execution=ExecutionFacts(asynchronous=True, attention="triton"))
+    begins = next(i for i, e in enumerate(trace.events) if e.segments[0].request == "r1")
+    late = [
+        e._replace(t_start=e.t_start + (i >= begins), t_end=e.t_end + (i >= begins))
+        for i, e in enumerate(trace.events)
+    ]
+    told = captions(replace(trace, header=header, events=late, recorded_texts=trace.texts))
+    said = [plain(s) for s in told[begins]["why"] if "The device waited" in plain(s)]
+    assert len(said) == waits
 
 
 def test_graph_padding_and_the_waiting_device_are_said(ran, at):
