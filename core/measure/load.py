@@ -199,7 +199,7 @@ def adds_up(load: Mapping[str, Any], model: ModelFacts, is_simulated: bool | Non
     are made up for its rates, and says nothing else. model: the one it was of. is_simulated:
     whether that was simulated; None where nobody knows.
     """
-    if not _SAID <= set(load) <= _SAID | _SAID_SINCE or (
+    if not _KEYS <= set(load) <= _KEYS | _LATER_KEYS or (
         is_simulated is not None and load["source"] != (SIMULATED if is_simulated else "live")
     ):
         return False
@@ -228,9 +228,17 @@ def adds_up(load: Mapping[str, Any], model: ModelFacts, is_simulated: bool | Non
     )
 
 
-_SAID = {"source", "capacity_requests_per_s", "seconds_a_point", "burstiness", "seed", "lengths"}
-_SAID |= {"slos", "points"}
-_SAID_SINCE = {"complete", "capacities"}  # not in the first recordings
+_KEYS = {
+    "source",
+    "capacity_requests_per_s",
+    "seconds_a_point",
+    "burstiness",
+    "seed",
+    "lengths",
+    "slos",
+    "points",
+}
+_LATER_KEYS = {"complete", "capacities"}  # not in the first recordings
 _COUNTS = (
     "steps",
     "passes",

@@ -226,13 +226,18 @@ def test_where_it_was_measured_is_where_its_runs_ran(real: Comparison) -> None:
         assert f"{fact} otherwise than the run of static" in str(fault_of(real, other))
 
 
+def copied(name: str, into: Path) -> tuple[Path, Told]:
+    """A comparison that ships, which is believed, to be altered: its folder, and what it says."""
+    folder = into / name
+    shutil.copytree(RECORDED / name, folder)
+    load(folder)
+    return folder, json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+
+
 @pytest.mark.slow
 def test_what_is_said_beside_the_runs_adds_up(tmp_path: Path) -> None:
     """The cost of a step and the texts written alone, of a comparison that ships."""
-    folder = tmp_path / "gpt2-six"
-    shutil.copytree(RECORDED / "gpt2-six", folder)
-    load(folder)
-    true = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+    folder, true = copied("gpt2-six", tmp_path)
     point, alone = ("cost_curve", "by_tokens", 0), ("equivalence", "leak")
     for way, fact in [
         *((point, fact) for fact in ("median_s", "min_s", "max_s")),
@@ -283,10 +288,7 @@ def test_what_is_said_beside_the_runs_adds_up(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_point_of_a_sweep_has_the_numbers_of_a_run_and_no_others(tmp_path: Path) -> None:
-    folder = tmp_path / "poisson-32"
-    shutil.copytree(RECORDED / "poisson-32", folder)
-    load(folder)
-    told = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+    folder, told = copied("poisson-32", tmp_path)
     cut = next(point["numbers"] for point in told["load"]["points"] if point["cut"])
     # nobody got a second token before the time was up
     counts = {"count": 0, "left_out": sum(cut["tpot_s"][of] for of in ("count", "left_out"))}

@@ -3827,7 +3827,7 @@ FAULTS = (
     Fault(
         "a sweep says what nobody writes there",
         "core/measure/load.py",
-        "if not _SAID <= set(load) <= _SAID | _SAID_SINCE or (",
+        "if not _KEYS <= set(load) <= _KEYS | _LATER_KEYS or (",
         "if (",
         ("core/test_load.py::test_a_sweep_says_nothing_that_nobody_writes_there",),
     ),

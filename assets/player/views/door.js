@@ -85,8 +85,9 @@ export class DoorView {
    * @param {ViewState} state
    */
   _room({ presenter }) {
+    if (this.most !== MOST) return Infinity;
     const [title, each] = presenter ? [110, 165] : [70, 120];
-    return this.most === MOST ? Math.max(2, Math.floor((this.el.clientWidth - title) / each)) : 99;
+    return Math.max(2, Math.floor((this.el.clientWidth - title) / each));
   }
 
   /** Where a waiting request is drawn, or null. @param {RunRequest} request */
