@@ -22,6 +22,8 @@ os.environ.update(
 import pytest
 from hypothesis import settings
 
+gc.disable()  # what a collection of tests imports and makes is no garbage
+
 if shutil.which("nvidia-smi") is None:
     # kernels run on CPU tensors; read when a module that has kernels is imported
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -76,6 +78,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

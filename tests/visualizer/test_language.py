@@ -51,12 +51,22 @@ SAME = set(
     ).split("|")
 ) | {"# [CPU|CPUs]", " (# ms)"}
 
-RUNS = {name: Trace.load(catalogue.TRACES / f"{name}.jsonl") for name in catalogue.RUNS}
-RUNS |= {
-    f"{name}, rank {rank.number}": rank.trace
-    for name in catalogue.RANKED
-    for rank in catalogue.ranks(name).ranks
-}
+RUNS = [
+    *catalogue.RUNS,
+    *(
+        f"{name}, rank {rank}"
+        for name in catalogue.RANKED
+        for rank, _ in enumerate(catalogue.rank_files(name))
+    ),
+]
+
+
+def run_named(name: str) -> Trace:
+    """One of RUNS."""
+    name, _, rank = name.partition(", rank ")
+    if rank:
+        return catalogue.ranks(name).ranks[int(rank)].trace
+    return Trace.load(catalogue.TRACES / f"{name}.jsonl")
 
 
 def strings(said: dict) -> list[str]:
@@ -68,7 +78,8 @@ def strings(said: dict) -> list[str]:
 @pytest.mark.parametrize("name", RUNS)
 def test_every_recorded_run_is_told_in_german_with_the_same_numbers(name, monkeypatch):
     monkeypatch.setattr(language, "missing_keys", set())
-    german, english = captions_in(RUNS[name], "de"), replay(RUNS[name])
+    trace = run_named(name)
+    german, english = captions_in(trace, "de"), replay(trace)
     assert language.missing_keys == set()
     assert (
         len(german["captions"]) == len(english["captions"])
@@ -162,11 +173,10 @@ def test_what_stays_english_is_stated():
 
 
 def test_english_is_left_as_it_is_and_comes_back():
-    before = replay(RUNS["verses-static"])
-    captions_in(RUNS["verses-static"], "de")
-    assert (
-        replay(RUNS["verses-static"]) == before == before | captions_in(RUNS["verses-static"], "en")
-    )
+    trace = run_named("verses-static")
+    before = replay(trace)
+    captions_in(trace, "de")
+    assert replay(trace) == before == before | captions_in(trace, "en")
 
 
 def test_what_has_no_entry_is_said_in_english_and_noted(monkeypatch):

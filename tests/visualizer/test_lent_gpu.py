@@ -15,7 +15,6 @@ from types import ModuleType, SimpleNamespace
 
 import httpx
 import pytest
-from gradio.context import LocalContext
 
 from core.torch_engine.models.cache import ModelCache
 from visualizer.jobs.limits import HERE
@@ -47,6 +46,8 @@ def installed(zero_gpu: str) -> Iterator[ModuleType]:
 @pytest.fixture
 def spaces() -> Iterator[ModuleType]:
     """The stand-in, lending."""
+    from gradio.context import LocalContext
+
     request = LocalContext.request.set(SimpleNamespace(headers={"x-ip-token": "me"}))
     with installed("true") as stub:
         yield stub
