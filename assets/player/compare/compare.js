@@ -1,7 +1,7 @@
 // The Compare page: a race on top, the measurements below. It shows one document
 // (visualizer/documents/comparison.py); an engine, if there is one, measures others.
 
-import { download, h, newButton, setText, tableOf } from "../parts/dom.js";
+import { download, h, newButton, randomHex, setText, tableOf } from "../parts/dom.js";
 import { count, unbroken } from "../parts/format.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
@@ -32,7 +32,7 @@ import { PlanPanel } from "./plan.js";
 import { fillBar, Race, RaceBar } from "./race.js";
 import { Drawing } from "../figure/drawing.js";
 import { hand, recorded } from "../figure/hand.js";
-import { comparisonUrl, fetchJson } from "../parts/server.js";
+import { comparisonUrl, fetchOnce } from "../parts/server.js";
 import { Speech, inLanguage, speaking, t } from "../parts/speech.js";
 import { countLaneSteps, lanePieces } from "../run/lane_layout.js";
 import { Tooltip } from "../parts/floating.js";
@@ -80,12 +80,11 @@ export class Compare {
     /** @type {Palette | null} */
     this.palette = null;
     this.made = []; // comparisons of this visit, like catalogue entries, each with its doc and spec
-    this._documents = new Map();
     this.wanted = addressed(); // what a link requests, until it is shown
     this._theme();
     this._size();
     this.engines = Engines.of(this.options);
-    const visitor = crypto.randomUUID ? crypto.randomUUID() : String(Math.random()).slice(2);
+    const visitor = randomHex(12);
     // the job's last delta; throws its sentence
     const ask = (kind, spec, onprogress) => this.engines?.ask(kind, spec, visitor, onprogress);
     $(".new-button").hidden = !this.engines;
@@ -231,7 +230,7 @@ export class Compare {
   async open(entry) {
     this._opening = entry;
     try {
-      const doc = entry.doc || (await this._fetch(await comparisonUrl(this.engines, entry)));
+      const doc = entry.doc || (await fetchOnce(await comparisonUrl(this.engines, entry)));
       if (this._opening !== entry) return;
       this.entry = entry;
       this.show(
@@ -249,12 +248,8 @@ export class Compare {
 
   /** Open a plan that was simulated on request. */
   async _planned(url) {
-    const at = new Date().toLocaleTimeString(speaking(), { hour: "2-digit", minute: "2-digit" });
-    const title = t(`Planned ${at}`);
-    const doc = await this._fetch(url);
-    this.made.push({ name: title, title, shows: inLanguage(doc).says.headline, doc, spec: null });
-    this.chooser.fill(this.catalogue.recorded, this.made);
-    await this.open(this.made.at(-1));
+    const doc = await fetchOnce(url);
+    return this._add(doc, null, "Planned", inLanguage(doc).says.headline);
   }
 
   /** doc: a plan; null before there is one. */
@@ -272,21 +267,16 @@ export class Compare {
 
   /** Open a comparison that was measured on request. */
   async _made(url, spec) {
-    return this._add(await this._fetch(url), spec);
+    return this._add(await fetchOnce(url), spec);
   }
 
-  async _add(doc, spec) {
-    const title = t(
-      `Measured ${new Date().toLocaleTimeString(speaking(), { hour: "2-digit", minute: "2-digit" })}`,
-    );
-    this.made.push({ name: title, title, shows: doc.names.join(", "), doc, spec });
+  /** Keep a comparison for this visit, and open it. */
+  async _add(doc, spec, verb = "Measured", shows = doc.names.join(", ")) {
+    const at = new Date().toLocaleTimeString(speaking(), { hour: "2-digit", minute: "2-digit" });
+    const title = t(`${verb} ${at}`);
+    this.made.push({ name: title, title, shows, doc, spec });
     this.chooser.fill(this.catalogue.recorded, this.made);
     await this.open(this.made.at(-1));
-  }
-
-  async _fetch(url) {
-    if (!this._documents.has(url)) this._documents.set(url, await fetchJson(url));
-    return this._documents.get(url);
   }
 
   show(doc, spec) {
@@ -564,18 +554,14 @@ export class Compare {
       racer,
     };
     const replay = { ...this.doc.runs[racer], ...inLanguage(this.doc).runs[racer] };
-    this._openOnWatch({ replay, step, entry });
+    goToPart(this.root, "watch", { replay, step, entry });
   }
 
   /** Open a run that an engine keeps in the Watch tab. */
   async _watchKept({ id, url }, title) {
-    const doc = await this._fetch(url);
+    const doc = await fetchOnce(url);
     const entry = { name: null, id, url, title };
-    this._openOnWatch({ replay: { ...doc, ...inLanguage(doc) }, entry });
-  }
-
-  _openOnWatch(wish) {
-    goToPart(this.root, "watch", wish);
+    goToPart(this.root, "watch", { replay: { ...doc, ...inLanguage(doc) }, entry });
   }
 
   /** The race alone, large, for a projector. */

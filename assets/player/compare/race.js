@@ -3,7 +3,7 @@
 //
 //   {names, hues, about, runs} ─→ Racer (run, lanes, counters) × n ─→ a shared `now`, in seconds or steps
 
-import { clamp, find, h, keyButton, setAttr, setText } from "../parts/dom.js";
+import { clamp, find, h, keyButton, onDrag, pointIn, setAttr, setText } from "../parts/dom.js";
 import { duration, momentOf } from "../parts/format.js";
 import { Surface } from "../parts/surface.js";
 import { drawTimeAxis } from "../views/lane_chart.js";
@@ -89,6 +89,11 @@ export class Race {
   get room() {
     const small = this.layout === "phone" ? 0.85 : 1;
     return (this.clock ? 80 : 116) * (this.presenter ? 1.5 : small);
+  }
+
+  /** Pixels of a second or a step. */
+  get per() {
+    return Math.max(1, this.surface.w - GUTTER - this.room) / this.span;
   }
 
   /** Show a run at this moment in the Watch tab. */
@@ -213,13 +218,8 @@ export class Race {
     if (!this.racers.length || !this.surface.visible) return;
     const t0 = performance.now();
     for (const racer of this.racers) racer.draw();
-    const per = Math.max(1, this.surface.w - GUTTER - this.room) / this.span;
-    drawTimeAxis(this.surface, this.palette, {
-      span: this.span,
-      per,
-      clock: this.clock,
-      font: this.font,
-    });
+    const { span, per, clock, font } = this;
+    drawTimeAxis(this.surface, this.palette, { span, per, clock, font });
     this.head.style.transform = `translateX(${(GUTTER + this.now * per).toFixed(2)}px)`;
     setAttr(this.slider, "aria-label", t("Moment of the race"));
     this.slider.setAttribute("aria-valuenow", this.now.toFixed(3));
@@ -267,35 +267,23 @@ export class Race {
 
   _point() {
     const { area } = this;
-    const at = (e) =>
-      ((e.clientX - area.getBoundingClientRect().left - GUTTER) /
-        Math.max(1, this.surface.w - GUTTER - this.room)) *
-      this.span;
-    area.addEventListener("pointerdown", (e) => {
-      if (
-        e.button ||
-        !this.racers.length ||
-        /** @type {HTMLElement} */ (e.target).closest("h4, button")
-      )
-        return;
-      area.setPointerCapture(e.pointerId);
-      this._dragging = true;
+    const seek = (/** @type {PointerEvent} */ e) =>
+      this.seek((pointIn(area, e)[0] - GUTTER) / this.per);
+    onDrag(area, (e) => {
+      if (!this.racers.length || /** @type {HTMLElement} */ (e.target).closest("h4, button"))
+        return null;
       this.toggle(false);
       this._hover(null);
-      this.seek(at(e));
+      seek(e);
+      return seek;
     });
     area.addEventListener("pointermove", (e) => {
-      if (this._dragging) this.seek(at(e));
-      else if (e.pointerType !== "touch") this._hover(e);
+      if (!area.hasPointerCapture(e.pointerId) && e.pointerType !== "touch") this._hover(e);
     });
     area.addEventListener("dblclick", (e) => {
       const racer = this.racers.find((r) => r.stage.contains(/** @type {Node} */ (e.target)));
       if (racer && this.watches) this.watch(racer);
     });
-    for (const end of ["pointerup", "pointercancel"])
-      area.addEventListener(end, () => {
-        this._dragging = false;
-      });
     area.addEventListener("pointerleave", () => this._hover(null));
   }
 
@@ -305,9 +293,8 @@ export class Race {
     /** @type {ReturnType<Racer["lanes"]["hit"]>} */
     let found = null;
     if (racer) {
-      const box = racer.stage.getBoundingClientRect();
-      if (e.clientX - box.left <= racer.end())
-        found = racer.lanes.hit(e.clientX - box.left, e.clientY - box.top);
+      const [x, y] = pointIn(racer.stage, e);
+      if (x <= racer.end()) found = racer.lanes.hit(x, y);
     }
     const id = found && found.request ? found.request.id : null;
     if (found)

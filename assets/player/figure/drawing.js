@@ -5,7 +5,7 @@
 //   knobs(data) → all that the hand moves, the slider first, each with its words · grab(x, y, …) → the one of them that is there, or null · drag(knob, by, …)
 //   → where it is once it was dragged so far
 
-import { canvasIn, find, h, newButton, setAttr, setText } from "../parts/dom.js";
+import { canvasIn, find, h, newButton, onDrag, pointIn, setAttr, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 import { fillBox, roundBox, setFont, shorten, Surface } from "../parts/surface.js";
 import { Card, rangeOf } from "./card.js";
@@ -147,31 +147,19 @@ export class Drawing extends Card {
   _drags() {
     const { surface, kind, data } = this;
     const { canvas } = surface;
-    const at = (/** @type {PointerEvent} */ e) => {
-      const box = canvas.getBoundingClientRect();
-      return /** @type {const} */ ([e.clientX - box.left, e.clientY - box.top]);
-    };
     const found = (/** @type {PointerEvent} */ e) =>
-      kind.grab?.(...at(e), this.now(), data, surface) || null;
-    /** @type {{key: string, x: number, from: State} | null} */
-    let held = null;
-    canvas.addEventListener("pointerdown", (e) => {
+      kind.grab?.(...pointIn(canvas, e), this.now(), data, surface) || null;
+    onDrag(canvas, (e) => {
       const key = found(e);
-      if (e.button || !key) return;
-      held = { key, x: e.clientX, from: { ...this.now() } };
-      canvas.setPointerCapture(e.pointerId);
+      const { drag } = kind;
+      const from = { ...this.now() };
+      if (!key || !drag) return null;
+      return ({ clientX }) =>
+        this.take({ [key]: drag(key, clientX - e.clientX, from, data, surface) });
     });
     canvas.addEventListener("pointermove", (e) => {
-      if (!held) canvas.style.cursor = found(e) ? "ew-resize" : "";
-      else if (kind.drag)
-        this.take({
-          [held.key]: kind.drag(held.key, e.clientX - held.x, held.from, data, surface),
-        });
+      if (!e.buttons) canvas.style.cursor = found(e) ? "ew-resize" : "";
     });
-    for (const type of ["pointerup", "pointercancel"])
-      canvas.addEventListener(type, () => {
-        held = null;
-      });
   }
 
   /**
@@ -200,13 +188,10 @@ export class Drawing extends Card {
   /** @param {NonNullable<Kind["point"]>} point */
   _points(point) {
     const { canvas } = this.surface;
-    const find = (/** @type {PointerEvent | MouseEvent} */ e) => {
-      const box = canvas.getBoundingClientRect();
-      const found = point(e.clientX - box.left, e.clientY - box.top, this.now(), this.data, {
-        w: this.surface.w,
-        h: this.surface.h,
-        small: this.surface.w < SMALL,
-      });
+    const find = (/** @type {MouseEvent} */ e) => {
+      const { w, h } = this.surface;
+      const size = { w, h, small: w < SMALL };
+      const found = point(...pointIn(canvas, e), this.now(), this.data, size);
       if (found) this.take(found);
     };
     canvas.addEventListener("pointermove", (e) => {

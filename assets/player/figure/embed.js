@@ -5,6 +5,7 @@
 import { find, h, jsonIn } from "../parts/dom.js";
 import { prefersDark } from "../parts/look.js";
 import { addressed } from "../parts/link.js";
+import { fetchOnce } from "../parts/server.js";
 import { speak, t } from "../parts/speech.js";
 import { Figure } from "./figure.js";
 
@@ -21,8 +22,6 @@ class Embed {
     this.page = page;
     /** @type {Figure | null} */
     this.figure = null;
-    /** @type {Map<string, Promise<Replay>>} */
-    this.fetched = new Map();
     window.addEventListener("hashchange", () => this.open());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
     this.open();
@@ -53,7 +52,7 @@ class Embed {
     const hash = location.hash;
     let replay;
     try {
-      replay = await this.fetch(entry.urls[language]);
+      replay = await fetchOnce(entry.urls[language]);
     } catch {
       return this.say(t("The run could not be fetched."));
     }
@@ -85,22 +84,6 @@ class Embed {
       ? Number(p.get("step"))
       : this.figure.run.stepOf(0);
     this.figure.take({ at: this.figure.run.indexOf(step) + 1 });
-  }
-
-  /** @param {string} url @returns {Promise<Replay>} */
-  fetch(url) {
-    const early = window.inflightEarly;
-    let found = this.fetched.get(url);
-    if (!found)
-      this.fetched.set(
-        url,
-        (found = early
-          ? early[url]
-          : fetch(url).then((answer) =>
-              answer.ok ? answer.json() : Promise.reject(new Error(String(answer.status))),
-            )),
-      );
-    return /** @type {Promise<Replay>} */ (found);
   }
 
   /** @param {string} sentence */

@@ -2,7 +2,7 @@
 //
 //   new Figure(root, replay, {views: ["lanes", "mask"], …});  figure.show({index: 4, share: 0.5, focus: "D"})
 
-import { clamp, h } from "../parts/dom.js";
+import { clamp, h, pointIn } from "../parts/dom.js";
 import { layoutOf } from "../parts/look.js";
 import { plain, spans } from "../parts/chips.js";
 import { speaking, t, translateLine } from "../parts/speech.js";
@@ -263,10 +263,7 @@ export class Figure extends Card {
   /** @param {HTMLElement} at @param {PointedView} view */
   _pointed(at, view) {
     const { canvas } = view.surface;
-    const find = (/** @type {PointerEvent} */ e) => {
-      const box = canvas.getBoundingClientRect();
-      this.hover(view.hit(e.clientX - box.left, e.clientY - box.top));
-    };
+    const find = (/** @type {PointerEvent} */ e) => this.hover(view.hit(...pointIn(canvas, e)));
     canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => {
       if (e.pointerType === "mouse") find(e);
     });

@@ -3,9 +3,9 @@
 
 import { LaneChart } from "../views/lane_chart.js";
 import { GUTTER } from "../views/lane_ink.js";
-import { canvasIn, clamp, setAttr } from "../parts/dom.js";
+import { canvasIn, onDrag, setAttr } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
-import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js";
+import { clockLabel, laneScale, roundUnit } from "../run/lane_layout.js";
 import { fillBox, measure } from "../parts/surface.js";
 
 const AXIS = 18; // pixels above the lanes
@@ -25,15 +25,12 @@ export class FigureLanes extends LaneChart {
     this.columns = columns;
     this.future = future;
     const seek = (/** @type {PointerEvent} */ e) => {
-      const box = this.canvas.getBoundingClientRect();
-      if (this.painted)
-        actions.scrub(
-          indexAt(this.painted.run, this.scale, clamp(e.clientX - box.left, GUTTER, box.width)),
-        );
+      const index = this.indexUnder(e);
+      if (index !== null) actions.scrub(index);
     };
-    this.canvas.addEventListener("pointerdown", seek);
-    this.canvas.addEventListener("pointermove", (e) => {
-      if (e.buttons) seek(e);
+    onDrag(this.canvas, (e) => {
+      seek(e);
+      return seek;
     });
   }
 

@@ -1,7 +1,7 @@
 // The questions of a stop. The answers and the reasons come with the lesson, computed from the
 // trace.
 
-import { clamp, h, newButton, reducedMotion } from "../parts/dom.js";
+import { clamp, h, newButton, onDrag, reducedMotion } from "../parts/dom.js";
 import { sentence, sentenceText } from "./sentences.js";
 
 const MOST_REASONS = 3;
@@ -186,30 +186,23 @@ export class Paint extends Question {
   }
 
   _drag() {
-    /** @type {boolean | null} */
-    let painting = null;
     /** @type {(e: PointerEvent) => HTMLElement | null} */
     const under = (e) =>
       document.elementFromPoint(e.clientX, e.clientY)?.closest?.(".paint .cell") || null;
     /** @type {(cell: HTMLElement) => [number, number]} */
     const of = ({ dataset: { q, k } }) => [Number(q), Number(k)];
-    this.grid.addEventListener("pointerdown", (e) => {
-      const cell = under(e);
-      if (!cell) return;
-      painting = !cell.classList.contains("on");
-      this._set(...of(cell), painting);
-      this._focus(...of(cell));
-      this.grid.setPointerCapture(e.pointerId);
+    onDrag(this.grid, (e) => {
+      const first = under(e);
+      if (!first) return null;
+      const on = !first.classList.contains("on");
+      this._set(...of(first), on);
+      this._focus(...of(first));
       e.preventDefault();
+      return (now) => {
+        const cell = under(now);
+        if (cell) this._set(...of(cell), on);
+      };
     });
-    this.grid.addEventListener("pointermove", (e) => {
-      const cell = painting === null ? null : under(e);
-      if (cell) this._set(...of(cell), painting);
-    });
-    for (const end of ["pointerup", "pointercancel"])
-      this.grid.addEventListener(end, () => {
-        painting = null;
-      });
   }
 
   _focus(q, k) {

@@ -3,7 +3,7 @@
 // and texts are data: always text nodes.
 
 import { chip } from "../parts/chips.js";
-import { find, h, newButton, setText } from "../parts/dom.js";
+import { find, h, newButton, pause, randomHex, setText } from "../parts/dom.js";
 import { keep, kept, keptData } from "../parts/kept.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { whereabouts } from "./whereabouts.js";
@@ -48,9 +48,7 @@ export class OwnRequests {
 
   /** Send a request; throws the server's sentence. */
   async ask({ prompt, tokens, nickname, temperature }) {
-    const key = [...crypto.getRandomValues(new Uint8Array(16))]
-      .map((b) => b.toString(16).padStart(2, "0"))
-      .join("");
+    const key = randomHex(16);
     const seed = crypto.getRandomValues(new Uint32Array(1))[0] % 2 ** 31;
     const asked = {
       key,
@@ -95,9 +93,7 @@ export class OwnRequests {
       } catch (error) {
         if (error.name === "AbortError") return;
       }
-      await new Promise((resolve) => {
-        setTimeout(resolve, AGAIN);
-      });
+      await pause(AGAIN);
       if (stop.signal.aborted) return;
     }
   }

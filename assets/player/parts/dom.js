@@ -5,7 +5,7 @@
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {Record<string, unknown>} props
- * @param {...(Node | string | null | undefined)} children
+ * @param {...Child} children
  * @returns {HTMLElementTagNameMap[K]}
  */
 export function h(tag, props = {}, ...children) {
@@ -17,14 +17,20 @@ export function h(tag, props = {}, ...children) {
       el.addEventListener(key.slice(2), /** @type {EventListener} */ (value));
     else el.setAttribute(key, value === true ? "" : String(value));
   }
-  for (const child of children) if (child !== null && child !== undefined) el.append(child);
+  el.append(...present(children));
   return el;
 }
 
-/**
- * A new button, see `h`. @param {Record<string, unknown>} props @param {...(Node | string | null |
- * undefined)} children
- */
+/** @typedef {Node | string | false | null | undefined} Child what is neither node nor text is left out */
+
+/** @param {Child[]} children */
+const present = (children) =>
+  children.filter((child) => child !== false && child !== null && child !== undefined);
+
+/** Give an element other children, see `h`. @param {Element} el @param {...Child} children */
+export const put = (el, ...children) => el.replaceChildren(...present(children));
+
+/** A new button, see `h`. @param {Record<string, unknown>} props @param {...Child} children */
 export const newButton = (props, ...children) =>
   h("button", { type: "button", ...props }, ...children);
 
@@ -128,6 +134,12 @@ export function jsonIn(text) {
   }
 }
 
+/** A name that nobody else has chosen. @param {number} bytes */
+export const randomHex = (bytes) =>
+  Array.from(crypto.getRandomValues(new Uint8Array(bytes)), (b) =>
+    b.toString(16).padStart(2, "0"),
+  ).join("");
+
 /** Download a file. @param {string} name @param {Blob} blob */
 export function download(name, blob) {
   const a = document.createElement("a");
@@ -135,6 +147,43 @@ export function download(name, blob) {
   a.download = name;
   a.click();
   setTimeout(() => URL.revokeObjectURL(a.href), 10000);
+}
+
+/** @param {number} ms */
+export const pause = (ms) =>
+  new Promise((done) => {
+    setTimeout(done, ms);
+  });
+
+/**
+ * Where a pointer is in an element, from its corner. @param {Element} el @param {MouseEvent} e
+ * @returns {[x: number, y: number]}
+ */
+export function pointIn(el, { clientX, clientY }) {
+  const { left, top } = el.getBoundingClientRect();
+  return [clientX - left, clientY - top];
+}
+
+/**
+ * A pointer that is pressed on an element, until it is let go. begin: of a press; returns what
+ * hears of each move, null where nothing is dragged. ended: "pointerup" or "pointercancel".
+ * @param {HTMLElement} el
+ * @param {(e: PointerEvent) => ((e: PointerEvent) => void) | null} begin
+ * @param {(e: PointerEvent) => void} ended
+ */
+export function onDrag(el, begin, ended = () => {}) {
+  /** @type {ReturnType<typeof begin>} */
+  let move = null;
+  el.addEventListener("pointerdown", (e) => {
+    move = e.button ? null : begin(e);
+    if (move) el.setPointerCapture(e.pointerId);
+  });
+  el.addEventListener("pointermove", (e) => move?.(e));
+  for (const type of /** @type {const} */ (["pointerup", "pointercancel"]))
+    el.addEventListener(type, (e) => {
+      if (move) ended(e);
+      move = null;
+    });
 }
 
 let pointer = ""; // where it was last

@@ -212,6 +212,17 @@ export async function fetchJson(url) {
   return (await brought(url)) || (await fetched(url)).json();
 }
 
+/** @type {Map<string, Promise<Json>>} */
+const documents = new Map();
+
+/** The same, fetched once for the page. @param {string} url */
+export function fetchOnce(url) {
+  const found = documents.get(url) || fetchJson(url);
+  documents.set(url, found);
+  found.catch(() => documents.delete(url));
+  return found;
+}
+
 /** A file by its address; a page may contain it in base64. */
 export async function fetchBytes(url) {
   const text = await brought(url);

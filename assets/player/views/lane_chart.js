@@ -4,7 +4,7 @@
 //
 //   painted once per run, size, theme, focus and `stamp`
 
-import { clamp } from "../parts/dom.js";
+import { clamp, pointIn } from "../parts/dom.js";
 import { count, milliseconds } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { measure, resize, setFont, Surface } from "../parts/surface.js";
@@ -111,6 +111,13 @@ export class LaneChart extends LaneInk {
     const g = resize(canvas, surface.canvas.width, surface.canvas.height);
     g.setTransform(surface.d, 0, 0, surface.d, 0, 0);
     return g;
+  }
+
+  /** The index of the step under a pointer; null before anything is painted. @param {MouseEvent} e */
+  indexUnder(e) {
+    const { painted, scale, gutter, surface } = this;
+    const x = clamp(pointIn(this.canvas, e)[0], gutter, surface.w);
+    return painted && indexAt(painted.run, scale, x);
   }
 
   /**

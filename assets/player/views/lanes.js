@@ -2,7 +2,7 @@
 // measured time. In a pair of runs the other one's chart is above or below it, on the same axis.
 
 import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js";
-import { canvasIn, clamp, find, setAttr, setText } from "../parts/dom.js";
+import { canvasIn, find, onDrag, pointIn, setAttr, setText } from "../parts/dom.js";
 import { speaking, t } from "../parts/speech.js";
 import { count, duration, milliseconds, wallClock } from "../parts/format.js";
 import { fillBox, measure } from "../parts/surface.js";
@@ -268,30 +268,21 @@ export class LanesView extends LaneChart {
   // -- pointing ----------------------------------------------------------------------------------
 
   _scrub() {
-    const { canvas } = this;
-    const area = /** @type {HTMLElement} */ (canvas.parentElement);
-    const seek = (/** @type {PointerEvent} */ e) => {
-      const r = canvas.getBoundingClientRect();
-      if (this.painted)
-        this.actions.scrub(
-          indexAt(this.painted.run, this.scale, clamp(e.clientX - r.left, this.gutter, r.width)),
-        );
-    };
-    area.addEventListener("pointerdown", (e) => {
-      if (e.button || !this.painted) return;
-      area.setPointerCapture(e.pointerId);
-      this.dragging = true;
-      this.actions.hover(null);
-      seek(e);
-    });
-    area.addEventListener("pointermove", (e) => {
-      if (this.dragging) seek(e);
-    });
-    for (const end of /** @type {const} */ (["pointerup", "pointercancel"]))
-      area.addEventListener(end, () => {
-        if (this.dragging) this.actions.redraw();
+    const seek = (/** @type {PointerEvent} */ e) => this.actions.scrub(this.indexUnder(e) ?? 0);
+    onDrag(
+      /** @type {HTMLElement} */ (this.canvas.parentElement),
+      (e) => {
+        if (!this.painted) return null;
+        this.dragging = true;
+        this.actions.hover(null);
+        seek(e);
+        return seek;
+      },
+      () => {
         this.dragging = false;
-      });
+        this.actions.redraw();
+      },
+    );
   }
 
   /** A click on the other run's lanes puts it on screen, at that moment. */
@@ -299,8 +290,8 @@ export class LanesView extends LaneChart {
     this.otherBox.addEventListener("click", (/** @type {MouseEvent} */ e) => {
       const run = this.state?.pair.other?.run;
       if (!run) return;
-      const left = this.otherBox.getBoundingClientRect().left;
-      this.actions.turnTo(run.stepOf(indexAt(run, this.other.scale, e.clientX - left)));
+      const [x] = pointIn(this.otherBox, e);
+      this.actions.turnTo(run.stepOf(indexAt(run, this.other.scale, x)));
     });
   }
 

@@ -2,7 +2,7 @@
 // step at that moment is marked, and a sentence above its lanes says what happens in it. A click on
 // a step opens that rank there.
 
-import { canvasIn, find, h, newButton, setAttr } from "../parts/dom.js";
+import { canvasIn, find, h, newButton, onDrag, pointIn, setAttr } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
 import { plain, spans } from "../parts/chips.js";
 import { t, tell } from "../parts/speech.js";
@@ -298,30 +298,32 @@ export class RankLanes {
   _point() {
     const { area, actions } = this;
     const moment = (/** @type {PointerEvent} */ e) =>
-      (this.state?.ranks.from || 0) +
-      (e.clientX - area.getBoundingClientRect().left - GUTTER) / this.per;
-    /** @type {{x: number, found: ReturnType<RankLanes["_found"]>, dragged: boolean} | null} */
-    let down = null;
-    area.addEventListener("pointerdown", (e) => {
-      if (e.button || /** @type {HTMLElement} */ (e.target).closest("h4")) return;
-      area.setPointerCapture(e.pointerId);
-      down = { x: e.clientX, found: this._found(e), dragged: false };
-      this._light(null);
-      if (!down.found || down.found.step === null) actions.hold(moment(e));
-    });
+      (this.state?.ranks.from || 0) + (pointIn(area, e)[0] - GUTTER) / this.per;
+    /** @type {ReturnType<RankLanes["_found"]>} */
+    let pressed = null; // until it is dragged
+    onDrag(
+      area,
+      (e) => {
+        if (/** @type {HTMLElement} */ (e.target).closest("h4")) return null;
+        let dragged = false;
+        pressed = this._found(e);
+        this._light(null);
+        if (!pressed || pressed.step === null) actions.hold(moment(e));
+        return (now) => {
+          dragged ||= Math.abs(now.clientX - e.clientX) > 5;
+          if (!dragged) return;
+          pressed = null;
+          actions.hold(moment(now));
+        };
+      },
+      ({ type }) => {
+        if (type === "pointerup" && pressed && pressed.step !== null)
+          actions.chooseRank(pressed.member, pressed.step);
+      },
+    );
     area.addEventListener("pointermove", (e) => {
-      if (down) down.dragged ||= Math.abs(e.clientX - down.x) > 5;
-      if (down && down.dragged) actions.hold(moment(e));
-      else if (!down && e.pointerType !== "touch") this._light(this._found(e), e);
-    });
-    area.addEventListener("pointerup", () => {
-      const at = down;
-      down = null;
-      if (at && !at.dragged && at.found && at.found.step !== null)
-        actions.chooseRank(at.found.member, at.found.step);
-    });
-    area.addEventListener("pointercancel", () => {
-      down = null;
+      if (!area.hasPointerCapture(e.pointerId) && e.pointerType !== "touch")
+        this._light(this._found(e), e);
     });
     area.addEventListener("pointerleave", () => this._light(null));
   }
@@ -330,8 +332,7 @@ export class RankLanes {
   _found(e) {
     const band = this.bands.find((b) => b.stage.contains(/** @type {Node} */ (e.target)));
     if (!band) return null;
-    const box = band.stage.getBoundingClientRect();
-    const found = band.hit(e.clientX - box.left, e.clientY - box.top);
+    const found = band.hit(...pointIn(band.stage, e));
     return found && { ...found, member: band.member };
   }
 

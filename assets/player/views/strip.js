@@ -2,10 +2,10 @@
 // them. Drag them, or press a cell to go to its step; the whole run stands beside them, small, and
 // is the scrubber (lanes.js).
 
-import { clamp, canvasIn, setAttr, setStyle } from "../parts/dom.js";
+import { clamp, canvasIn, onDrag, setAttr, setStyle } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 import { measure, setFont, strokeBox } from "../parts/surface.js";
-import { indexAt, windowScale } from "../run/lane_layout.js";
+import { windowScale } from "../run/lane_layout.js";
 import { LaneChart } from "./lane_chart.js";
 import { easeOut, movingIn, phase } from "./phases.js";
 
@@ -100,34 +100,26 @@ export class StripView extends LaneChart {
 
   /** Dragging pulls the run past now; a press goes to the step under it. */
   _drag() {
-    const { canvas } = this;
-    let [x, index] = [0, 0];
     let moved = false;
-    canvas.addEventListener("pointerdown", (e) => {
-      if (e.button || !this.state) return;
-      canvas.setPointerCapture(e.pointerId);
-      [x, index, moved, this.dragging] = [e.clientX, this.state.index, false, true];
-      this.actions.hover(null);
-    });
-    canvas.addEventListener("pointermove", (e) => {
-      if (!this.dragging || !this.state) return;
-      moved ||= Math.abs(e.clientX - x) > DRAG;
-      const to = clamp(
-        index - Math.round((e.clientX - x) / this._per),
-        0,
-        this.state.run.length - 1,
-      );
-      if (moved && to !== this.state.index) this.actions.scrub(to);
-    });
-    canvas.addEventListener("pointerup", (e) => {
-      if (this.dragging && !moved && this.painted)
-        this.actions.scrub(
-          indexAt(this.painted.run, this.scale, e.clientX - canvas.getBoundingClientRect().left),
-        );
-      this.dragging = false;
-    });
-    canvas.addEventListener("pointercancel", () => {
-      this.dragging = false;
-    });
+    onDrag(
+      this.canvas,
+      ({ clientX: x }) => {
+        const { state } = this;
+        if (!state) return null;
+        const { index, run } = state;
+        [moved, this.dragging] = [false, true];
+        this.actions.hover(null);
+        return ({ clientX }) => {
+          moved ||= Math.abs(clientX - x) > DRAG;
+          const to = clamp(index - Math.round((clientX - x) / this._per), 0, run.length - 1);
+          if (moved && to !== this.state?.index) this.actions.scrub(to);
+        };
+      },
+      (e) => {
+        this.dragging = false;
+        const index = this.indexUnder(e);
+        if (e.type === "pointerup" && !moved && index !== null) this.actions.scrub(index);
+      },
+    );
   }
 }

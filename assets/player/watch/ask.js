@@ -2,7 +2,7 @@
 // it at work. The picture is the page's own view of the run on screen, at the step that shows most;
 // nothing in it is drawn for the occasion.
 
-import { clamp, h, newButton } from "../parts/dom.js";
+import { clamp, h, newButton, put } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 import { BlocksView } from "../views/kv.js";
 import { LengthsView } from "../views/lengths.js";
@@ -95,23 +95,15 @@ export class Ask {
       },
       "×",
     );
-    note.replaceChildren(
+    const lesson = `#part=learn&lesson=${told.lesson}&stop=${told.stop}`;
+    put(
+      note,
       h("b", {}, t(told.asks)),
       close,
       h("p", {}, told.says.map((sentence) => t(sentence)).join(" ")),
       ...this._picture(told.picture),
-      ...(here
-        ? [
-            h(
-              "a",
-              {
-                href: `#part=learn&lesson=${told.lesson}&stop=${told.stop}`,
-                onclick: () => note.hidePopover(),
-              },
-              t("The lesson that shows it"),
-            ),
-          ]
-        : []),
+      here &&
+        h("a", { href: lesson, onclick: () => note.hidePopover() }, t("The lesson that shows it")),
     );
     note.showPopover();
     button.setAttribute("aria-expanded", "true");

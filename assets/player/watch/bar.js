@@ -1,12 +1,12 @@
 // The bar on top: parts, recorded runs, edit, share, export, more, and labels for the run on
 // screen; below it one introductory line.
 
-import { h, newButton, setText } from "../parts/dom.js";
+import { h, newButton, put, setText } from "../parts/dom.js";
 import { keep } from "../parts/kept.js";
-import { fillTabs, goToPart } from "../parts/look.js";
+import { fillTabs, goToPart, hrefOf } from "../parts/look.js";
 import { showKeys } from "../parts/floating.js";
 import { t } from "../parts/speech.js";
-import { exportMenu } from "./export.js";
+import { exportMenu, item } from "./export.js";
 import { factsOf, limitsOf, notesOf, showFacts, showPolicy, sourceOf } from "./facts.js";
 import { showRuns } from "./runs_card.js";
 import { showSlow } from "./slow.js";
@@ -65,140 +65,72 @@ export class Bar {
 
   _more() {
     const { app } = this;
+    const { options, detail, palette, tables } = app;
+    /** @type {("-" | ReturnType<typeof item>)[]} */
     const items = [];
-    if (app.opening.offer)
-      items.push({
-        text: "Play the opening",
-        note: "Twenty seconds: what all this is about",
-        act: () => app.opening.play(),
-      });
+    const add = (/** @type {Parameters<typeof item>} */ ...one) => items.push(item(...one));
     const small = app.layout === "phone" || app.store.state.narrow;
-    const runs = app.$(".runs-button");
-    if (!runs.hidden && !runs.offsetWidth)
-      items.push({ text: "All runs", act: () => showRuns(app) });
+    const [runs, race] = [app.$(".runs-button"), app.$(".race-button")];
+    const has = (name) => options.tabs.some((tab) => tab.name === name);
+    const learn = (section) => () => {
+      location.hash = `part=learn&at=${section}`;
+    };
+    if (app.opening.offer)
+      add("Play the opening", () => app.opening.play(), "Twenty seconds: what all this is about");
+    if (!runs.hidden && !runs.offsetWidth) add("All runs", () => showRuns(app));
     if (small || this.tight >= 2) {
-      if (small && app.engines)
-        items.push({ text: "Edit requests", act: () => app.editor.toggle() });
-      const race = app.$(".race-button");
-      if (!race.hidden)
-        items.push({
-          text: "Race",
-          note: "These requests under several policies",
-          act: () => race.click(),
-        });
+      if (small && app.engines) add("Edit requests", () => app.editor.toggle());
+      if (!race.hidden) add("Race", () => race.click(), "These requests under several policies");
       if (app.engines && !app.entry?.written)
-        items.push({
-          text: "What if …",
-          note: app.run?.header.engine
+        add(
+          "What if …",
+          () => showWhatIf(app),
+          app.run?.header.engine
             ? "What other settings would have made of it"
             : "The same requests with one setting changed",
-          act: () => showWhatIf(app),
-        });
+        );
       if (app.run?.delays)
-        items.push({
-          text: "What was slow?",
-          note: "The longest gaps and waits, and why",
-          act: () => showSlow(app),
-        });
-      items.push(
-        { text: "Copy link", act: () => app.address.share() },
-        "-",
-        ...exportMenu(app),
-        "-",
-        {
-          text: `Axis: ${app.clock ? "measured time" : "steps"}`,
-          act: () => app.setClock(!app.clock),
-        },
-        { text: "Next event", act: () => app.transport.jump(1, "any") },
-        { text: "Previous event", act: () => app.transport.jump(-1, "any") },
+        add("What was slow?", () => showSlow(app), "The longest gaps and waits, and why");
+      add("Copy link", () => app.address.share());
+      items.push("-", ...exportMenu(app), "-");
+      add(`Axis: ${app.clock ? "measured time" : "steps"}`, () => app.setClock(!app.clock));
+      add("Next event", () => app.transport.jump(1, "any"));
+      add("Previous event", () => app.transport.jump(-1, "any"));
+    }
+    if (small || this.tight >= 3)
+      add(
+        detail.simple ? "Full" : "Simple",
+        () => detail.turn(),
+        detail.simple
+          ? "Also the token budget, caches, latencies and events"
+          : "Lanes, one pass, the mask, memory and texts",
       );
+    if (app.layout !== "phone")
+      add("Presenter", () => app.present(true), "Larger type, fewer panels; Esc leaves");
+    const theme = palette.dark ? "light" : "dark";
+    add(palette.dark ? "Light" : "Dark", () => app.setTheme(theme));
+    const tabled = "Every picture as a table of this step";
+    add(tables.on ? "Pictures" : "Tables", () => tables.toggle(), tabled);
+    add("Keys", () => showKeys(app.root, app.intro.words), "What the keyboard does");
+    if (has("learn")) {
+      add("Glossary", learn("glossary"), "What the words mean, and vLLM's names");
+      add("Questions people ask", learn("questions"), "Each answered at a step of a run");
     }
-    if (small || this.tight >= 3) {
-      items.push(
-        app.detail.simple
-          ? {
-              text: "Full",
-              note: "Also the token budget, caches, latencies and events",
-              act: () => app.detail.turn(),
-            }
-          : {
-              text: "Simple",
-              note: "Lanes, one pass, the mask, memory and texts",
-              act: () => app.detail.turn(),
-            },
-      );
+    const languages = options.tabs.find((tab) => tab.speaks)?.speaks || {};
+    for (const [language, text] of Object.entries(languages)) {
+      const detail = { language };
+      if (language !== app.speech.name)
+        add(text, () =>
+          app.root.dispatchEvent(new CustomEvent("inflight-language", { detail, bubbles: true })),
+        );
     }
-    if (app.layout !== "phone") {
-      items.push({
-        text: "Presenter",
-        note: "Larger type, fewer panels; Esc leaves",
-        act: () => app.present(true),
-      });
-    }
-    items.push(
-      {
-        text: app.palette.dark ? "Light" : "Dark",
-        act: () => app.setTheme(app.palette.dark ? "light" : "dark"),
-      },
-      {
-        text: app.tables.on ? "Pictures" : "Tables",
-        note: "Every picture as a table of this step",
-        act: () => app.tables.toggle(),
-      },
-      {
-        text: "Keys",
-        note: "What the keyboard does",
-        act: () => showKeys(app.root, app.intro.words),
-      },
-    );
-    if (app.options.tabs.some((tab) => tab.name === "learn")) {
-      const learn = (section) => () => {
-        location.hash = `part=learn&at=${section}`;
-      };
-      items.push(
-        { text: "Glossary", note: "What the words mean, and vLLM's names", act: learn("glossary") },
-        {
-          text: "Questions people ask",
-          note: "Each answered at a step of a run",
-          act: learn("questions"),
-        },
-      );
-    }
-    const languages = app.options.tabs.find((tab) => tab.speaks)?.speaks || {};
-    for (const [language, text] of Object.entries(languages).filter(
-      ([name]) => name !== app.speech.name,
-    )) {
-      items.push({
-        text,
-        act: () =>
-          app.root.dispatchEvent(
-            new CustomEvent("inflight-language", { detail: { language }, bubbles: true }),
-          ),
-      });
-    }
-    const story = app.options.tabs.find((tab) => tab.href);
-    if (story)
-      items.push({
-        text: "Story",
-        note: "Continuous batching, told on recorded runs",
-        act: () =>
-          location.assign(
-            story.href + (app.speech.name === "en" ? "" : `?lang=${app.speech.name}`),
-          ),
-      });
-    const { docs } = app.options;
-    if (docs)
-      items.push({
-        text: "Documents",
-        note: "Tutorials, reference, what was measured",
-        act: () => location.assign(docs),
-      });
-    if (app.run)
-      items.push({
-        text: "About this run",
-        note: "Model, device, limits, memory",
-        act: () => showFacts(app.root, app.run),
-      });
+    const story = options.tabs.find((tab) => tab.href);
+    const told = "Continuous batching, told on recorded runs";
+    if (story) add("Story", () => location.assign(hrefOf(story.href)), told);
+    const documents = () => location.assign(options.docs);
+    if (options.docs) add("Documents", documents, "Tutorials, reference, what was measured");
+    const about = "Model, device, limits, memory";
+    if (app.run) add("About this run", () => showFacts(app.root, app.run), about);
     return items;
   }
 
@@ -243,14 +175,13 @@ export class Bar {
       );
       chip.title = `${limits.map(([, name]) => name).join("\n")}\n${t("The names are vLLM's.")}`;
     }
-    root
-      .querySelector(".totals")
-      .replaceChildren(
-        ...(app.run.isSimulated ? [h("b", {}, t("Simulated"))] : []),
-        ...(app.run.totals || []).map(({ name, value, means }) =>
-          h("span", { title: means }, `${name} `, h("b", {}, value)),
-        ),
-      );
+    put(
+      app.$(".totals"),
+      app.run.isSimulated && h("b", {}, t("Simulated")),
+      ...(app.run.totals || []).map(({ name, value, means }) =>
+        h("span", { title: means }, `${name} `, h("b", {}, value)),
+      ),
+    );
     app.$(".slow-button").hidden = !app.run.delays;
     app.$(".what-button").title = aboutWhatIf(app);
     // no engine outside the sandbox can run it again

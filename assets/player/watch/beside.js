@@ -4,7 +4,7 @@
 // by steps: what a single run took says little. Shown as a pair.
 
 import { chip } from "../parts/chips.js";
-import { find, h, setAttr, setText } from "../parts/dom.js";
+import { find, h, pause, setAttr, setText } from "../parts/dom.js";
 import { count, wallClock } from "../parts/format.js";
 import { wantedLanguage } from "../parts/language.js";
 import { inLanguage, speaking, t } from "../parts/speech.js";
@@ -88,9 +88,7 @@ export class Beside {
     const { run: before, entry, index } = app;
     const doc = await comparisonOf(app, comparison);
     for (let waits = 0; speaking() !== wantedLanguage() && waits < PATIENCE; waits += 50)
-      await new Promise((done) => {
-        setTimeout(done, 50);
-      });
+      await pause(50);
     if (app.run !== before) return; // another was opened meanwhile
     const said = inLanguage(doc);
     const front = POLICIES.find((name) => name === entry?.racer) || POLICIES[1];

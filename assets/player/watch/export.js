@@ -149,38 +149,37 @@ async function whole(app, blob, kind) {
   );
 }
 
+/** A line of a menu. @param {string} text @param {() => unknown} act @param {string} note */
+export const item = (text, act, note = "") => ({ text, note, act });
+
 export function exportMenu(app) {
-  const file = (kind, text, note) => ({ text, note, act: () => take(app, kind) });
-  /** @type {("-" | (Action & {note: string}))[]} */
+  const { engines, address, running } = app;
+  const file = (kind, text, note) => item(text, () => take(app, kind), note);
+  const open = (text, note) => item(text, () => openFile(app), note);
   const items = [file("png", "Picture of this view", "PNG")];
-  if (!app.running && app.run)
+  if (!running && app.run)
     items.push(
       file("replay", "Replay", "JSON: every step, text and sentence; it opens here again"),
     );
-  if (app.runId && !app.running && app.engines?.can("export", app.runId)) {
+  if (app.runId && !running && engines?.can("export", app.runId)) {
     for (const [kind, { text, note }] of Object.entries(FILES))
-      if (kind !== "plotly" || app.engines.server || app.options.plotly)
+      if (kind !== "plotly" || engines.server || app.options.plotly)
         items.push(file(kind, text, note));
   }
-  if (app.address.embedCode)
-    items.push({
-      text: "Copy embed code",
-      note: "A frame for your own page, at this step",
-      act: () => app.address.embed(),
-    });
-  items.push(
-    "-",
-    app.engines?.can("uploads")
-      ? {
-          text: "Open a trace or a replay",
-          note: app.engines.tab
-            ? "Or a recording of vLLM or transformers"
-            : "Saved from here or by core",
-          act: () => openFile(app),
-        }
-      : { text: "Open a replay", note: "JSON saved from here", act: () => openFile(app) },
-  );
-  return items;
+  if (address.embedCode)
+    items.push(
+      item("Copy embed code", () => address.embed(), "A frame for your own page, at this step"),
+    );
+  const notes = engines?.tab
+    ? "Or a recording of vLLM or transformers"
+    : "Saved from here or by core";
+  return [
+    ...items,
+    /** @type {const} */ ("-"),
+    engines?.can("uploads")
+      ? open("Open a trace or a replay", notes)
+      : open("Open a replay", "JSON saved from here"),
+  ];
 }
 
 /** The replay as received; a streamed run is assembled from its pieces. */

@@ -44,7 +44,7 @@ import { take } from "./export.js";
 import { pageActions } from "./page_actions.js";
 import { Store, UNLIT } from "./store.js";
 import { viewActions, viewState } from "./view_state.js";
-import { fetchJson } from "../parts/server.js";
+import { fetchOnce } from "../parts/server.js";
 import { Engines } from "../engine/engines.js";
 import { Speech, t } from "../parts/speech.js";
 import { Live } from "./live.js";
@@ -86,7 +86,6 @@ export class Player {
     this.drawsSoon = false;
     this.lastMs = 0;
     this.fetching = null; // the entry being fetched for display; only the latest is shown
-    this._fetched = new Map(); // url -> promise of a replay
     const $ = (this.$ = (s) => root.querySelector(s));
     this.scrubber = $(".scrubber");
     root.classList.toggle("embedded", Boolean(this.options.embedded));
@@ -318,17 +317,8 @@ export class Player {
     }
   }
 
-  /** A document by its address, fetched once. */
   fetch(url) {
-    if (!this._fetched.has(url))
-      this._fetched.set(
-        url,
-        fetchJson(url).catch((error) => {
-          this._fetched.delete(url);
-          throw error;
-        }),
-      );
-    return this._fetched.get(url);
+    return fetchOnce(url);
   }
 
   /**

@@ -3,7 +3,7 @@
 // `places()`, boxes in reading order; elsewhere data-request does.
 
 import { plain } from "../parts/chips.js";
-import { h, hasMoved, setAttr, setText } from "../parts/dom.js";
+import { h, hasMoved, pointIn, setAttr, setText } from "../parts/dom.js";
 import { Glossary } from "../parts/glossary.js";
 import { t, translateLine } from "../parts/speech.js";
 
@@ -13,10 +13,7 @@ import { t, translateLine } from "../parts/speech.js";
  */
 export function pointCanvas(app, view, seeks = false) {
   const { canvas } = view.surface;
-  const find = (e) => {
-    const r = canvas.getBoundingClientRect();
-    return app.run ? view.hit(e.clientX - r.left, e.clientY - r.top) : null;
-  };
+  const find = (e) => (app.run ? view.hit(...pointIn(canvas, e)) : null);
   canvas.addEventListener("pointermove", (e) => {
     if (e.pointerType === "touch" || view.dragging || !hasMoved(e)) return;
     app.hover(find(e), e.clientX, e.clientY);

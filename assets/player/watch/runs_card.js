@@ -2,7 +2,7 @@
 // compared and removed until the page is closed.
 
 import { bareCard, cardHead } from "../parts/floating.js";
-import { h, icon, newButton } from "../parts/dom.js";
+import { h, icon, newButton, put, randomHex } from "../parts/dom.js";
 import { goToPart } from "../parts/look.js";
 import { count, duration } from "../parts/format.js";
 import { t } from "../parts/speech.js";
@@ -42,89 +42,70 @@ function thumbnail(app, { lanes, steps }) {
   return canvas;
 }
 
-function recorded(app, dialog, entry) {
-  return newButton(
-    {
-      class: "run-choice",
-      "aria-current": app.entry === entry ? "true" : null,
-      onclick: () => {
-        dialog.close();
-        app.open(entry);
-      },
-    },
-    entry.lanes ? thumbnail(app, entry) : null,
+/** Close the list and do something. */
+const closed = (dialog, act) => () => {
+  dialog.close();
+  act();
+};
+
+/** A run in the list: its picture and words. */
+const choice = (picture, title, says, facts, props) =>
+  newButton(
+    { class: "run-choice", ...props },
+    picture,
     h(
       "span",
       { class: "run-words" },
-      h("b", {}, t(entry.title)),
-      h("small", {}, t(entry.shows)),
-      h(
-        "small",
-        { class: "run-facts" },
-        [entry.policy, entry.steps && t(`${count(entry.steps)} [step|steps]`)]
-          .filter(Boolean)
-          .join(" · "),
-      ),
+      h("b", {}, title),
+      h("small", {}, says),
+      h("small", { class: "run-facts" }, facts.filter(Boolean).join(" · ")),
     ),
   );
-}
+
+const stepsOf = ({ steps }) => steps && t(`${count(steps)} [step|steps]`);
+
+const recorded = (app, dialog, entry) =>
+  choice(
+    entry.lanes && thumbnail(app, entry),
+    t(entry.title),
+    t(entry.shows),
+    [entry.policy, stepsOf(entry)],
+    {
+      "aria-current": app.entry === entry ? "true" : null,
+      onclick: closed(dialog, () => app.open(entry)),
+    },
+  );
 
 function ofThisVisit(app, dialog, kept, again) {
   const { visit } = app;
   const act = (name, what) =>
-    newButton(
-      {
-        class: "button",
-        onclick: () => {
-          dialog.close();
-          what();
-        },
-      },
-      name,
-    );
+    newButton({ class: "button", onclick: closed(dialog, what) }, t(name));
+  const at = kept.at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const remove = () => {
+    visit.remove(kept);
+    again();
+  };
   return h(
     "div",
     { class: "visit-run", "aria-current": app.run === kept.run ? "true" : null },
-    newButton(
-      {
-        class: "run-choice",
-        onclick: () => {
-          dialog.close();
-          app.put(kept);
-        },
-      },
+    choice(
       thumbnail(app, kept),
-      h(
-        "span",
-        { class: "run-words" },
-        h("b", {}, h("bdi", {}, kept.title)),
-        h("small", {}, kept.says),
-        h(
-          "small",
-          { class: "run-facts" },
-          `${t(`${count(kept.steps)} [step|steps]`)} · ${t(duration(kept.seconds))} · ${kept.at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`,
-        ),
-      ),
+      h("bdi", {}, kept.title),
+      kept.says,
+      [stepsOf(kept), t(duration(kept.seconds)), at],
+      { onclick: closed(dialog, () => app.put(kept)) },
     ),
     h(
       "span",
       { class: "visit-acts" },
-      app.options.tabs.some((tab) => tab.name === "compare")
-        ? act(t("Compare"), () => visit.compare(kept))
-        : null,
-      act(t("Share"), () => {
+      app.options.tabs.some((tab) => tab.name === "compare") &&
+        act("Compare", () => visit.compare(kept)),
+      act("Share", () => {
         app.put(kept);
         app.address.share();
       }),
       newButton(
-        {
-          class: "icon-button",
-          "aria-label": `Remove ${kept.title}`,
-          onclick: () => {
-            visit.remove(kept);
-            again();
-          },
-        },
+        { class: "icon-button", "aria-label": `Remove ${kept.title}`, onclick: remove },
         icon("trash"),
       ),
     ),
@@ -133,26 +114,16 @@ function ofThisVisit(app, dialog, kept, again) {
 
 /** Common questions, each a link to its answer and the step that shows it. */
 function asked(dialog, { title, shows, asked: list }) {
+  const link = ({ name, title: question }) => {
+    const href = `#part=learn&lesson=questions&stop=${name}`;
+    return h("li", {}, h("a", { href, onclick: () => dialog.close() }, question));
+  };
   return h(
     "section",
     { class: "asked" },
     h("h3", {}, title),
     h("p", {}, shows),
-    h(
-      "ul",
-      {},
-      ...list.map(({ name, title: question }) =>
-        h(
-          "li",
-          {},
-          h(
-            "a",
-            { href: `#part=learn&lesson=questions&stop=${name}`, onclick: () => dialog.close() },
-            question,
-          ),
-        ),
-      ),
-    ),
+    h("ul", {}, ...list.map(link)),
   );
 }
 
@@ -167,53 +138,39 @@ export function showRuns(app) {
     ]);
     const rest = catalogue.filter((e) => !Number.isInteger(e.question));
     if (rest.length) groups.push([{ title: "Recorded runs", answer: "" }, rest]);
-    dialog.replaceChildren(
-      cardHead(
-        "Runs",
-        newButton(
-          {
-            class: "button",
-            onclick: () => {
-              dialog.close();
-              openFile(app);
-            },
-          },
-          t("Open a file"),
+    const section = (title, says, kind, choices) =>
+      h(
+        "section",
+        {},
+        h("h3", {}, t(title)),
+        h("p", {}, t(says)),
+        h("div", { class: kind }, ...choices),
+      );
+    const { runs } = app.visit;
+    const file = closed(dialog, () => openFile(app));
+    put(
+      dialog,
+      cardHead("Runs", newButton({ class: "button", onclick: file }, t("Open a file"))),
+      runs.length > 0 &&
+        section(
+          "Runs of this visit",
+          "Made here; they are lost when the page is closed.",
+          "run-choices visit",
+          runs.map((kept) => ofThisVisit(app, dialog, kept, fill)),
         ),
-      ),
-      ...(app.visit.runs.length
-        ? [
-            h(
-              "section",
-              {},
-              h("h3", {}, t("Runs of this visit")),
-              h("p", {}, t("Made here; they are lost when the page is closed.")),
-              h(
-                "div",
-                { class: "run-choices visit" },
-                ...app.visit.runs.map((kept) => ofThisVisit(app, dialog, kept, fill)),
-              ),
-            ),
-          ]
-        : []),
       ...groups
         .filter(([, entries]) => entries.length)
         .map(([{ title, answer }, entries]) =>
-          h(
-            "section",
-            {},
-            h("h3", {}, t(title)),
-            h("p", {}, t(answer)),
-            h(
-              "div",
-              { class: "run-choices" },
-              ...entries.map((entry) => recorded(app, dialog, entry)),
-            ),
+          section(
+            title,
+            answer,
+            "run-choices",
+            entries.map((entry) => recorded(app, dialog, entry)),
           ),
         ),
-      ...(questionsAsked && app.options.tabs.some((tab) => tab.name === "learn")
-        ? [asked(dialog, questionsAsked)]
-        : []),
+      questionsAsked &&
+        app.options.tabs.some((tab) => tab.name === "learn") &&
+        asked(dialog, questionsAsked),
     );
   };
   fill();
@@ -243,9 +200,7 @@ export class Visit {
   constructor(app) {
     this.app = app;
     // identifies the visitor to the server
-    this.visitor = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) =>
-      b.toString(16).padStart(2, "0"),
-    ).join("");
+    this.visitor = randomHex(12);
     this.runs = []; // {title, policy, seconds, at, run, entry, spec, lanes, steps}
   }
 

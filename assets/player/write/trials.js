@@ -1,6 +1,7 @@
 // Runs what a visitor wrote: in the engine's sandbox (assets/engine/sandbox.js), a frame that can
 // reach neither this page nor the network. Nothing of it is fetched before the first trial.
 
+import { pause } from "../parts/dom.js";
 import { believed } from "./believed.js";
 
 const SOON = 100; // ms between two looks for the snapshot, of which there are at most
@@ -69,10 +70,7 @@ export class Trials {
     if (!tab || !files.keeps || (await files.snapshot())) return;
     const isIdle = !tab.worker;
     await tab.ready("", signal);
-    for (let look = 0; look < LOOKS && !(await files.snapshot()); look += 1)
-      await new Promise((resolve) => {
-        setTimeout(resolve, SOON);
-      });
+    for (let look = 0; look < LOOKS && !(await files.snapshot()); look += 1) await pause(SOON);
     if (isIdle) tab.end();
   }
 }

@@ -1,6 +1,6 @@
 // Zooming and panning in a mask: wheel, double click, two fingers, drag, and drag on the minimap.
 
-import { clamp } from "../../parts/dom.js";
+import { clamp, pointIn } from "../../parts/dom.js";
 
 /**
  * Whether a point of the canvas lies on the minimap. @param {MaskView} mask @param {number} x
@@ -28,11 +28,7 @@ export function maskPointers(mask) {
   /** @type {((at: number[]) => void) | null} */
   let held = null; // what the pointers that are down do: move(), from where they were
 
-  /** @type {(e: MouseEvent) => [number, number]} */
-  const point = (e) => {
-    const r = canvas.getBoundingClientRect();
-    return [e.clientX - r.left, e.clientY - r.top];
-  };
+  const point = (/** @type {MouseEvent} */ e) => pointIn(canvas, e);
   const show = (/** @type {number[]} */ view, /** @type {Pass} */ { nq, nk }) => {
     mask.zoom = view[1] - view[0] === nq && view[3] - view[2] === nk ? null : { view };
     mask.actions.redraw();
