@@ -239,7 +239,7 @@ interface Frame {
   passes: Pass[];
 }
 
-/** A block that a request in a lane takes, shares or gives back. */
+/** A block that a request in a lane takes or shares. */
 interface HeldPlace {
   request: RunRequest;
   lane: number;
@@ -248,24 +248,12 @@ interface HeldPlace {
   at: number;
 }
 
-/** What moved between two steps: see run/happenings.js. */
+/** What moves between two steps: see run/happenings.js. */
 interface Happenings {
-  arrived: RunRequest[];
-  left: { request: RunRequest; lane: number }[]; // it was over before this step: its lane is free
   preempted: { request: RunRequest; lane: number; tokensLost: number }[];
-  admitted: { request: RunRequest; lane: number; resumes: boolean }[]; // resumes: after a preemption
-  computed: {
-    request: RunRequest;
-    lane: number;
-    passIndex: number;
-    phase: string;
-    start: number;
-    length: number;
-    kvLen: number;
-  }[];
+  admitted: { request: RunRequest; lane: number }[];
+  computed: (Omit<Segment, "request"> & { request: RunRequest })[];
   sampled: { request: RunRequest; passIndex: number; count: number }[];
-  finished: { request: RunRequest; reason: string }[];
-  given: (HeldPlace & { why: string })[]; // back to the pool: "preempted", "over", or "window"
   taken: HeldPlace[]; // from the pool, empty
   shared: HeldPlace[]; // with contents that were found in the prefix cache
   evicted: { block: number; request: RunRequest }[]; // of those taken: what the prefix cache kept in it of its last holder

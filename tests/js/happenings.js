@@ -12,11 +12,10 @@ const named = ({ request, ...rest }) => ({ request: request.id, ...rest });
 function plain(run, i) {
   const between = betweenSteps(run, i);
   if (!between) return null;
-  const { arrived, ...lists } = between.happened;
+  const lists = Object.entries(between.happened);
   return {
     before: between.before.i,
-    arrived: arrived.map((r) => r.id),
-    ...Object.fromEntries(Object.entries(lists).map(([kind, list]) => [kind, list.map(named)])),
+    ...Object.fromEntries(lists.map(([kind, list]) => [kind, list.map(named)])),
   };
 }
 

@@ -2115,13 +2115,8 @@ FAULTS = (
     Fault(
         "columns of the queue go on where nothing could run",
         "assets/player/run/lane_layout.js",
-        "while (\n"
-        "      end < run.length &&\n"
-        "      run.numWaiting[end] === waiting &&\n"
-        "      run.events[end].step === run.events[end - 1].step + 1\n"
-        "    )\n"
-        "      end += 1;",
-        "while (end < run.length && run.numWaiting[end] === waiting) end += 1;",
+        "isAlike(end, from) && events[end].step === events[end - 1].step + 1)",
+        "isAlike(end, from))",
         (LANES_JS,),
     ),
     Fault(
@@ -2510,13 +2505,6 @@ FAULTS = (
         "assets/player/run/run.js",
         "return segment.start > 0 || segment",
         "return segment",
-        (RUN_JS,),
-    ),
-    Fault(
-        "everybody who joins a lane resumes",
-        "assets/player/run/happenings.js",
-        "some((span) => span.from < i)",
-        "some((span) => span.from <= i)",
         (RUN_JS,),
     ),
     Fault(
@@ -3048,13 +3036,6 @@ FAULTS = (
         "assets/player/run/happenings.js",
         "if (last) last.count += 1;",
         "if (false) last.count += 1;",
-        (RUN_JS,),
-    ),
-    Fault(
-        "a window gives its blocks back a step late",
-        "assets/player/run/happenings.js",
-        "place.to === i - 1 && place.from < i)",
-        "place.to === i && place.from < i)",
         (RUN_JS,),
     ),
     Fault(

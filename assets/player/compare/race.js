@@ -6,24 +6,16 @@
 import { clamp, find, h, keyButton, onDrag, pointIn, setAttr, setText } from "../parts/dom.js";
 import { duration, momentOf } from "../parts/format.js";
 import { Surface } from "../parts/surface.js";
-import { drawTimeAxis } from "../views/lane_chart.js";
+import { drawTimeAxis, laneWords } from "../views/lane_chart.js";
 import { GUTTER } from "../views/lane_ink.js";
 import { drawSoon } from "../parts/look.js";
 import { Racer } from "./racer.js";
 import { fillTable } from "../parts/tables.js";
-import { DECODE, OVERRUN, PREFILL, Run, STALLED, WASTED } from "../run/run.js";
+import { Run } from "../run/run.js";
 import { t, tell } from "../parts/speech.js";
 
 const RACE_SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
 const STEPS_A_SECOND = 60; // at speed 1
-/** @type {[number, string][]} */
-const DOING = [
-  [OVERRUN, "overrun"],
-  [PREFILL, "prefill"],
-  [DECODE, "decode"],
-  [WASTED, "padding"],
-  [STALLED, "stalled"],
-];
 
 export class Race {
   /**
@@ -408,16 +400,14 @@ function raceTable(race) {
       const { run } = racer;
       const done = race.now >= racer.length - 1e-9;
       const i = racer.indexAt(race.now);
-      const lanes = run.holders[i].map((laneSpan, lane) => {
-        const doing = DOING.filter(([bit]) => run.statuses[i][lane] & bit)
-          .map(([, word]) => t(word))
-          .join(t(", then "));
-        return `${lane}: ${laneSpan < 0 ? t("free") : `${run.laneSpans[laneSpan].request.letter} ${doing || t("idle")}`}`;
-      });
+      const lanes = run
+        .frame(i)
+        .lanes.map((lane) => `${lane.lane}: ${laneWords(lane)}`)
+        .join("; ");
       return [
         racer.name,
         done ? t("done") : String(run.stepOf(i)),
-        done ? "" : lanes.join("; "),
+        done ? "" : lanes,
         done ? "0" : String(run.numWaiting[i]),
         String(racer.tokensAt(race.now)),
         t(`${racer.landedAt(race.now).length} of ${racer.landings.length}`),

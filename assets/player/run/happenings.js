@@ -1,8 +1,6 @@
-// What moved between the step before and this one, from the events alone: who came, joined, went
-// back, left; what was computed and sampled; which blocks changed hands. Knows nothing of drawing;
+// What moves between the step before and this one, from the events alone: who joined, who went
+// back; what was computed and sampled; which blocks were taken. Knows nothing of drawing;
 // core/trace/run_state.py would list the same.
-
-import { placesAt } from "./holdings.js";
 
 /** @type {WeakMap<Run, {i: number, event: StepEvent, between: Between | null}>} */
 const latest = new WeakMap();
@@ -32,72 +30,31 @@ export function betweenSteps(run, i) {
  */
 function happeningsOf(run, i) {
   const event = run.events[i];
-  const spansAt = (/** @type {number} */ step) =>
-    run.holders[step].filter((index) => index >= 0).map((index) => run.laneSpans[index]);
-  const now = spansAt(i);
-  const gone = spansAt(i - 1).filter((span) => span.to < i);
-  const who = (/** @type {string} */ id) => run.request(id);
-  const joined = now.flatMap((span) =>
-    span.places
-      .filter((place) => place.from === i && place.to >= i)
-      .map((place) => ({ ...heldPlace(span, place), found: isFound(run, span, place) })),
-  );
+  /** @type {<T extends {request: string}>(rows: T[]) => (Omit<T, "request"> & {request: RunRequest})[]} */
+  const named = (rows) => rows.map((row) => ({ ...row, request: run.request(row.request) }));
+  const joined = run.holders[i]
+    .flatMap((index) => run.laneSpans[index] || [])
+    .flatMap((span) =>
+      span.places
+        .filter((place) => place.from === i && place.to >= i)
+        .map((place) => ({ ...heldPlace(span, place), found: isFound(run, span, place) })),
+    );
   /** @type {Happenings["sampled"]} */
   const sampled = [];
-  for (const { request, passIndex } of event.sampled) {
-    const last = sampled.find((one) => one.request.id === request && one.passIndex === passIndex);
+  for (const { request, passIndex } of named(event.sampled)) {
+    const last = sampled.find((one) => one.request === request && one.passIndex === passIndex);
     if (last) last.count += 1;
-    else sampled.push({ request: who(request), passIndex, count: 1 });
+    else sampled.push({ request, passIndex, count: 1 });
   }
+  const taken = joined.filter(({ found }) => !found);
   return {
-    arrived: event.arrived.map(({ request }) => who(request)),
-    left: gone
-      .filter((span) => span.end !== "preempted")
-      .map(({ request, lane }) => ({ request, lane })),
-    preempted: event.preempted.map(({ request, lane, tokensLost }) => ({
-      request: who(request),
-      lane,
-      tokensLost,
-    })),
-    admitted: event.admitted.map(({ request, lane }) => ({
-      request: who(request),
-      lane,
-      resumes: who(request).laneSpans.some((span) => span.from < i),
-    })),
-    computed: event.segments.map(({ request, lane, passIndex, phase, start, length, kvLen }) => ({
-      request: who(request),
-      lane,
-      passIndex,
-      phase,
-      start,
-      length,
-      kvLen,
-    })),
+    preempted: named(event.preempted),
+    admitted: named(event.admitted),
+    computed: named(event.segments),
     sampled,
-    finished: event.finished.map(({ request, finishReason }) => ({
-      request: who(request),
-      reason: finishReason,
-    })),
-    given: [
-      ...gone.flatMap((span) =>
-        placesAt(span, i - 1).map((place) => ({
-          ...heldPlace(span, place),
-          why: span.end === "preempted" ? "preempted" : "over",
-        })),
-      ),
-      ...now.flatMap((span) =>
-        span.places
-          .filter((place) => place.to === i - 1 && place.from < i)
-          .map((place) => ({ ...heldPlace(span, place), why: "window" })),
-      ),
-    ],
-    taken: joined.filter(({ found }) => !found),
+    taken,
     shared: joined.filter(({ found }) => found),
-    evicted: evictedBy(
-      run,
-      i,
-      joined.filter(({ found }) => !found),
-    ),
+    evicted: evictedBy(run, i, taken),
   };
 }
 

@@ -58,29 +58,36 @@ export function indexAt(run, scale, x) {
 }
 
 /**
- * What each lane holds: equal neighbours form one piece, and a step without an event separates
- * them.
+ * Stretches of steps that are alike, from ≤ i < end; a step without an event ends one.
  * @param {Run} run
- * @returns {{lane: number, from: number, end: number, status: number, laneSpan: number}[]} steps
- * from ≤ i < end; laneSpan: index into run.laneSpans, or -1
+ * @param {(i: number, first: number) => boolean} isAlike
+ */
+function stretchesOf({ events, length }, isAlike) {
+  const stretches = [];
+  for (let from = 0; from < length;) {
+    let end = from + 1;
+    while (end < length && isAlike(end, from) && events[end].step === events[end - 1].step + 1)
+      end += 1;
+    stretches.push({ from, end });
+    from = end;
+  }
+  return stretches;
+}
+
+/**
+ * What each lane holds, in pieces: steps that are alike. laneSpan: index into run.laneSpans, or -1.
+ * @param {Run} run
  */
 export function lanePieces(run) {
   const pieces = [];
   for (let lane = 0; lane < run.numLanes; lane += 1) {
-    for (let i = 0; i < run.length;) {
-      const status = run.statuses[i][lane] || 0;
-      const laneSpan = run.holders[i][lane] ?? -1;
-      let end = i + 1;
-      while (
-        end < run.length &&
-        run.holders[end][lane] === laneSpan &&
-        (run.statuses[end][lane] || 0) === status &&
-        run.events[end].step === run.events[end - 1].step + 1
-      )
-        end += 1;
-      pieces.push({ lane, from: i, end, status, laneSpan });
-      i = end;
-    }
+    const status = (/** @type {number} */ i) => run.statuses[i][lane] || 0;
+    const holder = (/** @type {number} */ i) => run.holders[i][lane] ?? -1;
+    for (const { from, end } of stretchesOf(
+      run,
+      (i, first) => holder(i) === holder(first) && status(i) === status(first),
+    ))
+      pieces.push({ lane, from, end, status: status(from), laneSpan: holder(from) });
   }
   return pieces;
 }
@@ -104,26 +111,12 @@ export function countLaneSteps(run, pieces) {
   };
 }
 
-/**
- ** Stretches with the same number waiting, as columns.
- * @param {Run} run
- * @returns {{from: number, end: number, waiting: number}[]}
- */
+/** Stretches in which as many wait, as columns. @param {Run} run */
 export function queueColumns(run) {
-  const columns = [];
-  for (let i = 0; i < run.length;) {
-    const waiting = run.numWaiting[i];
-    let end = i + 1;
-    while (
-      end < run.length &&
-      run.numWaiting[end] === waiting &&
-      run.events[end].step === run.events[end - 1].step + 1
-    )
-      end += 1;
-    if (waiting) columns.push({ from: i, end, waiting });
-    i = end;
-  }
-  return columns;
+  const { numWaiting } = run;
+  return stretchesOf(run, (i, first) => numWaiting[i] === numWaiting[first])
+    .map(({ from, end }) => ({ from, end, waiting: numWaiting[from] }))
+    .filter(({ waiting }) => waiting);
 }
 
 /**

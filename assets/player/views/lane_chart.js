@@ -178,7 +178,11 @@ const WORDS = [
 export const doingOf = (status) =>
   WORDS.filter(([bit]) => status & bit)
     .map(([, word]) => t(word))
-    .join(", ") || t("idle");
+    .join(t(", then ")) || t("idle");
+
+/** Who is in a lane, and what a step did there. @param {Frame["lanes"][number]} lane */
+export const laneWords = ({ request, status }) =>
+  request ? `${request.letter} ${doingOf(status)}` : t("free");
 
 /**
  * @param {import("../parts/surface.js").Surface} surface

@@ -9,7 +9,7 @@ import { t, tell } from "../parts/speech.js";
 import { strokeBox, Surface } from "../parts/surface.js";
 import { indexAt, laneScale } from "../run/lane_layout.js";
 import { busy, standing, stretch } from "../run/moments.js";
-import { doingOf, drawTimeAxis, LaneChart } from "./lane_chart.js";
+import { drawTimeAxis, LaneChart, laneWords } from "./lane_chart.js";
 import { GUTTER } from "./lane_ink.js";
 
 const STRIP = 9; // above a rank's lanes: ticks where requests arrive and finish
@@ -365,10 +365,7 @@ export class RankLanes {
           inside
             ? run
                 .frame(i)
-                .lanes.map(
-                  (l) =>
-                    `${l.lane}: ${l.request ? `${l.request.letter} ${doingOf(l.status)}` : t("free")}`,
-                )
+                .lanes.map((lane) => `${lane.lane}: ${laneWords(lane)}`)
                 .join("; ")
             : "",
           i < 0 ? "0" : String(run.numWaiting[i]),
