@@ -69,9 +69,9 @@ export class Pen {
 
   /**
    * @param {number} x @param {number} y @param {number} w @param {number} h @param {string |
-   * CanvasPattern | null} fill @param {string | null} stroke @param {number} r its corners
+   * CanvasPattern | null} fill @param {number} r its corners @param {string | null} stroke
    */
-  box(x, y, w, h, fill, stroke = null, r = 3) {
+  box(x, y, w, h, fill, r = 3, stroke = null) {
     if (w <= 0 || h <= 0) return;
     if (r <= 1 && fill && !stroke) return fillBox(this.g, fill, x, y, w, h);
     roundBox(this.g, { x, y, w, h }, r, fill, stroke);
@@ -87,6 +87,15 @@ export class Pen {
     points.forEach(([x, y], i) => (i ? g.lineTo(x, y) : g.moveTo(x, y)));
     g.stroke();
     g.setLineDash([]);
+  }
+
+  /**
+   * A straight line. @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1
+   * @param {string} colour @param {number[]} [dash] @param {number} [width]
+   */
+  rule(x0, y0, x1, y1, colour, dash, width) {
+    const ends = [x0, y0, x1, y1];
+    this.line([ends.slice(0, 2), ends.slice(2)], colour, dash, width);
   }
 
   /** Draw something paler. @param {number} alpha @param {() => void} act */
@@ -105,7 +114,7 @@ export class Pen {
    */
   chip(letter, hue, x, y, size = 18) {
     const { palette } = this;
-    this.box(x, y - size / 2, size, size, palette.hues[hue].tint, palette.hues[hue].solid, 4);
+    this.box(x, y - size / 2, size, size, palette.hues[hue].tint, 4, palette.hues[hue].solid);
     this.font(size * 0.66, 700, true);
     this.text(letter, x + size / 2, y + 0.5, palette.ink, "center");
   }

@@ -42,7 +42,6 @@ function bars(pen, state, { curve, weights }) {
       w / columns - 1.5,
       height - 1.5,
       here ? mix(palette.ink, palette.panel, 0.45 + 0.3 * (((i * 37) % 11) / 11)) : palette.empty,
-      null,
       1,
     );
   }
@@ -90,7 +89,6 @@ function bars(pen, state, { curve, weights }) {
       slot * 0.8,
       base - Y(ms),
       i === at ? palette.hues[0].solid : mix(palette.hues[0].solid, palette.panel, 0.66),
-      null,
       4,
     );
     pen.font(13, i === at ? 700 : 400);

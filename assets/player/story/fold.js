@@ -42,9 +42,9 @@ function run(pen, state, { steps, at }, top) {
     const x = 28 + k * slot;
     const high = (room * tokens * shown) / most;
     const more = (room * pads * shown * gone) / most;
-    pen.box(x, base - high, slot - 3, high, palette.soft, null, 2);
+    pen.box(x, base - high, slot - 3, high, palette.soft, 2);
     if (more > 0.5)
-      pen.box(x, base - high - more, slot - 3, more, palette.hatch(g), palette.pad, 2);
+      pen.box(x, base - high - more, slot - 3, more, palette.hatch(g), 2, palette.pad);
     pen.font(12, k === at ? 700 : 400);
     if (k === at || (k % 5 === 0 && Math.abs(k - at) > 1))
       pen.text(String(k), x + slot / 2, base + 11, k === at ? palette.ink : palette.soft, "center");
@@ -94,18 +94,10 @@ export const fold = {
         pen.faded(1 - slide, () => pen.chip(row.letter, row.hue, 0, y + height / 2, 20));
         for (let i = 0; i < row.pads; i += 1)
           pen.faded((1 - gone) * clamp(built * data.width - i * 0.3, 0, 1), () => {
-            pen.box(left + i * each, y, each - 2, height, palette.hatch(g), palette.rule, 4);
+            pen.box(left + i * each, y, each - 2, height, palette.hatch(g), 4, palette.rule);
             if (each < 26) return;
             pen.font(11);
-            pen.box(
-              left + i * each + each / 2 - 13,
-              y + height / 2 - 8,
-              25,
-              16,
-              palette.panel,
-              null,
-              3,
-            );
+            pen.box(left + i * each + each / 2 - 13, y + height / 2 - 8, 25, 16, palette.panel, 3);
             pen.text("pad", left + i * each + each / 2 - 1, y + height / 2, palette.soft, "center");
           });
         row.pieces.forEach((piece, i) => {
@@ -113,7 +105,7 @@ export const fold = {
           const [x0, x1] = [left + (row.pads + i) * each, start + at * packed];
           const x = x0 + (x1 - x0) * slide;
           const yy = y + (top - y) * slide;
-          if (row.phase === "decode") pen.box(x, yy, across - 2, height, colours.fill, null, 4);
+          if (row.phase === "decode") pen.box(x, yy, across - 2, height, colours.fill, 4);
           else
             pen.box(
               x + 0.75,
@@ -121,8 +113,8 @@ export const fold = {
               across - 3.5,
               height - 1.5,
               colours.tint,
-              colours.solid,
               4,
+              colours.solid,
             );
           pen.font(each > 40 ? 12 : 11, 400, true);
           if (each >= 18)

@@ -36,15 +36,7 @@ export const times = {
     pen.font(12);
     const unit = roundUnit(most, 8, true);
     for (let ms = 0; ms <= most; ms += unit) {
-      pen.line(
-        [
-          [left, Y(ms)],
-          [w, Y(ms)],
-        ],
-        palette.rule,
-        [],
-        1,
-      );
+      pen.rule(left, Y(ms), w, Y(ms), palette.rule, [], 1);
       pen.text(String(ms), left - 6, Y(ms), palette.soft, "right");
     }
     pen.text("ms", 0, 6, palette.soft);
@@ -68,8 +60,8 @@ export const times = {
               slot - 2,
               base - top,
               n === Math.round(state.slice) ? colours.solid : null,
-              colours.solid,
               2,
+              colours.solid,
             );
           else if (here > 0.02)
             pen.box(
@@ -78,7 +70,6 @@ export const times = {
               slot - 2,
               base - top,
               mix(palette.soft, palette.panel, 0.55),
-              null,
               2,
             );
         }),

@@ -76,7 +76,7 @@ function model(pen, flow, pieces, { size, share }, reads, colours) {
     g.bezierCurveTo(from + wide / 2, y - 30, to, y - 40, to, y);
     g.stroke();
   }
-  pen.box(x, y, width, height, palette.empty, palette.rule, 12);
+  pen.box(x, y, width, height, palette.empty, 12, palette.rule);
   pen.font(small ? 15 : 18, 600);
   pen.text(t("the model"), w / 2, y + height / 2 - 10, palette.ink, "center");
   pen.font(13);
@@ -95,15 +95,8 @@ function model(pen, flow, pieces, { size, share }, reads, colours) {
   const [fx, fy, fw] = flow[size];
   const cx = (w - fw) / 2 + (fx - (w - fw) / 2) * fly;
   const cy = y + height + 34 + (fy - y - height - 34) * fly - Math.sin(fly * Math.PI) * 20;
-  if (fly < 0.05)
-    pen.line(
-      [
-        [w / 2, y + height + 4],
-        [w / 2, y + height + 18],
-      ],
-      palette.soft,
-    );
-  pen.box(cx, cy - 14, fw, 28, colours.fill, null, 5);
+  if (fly < 0.05) pen.rule(w / 2, y + height + 4, w / 2, y + height + 18, palette.soft);
+  pen.box(cx, cy - 14, fw, 28, colours.fill, 5);
   pen.font(small ? 14 : 16, 400, true);
   pen.text(pieces[size], cx + fw / 2, cy, colours.text, "center");
 }
@@ -131,7 +124,7 @@ function work(pen, x, y, width, { k }, { prompt, output }, off, colours) {
     pen.font(13, 650);
     pen.text(String(value), x + long + 6, top + (small ? 16 : 18.5));
   };
-  pen.box(x - 8, y - 12, width + 8, small ? 74 : 90, palette.panel, null, 4);
+  pen.box(x - 8, y - 12, width + 8, small ? 74 : 90, palette.panel, 4);
   row(y, small ? "with the cache" : "tokens of work, with the cache", p + k, colours.solid, !off);
   row(
     y + (small ? 34 : 44),
@@ -193,8 +186,8 @@ export const token = {
           fw,
           28,
           i < p ? colours.tint : mix(colours.solid, palette.panel, 0.62),
-          isRead(i) ? colours.solid : null,
           5,
+          isRead(i) ? colours.solid : null,
         ),
       );
       pen.font(text + (clamp(cell * 0.8, 11, 13) - text) * fold, 400, true);
@@ -210,7 +203,7 @@ export const token = {
         for (let j = 0; j < size && j < rows; j += 1) {
           const [x, y] = [left + j * cell, top + i * cell];
           if (j > i) {
-            if (looking || isRead(i)) pen.box(x, y, cell - 1, cell - 1, palette.empty, null, 1);
+            if (looking || isRead(i)) pen.box(x, y, cell - 1, cell - 1, palette.empty, 1);
           } else if (looking)
             pen.box(
               x,
@@ -218,7 +211,6 @@ export const token = {
               cell - 1,
               cell - 1,
               i === lit ? colours.solid : mix(colours.solid, palette.panel, 0.66),
-              null,
               1,
             );
           else
@@ -228,7 +220,6 @@ export const token = {
               cell - 1,
               cell - 1,
               !isRead(i) ? colours.tint : j === i || reads > 1 ? colours.solid : colours.cached,
-              null,
               1,
             );
         }
@@ -241,7 +232,6 @@ export const token = {
               cell - 1,
               9,
               j < size - reads ? colours.cached : colours.solid,
-              null,
               2,
             );
           pen.font(12);

@@ -65,7 +65,7 @@ function clocks(pen, state, { lanes }) {
     );
     const count = Math.max(...bars.map(([lane]) => lane)) + 1;
     for (let lane = 0; lane < count; lane += 1)
-      pen.box(0, top + lane * (height + 4), (w * seconds) / end, height, palette.empty, null, 4);
+      pen.box(0, top + lane * (height + 4), (w * seconds) / end, height, palette.empty, 4);
     for (const [lane, from, to, letter, hue] of bars) {
       const width = ((Math.min(now, to) - from) / end) * w;
       if (width <= 0) continue;
@@ -75,7 +75,6 @@ function clocks(pen, state, { lanes }) {
         width - 1,
         height,
         palette.hues[hue].solid,
-        null,
         4,
       );
       const middle = top + lane * (height + 4) + height / 2;
@@ -86,11 +85,11 @@ function clocks(pen, state, { lanes }) {
       }
     }
     if (now < seconds)
-      pen.line(
-        [
-          [(now / end) * w, top - 4],
-          [(now / end) * w, top + count * (height + 4)],
-        ],
+      pen.rule(
+        (now / end) * w,
+        top - 4,
+        (now / end) * w,
+        top + count * (height + 4),
         palette.ink,
         [],
         2,
@@ -122,14 +121,7 @@ function dots(pen, { gains }) {
     [1, "just as fast"],
     [2, "twice as fast"],
   ])) {
-    pen.line(
-      [
-        [X(times), 10],
-        [X(times), bottom],
-      ],
-      palette.soft,
-      [4, 4],
-    );
+    pen.rule(X(times), 10, X(times), bottom, palette.soft, [4, 4]);
     pen.font(12);
     const ends = X(times) + pen.g.measureText(t(label)).width / 2 > w;
     pen.text(t(label), ends ? w : X(times), bottom + 12, palette.soft, ends ? "right" : "center");
@@ -140,15 +132,7 @@ function dots(pen, { gains }) {
     const said = small ? `${t(NAMES[name])}: ${t(times.toFixed(2))}` : t(NAMES[name]);
     if (small) pen.box(0, y - 26, pen.g.measureText(said).width + 4, 20, palette.panel);
     pen.text(said, 0, small ? y - 16 : y);
-    pen.line(
-      [
-        [X(least), y],
-        [X(most), y],
-      ],
-      mix(palette.hues[0].solid, palette.panel, 0.5),
-      [],
-      6,
-    );
+    pen.rule(X(least), y, X(most), y, mix(palette.hues[0].solid, palette.panel, 0.5), [], 6);
     pen.g.beginPath();
     pen.g.arc(X(times), y, 8, 0, 7);
     pen.g.fillStyle = palette.hues[0].solid;
