@@ -465,6 +465,21 @@ interface DrawnMask {
   weights: WeightsState["found"];
 }
 
+/** A mask that is being drawn. items: whose rows are in sight; reach: how far each query's stripe has grown, null for all of it. */
+interface MaskSheet {
+  g: Ink;
+  run: Run;
+  palette: Palette;
+  at: MaskLayout;
+  pass: Pass;
+  items: PassItem[];
+  window: number | null;
+  focus: Focus;
+  reach: ((q: number) => number) | null;
+  right: number; // where its cells end
+  bottom: number;
+}
+
 /** Who holds a block: at: its index in the request's table; fill: the share of its positions that are; fresh: new in this step. */
 interface BlockOwner {
   request: RunRequest;

@@ -122,6 +122,12 @@ const AT = {
   words: null,
 };
 
+/** What is drawn on `g`: all of the padded pass, if nothing else is said. */
+const sheet = (g, more = {}) => ({
+  ...{ g, run: chunked, palette: g.palette, at: AT, pass: padded, items: padded.items },
+  ...{ window: null, focus: null, reach: null, right: 6, bottom: 60, ...more },
+});
+
 const weights = {
   a: [
     [0.2, 0.3, 0.5],
@@ -134,7 +140,7 @@ const found = (rows) => new Map(Object.entries(rows).map(([id, of]) => [id, { we
 
 test("a cell's weight is that of its own query and key, relative to the strongest of its row", () => {
   const g = new Recorder();
-  inkWeights(g, g.palette, AT, padded.items, null, null, found(weights), false);
+  inkWeights(sheet(g), found(weights), false);
   const drawn = g.boxes
     .filter(({ style }) => style.endsWith("solid"))
     .map(({ x, y, alpha, style }) => [style[0], y / 10, x, Number((alpha ** 2).toFixed(6))]);
@@ -151,7 +157,7 @@ test("a cell's weight is that of its own query and key, relative to the stronges
 
 test("without the first token the strongest of the others is full, and the first is grey", () => {
   const g = new Recorder();
-  inkWeights(g, g.palette, AT, padded.items, null, null, found(weights), true);
+  inkWeights(sheet(g), found(weights), true);
   const drawn = g.boxes
     .filter(({ style, w }) => !style.endsWith("tint") && w)
     .map(({ style, x, y, alpha }) => [style, y / 10, x, Number((alpha ** 2).toFixed(6))]);
@@ -176,7 +182,7 @@ test("without the first token the strongest of the others is full, and the first
 test("of keys that share a column of pixels the strongest is seen", () => {
   const g = new Recorder();
   const narrow = { ...AT, x: (k) => Math.floor(k / 2), cw: 0.5 };
-  inkWeights(g, g.palette, narrow, padded.items, null, null, found(weights), false);
+  inkWeights(sheet(g, { at: narrow }), found(weights), false);
   const drawn = g.boxes
     .filter(({ style, y }) => style === "A solid" && y === 10)
     .map(({ x, w, alpha }) => [x, w, Number((alpha ** 2).toFixed(6))]);
@@ -188,7 +194,7 @@ test("of keys that share a column of pixels the strongest is seen", () => {
 
 test("cells are pale where the key was cached and full where it is new; a leak is the next request's keys, pads see nothing", () => {
   const g = new Recorder();
-  inkCells(g, g.palette, AT, padded.items, null, null);
+  inkCells(sheet(g));
   assert.deepEqual(
     g.boxes.map(({ style, x, y, w }) => [style, y / 10, x, w]),
     [
@@ -203,16 +209,11 @@ test("cells are pale where the key was cached and full where it is new; a leak i
   );
   const [a, b] = padded.items;
   const leak = new Recorder();
-  inkLeaks(
-    leak,
-    leak.palette,
-    AT,
-    [
-      { ...a, leak: b },
-      { ...b, leak: a },
-    ],
-    null,
-  );
+  const items = [
+    { ...a, leak: b },
+    { ...b, leak: a },
+  ];
+  inkLeaks(sheet(leak, { items }));
   assert.deepEqual(
     leak.boxes.map(({ x, y, w, h }) => [x, y, w, h]),
     [
@@ -224,7 +225,7 @@ test("cells are pale where the key was cached and full where it is new; a leak i
 
 test("beside each query stands its own token, above the keys their letters", () => {
   const g = new Recorder();
-  inkLabels(g, chunked, g.palette, { ...AT, x: (k) => 20 * k, cw: 20 }, padded, padded.items, null);
+  inkLabels(sheet(g, { at: { ...AT, x: (k) => 20 * k, cw: 20 } }));
   const beside = g.texts.filter(({ x }) => x === AT.gutter - 7).map(({ text, y }) => [text, y]);
   assert.deepEqual(beside, [
     ["a2", 5],

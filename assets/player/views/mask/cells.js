@@ -7,12 +7,20 @@ import { allowedKeys, itemAt } from "../../run/passes.js";
 import { coverTiles } from "./geometry.js";
 
 /**
- * The allowed cells of each request: cached keys pale, new ones full. reach: how far each query's
- * stripe has grown, null for all of it.
- * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param
- * {number | null} window @param {Focus} focus @param {((q: number) => number) | null} reach
+ * A request's rows of keys from ≤ k < end, as far as they are in sight.
+ * @param {MaskSheet} sheet @param {PassItem} item @param {number} from @param {number} end
  */
-export function inkCells(g, palette, at, items, window, focus, reach = null) {
+export function fillKeys({ g, at }, { q0: top, pads, length }, from, end) {
+  const [q0, q1, k0, k1] = at.view;
+  const first = top + pads;
+  const [x, y] = [at.x(clamp(from, k0, k1)), at.y(Math.max(first, q0))];
+  g.fillRect(x, y, at.x(clamp(end, k0, k1)) - x, at.y(Math.min(first + length, q1)) - y);
+}
+
+/**
+ * The allowed cells of each request: cached keys pale, new ones full. @param {MaskSheet} sheet
+ */
+export function inkCells({ g, palette, at, items, window, focus, reach }) {
   const [q0, q1, k0, k1] = at.view;
   for (const item of items) {
     if (!item.length) continue;
@@ -42,25 +50,14 @@ export function inkCells(g, palette, at, items, window, focus, reach = null) {
   g.globalAlpha = 1;
 }
 
-/**
- * What a run that leaks also allows: the next request's keys.
- * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param
- * {Focus} focus
- */
-export function inkLeaks(g, palette, at, items, focus) {
-  const [q0, q1, k0, k1] = at.view;
+/** What a run that leaks also allows: the next request's keys. @param {MaskSheet} sheet */
+export function inkLeaks(sheet) {
+  const { g, palette, items, focus } = sheet;
   g.fillStyle = palette.warn;
-  for (const { request, leak, q0: top, pads, length } of items) {
-    if (!leak) continue;
-    const first = top + pads;
-    const [x, y] = [at.x(clamp(leak.k0, k0, k1)), at.y(Math.max(first, q0))];
+  for (const item of items) {
+    const { request, leak } = item;
     g.globalAlpha = dims(focus, request) ? 0.2 : 1;
-    g.fillRect(
-      x,
-      y,
-      at.x(clamp(leak.k0 + leak.kvLen, k0, k1)) - x,
-      at.y(Math.min(first + length, q1)) - y,
-    );
+    if (leak) fillKeys(sheet, item, leak.k0, leak.k0 + leak.kvLen);
   }
   g.globalAlpha = 1;
 }
@@ -69,11 +66,10 @@ export function inkLeaks(g, palette, at, items, focus) {
  * The allowed cells, each as strong as its weight relative to the strongest in its row; of keys that
  * share a column of pixels the strongest is seen. withoutFirst: a request's first token is not on
  * this scale, and grey.
- * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param
- * {number | null} window @param {Focus} focus @param {Map<string, {weights: number[][]}>} weights
+ * @param {MaskSheet} sheet @param {NonNullable<WeightsState["found"]>} weights
  * @param {boolean} withoutFirst
  */
-export function inkWeights(g, palette, at, items, window, focus, weights, withoutFirst) {
+export function inkWeights({ g, palette, at, items, window, focus }, weights, withoutFirst) {
   const [q0, q1, k0, k1] = at.view;
   for (const item of items) {
     const found = weights.get(item.request.id);
@@ -128,16 +124,14 @@ export class Tiles {
   /**
    * How much of each pixel is allowed, from the ends of row intervals alone. d: pixels of the
    * device in one of the page; grown: the share of rows that have come.
-   * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param
-   * {PassItem[]} items @param {number | null} window @param {Focus} focus @param {number} d @param
-   * {number} grown
+   * @param {MaskSheet} sheet @param {number} d @param {number} grown
    */
-  ink(g, palette, at, pass, items, window, focus, d, grown = 1) {
+  ink(sheet, d, grown) {
+    const { g, palette, at, pass, window, focus } = sheet;
     const [, q1, , k1] = at.view;
     const [areaW, areaH] = [at.x(k1) - at.gutter, at.y(q1) - at.top];
     const of = [palette, pass, window, focus, d, areaW, areaH, ...at.view];
-    if (grown === 1 || of.some((x, n) => x !== this._of[n]))
-      this._make(palette, at, pass, items, window, focus, d);
+    if (grown === 1 || of.some((x, n) => x !== this._of[n])) this._make(sheet, d);
     this._of = of;
     const { canvas } = this;
     const rows = Math.round(canvas.height * grown);
@@ -156,11 +150,8 @@ export class Tiles {
       );
   }
 
-  /**
-   * @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {PassItem[]} items
-   * @param {number | null} window @param {Focus} focus @param {number} d
-   */
-  _make(palette, at, pass, items, window, focus, d) {
+  /** @param {MaskSheet} sheet @param {number} d */
+  _make({ palette, at, pass, items, window, focus }, d) {
     const [, q1, k0, k1] = at.view;
     const areaW = at.x(k1) - at.gutter;
     const areaH = at.y(q1) - at.top;

@@ -7,12 +7,8 @@ import { fillBox, measure, setFont, shorten, strokeBox } from "../../parts/surfa
 import { BAND } from "./geometry.js";
 import { queryOf, visible } from "../../run/passes.js";
 
-/**
- * Lines between requests, and between cells if they are large.
- * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param
- * {number} right @param {number} bottom
- */
-export function inkRules(g, palette, at, items, right, bottom) {
+/** Lines between requests, and between cells if they are large. @param {MaskSheet} sheet */
+export function inkRules({ g, palette, at, items, right, bottom }) {
   const [q0, q1, k0, k1] = at.view;
   g.beginPath();
   if (at.cw >= 4.5)
@@ -47,12 +43,10 @@ export function inkRules(g, palette, at, items, right, bottom) {
 }
 
 /**
- * Letters and words of keys above, of queries at the left. reach: how far each query's stripe has
- * grown; its word comes with it.
- * @param {Ink} g @param {Run} run @param {Palette} palette @param {MaskLayout} at @param {Pass}
- * pass @param {PassItem[]} items @param {Focus} focus @param {((q: number) => number) | null} reach
+ * Letters and words of keys above, of queries at the left, whose words come with their stripes.
+ * @param {MaskSheet} sheet
  */
-export function inkLabels(g, run, palette, at, pass, items, focus, reach = null) {
+export function inkLabels({ g, run, palette, at, pass, items, focus, reach }) {
   const [q0, q1, k0, k1] = at.view;
   g.textBaseline = "middle";
   // keys: a band of letters, and the tokens themselves where there is room
@@ -144,10 +138,9 @@ export function inkLabels(g, run, palette, at, pass, items, focus, reach = null)
 
 /**
  * Below the rows, where a pass of few leaves room: what each request may look at, as it is read.
- * @param {Ink} g @param {Run} run @param {Palette} palette @param {MaskLayout} at @param {PassItem[]}
- * items @param {Focus} focus @param {number} top @param {number} height
+ * @param {MaskSheet} sheet @param {number} height
  */
-export function inkReading(g, run, palette, at, items, focus, top, height) {
+export function inkReading({ g, run, palette, at, items, focus, bottom }, height) {
   const line = 17 * at.big;
   const most = Math.floor((height - 8) / line);
   if (most < 2 || at.words || run.isSimulated) return;
@@ -171,17 +164,16 @@ export function inkReading(g, run, palette, at, items, focus, top, height) {
         lines[0] = lines[0].replace(/^… ?\S*/, "…");
     g.globalAlpha = dims(focus, request) ? 0.2 : 1;
     g.fillStyle = palette.soft;
-    lines.forEach((text, n) => g.fillText(text, x, top + 8 + (n + 0.5) * line));
+    lines.forEach((text, n) => g.fillText(text, x, bottom + 8 + (n + 0.5) * line));
   }
   g.globalAlpha = 1;
 }
 
 /**
- * The hovered token, here or in any other view: its row, its column.
- * @param {Ink} g @param {Hot | null} hot @param {Palette} palette @param {MaskLayout} at @param
- * {Pass} pass @param {number} right @param {number} bottom
+ * The hovered token, here or in any other view: its row, its column. @param {MaskSheet} sheet
+ * @param {Hot | null} hot
  */
-export function inkHot(g, hot, palette, at, pass, right, bottom) {
+export function inkHot({ g, palette, at, pass, right, bottom }, hot) {
   if (!hot) return;
   const [q0, q1, k0, k1] = at.view;
   const item = pass.items.find((i) => i.request === hot.request && i.length);
@@ -219,10 +211,9 @@ export function inkHot(g, hot, palette, at, pass, right, bottom) {
 
 /**
  * The whole mask in a corner, with the view framed; returns its position.
- * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {number}
- * right @param {number} room
+ * @param {MaskSheet} sheet @param {number} room
  */
-export function inkMinimap(g, palette, at, pass, right, room) {
+export function inkMinimap({ g, palette, at, pass, right }, room) {
   const [w, height] = [104, 72];
   const [x, y] = [Math.min(room, Math.max(right, at.gutter + 160)) - w - 6, at.top + 6];
   g.globalAlpha = 0.94;

@@ -3,11 +3,11 @@
 // cells, labels, tools and pointers have separate files.
 
 import { dims } from "../../parts/colours.js";
-import { clamp, find, setAttr, setText } from "../../parts/dom.js";
+import { find, setAttr, setText } from "../../parts/dom.js";
 import { t, tell } from "../../parts/speech.js";
 import { count } from "../../parts/format.js";
 import { CanvasView, fillBox, measure, setFont } from "../../parts/surface.js";
-import { inkCells, inkLeaks, inkWeights, Tiles } from "./cells.js";
+import { fillKeys, inkCells, inkLeaks, inkWeights, Tiles } from "./cells.js";
 import { columnsOf, KEY_TEXT, layoutMask, viewOf } from "./geometry.js";
 import { inkHot, inkLabels, inkMinimap, inkReading, inkRules } from "./labels.js";
 import { maskPointers, onMinimap } from "./pointers.js";
@@ -124,7 +124,7 @@ export class MaskView extends CanvasView {
       return;
     }
     const at = this._layout(state, pass);
-    const [q0, q1, k0, k1] = at.view;
+    const [q0, q1, , k1] = at.view;
     const right = at.x(k1);
     const bottom = at.y(q1);
     const window = this.window(run);
@@ -153,6 +153,8 @@ export class MaskView extends CanvasView {
         ? (/** @type {number} */ q) => easeOut(afterFlight(turn(grown, q - q0, q1 - q0)))
         : null;
 
+    /** @type {MaskSheet} */
+    const sheet = { g, run, palette, at, pass, items, window, focus, reach, right, bottom };
     fillBox(g, palette.empty, at.gutter, at.top, right - at.gutter, bottom - at.top);
     // a request's own block, blocked or not, and the rows of pads
     for (const item of items) {
@@ -160,13 +162,7 @@ export class MaskView extends CanvasView {
       if (item.length) {
         g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
         g.fillStyle = palette.ofItem(item).faint;
-        const [x, y] = [at.x(clamp(item.k0, k0, k1)), at.y(Math.max(first, q0))];
-        g.fillRect(
-          x,
-          y,
-          at.x(clamp(item.k0 + item.kvLen, k0, k1)) - x,
-          at.y(Math.min(first + item.length, q1)) - y,
-        );
+        fillKeys(sheet, item, item.k0, item.k0 + item.kvLen);
         g.globalAlpha = 1;
       }
       if (item.pads && first > q0) {
@@ -175,15 +171,15 @@ export class MaskView extends CanvasView {
         g.fillRect(at.gutter, y, right - at.gutter, at.y(Math.min(first, q1)) - y);
       }
     }
-    if (weights) inkWeights(g, palette, at, items, window, focus, weights, withoutFirst);
-    else if (at.exact) inkCells(g, palette, at, items, window, focus, reach);
-    else this.tiles.ink(g, palette, at, pass, items, window, focus, surface.d, grown);
-    if (grown === 1) inkLeaks(g, palette, at, items, focus);
-    inkRules(g, palette, at, items, right, bottom);
-    inkLabels(g, run, palette, at, pass, items, focus, reach);
-    inkReading(g, run, palette, at, items, focus, bottom, surface.h - bottom);
-    inkHot(g, state.hot, palette, at, pass, right, bottom);
-    this.minimap = this.zoom ? inkMinimap(g, palette, at, pass, right, surface.w) : null;
+    if (weights) inkWeights(sheet, weights, withoutFirst);
+    else if (at.exact) inkCells(sheet);
+    else this.tiles.ink(sheet, surface.d, grown);
+    if (grown === 1) inkLeaks(sheet);
+    inkRules(sheet);
+    inkLabels(sheet);
+    inkReading(sheet, surface.h - bottom);
+    inkHot(sheet, state.hot);
+    this.minimap = this.zoom ? inkMinimap(sheet, surface.w) : null;
 
     setAttr(
       surface.canvas,
