@@ -345,37 +345,34 @@ function taken(job) {
   }
 }
 
+/** What can be asked; what these give is the answer, if it is something. */
 const asked = {
   load,
   begin: run,
-  async call({ id, name, args }) {
-    const value =
-      name === "document"
-        ? (tab.document(...args) ?? null)
-        : JSON.parse(tab.call(name, JSON.stringify(args)));
-    say({ kind: "answer", id, value });
-  },
-  async cancel({ of }) {
+  call: ({ name, args }) =>
+    name === "document"
+      ? (tab.document(...args) ?? null)
+      : JSON.parse(tab.call(name, JSON.stringify(args))),
+  cancel({ of }) {
     jobs.get(of)?.stop();
   },
-  async kept({ id, model: name }) {
+  async kept({ model: name }) {
     await files.manifest();
-    say({ kind: "answer", id, value: await files.amount(weightsOf(name)) });
+    return files.amount(weightsOf(name));
   },
-  async open({ id, model: name, file }) {
-    say({ kind: "answer", id, value: look(name, file) });
-  },
-  async remove({ id, model: name }) {
+  open: ({ model: name, file }) => look(name, file),
+  async remove({ model: name }) {
     await files.manifest();
     if (own.has(name)) close(name);
     else await files.remove(weightsOf(name));
-    say({ kind: "answer", id, value: 0 });
+    return 0;
   },
 };
 
 self.onmessage = async ({ data }) => {
   try {
-    await asked[data.do](data);
+    const value = await asked[data.do](data);
+    if (value !== undefined) say({ kind: "answer", id: data.id, value });
   } catch (error) {
     if (!(error instanceof Refused)) console.error(error);
     const sentence =

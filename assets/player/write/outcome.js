@@ -1,7 +1,7 @@
 // What a trial showed: its progress, each goal with what the run says of it, and a sentence: what
 // is wrong, what helps, or that all is done.
 
-import { h, newButton, setText } from "../parts/dom.js";
+import { h, newButton, put, setText } from "../parts/dom.js";
 import { goalItem } from "../parts/goal.js";
 import { bytes } from "../parts/format.js";
 import { t } from "../parts/speech.js";
@@ -99,15 +99,11 @@ export class Outcome {
   named() {
     const { part, attempt, box, bar, sentence } = this;
     if (!part.stop || attempt || sentence) bar.hidden = true;
-    box.replaceChildren(
-      ...(attempt
-        ? [
-            ...this._said(attempt),
-            ...(attempt.printed ? [codeOf("What it printed", linesOf(attempt.printed))] : []),
-          ]
-        : sentence
-          ? [h("p", { class: "fault" }, t(sentence))]
-          : []),
+    put(
+      box,
+      ...(attempt ? this._said(attempt) : []),
+      attempt?.printed && codeOf("What it printed", linesOf(attempt.printed)),
+      !attempt && sentence && h("p", { class: "fault" }, t(sentence)),
     );
     this.goals();
   }
@@ -122,55 +118,44 @@ export class Outcome {
         isUnseen &&
           h("p", { class: "help" }, t("No run reaches this case, so a whole one is drawn.")),
         this._places(fault),
-      ].filter(Boolean);
+      ];
     if (!goals.every(({ met }) => met))
-      return help ? [h("p", { class: "help" }, ...coded(t(help)))] : [];
+      return [help && h("p", { class: "help" }, ...coded(t(help)))];
     const { tasks } = part.options;
     const at = tasks.indexOf(part.task);
     // the next one, or what was left out before
     const next = [...tasks.slice(at), ...tasks].find(({ name }) => !part.own.isDone(name));
     return [
       h("p", { class: "done" }, t("Every goal is met.")),
-      next
-        ? newButton(
-            { class: "mini", onclick: () => part.open(next) },
-            `${t("Next:")} ${t(next.title)}`,
-          )
-        : null,
-    ].filter(Boolean);
+      next &&
+        newButton(
+          { class: "mini", onclick: () => part.open(next) },
+          `${t("Next:")} ${t(next.title)}`,
+        ),
+    ];
   }
 
   /** Where it went wrong: in the code, and in the picture. */
   _places({ line, step }) {
     const { part } = this;
-    const inPicture = step !== null && this.attempt.replay;
+    const place = (word, n, side, go) =>
+      newButton(
+        {
+          class: "mini",
+          onclick: () => {
+            part.side(side);
+            go();
+          },
+        },
+        t(`${word} {n}`, { n: String(n) }),
+      );
     return h(
       "p",
       { class: "places" },
-      line
-        ? newButton(
-            {
-              class: "mini",
-              onclick: () => {
-                part.side("code");
-                part.code.go(line);
-              },
-            },
-            t("Line {n}", { n: String(line) }),
-          )
-        : null,
-      inPicture
-        ? newButton(
-            {
-              class: "mini",
-              onclick: () => {
-                part.side("picture");
-                part.watch.seekStep(step);
-              },
-            },
-            t("Step {n}", { n: String(step) }),
-          )
-        : null,
+      line && place("Line", line, "code", () => part.code.go(line)),
+      step !== null &&
+        this.attempt.replay &&
+        place("Step", step, "picture", () => part.watch.seekStep(step)),
     );
   }
 

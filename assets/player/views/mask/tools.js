@@ -1,6 +1,6 @@
 // The buttons above a mask: which pass, which layer's window, zoom, weights.
 
-import { h, newButton } from "../../parts/dom.js";
+import { h, newButton, put } from "../../parts/dom.js";
 import { t } from "../../parts/speech.js";
 
 export class MaskTools {
@@ -39,83 +39,77 @@ export class MaskTools {
     ]);
     if (signature === this._signature) return;
     this._signature = signature;
-    const buttons = [];
-    if (frame.passes.length > 1) {
-      frame.passes.forEach((p, i) => {
-        const what = p.padded ? t("decode") : p.items.map((x) => x.request.letter).join(" ");
-        buttons.push(
-          newButton(
-            {
-              class: "mini",
-              "aria-pressed": String(p === pass),
-              title: t(`Pass ${i + 1} of ${frame.passes.length}`),
-              onclick: () => actions.choosePass(i),
-            },
-            `${i + 1} ${what}`,
-          ),
-        );
-      });
-    }
-    if (windows.size > 1) {
-      const select = h(
-        "select",
-        {
-          class: "mini",
-          "aria-label": t("Layer"),
-          onchange: () => {
-            mask.layer = select.value === "" ? null : Number(select.value);
-            actions.redraw();
-          },
-        },
-        h("option", { value: "" }, t("widest layer")),
-        ...run.windows.map((/** @type {number | null} */ w, /** @type {number} */ i) =>
-          h(
-            "option",
-            { value: String(i) },
-            t(`layer ${i}: ${w === null ? "full" : `window ${w}`}`),
-          ),
-        ),
-      );
-      select.value = mask.layer === null ? "" : String(mask.layer);
-      buttons.push(select);
-    }
-    if (leak.offered || leak.on)
-      buttons.push(
-        newButton(
-          {
-            class: "mini leak-button",
-            "aria-pressed": String(leak.on),
-            title: t(
-              "Break the mask: these requests once more, and each also reads the next one's keys",
-            ),
-            onclick: () => actions.toggleLeak(),
-          },
-          `${t("Leak")}${leak.working ? `: ${t(leak.working)}` : ""}`,
-        ),
-      );
-    if (mask.zoom)
-      buttons.push(
-        newButton(
-          {
-            class: "mini",
-            onclick: () => {
-              mask.zoom = null;
-              actions.redraw();
-              actions.changed();
-            },
-          },
-          t("Whole mask"),
-        ),
-      );
-    else if (zoomable)
-      buttons.push(
-        newButton(
-          { class: "mini", onclick: () => mask.zoomTo(pinned) },
-          `${t("Zoom to")} ${pinned.letter}`,
-        ),
-      );
-    this.bar.replaceChildren(...buttons, ...weightTools(run, weights, actions));
+    const { passes } = frame;
+    const each = passes.map((p, i) => {
+      const what = p.padded ? t("decode") : p.items.map((x) => x.request.letter).join(" ");
+      const title = `Pass ${i + 1} of ${passes.length}`;
+      return mini(`${i + 1} ${what}`, () => actions.choosePass(i), { title, on: p === pass });
+    });
+    const whole = () => {
+      mask.zoom = null;
+      actions.redraw();
+      actions.changed();
+    };
+    const leaking = `${t("Leak")}${leak.working ? `: ${t(leak.working)}` : ""}`;
+    put(
+      this.bar,
+      ...(passes.length > 1 ? each : []),
+      windows.size > 1 && this._layers(run),
+      (leak.offered || leak.on) &&
+        mini(leaking, () => actions.toggleLeak(), {
+          kind: "leak-button",
+          title:
+            "Break the mask: these requests once more, and each also reads the next one's keys",
+          on: leak.on,
+        }),
+      mask.zoom
+        ? mini(t("Whole mask"), whole)
+        : zoomable && mini(`${t("Zoom to")} ${pinned.letter}`, () => mask.zoomTo(pinned)),
+      ...weightTools(run, weights, actions),
+    );
   }
+
+  /** The choice of a layer, whose window is shown. @param {Run} run */
+  _layers({ windows }) {
+    const { mask } = this;
+    const names = windows.map(
+      (/** @type {number | null} */ w, /** @type {number} */ i) =>
+        `layer ${i}: ${w === null ? "full" : `window ${w}`}`,
+    );
+    return choice("Layer", ["widest layer", ...names], (mask.layer ?? -1) + 1, (n) => {
+      mask.layer = n ? n - 1 : null;
+      mask.actions.redraw();
+    });
+  }
+}
+
+/**
+ * A small button. title: what it does; on: whether it is pressed, where it stays so. @param {string}
+ * words @param {() => void} act @param {{title?: string, on?: boolean, kind?: string}} more
+ */
+const mini = (words, act, { title, on, kind = "" } = {}) =>
+  newButton(
+    {
+      class: `mini ${kind}`,
+      "aria-pressed": on === undefined ? null : String(on),
+      title: title && t(title),
+      onclick: act,
+    },
+    words,
+  );
+
+/**
+ * One of several, by its place. @param {string} label @param {string[]} names @param {number} now
+ * @param {(n: number) => void} chosen
+ */
+function choice(label, names, now, chosen) {
+  const select = h(
+    "select",
+    { class: "mini", "aria-label": t(label), onchange: () => chosen(select.selectedIndex) },
+    ...names.map((name, n) => h("option", { value: String(n) }, t(name))),
+  );
+  select.selectedIndex = now;
+  return select;
 }
 
 /**
@@ -125,54 +119,25 @@ export class MaskTools {
 function weightTools(run, { offered, on, layer, head, withoutFirst, loading, error }, actions) {
   if (!offered) return [];
   const turn = (/** @type {boolean} */ to) => actions.weigh({ on: to, error: null });
-  const toggle = newButton(
-    {
-      class: "mini",
-      "aria-pressed": String(on),
-      title: t("The model's real attention weights inside the allowed cells"),
-      onclick: () => turn(!on),
-    },
-    t("Weights"),
-  );
+  const title = "The model's real attention weights inside the allowed cells";
+  const toggle = mini(t("Weights"), () => turn(!on), { title, on });
   if (!on) return [toggle];
   if (error)
     return [
       toggle,
       h("span", { class: "weights-error", role: "alert", title: error }, error),
-      newButton({ class: "mini", onclick: () => turn(true) }, t("Try again")),
+      mini(t("Try again"), () => turn(true)),
     ];
-  const select = h(
-    "select",
-    {
-      class: "mini",
-      "aria-label": t("Layer of the weights"),
-      onchange: () => actions.weigh({ layer: Number(select.value) }),
-    },
-    ...Array.from({ length: run.header.model.layers }, (_, i) =>
-      h("option", { value: String(i) }, t(`layer ${i}`)),
-    ),
-  );
-  select.value = String(layer);
-  const next = newButton(
-    { class: "mini", title: t("Next head"), onclick: () => actions.weigh({ head: head + 1 }) },
-    t(`head ${head}`),
-  );
-  const scale = newButton(
-    {
-      class: "mini",
-      "aria-pressed": String(withoutFirst),
-      title: t(
-        "Many models attend mostly to a request's first token: without it, the rest has the whole scale",
-      ),
-      onclick: () => actions.weigh({ withoutFirst: !withoutFirst }),
-    },
-    t("without the first token"),
-  );
+  const layers = Array.from({ length: run.header.model.layers }, (_, i) => `layer ${i}`);
   return [
     toggle,
-    select,
-    next,
-    scale,
-    ...(loading ? [h("span", { class: "weights-loading", role: "status" }, t("computing …"))] : []),
+    choice("Layer of the weights", layers, layer, (n) => actions.weigh({ layer: n })),
+    mini(t(`head ${head}`), () => actions.weigh({ head: head + 1 }), { title: "Next head" }),
+    mini(t("without the first token"), () => actions.weigh({ withoutFirst: !withoutFirst }), {
+      title:
+        "Many models attend mostly to a request's first token: without it, the rest has the whole scale",
+      on: withoutFirst,
+    }),
+    loading && h("span", { class: "weights-loading", role: "status" }, t("computing …")),
   ];
 }
