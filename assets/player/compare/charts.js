@@ -1,7 +1,7 @@
 // Plotly figures as panels: a finding as heading, the chart in the colours of the theme, and its
 // downloads. Plotly is fetched when the first is about to be seen.
 
-import { download, h, newButton } from "../parts/dom.js";
+import { download, h, newButton, runScript } from "../parts/dom.js";
 import { HUES, mix } from "../parts/colours.js";
 import { unbroken } from "../parts/format.js";
 import { inPage, plotlySource } from "../parts/plotly.js";
@@ -14,15 +14,8 @@ const [PNG_WIDTH, PNG_HEIGHT] = [1200, 675];
 /** Plotly, and its script: {Plotly, source}. */
 async function fetchPlotly(url) {
   const source = await plotlySource(url);
-  if (!window.Plotly) {
-    const script = document.createElement("script");
-    script.src = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-    await new Promise((resolve, reject) => {
-      script.onload = resolve;
-      script.onerror = () => reject(new Error("Plotly did not start"));
-      document.head.append(script);
-    });
-  }
+  const script = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  if (!window.Plotly) await runScript(script, "Plotly did not start");
   return { Plotly: window.Plotly, source };
 }
 
@@ -50,25 +43,16 @@ export class Charts {
     this.of = /^[\w-]+$/.test(of) ? of : "comparison";
     this.panels = figures.map((data) => {
       const plot = h("div", { class: "plot waiting", role: "img", "aria-label": data.finding });
+      const save = (kind, title) =>
+        newButton(
+          { class: "mini", title: t(title), onclick: () => this._save(data, kind) },
+          kind.toUpperCase(),
+        );
       const tools = h(
         "span",
         { class: "tools" },
-        newButton(
-          {
-            class: "mini",
-            title: t("This figure as a picture"),
-            onclick: () => this._save(data, "png"),
-          },
-          "PNG",
-        ),
-        newButton(
-          {
-            class: "mini",
-            title: t("This figure as an interactive page that opens from disk"),
-            onclick: () => this._save(data, "html"),
-          },
-          "HTML",
-        ),
+        save("png", "This figure as a picture"),
+        save("html", "This figure as an interactive page that opens from disk"),
       );
       const title = h(
         "span",

@@ -134,6 +134,13 @@ export function jsonIn(text) {
   }
 }
 
+/** Fetch a script and run it; throws a sentence. @param {string} src @param {string} failed */
+export const runScript = (src, failed) =>
+  new Promise((resolve, reject) => {
+    const onerror = () => reject(new Error(failed));
+    document.head.append(h("script", { src, onload: resolve, onerror }));
+  });
+
 /** A name that nobody else has chosen. @param {number} bytes */
 export const randomHex = (bytes) =>
   Array.from(crypto.getRandomValues(new Uint8Array(bytes)), (b) =>

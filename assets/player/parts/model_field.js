@@ -2,7 +2,7 @@
 // at home any folder or hub id. What a model is and what it will take stands below before it is
 // loaded; nothing is loaded until a run wants it.
 
-import { find, h, newButton, setText } from "./dom.js";
+import { find, h, newButton, put, setText } from "./dom.js";
 import { bytes, count } from "./format.js";
 import { keep, keptData } from "./kept.js";
 import { t } from "./speech.js";
@@ -118,10 +118,11 @@ export class ModelField {
     const { models, any_model: any } = this.offered;
     const { own, open } = this.options;
     const others = chosen && ![OWN, FILE].includes(chosen) ? [chosen] : [];
-    this.select.replaceChildren(
+    put(
+      this.select,
       ...[...new Set([...models, ...Object.keys(own()), ...this._kept, ...others])].map(option),
-      ...(open ? [h("option", { value: FILE }, t("Your own GGUF file …"))] : []),
-      ...(any ? [h("option", { value: OWN }, t("Another: a folder or a hub id …"))] : []),
+      open && h("option", { value: FILE }, t("Your own GGUF file …")),
+      any && h("option", { value: OWN }, t("Another: a folder or a hub id …")),
     );
     if (chosen) this.select.value = chosen;
     this.labels.forEach((label, n) =>
@@ -175,11 +176,7 @@ export class ModelField {
    */
   choose({ model, dtype, seen = false }) {
     if (seen) this.select.scrollIntoView({ block: "center" });
-    if (model) {
-      if (![...this.select.options].some((o) => o.value === model))
-        this.select.prepend(option(model));
-      this.select.value = model;
-    }
+    if (model) this._pick(model);
     this.dtype.value = dtype && this.offered.dtypes.includes(dtype) ? dtype : "auto";
     this._chosen();
   }
@@ -230,10 +227,16 @@ export class ModelField {
     const { open = async () => ({}) } = this.options;
     const asked = open(file).catch((error) => ({ error: error.message }));
     await this._ask(asked, ({ name }) => {
-      this.select.prepend(option(name));
-      this.select.value = name;
+      this._pick(name);
       this._chosen();
     });
+  }
+
+  /** Put a model into the list, where it is not there, and choose it. @param {string} name */
+  _pick(name) {
+    if (![...this.select.options].some(({ value }) => value === name))
+      this.select.prepend(option(name));
+    this.select.value = name;
   }
 
   /** Ask the server what a model is. @param {string} name */
@@ -277,9 +280,7 @@ export class ModelField {
         ),
       );
     if (this.select.value === facts.name) return;
-    if (![...this.select.options].some((o) => o.value === facts.name))
-      this.select.prepend(option(facts.name));
-    this.select.value = facts.name;
+    this._pick(facts.name);
     this.own.value = "";
     labelOf(this.own).hidden = true;
   }
@@ -292,7 +293,7 @@ export class ModelField {
     if (says.hidden) says.replaceChildren();
     else if (looking) says.replaceChildren(t("Looking at it …"));
     else if (error) says.replaceChildren(t(error));
-    else if (facts) says.replaceChildren(...this._facts(facts));
+    else if (facts) put(says, ...this._facts(facts));
     else says.replaceChildren(this._unknown || "");
   }
 
@@ -302,21 +303,14 @@ export class ModelField {
     if (!this.isOwn || this.select.value === OWN || !models.length) return null;
     if (this.options.open && isFile(this.value))
       return h("span", {}, t(FILE_AGAIN, { name: this.value }));
-    if (!any)
-      return models.includes(this.value)
-        ? null
-        : h(
-            "span",
-            {},
-            t("This page cannot load the model {name}: choose one of its own.", {
-              name: this.value,
-            }),
-          );
+    const name = this.value;
+    const foreign = "This page cannot load the model {name}: choose one of its own.";
+    if (!any) return models.includes(name) ? null : h("span", {}, t(foreign, { name }));
     return h(
       "span",
       {},
-      `${t("Nothing is known yet about {name}.", { name: this.value })} `,
-      newButton({ class: "link", onclick: () => this._look(this.value) }, t("Look at it")),
+      `${t("Nothing is known yet about {name}.", { name })} `,
+      newButton({ class: "link", onclick: () => this._look(name) }, t("Look at it")),
     );
   }
 
@@ -337,39 +331,27 @@ export class ModelField {
     const [unit, size] = n >= 1e9 ? [" G", 1e9] : n >= 1e6 ? [" M", 1e6] : ["", 1];
     const number = `${t(size > 1 ? (n / size).toPrecision(3) : count(n))}${unit}`;
     const fits = free === null || facts.loaded || weights <= free;
+    const held = facts.loaded
+      ? "{size} in {format}, loaded"
+      : `{size} in {format}${free === null ? "" : ", of {free} free"}`;
+    const blocks = count(Math.floor(pool / (kv * block)));
+    const fit = `${blocks} [block|blocks] of ${block} [token|tokens]`;
     const remove = newButton({ class: "link", onclick: () => this._remove() }, t("Remove"));
     /** @type {[string, string, HTMLElement?][]} */
     const rows = [
       ["Parameters", `${number}, ${t(`${count(layers)} [layer|layers]`)}`],
       ["Stored in", stored.join(", ")],
-      [
-        "Weights",
-        facts.loaded
-          ? t("{size} in {format}, loaded", { size: bytes(weights), format: dtype })
-          : free === null
-            ? t("{size} in {format}", { size: bytes(weights), format: dtype })
-            : t("{size} in {format}, of {free} free", {
-                size: bytes(weights),
-                format: dtype,
-                free: bytes(free),
-              }),
-      ],
+      ["Weights", t(held, { size: bytes(weights), format: dtype, free: bytes(free ?? 0) })],
       [
         "KV cache",
-        !kv
-          ? ""
-          : t("{size} a token; {blocks} fit", {
-              size: bytes(kv),
-              blocks: t(
-                `${count(Math.floor(pool / (kv * block)))} [block|blocks] of ${block} [token|tokens]`,
-              ),
-            }),
+        kv ? t("{size} a token; {blocks} fit", { size: bytes(kv), blocks: t(fit) }) : "",
       ],
       ["Context", !context ? "" : t(`${count(context)} [token|tokens]`)],
       ["To fetch", download > this.kept ? bytes(download) : ""],
       ["In this browser", this.kept ? `${bytes(this.kept)} ` : "", remove],
       ["On your machine", facts.file ? `${bytes(facts.file)} ` : "", remove],
     ];
+    const warn = (/** @type {string} */ words) => h("span", { class: "warn" }, t(words));
     return [
       h("b", {}, facts.architecture),
       h(
@@ -379,29 +361,15 @@ export class ModelField {
           .filter(([, words]) => words)
           .flatMap(([name, words, act]) => [h("dt", {}, t(name)), h("dd", {}, words, act)]),
       ),
-      ...(fits
-        ? []
-        : [
-            h(
-              "span",
-              { class: "warn" },
-              t(
-                "There is too little memory for it now: choose a smaller number format, or another model.",
-              ),
-            ),
-          ]),
-      ...(facts.has_tokenizer
-        ? []
-        : [h("span", { class: "warn" }, t("It has no tokenizer: prompts must be token ids."))]),
-      ...(facts.file && !facts.has_chat_template
-        ? [h("span", {}, t("It has no chat template: prompts are text."))]
-        : []),
+      !fits &&
+        warn(
+          "There is too little memory for it now: choose a smaller number format, or another model.",
+        ),
+      !facts.has_tokenizer && warn("It has no tokenizer: prompts must be token ids."),
+      facts.file &&
+        !facts.has_chat_template &&
+        h("span", {}, t("It has no chat template: prompts are text.")),
     ];
-  }
-
-  /** Write again what depends on another field. */
-  refresh() {
-    if (this.facts) this._show();
   }
 }
 

@@ -4,6 +4,7 @@
 //
 // One part may provide other languages, for Watch too: it is fetched in the background if one is wanted, and gets "inflight-language" {language}.
 
+import { runScript } from "./dom.js";
 import { wantedLanguage } from "./language.js";
 import { addressed, setAddress, turnPage } from "./link.js";
 import { speaking } from "./speech.js";
@@ -38,13 +39,7 @@ function pageParts(holder, parts) {
         name,
         mountOf(part)
           ? Promise.resolve(mount(name, part))
-          : new Promise((resolve, reject) => {
-              const script = document.createElement("script");
-              script.src = part.script;
-              script.onload = () => resolve(mount(name, part));
-              script.onerror = () => reject(new Error("the script could not be fetched"));
-              document.head.append(script);
-            }),
+          : runScript(part.script, "the script could not be fetched").then(() => mount(name, part)),
       );
     }
     return opened.get(name);

@@ -3,10 +3,11 @@
 //
 //   of many things a few dozen fly, evenly chosen; the others appear in their places
 
+import { dims } from "../parts/colours.js";
 import { h, setAttr } from "../parts/dom.js";
 import { measure, roundBox, setFont, Surface } from "../parts/surface.js";
 import { queryOf, written } from "../run/passes.js";
-import { easeBoth, easeOut, inFlight, lerp, movingIn, phase, some, turn } from "./phases.js";
+import { along, easeBoth, easeOut, inFlight, lerp, movingIn, phase, some, turn } from "./phases.js";
 
 const MOST = { requests: 24, rows: 40, blocks: 24, texts: 24, toTab: 6 }; // that fly at once
 const ARC = 14; // pixels: how high a flight is thrown
@@ -41,11 +42,8 @@ export class Flights {
     this._of = []; // what they were measured for
   }
 
-  /**
-   * Whether tokens fly to the row: only then need they not appear there. @param {"row"} _way @param
-   * {ViewState} state
-   */
-  carries(_way, state) {
+  /** Whether tokens fly to the row: only then need they not appear there. @param {ViewState} state */
+  carries(state) {
     this.lanes = state.simple ? this.views.strip : this.views.lanes;
     return this.lanes.surface.visible && this.views.row.surface.visible;
   }
@@ -206,48 +204,28 @@ export class Flights {
   _requests(g, state, { happened: { admitted, preempted } }) {
     if (!this.lanes.surface.visible) return;
     const [come, leave] = [phase(state.share, "lane"), phase(state.share, "leave")];
-    for (const { request, lane } of come < 1 ? some(admitted, MOST.requests) : []) {
-      const to = this._lane(lane, state.index);
-      this._request(
-        g,
-        state,
-        request,
-        middle(this._door("before", request, to)),
-        middle(to),
-        come,
-        to.h,
-      );
-    }
-    for (const { request, lane } of leave < 1 ? some(preempted, MOST.requests) : []) {
-      const from = this._lane(lane, state.index - 1);
-      this._request(
-        g,
-        state,
-        request,
-        middle(this._door("after", request, from)),
-        middle(from),
-        1 - leave,
-        from.h,
-      );
-    }
+    for (const { request, lane } of come < 1 ? some(admitted, MOST.requests) : [])
+      this._request(g, state, request, "before", this._lane(lane, state.index), come);
+    for (const { request, lane } of leave < 1 ? some(preempted, MOST.requests) : [])
+      this._request(g, state, request, "after", this._lane(lane, state.index - 1), 1 - leave);
   }
 
   /**
-   * come: how far it is from the queue to the lane.
-   * @param {Ink} g @param {ViewState} state @param {RunRequest} request @param {{x: number, y:
-   * number}} from @param {{x: number, y: number}} to @param {number} come @param {number} height of
-   * the lane
+   * come: how far it is from where it waits to its lane.
+   * @param {Ink} g @param {ViewState} state @param {RunRequest} request @param {string} when it
+   * waits @param {Place} lane @param {number} come
    */
-  _request(g, { palette, focus, presenter }, request, from, to, come, height) {
+  _request(g, { palette, focus, presenter }, request, when, lane, come) {
     const e = easeBoth(come);
     const thrown = Math.sin(come * Math.PI);
     const big = presenter ? PRESENTED : 1;
-    const size = lerp(19 * big, Math.max(13, Math.min(24 * big, height)), e) + thrown * 5;
+    const size = lerp(19 * big, Math.max(13, Math.min(24 * big, lane.h)), e) + thrown * 5;
     setFont(g, `700 ${size > 17 ? 13 * big : 11}px ${palette.mono}`);
     const w = Math.max(size, measure(g, request.letter) + 9);
-    const [x, y] = [lerp(from.x, to.x, e), lerp(from.y, to.y, e) - thrown * ARC];
+    const at = along(middle(this._door(when, request, lane)), middle(lane), e);
+    const [x, y] = [at.x, at.y - thrown * ARC];
     const colours = palette.of(request);
-    g.globalAlpha = (focus && !focus.includes(request) ? 0.2 : 1) * Math.min(1, (1 - come) * 6);
+    g.globalAlpha = (dims(focus, request) ? 0.2 : 1) * Math.min(1, (1 - come) * 6);
     const box = { x: x - w / 2, y: y - size / 2, w, h: size };
     roundBox(g, box, 5, colours.tint, colours.solid, 1.5, come < 0.4 ? [3, 2] : []);
     g.fillStyle = palette.ink;
@@ -266,18 +244,14 @@ export class Flights {
       const { come = 1, item } = cell;
       if (!cell.flies || come <= 0 || come >= 1) continue;
       const from = this._lane(item.lane, item.phase === "decode" ? state.index - 1 : state.index);
-      const start = { x: from.x + from.w / 2, y: from.y + from.h / 2 };
-      const end = middle(this._on(row, cell));
+      const [start, end] = [middle(from), middle(this._on(row, cell))];
       const e = easeOut(come);
-      this._token(
-        g,
-        state,
-        cell,
-        lerp(start.x, end.x, e),
-        lerp(start.y, end.y, come * come * (3 - 2 * come)),
-        lerp(Math.max(0.5, Math.min(1, from.h / cell.h)), 1, e),
-        Math.min(1, come * 6),
-      );
+      const at = {
+        x: lerp(start.x, end.x, e),
+        y: lerp(start.y, end.y, come * come * (3 - 2 * come)),
+      };
+      const size = lerp(Math.max(0.5, Math.min(1, from.h / cell.h)), 1, e);
+      this._token(g, state, cell, at, size, Math.min(1, come * 6));
     }
   }
 
@@ -311,16 +285,16 @@ export class Flights {
         w: 0,
         h: 0,
       });
-      this._token(g, state, cell, lerp(from.x, to.x, e), lerp(from.y, to.y, e), size, 1 - e * 0.5);
+      this._token(g, state, cell, along(from, to, e), size, 1 - e * 0.5);
     }
   }
 
   /**
    * @param {Ink} g @param {ViewState} state @param {import("./packed_row.js").PlacedCell} cell
-   * @param {number} x its middle @param {number} y @param {number} size 1: as in the row @param
+   * @param {import("./phases.js").Point} middle @param {number} size 1: as in the row @param
    * {number} alpha
    */
-  _token(g, state, cell, x, y, size, alpha) {
+  _token(g, state, cell, { x, y }, size, alpha) {
     const { d } = this.surface;
     const { row } = this.views;
     setFont(g, `${row.style.font}px ${state.palette.mono}`);
@@ -365,9 +339,9 @@ export class Flights {
       const from = t > 0 && t < 1 ? this._source(request, passIndex) : null;
       if (!from) continue;
       const e = easeBoth(t);
-      g.globalAlpha = focus && !focus.includes(request) ? 0.2 : 1;
-      const x = lerp(from.x, to.x, e) - side / 2;
-      const y = lerp(from.y, to.y, e) - side / 2 - Math.sin(t * Math.PI) * ARC;
+      g.globalAlpha = dims(focus, request) ? 0.2 : 1;
+      const at = along(from, to, e);
+      const [x, y] = [at.x - side / 2, at.y - side / 2 - Math.sin(t * Math.PI) * ARC];
       roundBox(g, { x, y, w: side, h: side }, 3, palette.of(request).solid, palette.panel);
     }
   }
@@ -395,12 +369,10 @@ export class Flights {
       if (!from) continue;
       const w = Math.max(12, measure(g, text) + 10 * big);
       const end = isText ? { x: to.x + w / 2 - 4, y: to.y + to.h / 2 } : middle(to);
-      const [x, y] = [
-        lerp(from.x, end.x, e),
-        lerp(from.y, end.y, e) - Math.sin(done * Math.PI) * ARC,
-      ];
+      const at = along(from, end, e);
+      const [x, y] = [at.x, at.y - Math.sin(done * Math.PI) * ARC];
       const colours = palette.of(request);
-      g.globalAlpha = (focus && !focus.includes(request) ? 0.2 : 1) * Math.min(1, done * 8);
+      g.globalAlpha = (dims(focus, request) ? 0.2 : 1) * Math.min(1, done * 8);
       const box = { x: x - w / 2, y: y - 11 * big, w, h: 22 * big };
       roundBox(g, box, 4, colours.tint, colours.solid);
       g.fillStyle = palette.ink;

@@ -257,7 +257,7 @@ export class PackedRow extends CanvasView {
       }
     }
     const flying =
-      moving && state.flights?.carries("row", state)
+      moving && state.flights?.carries(state)
         ? some(
             placed.filter((cell) => !cell.pads && !cell.graph && !cell.sum),
             FLYING,

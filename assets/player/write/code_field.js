@@ -1,7 +1,7 @@
 // The code being written: a plain text field, which becomes a CodeMirror editor once that is
 // fetched. Tab indents; Escape and then Tab leaves it.
 
-import { h } from "../parts/dom.js";
+import { h, runScript } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
 /** @type {Promise<Foreign> | undefined} CodeMirror, fetched once for the page */
@@ -9,14 +9,9 @@ let fetched;
 
 /** @param {string} url where the bundle is (assets/vendor/codemirror.in.js has what is in it) */
 function codeMirror(url) {
-  fetched ??= new Promise((resolve, reject) => {
-    const script = h("script", {
-      src: url,
-      onload: () => resolve(window.inflightCodeMirror),
-      onerror: () => reject(new Error("the editor could not be fetched")),
-    });
-    document.head.append(script);
-  });
+  fetched ??= runScript(url, "the editor could not be fetched").then(
+    () => window.inflightCodeMirror,
+  );
   fetched.catch(() => {
     fetched = undefined;
   });
@@ -74,22 +69,13 @@ export class CodeField {
   mark(line, says = "") {
     if (!this.view) return;
     const { state } = this.view;
-    const found = line && line <= state.doc.lines ? state.doc.line(line) : null;
-    this.view.dispatch(
-      this.cm.setDiagnostics(
-        state,
-        found
-          ? [
-              {
-                from: found.from + (/^\s*/.exec(found.text)?.[0].length || 0),
-                to: found.to,
-                severity: "error",
-                message: says,
-              },
-            ]
-          : [],
-      ),
-    );
+    const faults = [];
+    if (line && line <= state.doc.lines) {
+      const { from, to, text } = state.doc.line(line);
+      const indent = text.length - text.trimStart().length;
+      faults.push({ from: from + indent, to, severity: "error", message: says });
+    }
+    this.view.dispatch(this.cm.setDiagnostics(state, faults));
   }
 
   /** Put the cursor on a line. @param {number} line from 1 */

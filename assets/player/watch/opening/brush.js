@@ -23,11 +23,11 @@ export function widthOf(g, text, font) {
 /** @typedef {import("../../parts/surface.js").Box} Box */
 
 /**
- * A request's letter, its middle at x, y; dashed while it holds no lane. @param {Ink} g @param
- * {Palette} palette @param {RunRequest} request @param {number} x @param {number} y @param {number}
- * h @param {boolean} waits
+ * A request's letter around a point; dashed while it holds no lane. @param {Ink} g @param {Palette}
+ * palette @param {RunRequest} request @param {import("../../views/phases.js").Point} middle
+ * @param {number} h @param {boolean} waits
  */
-export function chipAt(g, palette, request, x, y, h, waits) {
+export function chipAt(g, palette, request, { x, y }, h, waits) {
   const colours = palette.of(request);
   roundBox(
     g,

@@ -5,7 +5,7 @@ import { t } from "../../parts/speech.js";
 import { clipped, measure, roundBox } from "../../parts/surface.js";
 import { laneScale, roundUnit } from "../../run/lane_layout.js";
 import { LaneInk } from "../../views/lane_ink.js";
-import { easeBoth, lerp } from "../../views/phases.js";
+import { along, easeBoth } from "../../views/phases.js";
 import { chipAt, widthOf, write } from "./brush.js";
 import { capital, inSeconds, share } from "./plot.js";
 
@@ -214,7 +214,8 @@ function drawDoor(
   const font = `12px ${palette.sans}`;
   const left = small ? 0 : widthOf(g, label, font) + 14;
   const unit = Math.min(128, (w - left) / Math.max(1, queued.length));
-  /** @type {[RunRequest, {x: number, y: number}, {x: number, y: number}, number][]} */
+  /** @typedef {import("../../views/phases.js").Point} Point */
+  /** @type {[RunRequest, Point, Point, number][]} */
   const flying = [];
   let places = 0;
   let anybody = false;
@@ -233,15 +234,7 @@ function drawDoor(
         arrives === null ? 1 : landing(share(arrives, 0.25 + life.r * 0.07, 0.8 + life.r * 0.07));
       if (arrived <= 0) continue;
       const from = cards[life.r] || stand;
-      chipAt(
-        g,
-        palette,
-        life.request,
-        lerp(from.x, stand.x, arrived),
-        lerp(from.y, stand.y, arrived),
-        size,
-        true,
-      );
+      chipAt(g, palette, life.request, along(from, stand, arrived), size, true);
       const words = unit < 100 ? inSeconds(moment) : t(`waits ${moment.toFixed(2)} s`);
       if (arrived >= 1 && moment > 0)
         write(g, words, stand.x + size / 2 + 6, y + 0.5, font, palette.ink);
@@ -251,15 +244,8 @@ function drawDoor(
   if (!anybody && moment > 0) write(g, t("nobody waits"), x + left, y + 0.5, font, palette.soft);
   for (const [request, from, to, p] of flying) {
     const [e, up] = [easeBoth(p), Math.sin(p * Math.PI)];
-    chipAt(
-      g,
-      palette,
-      request,
-      lerp(from.x, to.x, e),
-      lerp(from.y, to.y, e) - up * 10,
-      size + up * 5,
-      false,
-    );
+    const { x: left, y: top } = along(from, to, e);
+    chipAt(g, palette, request, { x: left, y: top - up * 10 }, size + up * 5, false);
   }
   if (moment > 0) return;
   course.lives.forEach((life, r) => {
@@ -268,15 +254,6 @@ function drawDoor(
     const arrived = arrives === null ? 1 : landing(share(arrives, r * 0.07, 0.55 + r * 0.07));
     const to = at(life);
     const from = cards[r] || to;
-    if (arrived > 0)
-      chipAt(
-        g,
-        palette,
-        life.request,
-        lerp(from.x, to.x, arrived),
-        lerp(from.y, to.y, arrived),
-        size,
-        false,
-      );
+    if (arrived > 0) chipAt(g, palette, life.request, along(from, to, arrived), size, false);
   });
 }

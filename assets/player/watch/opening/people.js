@@ -163,7 +163,7 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
   const course = both ? plot.fast : plot.slow;
   const { request, done } = course.lives[r];
   const y = box.y + box.h / 2;
-  chipAt(g, palette, request, box.x + box.h / 2 - 3, y, box.h - 10, waits);
+  chipAt(g, palette, request, { x: box.x + box.h / 2 - 3, y }, box.h - 10, waits);
   const [font, bold] = [`12px ${palette.sans}`, `600 12px ${palette.sans}`];
   const x = box.x + box.h + 2;
   const right = box.x + box.w - 2;

@@ -194,9 +194,10 @@ function drawAsking(g, { small, model }, boxes, plot, palette, at, away) {
     }
     if (p >= 1) return;
     const e = easeBoth(p);
-    const along = (/** @type {"x" | "y"} */ axis) =>
+    const curve = (/** @type {"x" | "y"} */ axis) =>
       (1 - e) ** 2 * from[axis] + 2 * (1 - e) * e * bend[axis] + e * e * to[axis];
-    chipAt(g, palette, plot.fast.lives[r].request, along("x"), along("y"), 22, false);
+    const here = { x: curve("x"), y: curve("y") };
+    chipAt(g, palette, plot.fast.lives[r].request, here, 22, false);
   });
   g.globalAlpha = clamp((1 - away * 3) * share(at, 0, 0.3), 0, 1);
   roundBox(g, model, 18, palette.ink);
