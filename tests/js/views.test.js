@@ -23,7 +23,7 @@ test("pads are no part of a budget that has a limit", () => {
 });
 
 test("a run's steps span all of them, those that nobody recorded too", () => {
-  const span = (clock) => LanesView.prototype._span(two(), clock);
+  const span = (clock) => two().span(clock);
   assert.deepEqual([span(false), span(true)], [4, 3.5]); // steps 0, 1 and 3
 });
 

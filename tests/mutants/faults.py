@@ -3647,7 +3647,7 @@ FAULTS = (
     ),
     Fault(
         "a run's steps span one too few",
-        "assets/player/views/lanes.js",
+        "assets/player/run/run.js",
         "last.step + 1 - first.step",
         "last.step - first.step",
         ("js/views.test.js",),

@@ -91,7 +91,6 @@ export class Compare {
     this.form = new NewComparison($(".drawer"), {
       engines: this.engines,
       ask,
-      call: (name, ...args) => this.engines?.call(name, ...args),
       done: (url, spec) => this._made(url, spec),
       watched: this.options.watched,
       opener: $(".new-button"),

@@ -25,12 +25,8 @@ export class NewComparison {
     this.fields = form.elements;
     this.presets = [];
     this.model = new ModelField(form, {
-      call: options.call,
+      ...options.engines?.forModels,
       changed: () => this.device?.named(),
-      kept: async (name) => options.engines?.kept(name) ?? 0,
-      remove: (name) => options.engines.remove(name),
-      own: () => options.engines?.own ?? {},
-      open: options.engines?.tab ? (file) => options.engines.open(file) : undefined,
     });
     this.device = new DeviceField(this.fields.device, options.engines, () => this.model.spec);
     this.fields.device.parentElement.hidden = !options.engines?.tab;

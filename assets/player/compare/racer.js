@@ -1,7 +1,8 @@
 // One run of a race: its lanes on the race's axis, the requests that are done, its counters and its
 // final number.
 
-import { h, newButton, setAttr, setText } from "../parts/dom.js";
+import { chip } from "../parts/chips.js";
+import { h, newButton, put, setAttr, setText } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { laneScale } from "../run/lane_layout.js";
@@ -22,8 +23,8 @@ export class Racer {
     this.focus = null;
     this.start = run.events[0].tStart;
     this.startStep = run.events[0].step;
-    this.seconds = run.events[run.events.length - 1].tEnd - this.start;
-    this.steps = run.events[run.events.length - 1].step + 1 - this.startStep;
+    this.seconds = run.span(true);
+    this.steps = run.span(false);
     /** @type {(e: StepEvent, t?: number) => {seconds: number, steps: number}} */
     const ends = (e, t = e.tEnd) => ({
       seconds: t - this.start,
@@ -179,28 +180,21 @@ export class Racer {
       this._of !== race.palette ||
       this._in !== speaking()
     ) {
-      [this.shown, this._most, this._of, this._in] = [
-        landed.length,
-        most,
-        race.palette,
-        speaking(),
-      ];
+      Object.assign(this, {
+        shown: landed.length,
+        _most: most,
+        _of: race.palette,
+        _in: speaking(),
+      });
       const shown = landed.slice(-most);
-      this.chips.replaceChildren(
-        ...(landed.length > shown.length
-          ? [h("span", { class: "more" }, `+${landed.length - shown.length}`)]
-          : []),
+      const more = landed.length - shown.length;
+      put(
+        this.chips,
+        more > 0 && h("span", { class: "more" }, `+${more}`),
         ...shown.map(({ request }) => {
-          const chip = h(
-            "bdi",
-            { class: "chip", title: t("request {id} is done", { id: request.id }) },
-            request.letter,
-          );
-          chip.style.setProperty(
-            "--tint",
-            request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`,
-          );
-          return chip;
+          const el = chip({ run, index: Infinity }, request);
+          el.title = t("request {id} is done", { id: request.id });
+          return el;
         }),
       );
     }

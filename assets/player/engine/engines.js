@@ -191,6 +191,18 @@ export class Engines {
     return facts;
   }
 
+  /** What a form asks of them about its model: options of `ModelField`. */
+  get forModels() {
+    return {
+      call: (/** @type {string} */ name, /** @type {unknown[]} */ ...args) =>
+        this.call(name, ...args),
+      kept: (/** @type {string} */ name) => this.kept(name),
+      remove: (/** @type {string} */ name) => this.remove(name),
+      own: () => this.own,
+      open: this.tab ? (/** @type {File} */ file) => this.open(file) : undefined,
+    };
+  }
+
   /** Take it out of this browser. @param {string} model */
   async remove(model) {
     delete this.own[model];

@@ -38,20 +38,13 @@ export class FigureLanes extends LaneChart {
   draw(state) {
     const { run, clock, palette, index, share = 1 } = state;
     if (!this.surface.visible) return;
-    const [first, last] = [run.events[0], run.events[run.length - 1]];
-    const span = Math.max(
-      this.columns,
-      clock ? last.tEnd - first.tStart : last.step + 1 - first.step,
-    );
+    const span = Math.max(this.columns, run.span(clock));
     const per = (this.surface.w - GUTTER - 2) / span;
     const layout = () => ({
       scale: laneScale(run, clock, GUTTER, per),
       axis: AXIS,
       font: 12,
-      end:
-        GUTTER +
-        (this.columns ? (clock ? last.tEnd - first.tStart : last.step + 1 - first.step) : span) *
-          per,
+      end: GUTTER + run.span(clock) * per,
     });
     const words = per >= ROOM && !clock;
     this.paint(

@@ -37,10 +37,7 @@ export class Picture {
   _draw(run, step, options) {
     const root = h("div");
     this.el.append(root);
-    const [first, last] = [run.events[0], run.events[run.length - 1]];
-    const columns =
-      MARGIN * (options.clock ? last.tEnd - first.tStart : last.step + 1 - first.step);
-    const figure = new Figure(root, run, { ...options, columns });
+    const figure = new Figure(root, run, { ...options, columns: MARGIN * run.span(options.clock) });
     const theme = () => {
       figure.palette = paintTheme(root, isDarkBeside());
       figure.show({ index: run.indexOf(step) });

@@ -39,13 +39,14 @@ export class ModelField {
    * known of the visitor's files, by their names, and open: looks at another one, where there is a
    * tab to compute it.
    * @param {HTMLFormElement} form
-   * @param {{call: (name: string, ...args: unknown[]) => Promise<Json>, device?: () => string,
+   * @param {{call?: (name: string, ...args: unknown[]) => Promise<Json>, device?: () => string,
    * blockSize?: () => number, changed?: () => void, kept?: (name: string) => Promise<number>,
    * remove?: (name: string) => Promise<void>, own?: () => Record<string, Json>,
    * open?: (file: File) => Promise<Json>}} options
    */
   constructor(form, options) {
     this.options = {
+      call: async () => ({}),
       device: () => "auto",
       blockSize: () => 16,
       changed: () => {},

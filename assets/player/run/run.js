@@ -139,6 +139,12 @@ export class Run {
     return i < 0 ? this._first + i : this.events[i].step;
   }
 
+  /** How long it is, in steps or in seconds. @param {boolean} clock in seconds */
+  span(clock) {
+    const [first, last] = [this.events[0], this.events[this.length - 1]];
+    return clock ? last.tEnd - first.tStart : last.step + 1 - first.step;
+  }
+
   /** @param {number} step */
   indexOf(step) {
     return Math.max(0, countUpTo(this.events, step, (e) => e.step) - 1);

@@ -45,19 +45,13 @@ export class LanesView extends LaneChart {
     this._turnTo();
   }
 
-  /** @param {Run} run @param {boolean} clock */
-  _span(run, clock) {
-    const [first, last] = [run.events[0], run.events[run.length - 1]];
-    return clock ? last.tEnd - first.tStart || 1e-9 : last.step + 1 - first.step;
-  }
-
   /** @param {ViewState} state @param {Run} run */
   _layout({ clock, pair, presenter, layout, simple }, run) {
     const { w } = this.surface;
     // a small picture of the whole run: the strip above it has the words
     const bare = simple && !pair.charted.length;
     const gutter = bare ? 0 : GUTTER;
-    let span = Math.max(...[run, ...pair.charted].map((r) => this._span(r, clock)));
+    let span = Math.max(1e-9, ...[run, ...pair.charted].map((r) => r.span(clock)));
     // room to grow: the axis doubles, it does not creep
     if (!run.complete)
       span = clock
@@ -144,26 +138,12 @@ export class LanesView extends LaneChart {
 
   /** @param {LaneChart["counted"]} c */
   _key(c) {
-    const counted = {
-      prefill: c.prefill,
-      decode: c.decode,
-      wasted: c.wasted - c.overrun,
-      overrun: c.overrun,
-      stalled: c.stalled,
-      preempted: c.preempted,
-    };
-    this.counts = Object.entries(counted)
+    const { prefill, decode, overrun, stalled, preempted: gone, waiting: waits } = c;
+    const wasted = c.wasted - overrun;
+    this.counts = Object.entries({ prefill, decode, wasted, overrun, stalled, preempted: gone })
       .filter(([, n]) => n)
       .map(([word, n]) => `${n} ${word}`);
-    const { overrun, stalled, waiting: waits } = c;
-    const drawn = {
-      waste: counted.wasted,
-      overrun,
-      stalled,
-      gone: c.preempted,
-      waits,
-      idle: this.idle,
-    };
+    const drawn = { waste: wasted, overrun, stalled, gone, waits, idle: this.idle };
     for (const [name, n] of Object.entries(drawn)) this.legend[name].hidden = !n;
     setAttr(this.canvas, "aria-label", `${t("Lanes over time, in lane-steps")}: ${this._counts}`);
   }
@@ -208,15 +188,11 @@ export class LanesView extends LaneChart {
         : idle.forHost
           ? `device waited ${milliseconds(idle.seconds)} for the host, `
           : `device idle ${milliseconds(idle.seconds)}, `;
-    if (state.simple)
-      setText(
-        this.key,
-        timed(
-          run,
-          `${wallClock(frame.event.tEnd - run.events[0].tStart)}${run.complete ? ` of ${wallClock(run.events[run.length - 1].tEnd - run.events[0].tStart)}` : ""}`,
-        ),
-      );
-    else setText(this.key, `${waited && t(waited)}${timed(run, this._took(run, frame.i))}`);
+    if (state.simple) {
+      const now = wallClock(frame.event.tEnd - run.events[0].tStart);
+      const all = run.complete ? ` of ${wallClock(run.span(true))}` : "";
+      setText(this.key, timed(run, `${now}${all}`));
+    } else setText(this.key, `${waited && t(waited)}${timed(run, this._took(run, frame.i))}`);
   }
 
   /**
@@ -238,7 +214,7 @@ export class LanesView extends LaneChart {
       `${stamp}/${at}`,
       () => this._layout(state, run),
       (g) => {
-        const title = `${t(name)}: ${t(`${count(run.length)} [step|steps]`)}, ${t(duration(run.events[run.length - 1].tEnd - run.events[0].tStart))}`;
+        const title = `${t(name)}: ${t(`${count(run.length)} [step|steps]`)}, ${t(duration(run.span(true)))}`;
         g.fillText(title, other.surface.w - measure(g, title), other.font - 1);
       },
     );

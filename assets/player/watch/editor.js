@@ -75,14 +75,10 @@ export class Editor {
     // says of a link, which the form holds until it is changed, why it was not run
     this.refused = null;
     this.model = new ModelField(drawer, {
-      call: (name, ...args) => app.engines.call(name, ...args),
+      ...app.engines?.forModels,
       device: () => this.device.value,
       blockSize: () => Number(this.field("block_size").value),
       changed: () => this._modelChanged(),
-      kept: (name) => app.engines.kept(name),
-      remove: (name) => app.engines.remove(name),
-      own: () => app.engines.own,
-      open: app.engines?.tab ? (file) => app.engines.open(file) : undefined,
     });
     this.device = new DeviceField(this.field("device"), app.engines, () => this.model.spec);
     this.messages = new Messages(

@@ -215,7 +215,7 @@ export class Visit {
       lanes: lanesOf(run),
       steps: run.length,
       at: new Date(),
-      seconds: run.events.at(-1).tEnd - run.events[0].tStart,
+      seconds: run.span(true),
       says: [
         config.policy,
         t(`${run.numLanes} [lane|lanes]`),

@@ -8,7 +8,7 @@
 
 import { clamp } from "../../parts/dom.js";
 import { unbroken } from "../../parts/format.js";
-import { t, translateLine } from "../../parts/speech.js";
+import { t } from "../../parts/speech.js";
 import { countUpTo } from "../../run/run.js";
 import { easeBoth, lerp } from "../../views/phases.js";
 
@@ -32,7 +32,7 @@ export class Course {
   constructor(run) {
     this.run = run;
     this.start = run.events[0].tStart;
-    this.end = run.events[run.length - 1].tEnd - this.start;
+    this.end = run.span(true);
     this.lives = run.requests.map((request) => {
       const [{ lane, from, to }] = request.laneSpans;
       return {
@@ -189,26 +189,18 @@ export class Plot {
           }),
         ],
       ],
-      [7, () => [who(first), ...translateLine([" is done. Its lane stays idle."])]],
+      [7, () => [who(first), t(" is done. Its lane stays idle.")]],
       [
         9,
         () => [
           ...this._shut(),
           t(this.shut.length > 1 ? " wait until " : " waits until "),
           who(longest),
-          ...translateLine([" finishes."]),
+          t(" finishes."),
         ],
       ],
       [10.8, () => [t("Continuous batching: the same people, the same model, the same clock.")]],
-      [
-        13.6,
-        () => [
-          who(first),
-          ...translateLine([" is done, and "]),
-          who(next),
-          ...translateLine([" is in at once."]),
-        ],
-      ],
+      [13.6, () => [who(first), t(" is done, and "), who(next), t(" is in at once.")]],
       [15.6, () => [t("Whoever leaves makes room. Nobody waits for the longest.")]],
       [18.1, () => [this.sum()]],
     ];
@@ -247,7 +239,7 @@ export class Plot {
         14.5,
         () => [
           who(first),
-          ...translateLine([" is done, so "]),
+          t(" is done, so "),
           who(next),
           t(" takes its lane at once. It waited {fast}, not {slow}.", {
             fast: told(fast.lives[next].enters),
