@@ -2,7 +2,7 @@
 // heading have a separate list. On narrow pages it is one scrolling strip. Needs only the name,
 // title and heading of a comparison.
 
-import { h, newButton } from "../parts/dom.js";
+import { findAll, h, newButton } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
 export class Chooser {
@@ -19,7 +19,7 @@ export class Chooser {
       class: "button more",
       "aria-label": t("More comparisons"),
       hidden: true,
-      onchange: () => this._chip(this.more.value).click(),
+      onchange: () => this._chip(this.more.value)?.click(),
     });
   }
 
@@ -78,17 +78,12 @@ export class Chooser {
   }
 
   _chip(name) {
-    return [...this.bar.children].find(
-      (chip) => /** @type {HTMLElement} */ (chip).dataset.name === name,
-    );
+    return findAll(this.bar, "[data-name]").find((chip) => chip.dataset.name === name);
   }
 
   /** Mark the open one, if any, and scroll it into view. */
   mark(name) {
-    for (const chip of /** @type {HTMLElement[]} */ ([
-      ...this.bar.children,
-      ...this.strip.querySelectorAll("[data-name]"),
-    ]))
+    for (const chip of findAll(this.root, ":is(.top .presets, .presets.small) > [data-name]"))
       chip.classList.toggle("on", chip.dataset.name === name);
     for (const list of /** @type {NodeListOf<HTMLSelectElement>} */ (
       this.root.querySelectorAll("select.group")
@@ -112,7 +107,7 @@ export class Chooser {
    * changed.
    */
   fit() {
-    const chips = /** @type {HTMLElement[]} */ ([...this.bar.children]);
+    const chips = findAll(this.bar, "[data-name]");
     const listed = [];
     const full = () => this.bar.scrollWidth > this.bar.clientWidth + 1;
     for (const chip of chips) chip.hidden = false;

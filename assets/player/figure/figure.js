@@ -4,7 +4,7 @@
 
 import { clamp, h, pointIn } from "../parts/dom.js";
 import { layoutOf } from "../parts/look.js";
-import { plain, spans } from "../parts/chips.js";
+import { isSameHot, plain, spans } from "../parts/chips.js";
 import { speaking, t, translateLine } from "../parts/speech.js";
 import { Run } from "../run/run.js";
 import { BlocksView } from "../views/kv.js";
@@ -276,10 +276,7 @@ export class Figure extends Card {
   /** @param {Found | null} found */
   hover(found) {
     const [request, hot] = [found?.request || null, found?.hot || null];
-    const same =
-      request === this.lit &&
-      JSON.stringify([hot?.q, hot?.row, hot?.column, hot?.keys]) ===
-        JSON.stringify([this.hot?.q, this.hot?.row, this.hot?.column, this.hot?.keys]);
+    const same = request === this.lit && isSameHot(hot, this.hot);
     this.lit = request;
     this.hot = hot;
     this.explain(found?.lines || null);

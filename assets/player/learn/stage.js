@@ -1,6 +1,8 @@
 // One stop of a lesson on the player: puts the real views in a state, dims the rest, and restores
 // everything afterwards.
 
+import { findAll } from "../parts/dom.js";
+
 const SIDE = ["kv", "queue", "text"]; // panels that share a place on narrow pages
 
 export class Stage {
@@ -8,8 +10,7 @@ export class Stage {
   constructor(watch) {
     this.watch = watch;
     this.page = document.documentElement;
-    /** @type {NodeListOf<HTMLElement>} */
-    this.panels = document.querySelectorAll("#watch .panel");
+    this.panels = findAll(document, "#watch .panel");
     /** @type {import("../watch/page_actions.js").Held | null} */
     this.before = null;
   }

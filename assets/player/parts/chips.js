@@ -60,3 +60,8 @@ export function plain(shown, list) {
     )
     .join("");
 }
+
+/** Whether two pointers are at the same token. @param {Hot | null} a @param {Hot | null} b */
+export const isSameHot = (a, b) =>
+  JSON.stringify([a?.q, a?.row, a?.column, a?.keys]) ===
+  JSON.stringify([b?.q, b?.row, b?.column, b?.keys]);

@@ -30,6 +30,16 @@ const present = (children) =>
 /** Give an element other children, see `h`. @param {Element} el @param {...Child} children */
 export const put = (el, ...children) => el.replaceChildren(...present(children));
 
+/**
+ * Make an element's buttons anew; the focus stays with the one in its place. @param {Element} el
+ * @param {...Child} buttons
+ */
+export function renew(el, ...buttons) {
+  const focused = [...el.children].indexOf(/** @type {Element} */ (document.activeElement));
+  put(el, ...buttons);
+  /** @type {HTMLElement | undefined} */ (el.children[focused])?.focus();
+}
+
 /** A new button, see `h`. @param {Record<string, unknown>} props @param {...Child} children */
 export const newButton = (props, ...children) =>
   h("button", { type: "button", ...props }, ...children);
@@ -69,8 +79,12 @@ export const keyButton = (act, of, name, key = "", more = act) =>
     icon(of),
   );
 
+/** A button with an icon alone. @param {string} of @param {string} name @param {() => void} act */
+export const iconButton = (of, name, act) =>
+  newButton({ class: "icon-button", "aria-label": name, title: name, onclick: act }, icon(of));
+
 /**
- ** An element that our own markup must contain.
+ * An element that our own markup must contain.
  * @param {ParentNode} root
  * @param {string} selector
  * @returns {HTMLElement}
@@ -80,6 +94,10 @@ export function find(root, selector) {
   if (!(el instanceof HTMLElement)) throw new Error(`the markup has no ${selector}`);
   return el;
 }
+
+/** Those that it contains. @param {ParentNode} root @param {string} selector */
+export const findAll = (root, selector) =>
+  /** @type {HTMLElement[]} */ ([...root.querySelectorAll(selector)]);
 
 /** @param {ParentNode} root @returns {HTMLCanvasElement} */
 export const canvasIn = (root, selector = "canvas") =>

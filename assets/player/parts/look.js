@@ -1,6 +1,6 @@
 // What all parts of the page share: theme, layout by width, tabs, toasts, one redraw per frame.
 
-import { h, newButton, setText } from "./dom.js";
+import { h, newButton, put, renew, setText } from "./dom.js";
 import { speaking, t } from "./speech.js";
 import { Palette } from "./colours.js";
 
@@ -106,9 +106,8 @@ export const goToPart = (root, name, wish, byKey) =>
 export function fillTabs(root, tabs, current) {
   const nav = root.querySelector(".tabs");
   nav.hidden = tabs.length < 2;
-  // they are recreated when the language changes
-  const focused = [...nav.children].indexOf(document.activeElement);
-  nav.replaceChildren(
+  renew(
+    nav,
     ...tabs.map((tab) =>
       tab.href
         ? h("a", { href: hrefOf(tab.href) }, t(tab.title))
@@ -126,7 +125,6 @@ export function fillTabs(root, tabs, current) {
           ),
     ),
   );
-  /** @type {HTMLElement | undefined} */ (nav.children[focused])?.focus();
 }
 
 /** The address of a page of its own in the current language. @param {string} href */
@@ -140,10 +138,7 @@ export async function pageWatch() {
 
 /** A sentence, and perhaps what can be done about it: {text, act}. */
 export function putSentence(el, sentence, /** @type {Action | null} */ action = null) {
-  el.replaceChildren(
-    t(sentence),
-    ...(action ? [newButton({ class: "mini", onclick: action.act }, t(action.text))] : []),
-  );
+  put(el, t(sentence), action && newButton({ class: "mini", onclick: action.act }, t(action.text)));
 }
 
 /** @type {WeakMap<Element, {timer: number, say: () => void}>} */

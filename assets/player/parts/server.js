@@ -11,29 +11,19 @@ export class Server {
   }
 
   /** Post data to one of the server's own addresses and return its answer; throws its sentence. */
-  async post(path, data, headers = {}, signal = undefined) {
-    return this._post(
-      path,
-      JSON.stringify(data),
-      { "Content-Type": "application/json", ...headers },
-      signal,
-    );
+  post(path, data, headers = {}, signal = undefined) {
+    const type = { "Content-Type": "application/json" };
+    return this._post(path, JSON.stringify(data), { ...type, ...headers }, signal);
   }
 
   /** Send a file to open, unchanged. */
-  async send(path, text) {
+  send(path, text) {
     return this._post(path, text, { "Content-Type": "text/plain" });
   }
 
-  async _post(path, body, headers, signal = undefined) {
-    return (
-      await fetched(this.base + path, {
-        method: "POST",
-        headers: { ...headers, ...(await visitor()) },
-        body,
-        signal,
-      })
-    ).json();
+  async _post(path, body, more, signal = undefined) {
+    const headers = { ...more, ...(await visitor()) };
+    return (await fetched(this.base + path, { method: "POST", headers, body, signal })).json();
   }
 
   /** The messages of an event stream: {id, data}. */
@@ -82,12 +72,8 @@ export class Server {
    * server's sentence.
    */
   async begin(kind, spec, who, signal = undefined) {
-    const { job, error } = await this.post(
-      "inflight/jobs",
-      { kind, spec, visitor: who },
-      {},
-      signal,
-    );
+    const asked = { kind, spec, visitor: who };
+    const { job, error } = await this.post("inflight/jobs", asked, {}, signal);
     if (error) throw new Error(error);
     return job;
   }

@@ -4,7 +4,7 @@
 //
 // One part may provide other languages, for Watch too: it is fetched in the background if one is wanted, and gets "inflight-language" {language}.
 
-import { runScript } from "./dom.js";
+import { findAll, runScript } from "./dom.js";
 import { wantedLanguage } from "./language.js";
 import { addressed, setAddress, turnPage } from "./link.js";
 import { speaking } from "./speech.js";
@@ -82,11 +82,9 @@ function pageParts(holder, parts) {
   document.addEventListener("inflight-tab", async (/** @type {CustomEventInit} */ e) => {
     await open(e.detail.name, e.detail.wish, true);
     if (!e.detail.byKey) return;
-    const tabs = /** @type {NodeListOf<HTMLElement>} */ (
-      document.querySelectorAll('.tabs [aria-current="page"]')
-    );
+    const tabs = findAll(document, '.tabs [aria-current="page"]');
     // the pressed button disappeared with its part
-    [...tabs].find((tab) => tab.getClientRects().length)?.focus();
+    tabs.find((tab) => tab.getClientRects().length)?.focus();
   });
   // a teacher's link is short
   const wanted = () =>

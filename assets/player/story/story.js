@@ -4,7 +4,7 @@
 // figure: at the last state of the paragraph that is read. The text is in the page and complete
 // without any of this.
 
-import { clamp, find, h, reducedMotion, setAttr, setText } from "../parts/dom.js";
+import { clamp, find, findAll, h, reducedMotion, setAttr, setText } from "../parts/dom.js";
 import { prefersDark } from "../parts/look.js";
 import { speak } from "../parts/speech.js";
 import { blend } from "../figure/card.js";
@@ -46,11 +46,11 @@ export class Story {
     /** @type {Map<string, Run>} */
     this.runs = new Map();
     /** @type {Section[]} */
-    this.sections = [...document.querySelectorAll("section.scrolly")].map((el) => ({
-      el: /** @type {HTMLElement} */ (el),
+    this.sections = findAll(document, "section.scrolly").map((el) => ({
+      el,
       fig: find(el, ".fig"),
       spec: page.sections[el.id],
-      beats: [...el.querySelectorAll(".beat")].map((beat) => /** @type {HTMLElement} */ (beat)),
+      beats: findAll(el, ".beat"),
       card: null,
       at: -1,
       top: 0,
@@ -74,9 +74,9 @@ export class Story {
     this.contents = /** @type {HTMLDetailsElement} */ (document.querySelector(".toc details"));
     document.documentElement.classList.add("live");
     const [names, runs] = [page.hero.names, page.hero.runs];
-    this.heroes = [...document.querySelectorAll(".hero .fig")].map((fig) => {
+    this.heroes = findAll(document, ".hero .fig").map((fig) => {
       const card = h("div", {});
-      const label = /** @type {HTMLElement} */ (fig).dataset.label || "";
+      const label = fig.dataset.label || "";
       fig.append(card);
       return new Hero(
         card,
@@ -238,7 +238,7 @@ export class Story {
     window.addEventListener("afterprint", () => this.printed());
     for (const type of ["pointerover", "pointerout", "click"])
       document.addEventListener(type, (e) => this._light(e));
-    for (const ask of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".guess")))
+    for (const ask of findAll(document, ".guess"))
       ask.addEventListener("click", (e) => this._guess(ask, /** @type {HTMLElement} */ (e.target)));
     for (const { a } of this.toc)
       a.addEventListener("click", () => {

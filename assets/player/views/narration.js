@@ -2,7 +2,7 @@
 // words come with the replay; here they are only shown.
 
 import { dims } from "../parts/colours.js";
-import { find, h, setText } from "../parts/dom.js";
+import { find, findAll, h, put, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { plain, spans } from "../parts/chips.js";
 import { warningsOf } from "../run/events.js";
@@ -17,6 +17,12 @@ const warned = (run, warning) =>
     .map((part, n) =>
       n % 2 ? (run.request(part) ? { request: run.request(part) } : `“${part}”`) : part,
     );
+
+/** A line of a step, whose requests are in lanes or not. @param {ViewState} state @param {Span[]} line */
+function said(state, line) {
+  const holding = new Set(state.frame.lanes.map(({ request }) => request));
+  return spans(state, line, (request) => holding.has(request));
+}
 
 export class Narration {
   /** @param {HTMLElement} panel */
@@ -55,19 +61,10 @@ export class Narration {
       this._shown.simple !== simple
     ) {
       Object.assign(this._shown, { caption: frame.caption, run, simple });
-      const holding = new Set(frame.lanes.map((l) => l.request));
       const odd = warningsOf(frame.event).map((warning) =>
-        h(
-          "span",
-          { class: "odd" },
-          " ",
-          ...spans(state, warned(run, warning), (r) => holding.has(r)),
-        ),
+        h("span", { class: "odd" }, " ", ...said(state, warned(run, warning))),
       );
-      this.sentence.replaceChildren(
-        ...spans(state, this.say(frame, simple), (r) => holding.has(r)),
-        ...odd,
-      );
+      put(this.sentence, ...said(state, this.say(frame, simple)), ...odd);
       const n = frame.caption ? frame.caption.why.length : 0;
       this.button.hidden = !n && !odd.length;
       tell(
@@ -80,9 +77,7 @@ export class Narration {
     }
     if (this._shown.focus !== focus || this._shown.dimmed !== frame.caption) {
       Object.assign(this._shown, { focus, dimmed: frame.caption });
-      for (const el of /** @type {NodeListOf<HTMLElement>} */ (
-        this.sentence.querySelectorAll(".chip")
-      ))
+      for (const el of findAll(this.sentence, ".chip"))
         el.classList.toggle("dim", dims(focus, run.requests[Number(el.dataset.request)]));
     }
     // a screen reader hears the step that stays, not every one that flies by
@@ -108,10 +103,9 @@ export class Narration {
   /** @param {ViewState} state */
   _fill(state) {
     const { frame, run } = state;
-    const holding = new Set(frame.lanes.map((l) => l.request));
     const reasons = frame.caption ? frame.caption.why : [];
-    const line = (/** @type {string | null} */ kind, /** @type {Span[]} */ said) =>
-      h("li", { class: kind }, ...spans(state, said, (r) => holding.has(r)));
+    const line = (/** @type {string | null} */ kind, /** @type {Span[]} */ words) =>
+      h("li", { class: kind }, ...said(state, words));
     this.list.replaceChildren(
       ...warningsOf(frame.event).map((warning) => line("odd", warned(run, warning))),
       ...reasons.map((reason) => line(null, reason)),

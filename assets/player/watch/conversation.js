@@ -1,7 +1,7 @@
 // The messages of a request, which its row opens to: each with its role and text, to change, to add
 // and to remove.
 
-import { find, h, icon, newButton, setText } from "../parts/dom.js";
+import { find, h, iconButton, newButton, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 
@@ -63,14 +63,9 @@ export class Conversation {
     const say = () => this._say(this.messages.with(n, { role: role.value, content: text.value }));
     role.addEventListener("change", say);
     text.addEventListener("input", say);
-    const button = (/** @type {string} */ name, /** @type {string} */ label, act) =>
-      newButton(
-        { class: "icon-button", "aria-label": t(label), title: t(label), onclick: act },
-        icon(name),
-      );
-    const remove = button("trash", "Remove this message", () => this._remove(n));
+    const remove = iconButton("trash", t("Remove this message"), () => this._remove(n));
     remove.disabled = this.messages.length === 1;
-    const above = button("plus", "Add a message above", () => this._insert(n));
+    const above = iconButton("plus", t("Add a message above"), () => this._insert(n));
     return h("li", {}, role, above, remove, text);
   }
 

@@ -3,7 +3,7 @@
 // with their numbers, latencies, axes, events. What is shown is decided by the first that says
 // something: what a lesson needs, an address, the visitor's last choice, the run itself.
 
-import { setAttr } from "../parts/dom.js";
+import { findAll, setAttr } from "../parts/dom.js";
 import { keep, kept } from "../parts/kept.js";
 
 const KEPT = "inflight-detail";
@@ -43,11 +43,9 @@ export class Detail {
     this.needed = null; // by a lesson, while it is open
     /** @type {HowMuch | null} */
     this.linked = null; // by the address
-    this.buttons = [...app.root.querySelectorAll("[data-show]")];
+    this.buttons = findAll(app.root, "[data-show]");
     for (const button of this.buttons)
-      button.addEventListener("click", () =>
-        this.choose(/** @type {HTMLElement} */ (button).dataset.show),
-      );
+      button.addEventListener("click", () => this.choose(button.dataset.show));
     this.apply();
   }
 
@@ -98,11 +96,7 @@ export class Detail {
   apply() {
     const { app, now } = this;
     for (const button of this.buttons)
-      setAttr(
-        button,
-        "aria-pressed",
-        String(/** @type {HTMLElement} */ (button).dataset.show === now),
-      );
+      setAttr(button, "aria-pressed", String(button.dataset.show === now));
     if (app.root.dataset.detail === now) return;
     app.root.dataset.detail = now;
     app.store.set({ detail: now });

@@ -1,7 +1,7 @@
 // The workload editor: requests, limits and sampling as a form. Its contents are a spec, which the
 // engine runs.
 
-import { download, h, icon, newButton, setText } from "../parts/dom.js";
+import { download, h, iconButton, setText } from "../parts/dom.js";
 import { goToPart } from "../parts/look.js";
 import { count } from "../parts/format.js";
 import { keep, keptData } from "../parts/kept.js";
@@ -269,33 +269,17 @@ export class Editor {
     });
     prompt.value = ids ? `${ids.length} token ids` : request.prompt || "";
     if (ids) prompt.title = t("Given as token ids; type to replace them with text");
-    const tokens = h("input", {
-      type: "number",
-      inputmode: "numeric",
-      min: "1",
-      step: "1",
-      "aria-label": t("New tokens"),
-    });
-    tokens.value = String(maxNew);
-    const arrival = h("input", {
-      type: "number",
-      inputmode: "decimal",
-      min: "0",
-      step: "any",
-      "aria-label": t("Arrival"),
-    });
-    arrival.value = String(request.arrival ?? 0);
-    const remove = newButton(
-      { class: "icon-button", "aria-label": t("Remove this request") },
-      icon("trash"),
-    );
-    const el = h("div", { class: "request-row" }, prompt, tokens, arrival, remove);
-    const row = { el, prompt, tokens, arrival, request, asGiven: prompt.value };
-    remove.addEventListener("click", () => {
+    const number = (label, value, inputmode, min, step) =>
+      h("input", { type: "number", inputmode, min, step, value, "aria-label": t(label) });
+    const tokens = number("New tokens", maxNew, "numeric", 1, 1);
+    const arrival = number("Arrival", request.arrival ?? 0, "decimal", 0, "any");
+    const remove = iconButton("trash", t("Remove this request"), () => {
       this.rows.splice(this.rows.indexOf(row), 1);
       el.remove();
       this.touch();
     });
+    const el = h("div", { class: "request-row" }, prompt, tokens, arrival, remove);
+    const row = { el, prompt, tokens, arrival, request, asGiven: prompt.value };
     this.rows.push(row);
     this.$(".request-rows").append(el);
     this.messages.added(row);

@@ -57,15 +57,12 @@ import { Motion } from "./motion.js";
 import { RankLanes } from "../views/rank_lanes.js";
 import { Flights } from "../views/flights.js";
 import { Editor } from "./editor.js";
-import { plain } from "../parts/chips.js";
+import { isSameHot, plain } from "../parts/chips.js";
 
 /** What the address of the page tells. @type {(keyof import("./store.js").WatchState)[]} */
 const ADDRESSED = ["index", "pinned", "pass", "tab", "clock", "presenter", "chosenTheme"];
 
 const NO_FRAME = /** @type {Frame} */ (/** @type {unknown} */ (null)); // nothing is drawn yet
-
-/** @param {Hot | null} hot */
-const hotKey = (hot) => JSON.stringify(hot && [hot.q, hot.row, hot.column, hot.keys]);
 
 export class Player {
   /**
@@ -205,9 +202,6 @@ export class Player {
   }
   get focus() {
     return this.store.state.focus;
-  }
-  get hot() {
-    return this.store.state.hot;
   }
   get following() {
     return this.store.state.following;
@@ -479,10 +473,11 @@ export class Player {
 
   /** found: {request, hot, lines} of a view, or null. */
   hover(found, x = 0, y = 0) {
+    const { hot: was } = this.store.state;
     const hot = (found && found.hot) || null;
     this.store.set({
       hovered: this._own(found && found.request),
-      hot: hotKey(hot) === hotKey(this.hot) ? this.hot : hot,
+      hot: isSameHot(hot, was) ? was : hot,
       lit: (found && found.lit) || null,
     });
     this.explain(found && found.lines, x, y);

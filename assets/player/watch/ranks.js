@@ -2,7 +2,7 @@
 // moment, or whether all are, as one picture. The ranks and the sentences about them come in one
 // document (visualizer/documents/replay.py).
 
-import { clamp, h, newButton } from "../parts/dom.js";
+import { clamp, h, newButton, renew } from "../parts/dom.js";
 import { momentOf } from "../parts/format.js";
 import { t, tell } from "../parts/speech.js";
 import { momentsOf, standing, stretch } from "../run/moments.js";
@@ -212,16 +212,13 @@ export class Ranks {
     if (!current) return;
     const button = (text, on, act) =>
       newButton({ class: "button", "aria-pressed": String(on), onclick: act }, t(text));
-    const focused = [...this.names.children].indexOf(document.activeElement);
-    this.names.replaceChildren(
-      ...(this.members.length > 1
-        ? [button("All ranks", this.all, () => this.showAll(!this.all))]
-        : []),
+    renew(
+      this.names,
+      this.members.length > 1 && button("All ranks", this.all, () => this.showAll(!this.all)),
       ...this.members.map((m) =>
         button(m.name || `Rank ${m.rank}`, !this.all && m === current, () => this.choose(m)),
       ),
     );
-    if (focused >= 0) /** @type {HTMLElement} */ (this.names.children[focused])?.focus();
     const [aligned, ...faults] = this.says;
     this.words.replaceChildren(
       ...faults.map((fault) => h("b", {}, h("bdi", {}, t(fault)), " ")),

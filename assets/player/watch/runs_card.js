@@ -2,7 +2,7 @@
 // compared and removed until the page is closed.
 
 import { bareCard, cardHead } from "../parts/floating.js";
-import { h, icon, newButton, put, randomHex } from "../parts/dom.js";
+import { h, iconButton, newButton, put, randomHex } from "../parts/dom.js";
 import { goToPart } from "../parts/look.js";
 import { count, duration } from "../parts/format.js";
 import { t } from "../parts/speech.js";
@@ -104,10 +104,7 @@ function ofThisVisit(app, dialog, kept, again) {
         app.put(kept);
         app.address.share();
       }),
-      newButton(
-        { class: "icon-button", "aria-label": `Remove ${kept.title}`, onclick: remove },
-        icon("trash"),
-      ),
+      iconButton("trash", `Remove ${kept.title}`, remove),
     ),
   );
 }

@@ -42,6 +42,9 @@ const SWITCHES = [
   ["prefix_caching", "Prefix cache"],
 ];
 
+/** @param {string} policy @param {Json} config */
+const insteadOf = (policy, config) => `the policy “${policy}” instead of “${config.policy}”`;
+
 /**
  * The settings that can be changed: name, current value, and others to try. The one that limited
  * the step comes first.
@@ -82,11 +85,7 @@ export function changesOf(config, policies, binding = "none") {
       knob: "policy",
       name: "Policy",
       now: config.policy,
-      others: elsewhere.map((p) => ({
-        text: p,
-        value: p,
-        says: `the policy “${p}” instead of “${config.policy}”`,
-      })),
+      others: elsewhere.map((p) => ({ text: p, value: p, says: insteadOf(p, config) })),
     },
   ].filter(({ others }) => others.length);
   const first = KNOB_OF[binding];
@@ -221,19 +220,9 @@ export async function restoreFork(app, spec, wanted) {
 export async function runBeside(app, policy, tell) {
   if (app.running) return t("A run is in progress: wait for it to end, or cancel it.");
   const spec = await app.editor.specOnScreen();
-  return spec
-    ? fork(
-        app,
-        spec,
-        {
-          knob: "policy",
-          value: policy,
-          says: `the policy “${policy}” instead of “${spec.config.policy}”`,
-        },
-        tell,
-        true,
-      )
-    : null;
+  if (!spec) return null;
+  const says = insteadOf(policy, spec.config);
+  return fork(app, spec, { knob: "policy", value: policy, says }, tell, true);
 }
 
 /**
