@@ -48,6 +48,64 @@ interface Tab {
   speaks?: string[];
 }
 
+type Pen = import("./figure/drawing.js").Pen;
+
+/** What the hand moves: a number of the state, in whole steps of one if nothing else is said. */
+interface Slider {
+  key: string;
+  from: number;
+  to: number;
+  word: string;
+  step?: number;
+}
+
+/** A slider in a drawing, with its words. */
+interface Knob extends Slider {
+  says(n: number): string;
+}
+
+/** Of a drawing: numbers, and names of what is lit, by what the hand moves. */
+type DrawingState = Json;
+
+/** A kind of drawing: its functions depend on its data and the state alone. */
+interface DrawingKind {
+  slider(data: Json): Slider;
+  draw(pen: Pen, state: DrawingState, data: Json): void;
+  says(state: DrawingState, data: Json): string;
+  /** As the hand would find it. */
+  settled?(state: DrawingState): DrawingState;
+  /** As it stands on paper. */
+  print(data: Json): DrawingState;
+  /** Two or three places to go, in place of the slider or beside it. */
+  switches?: { key: string; words: string[] };
+  /** What is pointed at, or null. */
+  point?(
+    x: number,
+    y: number,
+    state: DrawingState,
+    data: Json,
+    size: { w: number; h: number; small: boolean },
+  ): DrawingState | null;
+  /** All that the hand moves, the slider first. */
+  knobs?(data: Json): Knob[];
+  /** The one of them that is there, or null. */
+  grab?(
+    x: number,
+    y: number,
+    state: DrawingState,
+    data: Json,
+    size: { w: number; h: number },
+  ): string | null;
+  /** Where it is once it was dragged so far. */
+  drag?(
+    knob: string,
+    by: number,
+    state: DrawingState,
+    data: Json,
+    size: { w: number; h: number },
+  ): number;
+}
+
 interface Window {
   Inflight: { mount(root: HTMLElement, options?: object): void; icon: Function };
   inflight: App; // for tests and scripts

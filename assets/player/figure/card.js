@@ -16,10 +16,6 @@ const GLIDE = 320; // milliseconds from the hand back to the text
  * @typedef {Record<string, number | string>} Moment numbers that are blended, words that are not
  */
 /**
- * @typedef {{key: string, from: number, to: number, word: string, step?: number}} Slider what the
- * hand moves: a number of the state, in whole steps of one if nothing else is said
- */
-/**
  * @typedef {{claim?: string, source?: string, link?: string | null, play?: boolean}} CardOptions
  */
 

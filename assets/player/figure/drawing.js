@@ -1,9 +1,5 @@
 // A drawing: what no view of a run shows. A kind is a plain object whose functions depend on its data and state alone; this is the
 // card around it, and the pencil it is given.
-//
-//   slider(data) → what the hand moves · draw(pen, state, data) · says(state, data) → the sentence · point(x, y, data) → what is pointed at, or null
-//   knobs(data) → all that the hand moves, the slider first, each with its words · grab(x, y, …) → the one of them that is there, or null · drag(knob, by, …)
-//   → where it is once it was dragged so far
 
 import { canvasIn, find, h, newButton, onDrag, pointIn, setAttr, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -12,18 +8,6 @@ import { Card, rangeOf } from "./card.js";
 import { visible } from "../run/passes.js";
 
 const SMALL = 420; // pixels: narrower ones are drawn for a phone
-
-/** @typedef {Json} State numbers, and names of what is lit, by what the hand moves */
-/**
- * @typedef {{slider: (data: Json) => import("./card.js").Slider, draw: (pen: Pen, state:
- * State, data: Json) => void, says: (state: State, data: Json) => string, settled?: (state: State) =>
- * State, print: (data: Json) => State, switches?: {key: string, words: string[], value?: (n: number)
- * => number}, point?: (x: number, y: number, state: State, data: Json, size: {w: number, h: number,
- * small: boolean}) => State | null, knobs?: (data: Json) => Knob[], grab?: (x: number, y: number,
- * state: State, data: Json, size: {w: number, h: number}) => string | null, drag?: (knob: string, by:
- * number, state: State, data: Json, size: {w: number, h: number}) => number}} Kind
- * @typedef {import("./card.js").Slider & {says: (n: number) => string}} Knob
- */
 
 /**
  * A token as it is written; what nobody said, of the chat template and at an answer's end, is empty.
@@ -123,7 +107,7 @@ export class Pen {
 export class Drawing extends Card {
   /**
    * @param {HTMLElement} root
-   * @param {Kind} kind
+   * @param {DrawingKind} kind
    * @param {Json} data what it draws, computed from recorded runs
    * @param {import("./card.js").CardOptions} options
    */
@@ -173,7 +157,7 @@ export class Drawing extends Card {
 
   /**
    * Buttons in place of the slider where the hand has two or three places to go, or beside it.
-   * @param {NonNullable<Kind["switches"]>} switches
+   * @param {NonNullable<DrawingKind["switches"]>} switches
    */
   _switches({ key, words }) {
     const alone = key === this.slider.key;
@@ -187,14 +171,14 @@ export class Drawing extends Card {
     this.tools.append(...this.buttons);
   }
 
-  /** By hand, in a short motion. @param {State} change */
+  /** By hand, in a short motion. @param {DrawingState} change */
   turn(change) {
     const from = this.now();
     this.take(change);
     this.glideFrom(from);
   }
 
-  /** @param {NonNullable<Kind["point"]>} point */
+  /** @param {NonNullable<DrawingKind["point"]>} point */
   _points(point) {
     const { canvas } = this.surface;
     const find = (/** @type {MouseEvent} */ e) => {
@@ -209,12 +193,12 @@ export class Drawing extends Card {
     canvas.addEventListener("click", find);
   }
 
-  /** @param {State} state */
+  /** @param {DrawingState} state */
   settled(state) {
     return this.kind.settled ? this.kind.settled(state) : state;
   }
 
-  /** @param {State} state */
+  /** @param {DrawingState} state */
   paint(state) {
     const { surface, kind, data } = this;
     const said = kind.says(state, data);

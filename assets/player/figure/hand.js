@@ -21,12 +21,11 @@ const ROOM = 48; // steps that there is always room for, so that the scale rests
 const REACH = 16; // pixels around what can be grabbed
 
 /**
- * @typedef {import("./drawing.js").State} State
  * @typedef {Record<typeof KNOBS[number], [number, number, number, number]> & {letters: string, hues:
  * number[], decided: Record<keyof typeof NAMES, number[][]>}} HandData
  */
 
-/** @param {State} state @param {HandData} data */
+/** @param {DrawingState} state @param {HandData} data */
 const snapped = (state, data) =>
   KNOBS.map((key) => {
     const [from, to, step] = data[key];
@@ -34,7 +33,7 @@ const snapped = (state, data) =>
   });
 
 /**
- * Both runs, from what was decided for them. @param {State} state @param {HandData} data
+ * Both runs, from what was decided for them. @param {DrawingState} state @param {HandData} data
  */
 function runsOf(state, data) {
   const values = snapped(state, data);
@@ -99,7 +98,7 @@ function laidOut(runs, { w, h }) {
   };
 }
 
-/** @type {import("./drawing.js").Kind} */
+/** @type {DrawingKind} */
 export const hand = {
   slider: (data) => /** @type {NonNullable<typeof hand.knobs>} */ (hand.knobs)(data)[0],
   knobs: (/** @type {HandData} */ data) =>
@@ -171,7 +170,7 @@ export const hand = {
   },
 };
 
-/** As it was recorded. @param {HandData} data @returns {State} */
+/** As it was recorded. @param {HandData} data @returns {DrawingState} */
 export const recorded = (data) => Object.fromEntries(KNOBS.map((key) => [key, data[key][3]]));
 
 /** @type {Record<typeof KNOBS[number], (n: number, data: HandData) => string>} */

@@ -10,7 +10,6 @@ import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { ease } from "../figure/card.js";
 
-/** @typedef {import("../figure/drawing.js").Pen} Pen @typedef {import("../figure/drawing.js").State} State */
 /**
  * @typedef {{curve: number[][], weights: number, order: {letter: string, hue: number, length:
  * number, lane: number, from: number}[]}} CostData
@@ -24,7 +23,7 @@ const steps = ({ order }) => [
   Math.max(...order.map((r) => r.from + r.length)),
 ];
 
-/** @param {Pen} pen @param {State} state @param {CostData} data */
+/** @param {Pen} pen @param {DrawingState} state @param {CostData} data */
 function bars(pen, state, { curve, weights }) {
   const { w, h, small, palette } = pen;
   const at = clamp(Math.round(state.size), 0, curve.length - 1);
@@ -35,28 +34,20 @@ function bars(pen, state, { curve, weights }) {
   pen.font(small ? 12 : 13);
   pen.text(t(`the model: ${count(weights)} numbers, read once a step`), 0, 8, palette.soft);
   for (let i = 0; i < columns * rows; i += 1) {
-    const here = (i % columns) / columns < read;
-    pen.box(
-      (i % columns) * (w / columns),
-      22 + Math.floor(i / columns) * height,
-      w / columns - 1.5,
-      height - 1.5,
-      here ? mix(palette.ink, palette.panel, 0.45 + 0.3 * (((i * 37) % 11) / 11)) : palette.empty,
-      1,
-    );
+    const column = i % columns;
+    const grey = mix(palette.ink, palette.panel, 0.45 + 0.3 * (((i * 37) % 11) / 11));
+    const ink = column / columns < read ? grey : palette.empty;
+    const top = 22 + Math.floor(i / columns) * height;
+    pen.box(column * (w / columns), top, w / columns - 1.5, height - 1.5, ink, 1);
   }
   const y = 22 + rows * height + (small ? 18 : 26);
   pen.font(small ? 12 : 13);
   pen.text(t(`${tokens} [token|tokens] in the step`), 0, y, palette.soft);
   const cell = Math.min(small ? 10 : 20, w / 32);
-  for (let i = 0; i < tokens; i += 1)
-    pen.box(
-      (i % 32) * cell,
-      y + 12 + Math.floor(i / 32) * cell,
-      cell - 2,
-      cell - 2,
-      palette.hues[i % 6].solid,
-    );
+  for (let i = 0; i < tokens; i += 1) {
+    const top = y + 12 + Math.floor(i / 32) * cell;
+    pen.box((i % 32) * cell, top, cell - 2, cell - 2, palette.hues[i % 6].solid);
+  }
   const [top, base] = [y + (small ? 78 : 92), h - 22];
   const most = Math.max(...curve.map(([, ms]) => ms)) * 1.15;
   const Y = (/** @type {number} */ ms) => base - (base - top) * Math.min(ms / most, 1.2);
@@ -71,42 +62,20 @@ function bars(pen, state, { curve, weights }) {
   pen.g.clip();
   pen.line(linear, palette.soft, [4, 4]);
   pen.g.restore();
-  const [most_tokens] = curve[curve.length - 1];
+  const [tokensAtMost] = curve[curve.length - 1];
+  const alike = `${count(Math.round(curve[0][1] * tokensAtMost))} ms at ${tokensAtMost}`;
+  const words = t(`if each cost as much as the first: ${alike}`);
   pen.font(12);
-  pen.text(
-    t(
-      `if each cost as much as the first: ${count(Math.round(curve[0][1] * most_tokens))} ms at ${most_tokens}`,
-    ),
-    w,
-    top - (small ? 20 : 14),
-    palette.soft,
-    "right",
-  );
+  pen.text(words, w, top - (small ? 20 : 14), palette.soft, "right");
   curve.forEach(([n, ms], i) => {
-    pen.box(
-      i * slot,
-      Y(ms),
-      slot * 0.8,
-      base - Y(ms),
-      i === at ? palette.hues[0].solid : mix(palette.hues[0].solid, palette.panel, 0.66),
-      4,
-    );
-    pen.font(13, i === at ? 700 : 400);
-    pen.box(i * slot + slot * 0.4 - 17, Y(ms) - 18, 34, 16, palette.panel);
-    pen.text(
-      written(ms),
-      i * slot + slot * 0.4,
-      Y(ms) - 10,
-      i === at ? palette.ink : palette.soft,
-      "center",
-    );
-    pen.text(
-      String(n),
-      i * slot + slot * 0.4,
-      base + 13,
-      i === at ? palette.ink : palette.soft,
-      "center",
-    );
+    const [isChosen, hue] = [i === at, palette.hues[0].solid];
+    const [x, high] = [i * slot + slot * 0.4, base - Y(ms)];
+    pen.box(i * slot, Y(ms), slot * 0.8, high, isChosen ? hue : mix(hue, palette.panel, 0.66), 4);
+    pen.font(13, isChosen ? 700 : 400);
+    pen.box(x - 17, Y(ms) - 18, 34, 16, palette.panel);
+    const ink = isChosen ? palette.ink : palette.soft;
+    pen.text(written(ms), x, Y(ms) - 10, ink, "center");
+    pen.text(String(n), x, base + 13, ink, "center");
   });
 }
 
@@ -149,7 +118,7 @@ function seats(pen, share, data) {
   });
 }
 
-/** @type {import("../figure/drawing.js").Kind} */
+/** @type {DrawingKind} */
 export const cost = {
   slider: ({ curve }) => ({
     key: "size",

@@ -20,8 +20,8 @@ const counts = ({ rows, width }) => {
 };
 
 /**
- * Every step of the run: its tokens, and on them its pads. @param {import("../figure/drawing.js").Pen} pen
- * @param {import("../figure/drawing.js").State} state @param {FoldData} data @param {number} top
+ * Every step of the run: its tokens, and on them its pads. @param {Pen} pen
+ * @param {DrawingState} state @param {FoldData} data @param {number} top
  */
 function run(pen, state, { steps, at }, top) {
   const { w, h, palette, g } = pen;
@@ -51,7 +51,7 @@ function run(pen, state, { steps, at }, top) {
   });
 }
 
-/** @type {import("../figure/drawing.js").Kind} */
+/** @type {DrawingKind} */
 export const fold = {
   slider: () => ({ key: "fold", from: 0, to: 1, word: "From rectangle to row" }),
   settled: (state) => ({ build: 1, sum: Math.round(state.sum), fold: Math.round(state.fold) }),
@@ -94,37 +94,27 @@ export const fold = {
         pen.faded(1 - slide, () => pen.chip(row.letter, row.hue, 0, y + height / 2, 20));
         for (let i = 0; i < row.pads; i += 1)
           pen.faded((1 - gone) * clamp(built * data.width - i * 0.3, 0, 1), () => {
-            pen.box(left + i * each, y, each - 2, height, palette.hatch(g), 4, palette.rule);
+            const [x, middle] = [left + i * each, y + height / 2];
+            pen.box(x, y, each - 2, height, palette.hatch(g), 4, palette.rule);
             if (each < 26) return;
             pen.font(11);
-            pen.box(left + i * each + each / 2 - 13, y + height / 2 - 8, 25, 16, palette.panel, 3);
-            pen.text("pad", left + i * each + each / 2 - 1, y + height / 2, palette.soft, "center");
+            pen.box(x + each / 2 - 13, middle - 8, 25, 16, palette.panel, 3);
+            pen.text("pad", x + each / 2 - 1, middle, palette.soft, "center");
           });
         row.pieces.forEach((piece, i) => {
           const at = before + i;
           const [x0, x1] = [left + (row.pads + i) * each, start + at * packed];
           const x = x0 + (x1 - x0) * slide;
           const yy = y + (top - y) * slide;
-          if (row.phase === "decode") pen.box(x, yy, across - 2, height, colours.fill, 4);
-          else
-            pen.box(
-              x + 0.75,
-              yy + 0.75,
-              across - 3.5,
-              height - 1.5,
-              colours.tint,
-              4,
-              colours.solid,
-            );
+          const decodes = row.phase === "decode";
+          const [wide, high] = [across - 3.5, height - 1.5];
+          if (decodes) pen.box(x, yy, across - 2, height, colours.fill, 4);
+          else pen.box(x + 0.75, yy + 0.75, wide, high, colours.tint, 4, colours.solid);
           pen.font(each > 40 ? 12 : 11, 400, true);
-          if (each >= 18)
-            pen.text(
-              pen.fit(shownPiece(piece), each - 5),
-              x + each / 2 - 1,
-              yy + height / 2,
-              row.phase === "decode" ? colours.text : palette.ink,
-              "center",
-            );
+          if (each < 18) return;
+          const ink = decodes ? colours.text : palette.ink;
+          const said = pen.fit(shownPiece(piece), each - 5);
+          pen.text(said, x + each / 2 - 1, yy + height / 2, ink, "center");
         });
       });
       before += row.pieces.length;

@@ -19,7 +19,7 @@ import { times } from "./times.js";
 import { token } from "./token.js";
 import { worth } from "./worth.js";
 
-/** @type {Record<string, import("../figure/drawing.js").Kind>} */
+/** @type {Record<string, DrawingKind>} */
 const KINDS = { token, cost, fold, hand, times, worth };
 // as in story.css: the figure stands above the text
 const SMALL = matchMedia("(max-width: 760px), (max-width: 900px) and (orientation: portrait)");
@@ -318,7 +318,7 @@ export class Story {
 
 /** The two states of a paragraph. @param {Beat} beat */
 function ends(beat) {
-  /** @type {import("../figure/drawing.js").State[]} */
+  /** @type {DrawingState[]} */
   const [from, to] = [{}, {}];
   for (const [key, value] of Object.entries(beat)) {
     if (Array.isArray(value)) [from[key], to[key]] = value;

@@ -20,7 +20,7 @@ function reading({ steps }) {
   };
 }
 
-/** @type {import("../figure/drawing.js").Kind} */
+/** @type {DrawingKind} */
 export const times = {
   slider: () => ({ key: "slice", from: 0, to: 1, word: "Whole or in slices" }),
   settled: (state) => ({ grow: 1, slice: Math.round(state.slice) }),
@@ -50,28 +50,14 @@ export const times = {
           const shown =
             clamp(state.grow * (count + 6) - k, 0, 1) *
             (n ? ease(clamp(state.slice * 1.6, 0, 1)) : 1);
-          const isRead = of > 1;
-          const top = Y(ms * shown);
           if (here < 0.02 && n) return;
-          if (isRead)
-            pen.box(
-              left + k * slot + 1,
-              top,
-              slot - 2,
-              base - top,
-              n === Math.round(state.slice) ? colours.solid : null,
-              2,
-              colours.solid,
-            );
+          const top = Y(ms * shown);
+          const [x, wide, high] = [left + k * slot + 1, slot - 2, base - top];
+          const isChosen = n === Math.round(state.slice);
+          if (of > 1)
+            pen.box(x, top, wide, high, isChosen ? colours.solid : null, 2, colours.solid);
           else if (here > 0.02)
-            pen.box(
-              left + k * slot + 1,
-              top,
-              slot - 2,
-              base - top,
-              mix(palette.soft, palette.panel, 0.55),
-              2,
-            );
+            pen.box(x, top, wide, high, mix(palette.soft, palette.panel, 0.55), 2);
         }),
       );
     });

@@ -10,7 +10,6 @@ import { ease } from "../figure/card.js";
 import { measure } from "../parts/surface.js";
 import { shownPiece } from "../figure/drawing.js";
 
-/** @typedef {import("../figure/drawing.js").Pen} Pen @typedef {import("../figure/drawing.js").State} State */
 /** @typedef {{prompt: string[], output: string[], hue: number}} TokenData */
 
 /**
@@ -30,7 +29,7 @@ function gridOf({ w, h, small }, { prompt, output }) {
 }
 
 /**
- * Where the loop is: the step, how far into it, how many tokens there are. @param {State} state
+ * Where the loop is: the step, how far into it, how many tokens there are. @param {DrawingState} state
  * @param {TokenData} data
  */
 function placeOf(state, { prompt, output }) {
@@ -135,7 +134,7 @@ function work(pen, x, y, width, { k }, { prompt, output }, off, colours) {
   );
 }
 
-/** @type {import("../figure/drawing.js").Kind} */
+/** @type {DrawingKind} */
 export const token = {
   slider: ({ output }) => ({ key: "step", from: 0, to: output.length - 1, word: "Token" }),
   settled: (state) => ({
@@ -199,41 +198,25 @@ export const token = {
     pen.faded((fold - 0.4) / 0.6, () => {
       const looking = state.kept < 0.5;
       const lit = state.row ?? Math.min(p + 5, size - 1);
-      for (let i = 0; i < Math.min(size, rows); i += 1)
-        for (let j = 0; j < size && j < rows; j += 1) {
-          const [x, y] = [left + j * cell, top + i * cell];
-          if (j > i) {
-            if (looking || isRead(i)) pen.box(x, y, cell - 1, cell - 1, palette.empty, 1);
-          } else if (looking)
-            pen.box(
-              x,
-              y,
-              cell - 1,
-              cell - 1,
-              i === lit ? colours.solid : mix(colours.solid, palette.panel, 0.66),
-              1,
-            );
-          else
-            pen.box(
-              x,
-              y,
-              cell - 1,
-              cell - 1,
-              !isRead(i) ? colours.tint : j === i || reads > 1 ? colours.solid : colours.cached,
-              1,
-            );
+      /** @type {(i: number, j: number) => string | null} what a token has of one before it */
+      const inkOf = (i, j) => {
+        if (j > i) return looking || isRead(i) ? palette.empty : null;
+        if (looking) return i === lit ? colours.solid : mix(colours.solid, palette.panel, 0.66);
+        if (!isRead(i)) return colours.tint;
+        return j === i || reads > 1 ? colours.solid : colours.cached;
+      };
+      const many = Math.min(size, rows);
+      for (let i = 0; i < many; i += 1)
+        for (let j = 0; j < many; j += 1) {
+          const ink = inkOf(i, j);
+          if (ink) pen.box(left + j * cell, top + i * cell, cell - 1, cell - 1, ink, 1);
         }
       pen.faded(state.kept, () => {
         if (!off) {
-          for (let j = 0; j < Math.min(size, rows); j += 1)
-            pen.box(
-              left + j * cell,
-              4,
-              cell - 1,
-              9,
-              j < size - reads ? colours.cached : colours.solid,
-              2,
-            );
+          for (let j = 0; j < many; j += 1) {
+            const ink = j < size - reads ? colours.cached : colours.solid;
+            pen.box(left + j * cell, 4, cell - 1, 9, ink, 2);
+          }
           pen.font(12);
           pen.text(t("kept"), label, 9, palette.soft, "right");
         }

@@ -22,7 +22,7 @@ const NAMES = {
   alike: "all of one length",
 };
 
-/** @type {import("../figure/drawing.js").Kind} */
+/** @type {DrawingKind} */
 export const worth = {
   slider: () => ({ key: "dots", from: 0, to: 1, word: "One comparison or three" }),
   settled: (state) => ({ time: 1, dots: Math.round(state.dots) }),
@@ -43,10 +43,7 @@ export const worth = {
   },
 };
 
-/**
- * @param {import("../figure/drawing.js").Pen} pen @param {import("../figure/drawing.js").State} state @param
- * {WorthData} data
- */
+/** @param {Pen} pen @param {DrawingState} state @param {WorthData} data */
 function clocks(pen, state, { lanes }) {
   const { w, h, small, palette } = pen;
   const end = Math.max(...lanes.map(({ seconds }) => seconds));
@@ -64,51 +61,37 @@ function clocks(pen, state, { lanes }) {
       "right",
     );
     const count = Math.max(...bars.map(([lane]) => lane)) + 1;
+    const X = (/** @type {number} */ s) => (s / end) * w;
+    const Y = (/** @type {number} */ lane) => top + lane * (height + 4);
     for (let lane = 0; lane < count; lane += 1)
-      pen.box(0, top + lane * (height + 4), (w * seconds) / end, height, palette.empty, 4);
+      pen.box(0, Y(lane), X(seconds), height, palette.empty, 4);
     for (const [lane, from, to, letter, hue] of bars) {
-      const width = ((Math.min(now, to) - from) / end) * w;
+      const [x, width] = [X(from), X(Math.min(now, to) - from)];
       if (width <= 0) continue;
-      pen.box(
-        (from / end) * w,
-        top + lane * (height + 4),
-        width - 1,
-        height,
-        palette.hues[hue].solid,
-        4,
-      );
-      const middle = top + lane * (height + 4) + height / 2;
-      if (width > 20) pen.chip(letter, hue, (from / end) * w + 4, middle, small ? 13 : 18);
+      pen.box(x, Y(lane), width - 1, height, palette.hues[hue].solid, 4);
+      const middle = Y(lane) + height / 2;
+      if (width > 20) pen.chip(letter, hue, x + 4, middle, small ? 13 : 18);
       else if (width > 12) {
         pen.font(12, 700, true);
-        pen.text(letter, (from / end) * w + width / 2, middle, palette.hues[hue].text, "center");
+        pen.text(letter, x + width / 2, middle, palette.hues[hue].text, "center");
       }
     }
-    if (now < seconds)
-      pen.rule(
-        (now / end) * w,
-        top - 4,
-        (now / end) * w,
-        top + count * (height + 4),
-        palette.ink,
-        [],
-        2,
-      );
+    if (now < seconds) pen.rule(X(now), top - 4, X(now), Y(count), palette.ink, [], 2);
     if (n < lanes.length - 1) return;
     pen.font(12);
     const unit = roundUnit(end, 6, false);
     for (let s = 0; s <= end; s += unit)
       pen.text(
         clockLabel(s, end),
-        (s / end) * w,
-        top + count * (height + 4) + 12,
+        X(s),
+        Y(count) + 12,
         palette.soft,
         !s ? "left" : end - s < unit / 4 ? "right" : "center",
       );
   });
 }
 
-/** @param {import("../figure/drawing.js").Pen} pen @param {WorthData} data */
+/** @param {Pen} pen @param {WorthData} data */
 function dots(pen, { gains }) {
   const { w, h, small, palette } = pen;
   const left = small ? 0 : 190;
