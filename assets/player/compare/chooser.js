@@ -35,17 +35,14 @@ export class Chooser {
         },
         t(entry.title),
       );
+    const says = "Measured here: {who}. It is lost when the page is closed.";
     const chips = () => [
-      ...recorded.filter((entry) => !entry.group).map((entry) => chip(entry, t(entry.shows))),
-      ...made.map((entry) =>
-        chip(
-          entry,
-          t("Measured here: {who}. It is lost when the page is closed.", { who: entry.shows }),
-        ),
-      ),
+      ...recorded.filter(({ group }) => !group).map((entry) => chip(entry, t(entry.shows))),
+      ...made.map((entry) => chip(entry, t(says, { who: entry.shows }))),
     ];
+    const groups = [...new Set(recorded.flatMap(({ group }) => group || []))];
     const lists = () =>
-      [...new Set(recorded.map((entry) => entry.group).filter(Boolean))].map((group) =>
+      groups.map((group) =>
         this._list(
           group,
           recorded.filter((entry) => entry.group === group),

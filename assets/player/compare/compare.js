@@ -2,7 +2,7 @@
 // (visualizer/documents/comparison.py); an engine, if there is one, measures others.
 
 import { download, h, newButton, randomHex, setText, tableOf } from "../parts/dom.js";
-import { count, unbroken } from "../parts/format.js";
+import { count, joined, unbroken } from "../parts/format.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
 import { Engines } from "../engine/engines.js";
@@ -330,7 +330,7 @@ export class Compare {
     );
     setText(
       this.$(".source"),
-      [word, dateOf(doc.created), model.name, device.toUpperCase()].filter(Boolean).join(" · "),
+      joined([word, dateOf(doc.created), model.name, device.toUpperCase()]),
     );
     this.$(".source").title = says.where;
   }

@@ -4,14 +4,11 @@
 import { h, setText } from "../parts/dom.js";
 import { inLanguage, t, tell } from "../parts/speech.js";
 
-const number = (x) =>
-  x === null || x === undefined
-    ? "–"
-    : x === 0
-      ? "0"
-      : x < 0.01
-        ? t(x.toExponential(1))
-        : t(x.toFixed(2));
+function number(x) {
+  if (x === null || x === undefined) return "–";
+  if (x === 0) return "0";
+  return t(x < 0.01 ? x.toExponential(1) : x.toFixed(2));
+}
 
 function split(text, other) {
   const [a, b] = [[...text], [...other]];
@@ -21,24 +18,17 @@ function split(text, other) {
 }
 
 function textOf(prompt, text, other, parted, of) {
-  const before = prompt ? h("span", { class: "asked" }, prompt) : null;
-  if (!parted)
-    return h(
+  const said = (/** @type {import("../parts/dom.js").Child[]} */ ...words) =>
+    h(
       "p",
       { class: "saying", tabindex: "0", "data-of": of },
-      ...[before, text].filter(Boolean),
+      prompt && h("span", { class: "asked" }, prompt),
+      ...words,
     );
+  if (!parted) return said(text || null);
   const [same, rest] = split(text, other);
   const [all, space, first] = /** @type {RegExpExecArray} */ (/^(\s*)(\S*)/u.exec(rest));
-  return h(
-    "p",
-    { class: "saying", tabindex: "0", "data-of": of },
-    before,
-    h("s", {}, same),
-    space,
-    first ? h("mark", {}, first) : null,
-    rest.slice(all.length),
-  );
+  return said(h("s", {}, same), space, first && h("mark", {}, first), rest.slice(all.length));
 }
 
 export class EquivalencePanel {
@@ -94,25 +84,12 @@ export class EquivalencePanel {
       const { parting } = r;
       const letter = h("bdi", { class: "chip", title: `${t("request")} ${r.request}` }, r.letter);
       letter.style.setProperty("--tint", `var(--tint-${i % 8})`);
-      const why = parting
-        ? [
-            h(
-              "b",
-              {},
-              t(
-                `${r.differing_tokens} of ${Math.max(r.solo.length, r.batched.length)} tokens differ`,
-              ),
-            ),
-            t(`from token ${parting.position} on, where alone the best token led by {margin}; `, {
-              margin: number(parting.margin),
-            }),
-          ]
-        : [h("b", {}, t(`0 of ${r.solo.length} tokens differ`))];
-      const generate = r.generated
-        ? t(
-            `; from model.generate ${r.differing_from_generate} of ${Math.max(r.generated.length, r.batched.length)} differ`,
-          )
-        : "";
+      const { solo, batched, generated } = r;
+      const all = Math.max(solo.length, batched.length);
+      const differ = parting ? `${r.differing_tokens} of ${all}` : `0 of ${solo.length}`;
+      const from = `from token ${parting?.position} on, where alone the best token led by {margin}; `;
+      const compared = Math.max(generated?.length ?? 0, batched.length);
+      const generate = `; from model.generate ${r.differing_from_generate} of ${compared} differ`;
       return h(
         "div",
         { class: `pair${parting ? " parted" : ""}` },
@@ -128,9 +105,10 @@ export class EquivalencePanel {
         h(
           "p",
           { class: "why" },
-          ...why,
+          h("b", {}, t(`${differ} tokens differ`)),
+          parting && t(from, { margin: number(parting.margin) }),
           t("largest logit difference {size}", { size: number(r.max_logit_difference) }),
-          generate,
+          generated && t(generate),
         ),
       );
     });

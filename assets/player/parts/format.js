@@ -32,6 +32,9 @@ export const wallClock = (seconds) =>
 /** No line ends between a number and its unit. @param {string} words */
 export const unbroken = (words) => words.replace(/(\d) (?=m?s\b|%)/g, "$1\u00a0");
 
+/** What there is of some words, in one line. @param {unknown[]} parts */
+export const joined = (parts, between = " · ") => parts.filter(Boolean).join(between);
+
 /** @type {[string, number][]} */
 const SIZES = [
   ["GiB", 2 ** 30],

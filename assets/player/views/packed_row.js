@@ -49,6 +49,15 @@ const textOf = (run, item, position) =>
     ? NOT_TAKEN
     : visible(run.tokenText(item.request, position));
 
+/** Why a token is in the row. @param {Run} run @param {Cell} cell */
+function cameFrom(run, { item, position = 0, guess }) {
+  if (guess) return "Guessed correctly by speculation";
+  if (run.isTemplate(item.request, position)) return "Added by the model's chat template";
+  return item.phase === "decode"
+    ? "Decode: the token sampled last, fed back in"
+    : `Prefill: one of ${count(item.length)} prompt [token|tokens] in this pass`;
+}
+
 export class PackedRow extends CanvasView {
   /** @type {Phase[]} */
   moves = ["row", "text"]; // when it looks other than the moment before
@@ -392,11 +401,10 @@ export class PackedRow extends CanvasView {
     if (cell.sum) return { request: null, lines: [[cell.text]] };
     if (cell.graph) {
       const has = `the CUDA graph has ${count(cell.bucket ?? 0)} [position|positions]`;
-      return {
-        request: null,
-        lines: [[`Graph padding: ${has}, ${cell.graph} of them for no request`]],
-      };
+      const line = [`Graph padding: ${has}, ${cell.graph} of them for no request`];
+      return { request: null, lines: [line] };
     }
+    const wasted = item.overrun ? [overrunWords(item)] : [];
     if (cell.pads) {
       const why = item.finished
         ? "finished; its row is still computed until the wave ends"
@@ -405,41 +413,21 @@ export class PackedRow extends CanvasView {
     }
     if (cell.fold) {
       const range = cell.from === null ? "" : `, positions ${cell.from} to ${item.kvLen - 1}`;
-      return {
-        request,
-        lines: [
-          [{ request }, ` ${count(cell.fold)} more [token|tokens]${range}`],
-          ...(item.overrun ? [overrunWords(item)] : []),
-        ],
-      };
+      const more = ` ${count(cell.fold)} more [token|tokens]${range}`;
+      return { request, lines: [[{ request }, more], ...wasted] };
     }
-    if (cell.guess === "forgotten")
-      return {
-        request,
-        lines: [
-          [
-            { request },
-            ` position ${position}: a token that was guessed and turned out wrong; it is forgotten`,
-          ],
-        ],
-      };
-    const text = this.state.run.tokenText(request, position);
+    if (cell.guess === "forgotten") {
+      const why = ` position ${position}: a token that was guessed and turned out wrong; it is forgotten`;
+      return { request, lines: [[{ request }, why]] };
+    }
+    const { run } = this.state;
+    const text = visible(run.tokenText(request, position), 40);
     return {
       request,
       hot: { request, q: position, keys: [position, position + 1] },
       lines: [
-        [{ request }, ` token ${position}: “${visible(text, 40)}”`],
-        item.overrun
-          ? overrunWords(item)
-          : cell.guess
-            ? ["Guessed correctly by speculation"]
-            : [
-                this.state.run.isTemplate(request, position)
-                  ? "Added by the model's chat template"
-                  : item.phase === "decode"
-                    ? "Decode: the token sampled last, fed back in"
-                    : `Prefill: one of ${count(item.length)} prompt [token|tokens] in this pass`,
-              ],
+        [{ request }, ` token ${position}: “${text}”`],
+        ...(item.overrun ? wasted : [[cameFrom(run, cell)]]),
       ],
     };
   }

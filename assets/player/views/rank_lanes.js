@@ -80,36 +80,21 @@ class Band {
     const { run } = this;
     const { i, inside } = this.at;
     if (inside) return { pill: `step ${run.stepOf(i)}`, say: run.captionAt(i)?.say || [] };
-    const [before, after] = [
-      i >= 0 ? stretch(this.member, i)[1] : 0,
-      i + 1 < run.length ? stretch(this.member, i + 1)[0] : null,
-    ];
-    if (after !== null)
-      return {
-        pill: "idle",
-        say: [
-          t(
-            i < 0
-              ? `Its first step begins at ${duration(after)}.`
-              : `Nothing for ${duration(after - before)} between step ${run.stepOf(i)} and step ${run.stepOf(i + 1)}.`,
-          ),
-        ],
-      };
+    const before = i < 0 ? 0 : stretch(this.member, i)[1];
+    const after = i + 1 < run.length ? stretch(this.member, i + 1)[0] : null;
+    const last = run.stepOf(i);
+    if (after !== null && i < 0)
+      return { pill: "idle", say: [t(`Its first step begins at ${duration(after)}.`)] };
+    if (after !== null) {
+      const next = run.stepOf(i + 1);
+      const gap = `Nothing for ${duration(after - before)} between step ${last} and step ${next}.`;
+      return { pill: "idle", say: [t(gap)] };
+    }
     if (run.goesOn)
-      return {
-        pill: "so far",
-        say: [t(`Nothing is recorded after step ${run.stepOf(i)} so far.`)],
-      };
-    return {
-      pill: run.complete ? "idle" : "over",
-      say: [
-        t(
-          run.complete
-            ? `Nothing after step ${run.stepOf(i)}.`
-            : `Its recording breaks off after step ${run.stepOf(i)}.`,
-        ),
-      ],
-    };
+      return { pill: "so far", say: [t(`Nothing is recorded after step ${last} so far.`)] };
+    return run.complete
+      ? { pill: "idle", say: [t(`Nothing after step ${last}.`)] }
+      : { pill: "over", say: [t(`Its recording breaks off after step ${last}.`)] };
   }
 
   /** @param {ViewState & {ranks: RanksState}} state @param {number} per pixels a second */
@@ -207,27 +192,19 @@ class Band {
     const { scale } = this.chart;
     if (!this.chart.painted?.run.length || x < GUTTER) return null;
     const i = indexAt(this.run, scale, x);
-    if (x < scale.from(i) || x > scale.to(i) + 1)
-      return {
-        step: null,
-        request: null,
-        lines: [
-          this.member.name
-            ? [this.member.name, ": ", "nothing is computed here"]
-            : [`rank ${this.member.rank} computes nothing here`],
-        ],
-      };
+    const { name, rank } = this.member;
+    if (x < scale.from(i) || x > scale.to(i) + 1) {
+      const line = name
+        ? [name, ": ", "nothing is computed here"]
+        : [`rank ${rank} computes nothing here`];
+      return { step: null, request: null, lines: [line] };
+    }
     const found = this.chart.hit(x, y);
+    const [line, ...more] = found?.lines || [[`step ${this.run.stepOf(i)}`]];
     return {
       step: i,
       request: found && found.request,
-      lines: [
-        [
-          this.member.name ? `${this.member.name}: ` : `rank ${this.member.rank}: `,
-          ...(found ? found.lines[0] : [`step ${this.run.stepOf(i)}`]),
-        ],
-        ...(found ? found.lines.slice(1) : []),
-      ],
+      lines: [[name ? `${name}: ` : `rank ${rank}: `, ...line], ...more],
     };
   }
 }

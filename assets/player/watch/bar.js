@@ -2,6 +2,7 @@
 // screen; below it one introductory line.
 
 import { h, newButton, put, setText } from "../parts/dom.js";
+import { joined } from "../parts/format.js";
 import { keep } from "../parts/kept.js";
 import { fillTabs, goToPart, hrefOf } from "../parts/look.js";
 import { showKeys } from "../parts/floating.js";
@@ -155,7 +156,7 @@ export class Bar {
       .join("\n");
     mark.classList.toggle("noted", notesOf(header).length > 0);
     mark.dataset.source = source;
-    document.title = [app.run.isSimulated && t("Simulated"), TITLE].filter(Boolean).join(" · ");
+    document.title = joined([app.run.isSimulated && t("Simulated"), TITLE]);
     const limits = limitsOf(app.run);
     const { policy = header.config?.policy } = header;
     // not recorded by the other engine: show the rule by which it was inferred

@@ -3,7 +3,7 @@
 
 import { showCard } from "../parts/floating.js";
 import { h, newButton } from "../parts/dom.js";
-import { bytes, count, milliseconds } from "../parts/format.js";
+import { bytes, count, joined, milliseconds } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { warningsOf } from "../run/events.js";
 
@@ -48,7 +48,7 @@ export function factsOf(run) {
       fused_norms: "fused norms",
       fused_rotary: "fused rotary embedding",
     }).flatMap(([key, word]) => (execution[key] ? [word] : []));
-  const list = (parts) => parts.filter(Boolean).join(", ");
+  const list = (parts) => joined(parts, ", ");
   return [
     [
       sourceOf(run),
@@ -177,43 +177,26 @@ function oddSteps(run) {
 
 /** The policy and its limits: in our words, in vLLM's, and the glossary's term for each. */
 export function limitsOf(run) {
-  const { config = {}, policy = config.policy, batching = {} } = run.header;
-  const budget = config.max_num_batched_tokens;
-  const unlimited = batching.token_budget === false;
+  const { config = {}, policy = config.policy, batching = {}, engine } = run.header;
+  const { max_num_batched_tokens: budget, chunked_prefill: chunked } = config;
+  const limited = budget && batching.token_budget !== false;
   return [
-    ...(run.header.engine
-      ? [
-          [
-            `${run.header.engine.name} ${run.header.engine.version}`,
-            `recorded inside ${run.header.engine.name}`,
-          ],
-        ]
-      : []),
+    engine && [`${engine.name} ${engine.version}`, `recorded inside ${engine.name}`],
     [policy, `policy: ${policy}`],
     [`${count(run.numLanes)} [lane|lanes]`, `max_num_seqs = ${run.numLanes}`, "lane"],
-    ...(budget && !unlimited
-      ? [
-          [`budget ${count(budget)}`, `max_num_batched_tokens = ${budget}`, "token budget"],
-          [
-            config.chunked_prefill ? "chunked" : "whole prompts",
-            `enable_chunked_prefill = ${config.chunked_prefill ? "True" : "False"}`,
-            "chunk",
-          ],
-        ]
-      : []),
-    ...(run.numBlocks
-      ? [
-          [
-            `${count(run.numBlocks)} blocks of ${run.blockSize}`,
-            `num_gpu_blocks = ${run.numBlocks}, block_size = ${run.blockSize}`,
-            "block",
-          ],
-        ]
-      : []),
-    ...(config.prefix_caching
-      ? [["prefix cache", "enable_prefix_caching = True", "prefix caching"]]
-      : []),
-  ];
+    limited && [`budget ${count(budget)}`, `max_num_batched_tokens = ${budget}`, "token budget"],
+    limited && [
+      chunked ? "chunked" : "whole prompts",
+      `enable_chunked_prefill = ${chunked ? "True" : "False"}`,
+      "chunk",
+    ],
+    run.numBlocks && [
+      `${count(run.numBlocks)} blocks of ${run.blockSize}`,
+      `num_gpu_blocks = ${run.numBlocks}, block_size = ${run.blockSize}`,
+      "block",
+    ],
+    config.prefix_caching && ["prefix cache", "enable_prefix_caching = True", "prefix caching"],
+  ].filter(Boolean);
 }
 
 /**
@@ -234,21 +217,16 @@ export function showPolicy(app) {
       h("dd", {}, means, means && " ", words === policy ? "" : h("code", {}, theirs)),
     ];
   });
+  const about = () => {
+    card.close();
+    showFacts(app.root, app.run);
+  };
   const card = showCard(
     app.root,
     "What was decided, and within which limits",
     h("dl", { class: "policy-words" }, ...rows.flat()),
     h("p", {}, h("small", {}, t("The names are vLLM's."))),
-    newButton(
-      {
-        class: "button",
-        onclick: () => {
-          card.close();
-          showFacts(app.root, app.run);
-        },
-      },
-      t("About this run"),
-    ),
+    newButton({ class: "button", onclick: about }, t("About this run")),
   );
 }
 

@@ -4,7 +4,7 @@
 import { bareCard, cardHead } from "../parts/floating.js";
 import { h, iconButton, newButton, put, randomHex } from "../parts/dom.js";
 import { goToPart } from "../parts/look.js";
-import { count, duration } from "../parts/format.js";
+import { count, duration, joined } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { lanePieces } from "../run/lane_layout.js";
 import { OVERRUN, WASTED } from "../run/run.js";
@@ -58,7 +58,7 @@ const choice = (picture, title, says, facts, props) =>
       { class: "run-words" },
       h("b", {}, title),
       h("small", {}, says),
-      h("small", { class: "run-facts" }, facts.filter(Boolean).join(" · ")),
+      h("small", { class: "run-facts" }, joined(facts)),
     ),
   );
 
@@ -213,13 +213,14 @@ export class Visit {
       steps: run.length,
       at: new Date(),
       seconds: run.span(true),
-      says: [
-        config.policy,
-        t(`${run.numLanes} [lane|lanes]`),
-        config.max_num_batched_tokens && `budget ${config.max_num_batched_tokens}`,
-      ]
-        .filter(Boolean)
-        .join(", "),
+      says: joined(
+        [
+          config.policy,
+          t(`${run.numLanes} [lane|lanes]`),
+          config.max_num_batched_tokens && `budget ${config.max_num_batched_tokens}`,
+        ],
+        ", ",
+      ),
     });
     this.app.root.dispatchEvent(
       new CustomEvent("inflight-ran", { detail: { id: entry.id }, bubbles: true }),
