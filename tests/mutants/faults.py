@@ -3414,8 +3414,8 @@ FAULTS = (
     Fault(
         "who hears the lengths of caches hears them the wrong way round",
         "assets/player/views/lengths.js",
-        "                String(l.before),\n                String(l.kvLen),",
-        "                String(l.kvLen),\n                String(l.before),",
+        "lane.before, lane.kvLen, ...held]",
+        "lane.kvLen, lane.before, ...held]",
         (PANELS,),
     ),
     Fault(
@@ -3641,8 +3641,8 @@ FAULTS = (
     Fault(
         "a cell at the edge of a window is in it",
         "assets/player/views/mask/mask.js",
-        "position - keyPosition >= window) reason",
-        "position - keyPosition > window) reason",
+        "back >= window) reason",
+        "back > window) reason",
         ("page/test_drawn.py::test_a_sliding_window_is_drawn",),
     ),
     Fault(

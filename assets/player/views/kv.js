@@ -306,34 +306,25 @@ export class BlocksView extends CanvasView {
     if (!owners) {
       if (!was) return { request: null, lines: [[`Block ${tile} is free`]] };
       const { request, passed } = was;
-      const line = passed
-        ? [
-            `Block ${tile}: given back in this step, as the window of `,
-            { request },
-            " has passed it",
-          ]
-        : [`Block ${tile}: freed in this step, `, { request }, " was preempted"];
-      return { request, lines: [line] };
+      const [how, why] = passed
+        ? ["given back in this step, as the window of ", " has passed it"]
+        : ["freed in this step, ", " was preempted"];
+      return { request, lines: [[`Block ${tile}: ${how}`, { request }, why]] };
     }
+    /** @type {Span[][]} */
     const lines = owners.map((o) => {
       const { blockSize, kind } = run.groups[o.group];
       const [first, past] = positionsOf(run, o);
       const which = `${kind === "ring" ? "slots" : "positions"} ${first} to ${past - 1}`;
       const filled = `${Math.round(o.fill * blockSize)} of ${blockSize} filled`;
-      return [
-        `Block ${tile}: `,
-        { request: o.request },
-        ` ${which}, ${filled}${o.fresh ? ", new in this step" : ""}`,
-      ];
+      const fresh = o.fresh ? ", new in this step" : "";
+      return [`Block ${tile}: `, { request: o.request }, ` ${which}, ${filled}${fresh}`];
     });
     if (run.isGrouped) lines.push([ofLayers(run, owners[0].group)]);
-    if (was)
-      lines.push([
-        { request: was.request },
-        was.passed
-          ? " gave it back in this step, as its window has passed it"
-          : " was preempted in this step and lost it",
-      ]);
+    const lost = was?.passed
+      ? " gave it back in this step, as its window has passed it"
+      : " was preempted in this step and lost it";
+    if (was) lines.push([{ request: was.request }, lost]);
     if (owners.length > 1) lines.push([`Shared by ${owners.length}: one copy in memory`]);
     const { request } = owners[0];
     return {

@@ -223,19 +223,11 @@ export class LengthsView extends CanvasView {
     return {
       caption: t("Length of each request's cache"),
       columns: ["Lane", "Request", "Before this step", "After", ...bands.map(bandName)],
-      rows: frame.lanes.flatMap((l) =>
-        l.request
-          ? [
-              [
-                String(l.lane),
-                l.request.letter,
-                String(l.before),
-                String(l.kvLen),
-                ...bands.map((band) => String(heldBy(run, band, l, frame.i).tokens)),
-              ],
-            ]
-          : [],
-      ),
+      rows: frame.lanes.flatMap((lane) => {
+        const held = bands.map((band) => heldBy(run, band, lane, frame.i).tokens);
+        const row = [lane.lane, lane.request?.letter, lane.before, lane.kvLen, ...held];
+        return lane.request ? [row.map(String)] : [];
+      }),
     };
   }
 }

@@ -2,9 +2,9 @@
 // tokens, the size of its cache, up to the step on screen; and where all its time went, once the
 // run is over.
 
-import { find, h, setText } from "../parts/dom.js";
+import { find, h, put, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
-import { count, milliseconds } from "../parts/format.js";
+import { count, joined, milliseconds } from "../parts/format.js";
 import { CanvasView, fillBox } from "../parts/surface.js";
 import { chip } from "../parts/chips.js";
 import { timeOf } from "../run/delays.js";
@@ -48,11 +48,8 @@ export function timesOf(run, request, i) {
     tpot: n > 1 && last !== null && first !== null ? (last - first) / (n - 1) : null,
     lost: run.events
       .slice(0, i + 1)
-      .reduce(
-        (n, e) =>
-          n + e.preempted.reduce((m, p) => m + (p.request === request.id ? p.tokensLost : 0), 0),
-        0,
-      ),
+      .flatMap(({ preempted }) => preempted.filter((p) => p.request === request.id))
+      .reduce((sum, { tokensLost }) => sum + tokensLost, 0),
     preemptions: request.waits.filter(
       ([from, , preempted, place]) => preempted && place === undefined && from <= i,
     ).length,
@@ -89,10 +86,8 @@ export function cacheWords(run, n) {
     total >= 2 ** 20
       ? `${(total / 2 ** 20).toFixed(2)} MiB`
       : `${(total / 2 ** 10).toFixed(total < 10240 ? 1 : 0)} KiB`;
-  return [
-    words,
-    `${count(n)} positions × ${count(bytes)} bytes (keys and values of ${count(run.header.model.layers)} [layer|layers])`,
-  ];
+  const of = `keys and values of ${count(run.header.model.layers)} [layer|layers]`;
+  return [words, `${count(n)} positions × ${count(bytes)} bytes (${of})`];
 }
 
 const HALF = new Set(["Waited", "TTFT", "TPOT", "Preempted"]); // two of these share a line
@@ -139,13 +134,7 @@ export class RequestCard extends CanvasView {
     tell(row.dt, name);
     const said = t(value);
     if (row.value.data !== said) row.value.data = said;
-    setText(
-      row.note,
-      [note || ""]
-        .flat()
-        .map((part) => t(part))
-        .join(" · "),
-    );
+    setText(row.note, joined([note || ""].flat().map((part) => t(part))));
   }
 
   /** @param {ViewState} state */
@@ -197,17 +186,11 @@ export class RequestCard extends CanvasView {
       preemptions ? `lost ${count(lost)} cached [token|tokens]` : null,
     );
     const cache = lane && !run.isGrouped ? cacheWords(run, lane.kvLen) : null;
-    const held =
-      lane && run.isGrouped
-        ? run.bands.map((band) =>
-            heldWords(band, lane.kvLen, heldBy(run, band, lane, frame.i).tokens),
-          )
-        : null;
-    this._row(
-      "Cache",
-      cache ? cache[0] : lane ? `${count(lane.kvLen)} [position|positions]` : "none",
-      held || (cache && cache[1]),
-    );
+    const held = (/** @type {Band} */ band) =>
+      lane ? heldWords(band, lane.kvLen, heldBy(run, band, lane, frame.i).tokens) : "";
+    const positions = lane ? `${count(lane.kvLen)} [position|positions]` : "none";
+    const notes = lane && run.isGrouped ? run.bands.map(held) : cache && cache[1];
+    this._row("Cache", cache ? cache[0] : positions, notes);
     this._went(run, request, state.language);
     this._gaps(gaps, state.palette, request);
   }
@@ -227,9 +210,8 @@ export class RequestCard extends CanvasView {
         ? `${milliseconds(time.whole)}${time.ended ? "" : ", not at its end"}`
         : "known when the run has ended",
     );
-    this.went.replaceChildren(
-      ...(time ? [timeBar(time), h("ul", { class: "went-legend" }, ...timeLegend(time))] : []),
-    );
+    const legend = time && h("ul", { class: "went-legend" }, ...timeLegend(time));
+    put(this.went, time && timeBar(time), legend);
   }
 
   /** @param {ViewState} state */

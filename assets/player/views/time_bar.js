@@ -23,14 +23,8 @@ function partWords(time, { name, label, means, seconds, steps }) {
     name === "queued"
       ? time.limits.map(({ words, seconds: s }) => `${t(words)}: ${t(milliseconds(s))}`)
       : [];
-  const uncompared =
-    name === "decode" && time.uncompared
-      ? [
-          t(
-            `${milliseconds(time.uncompared)} of it with prompts of others in the pass: not comparable, the run has no pass like it without`,
-          ),
-        ]
-      : [];
+  const apart = `${milliseconds(time.uncompared)} of it with prompts of others in the pass: not comparable, the run has no pass like it without`;
+  const uncompared = name === "decode" && time.uncompared ? [t(apart)] : [];
   return [head, ...limits, ...uncompared, t(means)].join("\n");
 }
 

@@ -217,28 +217,18 @@ export class MaskView extends CanvasView {
     if (onMinimap(this, x, y))
       return { request: null, keepsPin: true, lines: [["The whole mask: drag to move the view"]] };
     if (cell.band && cell.inCols) {
-      const item = itemAt(cell.pass, cell.k, "k");
-      return {
-        request: item.request,
-        lines: [
-          [
-            { request: item.request },
-            ` ${count(item.kvLen)} [key|keys]: ${item.start} cached, ${item.length} new`,
-          ],
-        ],
-      };
+      const { request, kvLen, start, length } = itemAt(cell.pass, cell.k, "k");
+      const words = ` ${count(kvLen)} [key|keys]: ${start} cached, ${length} new`;
+      return { request, lines: [[{ request }, words]] };
     }
     if (!cell.inRows) return null;
     if (cell.side) {
       const item = itemAt(cell.pass, cell.q, "q");
-      return {
-        request: item.request,
-        hot: { request: item.request, row: cell.q },
-        lines: [
-          [{ request: item.request }, ` ${count(item.length)} [query|queries], ${item.phase}`],
-          ...(item.overrun ? [overrunWords(item)] : []),
-        ],
-      };
+      const { request, length, phase } = item;
+      /** @type {Span[][]} */
+      const lines = [[{ request }, ` ${count(length)} [query|queries], ${phase}`]];
+      if (item.overrun) lines.push(overrunWords(item));
+      return { request, hot: { request, row: cell.q }, lines };
     }
     if (!cell.inCols) return null;
     const said = this.explain(cell.q, cell.k);
@@ -298,65 +288,57 @@ function explainCell({ run, weights }, { pass, window, weights: found }, q, k) {
   const key = itemAt(pass, k, "k");
   const offset = q - query.q0 - query.pads;
   const keyPosition = k - key.k0;
-  const keyWords = [
-    { request: key.request },
-    ` token ${keyPosition} “${visible(run.tokenText(key.request, keyPosition), 24)}”, ${keyPosition < key.start ? "cached" : "new"}`,
-  ];
+  const tokenWords = (/** @type {PassItem} */ item, /** @type {number} */ at) =>
+    ` token ${at} “${visible(run.tokenText(item.request, at), 24)}”`;
+  const { request } = query;
   if (offset < 0) {
     const why = query.finished
       ? " has finished; its row is computed as padding until the wave ends"
       : " has fewer tokens than this pass has columns";
-    return {
-      request: query.request,
-      allowed: false,
-      reason: "padding",
-      lines: [
-        ["Pad: ", { request: query.request }, why],
-        ["Blocked: a pad attends to nothing and nothing attends to it"],
-      ],
-    };
+    const lines = [
+      ["Pad: ", { request }, why],
+      ["Blocked: a pad attends to nothing and nothing attends to it"],
+    ];
+    return { request, reason: "padding", lines };
   }
   const position = query.start + offset;
+  const isCached = keyPosition < key.start;
+  /** @type {Span[][]} */
   const lines = [
+    ["Query ", { request }, `${tokenWords(query, position)}, ${query.phase}`],
     [
-      "Query ",
-      { request: query.request },
-      ` token ${position} “${visible(run.tokenText(query.request, position), 24)}”, ${query.phase}`,
+      "Key ",
+      { request: key.request },
+      `${tokenWords(key, keyPosition)}, ${isCached ? "cached" : "new"}`,
     ],
-    ["Key ", ...keyWords],
   ];
-  let reason = "allowed";
   if (query.leak === key) {
-    lines.push([
-      { request: query.request },
-      " may read it by the leak alone: it belongs to another request",
-    ]);
-    return { request: query.request, allowed: true, reason: "leak", lines, position, keyPosition };
+    lines.push([{ request }, " may read it by the leak alone: it belongs to another request"]);
+    return { request, reason: "leak", lines, position, keyPosition };
   }
-  if (query.request !== key.request) reason = "another request";
-  else if (keyPosition > position) reason = "the future";
-  else if (window !== null && position - keyPosition >= window) reason = "outside the window";
+  const back = position - keyPosition;
+  let reason = "allowed";
+  if (request !== key.request) reason = "another request";
+  else if (back < 0) reason = "the future";
+  else if (window !== null && back >= window) reason = "outside the window";
+  const allowed = reason === "allowed";
+  const how = back ? `${count(back)} [token|tokens] back` : "itself";
+  const where = isCached ? "read from the cache" : "computed in this pass";
   /** @type {Record<string, string>} */
   const words = {
+    allowed: `Allowed: ${how}, ${where}`,
     "another request": "Blocked: the key belongs to another request",
-    "the future": `Blocked: the key is ${count(keyPosition - position)} [token|tokens] in the future`,
-    "outside the window": `Blocked: ${position - keyPosition} tokens back, outside the window of ${window}`,
+    "the future": `Blocked: the key is ${count(-back)} [token|tokens] in the future`,
+    "outside the window": `Blocked: ${back} tokens back, outside the window of ${window}`,
   };
-  const allowed = reason === "allowed";
-  const how =
-    keyPosition === position ? "itself" : `${count(position - keyPosition)} [token|tokens] back`;
   if (query.overrun) lines.push(overrunWords(query));
-  lines.push([
-    allowed
-      ? `Allowed: ${how}, ${keyPosition < query.start ? "read from the cache" : "computed in this pass"}`
-      : words[reason],
-  ]);
-  const weighed = allowed && found?.get(query.request.id);
+  lines.push([words[reason]]);
+  const weighed = allowed && found?.get(request.id);
   if (weighed)
     lines.push([
       `Weight ${weighed.weights[offset][keyPosition]} in layer ${weights.layer}, head ${weights.head}`,
     ]);
   if (weighed && weights.withoutFirst && keyPosition === 0)
     lines.push(["The first token: it is not on the scale of the others"]);
-  return { request: query.request, allowed, reason, lines, position, keyPosition };
+  return { request, reason, lines, position, keyPosition };
 }
