@@ -54,17 +54,11 @@ export class Home {
   /** How far the learner is, once begun. */
   _howFar() {
     const { learn } = this;
-    const {
-      $,
-      words,
-      doc: { lessons },
-      progress,
-    } = learn;
+    const { $, words, doc, progress } = learn;
+    const { lessons } = doc;
     const of = lessons.map((lesson) => progress.of(lesson));
-    const [asked, answered] = [
-      lessons.flatMap(questionsOf).length,
-      of.reduce((n, { answered: found }) => n + found.length, 0),
-    ];
+    const asked = lessons.flatMap(questionsOf).length;
+    const answered = of.flatMap((one) => one.answered).length;
     $(".how-far").hidden = !answered || lessons.length < 2;
     $(".how-far").replaceChildren(
       h(
@@ -88,6 +82,7 @@ export class Home {
     const { words, progress } = learn;
     const { at, answered, done } = progress.of(lesson);
     const begun = at > 0 && !done;
+    const start = begun ? words.continue : done ? words.again : words.start;
     const asked = questionsOf(lesson).length;
     const questions = done
       ? words.done
@@ -129,10 +124,10 @@ export class Home {
       newButton(
         {
           class: "button primary start-button",
-          "aria-label": `${words.lesson} ${lesson.number}: ${begun ? words.continue : done ? words.again : words.start}`,
+          "aria-label": `${words.lesson} ${lesson.number}: ${start}`,
           onclick: () => learn.open(lesson, begun ? at : 0),
         },
-        begun ? words.continue : done ? words.again : words.start,
+        start,
       ),
     );
   }
@@ -146,14 +141,8 @@ export class Home {
     if (!pictures.has(lesson.name))
       pictures.set(lesson.name, new Picture(learn.watch, lesson.picture));
     const { el } = pictures.get(lesson.name);
-    return h(
-      "div",
-      {
-        class: "picture-place",
-        onclick: (e) => e.currentTarget.parentElement.querySelector(".start-button").click(),
-      },
-      el,
-    );
+    const onclick = (e) => e.currentTarget.parentElement.querySelector(".start-button").click();
+    return h("div", { class: "picture-place", onclick }, el);
   }
 
   _hasPapers(lesson) {
@@ -217,16 +206,11 @@ export class Home {
     const { watch, words } = learn;
     const entry = watch.recorded(run);
     if (!entry || !learn.options.tabs.length) return "";
-    return newButton(
-      {
-        class: "link",
-        onclick: async () => {
-          goToPart(learn.root, "watch");
-          await watch.open(entry, { step, tab: view });
-          watch.changed();
-        },
-      },
-      words.see_it,
-    );
+    const onclick = async () => {
+      goToPart(learn.root, "watch");
+      await watch.open(entry, { step, tab: view });
+      watch.changed();
+    };
+    return newButton({ class: "link", onclick }, words.see_it);
   }
 }

@@ -3,7 +3,7 @@
 //   begin ─→ html[data-task], the requests open ─→ "inflight-ran" {id} ─→ lesson_check ─→ a mark and a sentence for each goal
 //   all are met ─→ the answer in their run, in its panels, and the next lesson ─→ end
 
-import { h, newButton, setText } from "../parts/dom.js";
+import { h, newButton, put, setText } from "../parts/dom.js";
 import { goalItem } from "../parts/goal.js";
 import { sentence, sentenceText } from "./sentences.js";
 
@@ -38,22 +38,13 @@ export class Task {
     this.stop = stop;
     this.lesson = learn.lesson;
     const engine = learn.watch.engines && learn.options.tabs.length;
-    holder.replaceChildren(
-      ...(engine
-        ? [
-            this._goals(),
-            newButton(
-              { class: "button primary edit-run", onclick: () => learn.beginTask() },
-              words.edit,
-            ),
-          ]
-        : [h("p", { class: "quiet" }, words.edit_offline)]),
-      learn.nextLesson && (this.solved || !engine)
-        ? newButton(
-            { class: "button", onclick: () => learn.open(learn.nextLesson) },
-            this._toNext(),
-          )
-        : "",
+    const begin = { class: "button primary edit-run", onclick: () => learn.beginTask() };
+    const next = { class: "button", onclick: () => learn.open(learn.nextLesson) };
+    put(
+      holder,
+      engine ? this._goals() : h("p", { class: "quiet" }, words.edit_offline),
+      engine && newButton(begin, words.edit),
+      learn.nextLesson && (this.solved || !engine) && newButton(next, this._toNext()),
     );
   }
 
@@ -146,16 +137,13 @@ export class Task {
   /** What is asked, each with what the learner's run shows of it. */
   _goals() {
     const { learn } = this;
-    const {
-      words,
-      doc: { terms },
-    } = learn;
+    const { words, doc } = learn;
     return h(
       "ul",
       { class: "goals" },
       ...this.stop.goals.map(({ name, text }) => {
         const { met = false, says = null } = this.found[name] || {};
-        const told = (/** @type {string} */ line) => sentence(line, learn.watch.state, terms);
+        const told = (/** @type {string} */ line) => sentence(line, learn.watch.state, doc.terms);
         const heard = met ? words.goal_met : words.goal_open;
         return goalItem({ met, asks: told(text), says: says && told(says), heard });
       }),

@@ -4,7 +4,7 @@
 
 import { dims } from "../parts/colours.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
-import { find, h, icon, setText } from "../parts/dom.js";
+import { find, h, icon, put, setText } from "../parts/dom.js";
 import { wallClock } from "../parts/format.js";
 import { tell } from "../parts/speech.js";
 import { waitedBy } from "../run/delays.js";
@@ -59,10 +59,7 @@ export class DoorView {
       const seen = wasAdmitted(request, i);
       if (row.request !== request || row.run !== run || row.seen !== seen) {
         [row.request, row.run, row.seen] = [request, run, seen];
-        row.box.replaceChildren(
-          ...(request.isBot ? [icon("bot")] : []),
-          chip(state, request, false),
-        );
+        put(row.box, request.isBot && icon("bot"), chip(state, request, false));
         setText(row.name, callsItself(request));
         row.name.hidden = !request.by || request.isOwn;
         row.el.dataset.request = String(request.index);

@@ -4,7 +4,7 @@
 import { dims } from "../parts/colours.js";
 import { find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
-import { count } from "../parts/format.js";
+import { count, joined } from "../parts/format.js";
 import {
   CanvasView,
   fillBox,
@@ -181,30 +181,27 @@ export class PackedRow extends CanvasView {
     const pads = passes.reduce((n, p) => n + p.padding, 0);
     const { simple } = state;
     const many = passes.length > 1;
-    tell(
-      this.title,
-      simple
-        ? many
-          ? `${passes.length} passes through the model`
-          : "One pass through the model"
-        : many
-          ? `${passes.length} forward passes`
-          : "One forward pass",
-    );
-    const shape =
-      passes.length === 1 && passes[0].padded ? `${passes[0].rows} × ${passes[0].width}: ` : "";
+    const through = simple ? " through the model" : "";
+    const forward = simple ? "" : "forward ";
+    const passed = many ? `${passes.length} ${forward}passes` : `One ${forward}pass`;
+    tell(this.title, `${passed}${through}`);
+    const shape = !many && passes[0]?.padded ? `${passes[0].rows} × ${passes[0].width}: ` : "";
     const over = event.overrun.reduce((n, o) => n + o.rows, 0);
     const [guessed, right] = event.drafts.reduce(
       ([n, m], d) => [n + d.drafted, m + d.accepted],
       [0, 0],
     );
     const graph = passes.reduce((n, p) => n + p.graphPads, 0);
-    tell(
-      this.key,
-      simple
-        ? `${count(tokens)} [token|tokens]${pads ? ` + ${count(pads)} [pad|pads]` : ""}`
-        : `${shape}${count(tokens)} [token|tokens]${over ? ` (${over} overrun)` : ""}${guessed ? `, ${guessed} guessed: ${right} right` : ""}${pads ? ` + ${count(pads)} [pad|pads]` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`,
-    );
+    const said = [
+      !simple && shape,
+      `${count(tokens)} [token|tokens]`,
+      !simple && over && ` (${over} overrun)`,
+      !simple && guessed && `, ${guessed} guessed: ${right} right`,
+      pads && ` + ${count(pads)} [pad|pads]`,
+      !simple && !pads && !graph && passes.length && ", no padding",
+      !simple && graph && ` + ${graph} graph padding`,
+    ];
+    tell(this.key, joined(said, ""));
     if (!surface.visible) return;
     const g = surface.begin();
     this.cells = [];
@@ -278,14 +275,14 @@ export class PackedRow extends CanvasView {
       this._out(g, state, cell);
     });
     this.cells = placed;
-    const said = (/** @type {PassItem} */ i) => {
+    const each = (/** @type {PassItem} */ i) => {
       const what = i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`;
       const after = i.pads ? ` ${t(`after ${count(i.pads)} [pad|pads]`)}` : "";
       return `${i.request.letter} ${t(what)}${after}`;
     };
-    const heard = passes.map((p) => p.items.map(said).join(", ")).join("; ");
-    const passed = t(passes.length > 1 ? `${passes.length} passes` : "One pass");
-    setAttr(surface.canvas, "aria-label", `${passed}: ${heard}`);
+    const heard = passes.map((p) => p.items.map(each).join(", ")).join("; ");
+    const ran = t(many ? `${passes.length} passes` : "One pass");
+    setAttr(surface.canvas, "aria-label", `${ran}: ${heard}`);
   }
 
   /**

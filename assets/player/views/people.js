@@ -4,7 +4,7 @@
 
 import { dims } from "../parts/colours.js";
 import { chip } from "../parts/chips.js";
-import { h, icon, setAttr, setStyle, setText } from "../parts/dom.js";
+import { h, icon, put, setAttr, setStyle, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 import { t, tell } from "../parts/speech.js";
 import { windowScale } from "../run/lane_layout.js";
@@ -225,19 +225,11 @@ export class PeopleView {
     ) {
       if (mine && holds && row.request !== request) this._show(row);
       Object.assign(row, { request, run, held: holds, language });
-      row.chip.replaceChildren(
-        ...(request.isBot ? [icon("bot")] : []),
-        chip(state, request, holds),
-      );
+      put(row.chip, request.isBot && icon("bot"), chip(state, request, holds));
       row.el.dataset.request = String(request.index);
-      row.el.style.setProperty(
-        "--tint",
-        request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`,
-      );
-      row.el.style.setProperty(
-        "--hue",
-        request.hue < 0 ? "var(--rule)" : `var(--hue-${request.hue})`,
-      );
+      const { hue } = request;
+      row.el.style.setProperty("--tint", hue < 0 ? "var(--empty)" : `var(--tint-${hue})`);
+      row.el.style.setProperty("--hue", hue < 0 ? "var(--rule)" : `var(--hue-${hue})`);
     }
     row.el.className = `person${over ? " over" : ""}${holds ? "" : " left"}${mine ? " mine" : ""}${dims(focus, request) ? " dim" : ""}`;
     setText(row.name, callsItself(request) || (mine ? t("you") : ""));
@@ -247,45 +239,20 @@ export class PeopleView {
     const prompt = run.said(request);
     const output = run.answer(request);
     setText(row.prompt, tail(prompt, prompt.length, PROMPT).replace(BREAKS, " "));
-    setText(
-      row.output,
-      written(run, output, Math.min(before, output.length), OUTPUT).replace(BREAKS, " "),
-    );
-    setText(
-      row.fresh,
-      clean((holds ? run.newPieces(request, frame.i) : []).join(""))
-        .slice(0, OUTPUT)
-        .replace(BREAKS, " "),
-    );
+    const old = written(run, output, Math.min(before, output.length), OUTPUT);
+    const fresh = clean((holds ? run.newPieces(request, frame.i) : []).join("")).slice(0, OUTPUT);
+    setText(row.output, old.replace(BREAKS, " "));
+    setText(row.fresh, fresh.replace(BREAKS, " "));
     row.fresh.hidden = total === before;
     const left = over && request.finished?.reason === "cancelled";
-    const doing =
-      status & STALLED ? "stalled" : status & PREFILL && !total ? "reads the prompt" : "";
-    setText(
-      row.did,
-      doing
-        ? t(doing)
-        : over
-          ? `${left ? "✕" : "✓"} ${count(total)}`
-          : request.maxNew
-            ? `${total} / ${request.maxNew}`
-            : String(total),
-    );
-    setAttr(
-      row.did,
-      "title",
-      t(
-        left
-          ? "Tokens written; cancelled"
-          : over
-            ? "Tokens written; finished"
-            : "Tokens written, of those asked for",
-      ),
-    );
-    setStyle(
-      row.el,
-      "--share",
-      request.maxNew ? Math.min(1, total / request.maxNew).toFixed(3) : "0",
-    );
+    const reads = status & PREFILL && !total;
+    const far = request.maxNew ? `${total} / ${request.maxNew}` : String(total);
+    const done = `${left ? "✕" : "✓"} ${count(total)}`;
+    const doing = status & STALLED ? "stalled" : reads ? "reads the prompt" : "";
+    setText(row.did, doing ? t(doing) : over ? done : far);
+    const means = !over ? ", of those asked for" : left ? "; cancelled" : "; finished";
+    setAttr(row.did, "title", t(`Tokens written${means}`));
+    const share = request.maxNew ? Math.min(1, total / request.maxNew).toFixed(3) : "0";
+    setStyle(row.el, "--share", share);
   }
 }

@@ -4,7 +4,7 @@
 import { dims } from "../parts/colours.js";
 import { find, h, setAttr, setStyle, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
-import { count, milliseconds } from "../parts/format.js";
+import { count, joined, milliseconds } from "../parts/format.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
 import { movingIn, phase } from "./phases.js";
 import { timed } from "./texts.js";
@@ -234,13 +234,14 @@ export class QueueView {
       );
     });
     const over = frame.event.overrun.reduce((n, o) => n + o.rows, 0);
-    tell(
-      this.split,
-      (limit === null
-        ? `${decode} decode + ${prefill} prefill${pads ? ` + ${count(pads)} [pad|pads]` : ""}`
-        : `${decode} decode + ${prefill} prefill + ${unused} unused${pads ? `; ${count(pads)} [pad|pads] besides` : ""}`) +
-        (over ? `; ${over} of it overrun` : ""),
-    );
+    const padded = `${count(pads)} [pad|pads]`;
+    const parted = [
+      `${decode} decode + ${prefill} prefill`,
+      limit === null ? pads && ` + ${padded}` : ` + ${unused} unused`,
+      limit !== null && pads && `; ${padded} besides`,
+      over && `; ${over} of it overrun`,
+    ];
+    tell(this.split, joined(parted, ""));
     setAttr(bar, "aria-label", `${t("Token budget")}: ${this.split.textContent}`);
   }
 
