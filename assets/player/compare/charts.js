@@ -14,8 +14,8 @@ const [PNG_WIDTH, PNG_HEIGHT] = [1200, 675];
 /** Plotly, and its script: {Plotly, source}. */
 async function fetchPlotly(url) {
   const source = await plotlySource(url);
-  const script = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-  if (!window.Plotly) await runScript(script, "Plotly did not start");
+  const script = new Blob([source], { type: "text/javascript" });
+  if (!window.Plotly) await runScript(URL.createObjectURL(script), "Plotly did not start");
   return { Plotly: window.Plotly, source };
 }
 

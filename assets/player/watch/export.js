@@ -170,14 +170,14 @@ export function exportMenu(app) {
     items.push(
       item("Copy embed code", () => address.embed(), "A frame for your own page, at this step"),
     );
-  const notes = engines?.tab
+  const note = engines?.tab
     ? "Or a recording of vLLM or transformers"
     : "Saved from here or by core";
   return [
     ...items,
     /** @type {const} */ ("-"),
     engines?.can("uploads")
-      ? open("Open a trace or a replay", notes)
+      ? open("Open a trace or a replay", note)
       : open("Open a replay", "JSON saved from here"),
   ];
 }
