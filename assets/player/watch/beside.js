@@ -51,15 +51,8 @@ export class Beside {
   get offered() {
     const { run, engines, running, ranks, pair } = this.app;
     if (this.on) return true;
-    if (
-      !run?.length ||
-      running ||
-      ranks.current ||
-      pair.members.length ||
-      run.header.engine ||
-      run.header.leak
-    )
-      return false;
+    const isAlone = !running && !ranks.current && !pair.members.length;
+    if (!run?.length || !isAlone || run.header.engine || run.header.leak) return false;
     return Boolean(this.recorded || (engines && POLICIES.includes(run.header.policy)));
   }
 

@@ -111,34 +111,18 @@ export class Leak {
   /** The runs that it was recorded for, on a page without an engine. */
   _sayWhere() {
     const { app } = this;
-    const card = showCard(
-      app.root,
-      "Leak",
-      h(
-        "p",
-        {},
-        t(
-          "To break the mask, an engine has to run the requests again, and this page has none. It was recorded for these runs:",
-        ),
-      ),
-      h(
-        "div",
-        { class: "choices" },
-        ...this._recorded.map((entry) =>
-          newButton(
-            {
-              class: "button",
-              onclick: async () => {
-                card.close();
-                await app.open(entry);
-                if (app.entry === entry) await this.toggle();
-              },
-            },
-            t(entry.title),
-          ),
-        ),
-      ),
+    const why =
+      "To break the mask, an engine has to run the requests again, and this page has none. It was recorded for these runs:";
+    const open = async (entry) => {
+      card.close();
+      await app.open(entry);
+      if (app.entry === entry) await this.toggle();
+    };
+    const choices = this._recorded.map((entry) =>
+      newButton({ class: "button", onclick: () => open(entry) }, t(entry.title)),
     );
+    const list = h("div", { class: "choices" }, ...choices);
+    const card = showCard(app.root, "Leak", h("p", {}, t(why)), list);
   }
 
   _tell(words) {

@@ -58,23 +58,12 @@ function worst(app, go, kind, title, none) {
  */
 function columnsOf(run, times) {
   const has = (part) => times.some(({ time }) => time.parts.some(({ name }) => name === part));
+  const secondsOf = (part) => (time) => time.parts.find(({ name }) => name === part)?.seconds || 0;
   const parts = run.delays.parts
     .filter(([name]) => has(name))
-    .map(([name, label, means]) => [
-      name,
-      label,
-      means,
-      (time) => time.parts.find((part) => part.name === name)?.seconds || 0,
-    ]);
-  return [
-    [
-      "whole",
-      "in all",
-      "From its arrival to its end; the parts add up to the whole",
-      (time) => time.whole,
-    ],
-    ...parts,
-  ];
+    .map(([name, label, means]) => [name, label, means, secondsOf(name)]);
+  const means = "From its arrival to its end; the parts add up to the whole";
+  return [["whole", "in all", means, (time) => time.whole], ...parts];
 }
 
 /**

@@ -46,14 +46,8 @@ export function drawCourse(g, course, box, showing, strength, d) {
   write(g, time, box.x + box.w - pad, head, timeFont, over ? palette.ink : palette.soft, 1);
   const named = `600 ${size}px ${palette.sans}`;
   const fits = widthOf(g, title, named) < box.w - 2 * pad - widthOf(g, time, timeFont) - 8;
-  write(
-    g,
-    fits ? title : capital((title.split(":").at(-1) || "").trim()),
-    box.x + pad,
-    head,
-    named,
-    palette.ink,
-  );
+  const short = capital((title.split(":").at(-1) || "").trim());
+  write(g, fits ? title : short, box.x + pad, head, named, palette.ink);
 
   const lanes = {
     x: box.x + pad + (small ? 0 : 8),
@@ -174,16 +168,9 @@ function drawNow(g, course, { palette, moment }, strength, { x, top, bottom, w, 
       roundBox(g, { x: end + 6, y: top + 2, w: width, h: 22 }, 6, palette.ink);
       write(g, words, end + 6 + width / 2, top + 13.5, font, palette.panel, 0.5);
     }
+    const [middle, y, plain] = [(end + now) / 2, (top + bottom) / 2, `12px ${palette.sans}`];
     if (!small && now - end > 230)
-      write(
-        g,
-        t("all lanes are free"),
-        (end + now) / 2,
-        (top + bottom) / 2,
-        `12px ${palette.sans}`,
-        palette.soft,
-        0.5,
-      );
+      write(g, t("all lanes are free"), middle, y, plain, palette.soft, 0.5);
   }
   g.globalAlpha = strength * (over ? 0.25 : 1);
   g.fillStyle = palette.ink;

@@ -203,48 +203,27 @@ function drawAsking(g, { small, model }, boxes, plot, palette, at, away) {
   roundBox(g, model, 18, palette.ink);
   const unit = Math.min(model.w, model.h);
   const low = unit < 130;
+  const size = low ? Math.min(130, model.h * 1.7) : unit;
   const logo = low
-    ? {
-        x: middle.x - 78,
-        y: middle.y - Math.min(130, model.h * 1.7) * 0.155,
-        size: Math.min(130, model.h * 1.7),
-      }
-    : { x: middle.x - unit * 0.2, y: middle.y - unit * 0.27, size: unit };
-  [
-    [0, 0.24],
-    [0.08, 0.28],
-    [0.02, 0.16],
-  ].forEach(([dx, width], i) => {
-    roundBox(
-      g,
-      {
-        x: logo.x + dx * logo.size,
-        y: logo.y + i * logo.size * 0.11,
-        w: width * logo.size,
-        h: logo.size * 0.08,
-      },
-      3,
-      palette.hues[i].solid,
-    );
-  });
+    ? { x: middle.x - 78, y: middle.y - size * 0.155 }
+    : { x: middle.x - unit * 0.2, y: middle.y - unit * 0.27 };
+  const bars = [0, 0.08, 0.02].map((dx, i) => ({
+    x: logo.x + dx * size,
+    y: logo.y + i * size * 0.11,
+    w: [0.24, 0.28, 0.16][i] * size,
+    h: size * 0.08,
+  }));
+  bars.forEach((bar, i) => roundBox(g, bar, 3, palette.hues[i].solid));
   const [name, lanes] = [
     t("one model"),
     t("{many} lanes", { many: inWords(plot.slow.run.numLanes) }),
   ];
-  if (low) {
-    write(g, name, middle.x - 14, middle.y - 9, `600 16px ${palette.sans}`, palette.panel);
-    write(g, lanes, middle.x - 14, middle.y + 12, `13px ${palette.sans}`, palette.panel);
-  } else {
-    write(
-      g,
-      name,
-      middle.x,
-      middle.y + unit * 0.17,
-      `600 ${clamp(unit * 0.1, 13, 22)}px ${palette.sans}`,
-      palette.panel,
-      0.5,
-    );
-    write(g, lanes, middle.x, middle.y + unit * 0.3, `15px ${palette.sans}`, palette.panel, 0.5);
-  }
+  const { x, y } = middle;
+  const large = `600 ${low ? 16 : clamp(unit * 0.1, 13, 22)}px ${palette.sans}`;
+  const plain = `${low ? 13 : 15}px ${palette.sans}`;
+  const [left, align] = low ? [x - 14, 0] : [x, 0.5];
+  const [first, second] = low ? [-9, 12] : [unit * 0.17, unit * 0.3];
+  write(g, name, left, y + first, large, palette.panel, align);
+  write(g, lanes, left, y + second, plain, palette.panel, align);
   g.globalAlpha = 1;
 }
