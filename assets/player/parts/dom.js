@@ -200,7 +200,8 @@ export function onDrag(el, begin, ended = () => {}) {
   /** @type {ReturnType<typeof begin>} */
   let move = null;
   el.addEventListener("pointerdown", (e) => {
-    move = e.button ? null : begin(e);
+    if (move || e.button) return; // a second finger drags nothing
+    move = begin(e);
     if (move) el.setPointerCapture(e.pointerId);
   });
   el.addEventListener("pointermove", (e) => move?.(e));
