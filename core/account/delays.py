@@ -374,11 +374,7 @@ class _RequestClock:
                 lives[request].queue = max(0, len(self._reasons) - 1)
         self._passes(index, event, rows, state.running)
         for finished in event.finished:
-            if (
-                finished.when == "after"
-                and finished.request in lives
-                and not lives[finished.request].over
-            ):
+            if finished.request in lives and not lives[finished.request].over:
                 lives[finished.request].over = True
                 lives[finished.request].reason = finished.finish_reason
 

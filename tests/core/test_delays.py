@@ -77,12 +77,18 @@ def test_the_parts_of_every_shipped_run_add_up(path):
 
 
 @given(
-    policy=st.sampled_from(list(POLICIES)),
+    policy=st.sampled_from(list(POLICIES)) | st.just("priority-first"),
     lanes=st.integers(1, 4),
     budget=st.integers(4, 20),
     blocks=st.integers(16, 40),
     asked=st.lists(
-        st.tuples(st.integers(1, 30), st.integers(1, 12), st.integers(0, 10)),
+        st.tuples(
+            st.integers(1, 30),
+            st.integers(1, 12),
+            st.integers(0, 10),
+            st.integers(-1, 1),
+            st.none() | st.integers(1, 12),
+        ),
         min_size=1,
         max_size=8,
     ),
@@ -105,8 +111,10 @@ def test_the_parts_of_simulated_runs_add_up(policy, lanes, budget, blocks, asked
             prompt_token_ids=(1,) * prompt,
             sampling=SamplingParams(new, ignore_eos=True),
             arrival=at,
+            priority=priority,
+            leaves_after=leaves,
         )
-        for i, (prompt, new, at) in enumerate(asked)
+        for i, (prompt, new, at, priority, leaves) in enumerate(asked)
     ]
     cost = Linear(costs[0], costs[1], costs[2] / 1e4, 100, Load(8, 10_000))
     adds_up(SimulatedEngine(cost, config).run(Workload(requests)))
@@ -371,6 +379,7 @@ def test_a_quarter_of_a_gap_is_its_cause_and_less_is_none():
     for others, cause in ((250, "others"), (249, None)):
         us = tuple({"decode": 1000 - others, "others": others}.get(name, 0) for name in NAMES)
         assert Gap("a", 2, 0, 1000, us, 0, 1).cause == cause
+    assert Gap("a", 2, 0, 0, (0,) * len(NAMES), 0, 1).cause is None
 
 
 def _stalled(event) -> set[str]:
