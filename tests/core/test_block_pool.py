@@ -86,13 +86,20 @@ def test_shared_blocks_live_as_long_as_one_holder() -> None:
     pool.check_integrity([])
 
 
+BLOCKS = 9
+
+
 class Sequences(RuleBasedStateMachine):
     """Sequences that grow, share and leave, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.pool = BlockPool(9, 2)
+        self.pool = BlockPool(BLOCKS, 2)
         self.tables: list[tuple[list[int], tuple[int, ...]]] = []  # tokens, blocks
+        # which blocks have to be taken is worked out beside the pool, on sets of all its blocks
+        self.free, self.unplanned = set(range(BLOCKS)), set(range(BLOCKS))
+        self.plans: dict[int, range] = {}
+        self.cached: list[int] = []  # oldest first
 
     @rule(
         length=st.integers(1, 8),
@@ -107,16 +114,45 @@ class Sequences(RuleBasedStateMachine):
         if need > self.pool.num_free - self.pool.num_unused(matched):
             return
         self.pool.share(matched)
+        self.cached = [b for b in self.cached if b not in matched]
         self._grow(ids, matched, need, plan)
 
     def _grow(self, ids: list[int], blocks: tuple[int, ...], need: int, plan: int) -> None:
         start = len(blocks)
-        blocks += self.pool.allocate(need, blocks[-1] if blocks else None, plan)
+        expected = self._expected(need, blocks[-1] if blocks else None, plan)
+        taken = self.pool.allocate(need, blocks[-1] if blocks else None, plan)
+        assert taken == expected
+        blocks += taken
         for i in range(max(0, start - 1), len(ids) // 2):
             self.pool.register(
                 blocks[i], blocks[i - 1] if i else None, tuple(ids[2 * i : 2 * i + 2])
             )
         self.tables.append((ids, blocks))
+
+    def _expected(self, count: int, after: int | None, plan: int) -> tuple[int, ...]:
+        """The block after the one before, where it is free; otherwise the first with the longest
+        room, halved until there is some; with none free the one that was used least recently.
+        """
+        taken: list[int] = []
+        for n in range(count):
+            block = (taken[-1] if taken else BLOCKS if after is None else after) + 1
+            if block not in self.free:
+                block = self._room(max(plan, count) - n) if self.free else self.cached.pop(0)
+            if after is None and not taken:
+                self.plans[block] = range(block, min(block + max(plan, count), BLOCKS))
+                self.unplanned -= set(self.plans[block])
+            self.free.discard(block)
+            self.unplanned.discard(block)
+            taken.append(block)
+        return tuple(taken)
+
+    def _room(self, length: int) -> int:
+        while length > 1:
+            for first in range(BLOCKS - length + 1):
+                if self.unplanned.issuperset(range(first, first + length)):
+                    return first
+            length //= 2
+        return min(self.unplanned or self.free)
 
     @precondition(lambda self: self.tables and self.pool.num_free)
     @rule(which=st.integers(0, 99), token=st.integers(0, 1))
@@ -127,7 +163,19 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: self.tables)
     @rule(which=st.integers(0, 99))
     def leave(self, which: int) -> None:
-        self.pool.free(self.tables.pop(which % len(self.tables))[1])
+        _, blocks = self.tables.pop(which % len(self.tables))
+        held = {block for _, others in self.tables for block in others}
+        self.pool.free(blocks)
+        for block in reversed(blocks):
+            if block in held:
+                continue
+            if block in self.pool._content:
+                self.cached.append(block)
+            else:
+                self.free.add(block)
+                self.unplanned.add(block)
+        for block in self.plans.pop(blocks[0], ()):
+            (self.unplanned.add if block in self.free else self.unplanned.discard)(block)
 
     @invariant()
     def books_agree(self) -> None:
