@@ -171,6 +171,7 @@ def test_without_a_pass_to_compare_with_nothing_is_claimed():
     assert (
         gap.cause is None and gap.uncompared and gap.prompts == (("b", 30),) and gap.times is None
     )
+    assert gap.to_json()["times"] is None and gap._replace(times=1.006).to_json()["times"] == 1.01
 
 
 def test_decodes_are_compared_with_as_many_rows_or_the_nearest_number_within_twice():
@@ -199,6 +200,20 @@ def test_of_two_numbers_of_decodes_as_near_the_larger_one_is_compared_with():
     trace = taking(record(EngineConfig(max_num_seqs=8), *four), {1: 4.0, 2: 4.0})
     sizes = PassSizes(trace.events)
     assert [sizes.like(rows) for rows in (2, 3, 4, 8, 9)] == [1_000, 4_000, 4_000, 4_000, None]
+
+
+def test_a_pass_is_compared_with_others_of_its_kind_and_at_most_twice_its_size():
+    """Four prompts of two tokens, four decodes for two steps, of 8 and 4 ms, then one decode for
+    two, of 2 and 1 ms.
+    """
+    four = [request(f"r{i}", 2, 5 if i == 0 else 3) for i in range(4)]
+    milliseconds = {1: 8.0, 2: 4.0, 3: 2.0}
+    events = taking(record(EngineConfig(max_num_seqs=4), *four), milliseconds).events
+    sizes = PassSizes(events)
+    assert [sizes.times(0, event) for event in events] == [None, 2.0, 0.5, 2.0, 0.5]
+    # of four rows alone: fewer than half as many and more than twice as many are of no like size
+    sizes = PassSizes(events[:3])
+    assert [sizes.like(rows) for rows in (1, 2, 3, 8, 9)] == [None, 4_000, 4_000, 4_000, None]
 
 
 def test_a_row_of_who_has_finished_counts_for_the_size_of_a_pass():

@@ -26,6 +26,7 @@ from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.recorders.convert import import_recording
 from core.torch_engine.eager import ModelRunner
+from core.trace.events import Carried, Draft, Overrun, Resumed
 from core.trace.header import ExecutionFacts
 from core.trace.trace import Trace
 from core.workload.request import SamplingParams
@@ -58,6 +59,7 @@ def test_static_on_the_six_prompts():
         "total": 1440,
     }
     assert numbers["lane_occupancy"] == 611 / 1440
+    assert numbers["budget_tokens"] == {"used": 0, "limit": 0} and numbers["budget_use"] is None
     # Two waves of 3 rows: their prompts are padded to 7 and to 10, then every step computes 3
     # positions.
     assert numbers["positions"] == {
@@ -85,6 +87,7 @@ def test_continuous_on_the_six_prompts():
     }
     assert numbers["padding_waste"] == 0
     assert numbers["budget_tokens"] == {"used": 42 + 605, "limit": 300 * 256}
+    assert numbers["budget_use"] == (42 + 605) / (300 * 256)
     assert numbers["preemptions"] == numbers["tokens_recomputed"] == 0
 
 
@@ -96,6 +99,8 @@ def test_times_by_hand():
     assert b.token_times == pytest.approx([0.041, 0.051])
     assert (a.arrival, b.arrival) == (0, 0.01)
     assert (a.first_step, a.finish_step, b.first_step, b.finish_step) == (0, 3, 4, 5)
+    assert (a.arrival_step, a.first_token_step) == (0, 0)
+    assert (b.arrival_step, b.first_token_step) == (1, 4)
     assert (a.ttft_s, b.ttft_s) == pytest.approx((0.001, 0.031))
     assert (a.queue_s, b.queue_s) == pytest.approx((0, 0.03))
     assert (a.e2e_s, b.e2e_s) == pytest.approx((0.031, 0.041))
@@ -140,6 +145,69 @@ def test_beside_a_device_the_hosts_parts_are_no_part_of_the_whole():
     execution = ExecutionFacts(asynchronous=True)
     beside = replace(trace, header=replace(trace.header, execution=execution))
     assert metrics(beside)["time_s"]["other"] == pytest.approx(0.0492)
+
+
+def test_whoever_still_waits_in_a_run_that_was_cut_has_waited_until_its_end():
+    """One lane, cut after six steps: A is done, B has its first token, C waits, D has not come."""
+    trace = record(
+        EngineConfig(max_num_seqs=1),
+        request("a", 3, 4),
+        request("b", 3, 9, arrival=1),
+        request("c", 3, 2, arrival=2),
+        request("d", 3, 2, arrival=8),
+    )
+    numbers = metrics(replace(trace, events=trace.events[:6], complete=False))
+    assert (numbers["requests"], numbers["finished"], numbers["prompt_tokens"]) == (3, 1, 6)
+    # the last step ends at 59 ms; b came at 10 and c at 20, b's first token at 41
+    for name, seen, waits in (
+        ("ttft_s", [0.001, 0.031], [0.039]),
+        ("queue_s", [0, 0.03], [0.039]),
+        ("e2e_s", [0.031], [0.049, 0.039]),
+    ):
+        assert numbers[name] == distribution(seen, waits), name
+
+
+def test_overruns_are_computed_for_nobody():
+    """A row of B's in a step is declared to be one that ran on: a pad, and no useful lane."""
+    trace = record(EngineConfig(max_num_seqs=2), request("a", 3, 4), request("b", 3, 4))
+    before = metrics(trace)
+    late = trace.events[2]._replace(overrun=(Overrun("b", 1),))
+    after = metrics(replace(trace, events=[*trace.events[:2], late, *trace.events[3:]]))
+    assert before["positions"] == {"tokens": 12, "padding": 0, "computed": 12}
+    assert after["positions"] == {"tokens": 11, "padding": 1, "computed": 12}
+    assert (after["overrun_rows"], after["lane_steps"]["useful"]) == (1, 7)
+    assert after["lane_steps"]["padding"] == 1
+
+
+def test_an_accepted_draft_that_is_thrown_away_is_computed_again():
+    config = EngineConfig(max_num_seqs=4, max_num_batched_tokens=16, block_size=2, num_blocks=10)
+    trace = record(config, *(request(f"r{i}", 3, 9) for i in range(4)))
+    lost = metrics(trace)["tokens_recomputed"]
+    first = next(i for i, event in enumerate(trace.events) if event.preempted)
+    gone = trace.events[first].preempted[0].request
+    last = trace.events[first - 1]
+    assert any(s.request == gone for s in last.segments)
+    for accepted, fewer in ((1, 0), (0, 1)):
+        drafted = last._replace(drafts=(Draft(gone, 1, accepted),))
+        told = replace(trace, events=[*trace.events[: first - 1], drafted, *trace.events[first:]])
+        assert metrics(told)["tokens_recomputed"] == lost - fewer
+
+
+def test_of_steps_that_are_not_shown_no_time_is_known():
+    """The first five steps are missing: A holds the lane and has five tokens, B has only waited."""
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 8), request("b", 3, 2, arrival=1))
+    came = tuple(arrived for event in trace.events[:5] for arrived in event.arrived)
+    a, b = Carried("a", 0, 7, (7,) * 5, ((),)), Carried("b", None, 0, (), ((),))
+    back = trace.events[5]._replace(resumed=Resumed(0, 4, 5, came, (), (a,), (b,)))
+    whole = request_times(trace)
+    cut = request_times(replace(trace, events=[back, *trace.events[6:]]))
+    a, b = cut["a"], cut["b"]
+    assert a.is_unseen and a.first_pass is a.first_step is a.queue_s is None
+    assert a.token_times == [None] * 5 + whole["a"].token_times[5:]
+    assert (a.first_token_step, a.ttft_s, a.tpot_s) == (5, None, None)
+    assert a.itl_s == whole["a"].itl_s[5:] and a.e2e_s == whole["a"].e2e_s
+    assert not b.is_unseen and b.token_times == whole["b"].token_times
+    assert (b.first_step, b.first_token_step) == (8, 8) and b.queue_s == whole["b"].queue_s
 
 
 def test_a_refused_draft_is_not_computed_again():

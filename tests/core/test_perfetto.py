@@ -48,6 +48,7 @@ def test_a_track_of_each_request_says_where_its_time_went():
         assert own[0]["ts"] == delay.start_us and sum(e["dur"] for e in own) == delay.whole_us
         for part, us in zip(NAMES, delay.us, strict=True):
             assert sum(e["dur"] for e in own if e["name"] == SHARE_NAMES[part]) == us
+    assert all(e["args"] == {} for e in slices if e["name"] != SHARE_NAMES["queued"])
     waits = chrome_trace(
         record(EngineConfig(max_num_seqs=1), request("a", 3, 6), request("b", 3, 2, arrival=1))
     )["traceEvents"]
@@ -104,7 +105,10 @@ def test_an_end_is_marked_on_its_lane_and_that_of_who_held_none_on_the_engines_t
 
 def test_a_finished_row_that_is_computed_on_is_drawn_as_padding():
     trace = record(
-        EngineConfig(policy="static", max_num_seqs=2), request("r0", 3, 2), request("r1", 3, 5)
+        EngineConfig(policy="static", max_num_seqs=2), request("r0", 3, 5), request("r1", 3, 2)
     )
-    padding = [e for e in chrome_trace(trace)["traceEvents"] if e["name"] == "r0 padding"]
-    assert len(padding) == 3 and {e["tid"] for e in padding} == {1}
+    events = chrome_trace(trace)["traceEvents"]
+    padding = [e for e in events if e["name"] == "r1 padding"]
+    assert len(padding) == 3 and {e["tid"] for e in padding} == {2}
+    named = [(e["pid"], e["tid"], e["args"]) for e in events if e["name"] == "process_name"]
+    assert named[0] == (1, 0, {"name": "invented, static"}) and named[1][:2] == (2, 0)
