@@ -227,7 +227,7 @@ def build_output(
         token_ids, start = request.token_ids, request.num_computed_tokens
         end, length = start + count, len(token_ids)
         phase: Phase = "prefill"
-        if count == 1 and end == length and request.is_decoding:
+        if count == 1 and request.is_decoding:
             phase = "decode"
             decode_tokens += 1
         tokens = tuple(token_ids[start:end])
@@ -303,10 +303,8 @@ def transformers_fifo(state: SchedulerState, in_flight: bool) -> Plan:
     have room. in_flight: no request can give way in this step.
     """
     plan, blocked, why = _pass_over(state)
-    while not plan and not in_flight and preempt_blocked(state, blocked):
+    while not in_flight and preempt_blocked(state, blocked) and not plan:
         plan, blocked, why = _pass_over(state)
-    if plan and not in_flight:
-        preempt_blocked(state, blocked)
     if state.waiting.head():
         state.wait(LimitReached("recovery", 0, 1, 1) if why is None or state.recovering else why)
     return plan

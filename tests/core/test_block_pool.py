@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from core.scheduler.block_pool import BlockPool
+from core.scheduler.state import BlockTable
 from worlds.examples import examples
 
 
@@ -84,6 +85,16 @@ def test_shared_blocks_live_as_long_as_one_holder() -> None:
     pool.free(blocks)
     assert pool.num_used == 0
     pool.check_integrity([])
+
+
+@pytest.mark.parametrize("pieces", [[(3, 4), (5,)], [(3,), (5,), (6,)], [(4, 3)], [(1,), (0, 1)]])
+def test_a_table_knows_whether_its_blocks_are_consecutive(pieces: list[tuple[int, ...]]) -> None:
+    table = BlockTable()
+    for n, more in enumerate(pieces, 1):
+        table = table.extend(more)
+        blocks = sum(pieces[:n], ())
+        assert table.blocks == blocks
+        assert table.consecutive == (blocks == tuple(range(blocks[0], blocks[0] + len(blocks))))
 
 
 BLOCKS = 9
