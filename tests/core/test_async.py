@@ -22,6 +22,7 @@ from core.errors import InvalidConfig
 from core.proof.replay import Replay
 from worlds.examples import examples
 from worlds.forging import checked, refusal, rows_of
+from worlds.clock import Clock
 from worlds.paged import PagedMemoryModel, again, paged_engine
 from worlds.small import checker_of, generate, memory_engine, request, requests
 
@@ -81,6 +82,27 @@ def test_where_nobody_stops_early_the_trace_is_that_of_the_cpu(policy, capture):
     assert not any(event.overrun for event in mine.events)
     assert faults(mine) == []
     assert mine.header.is_asynchronous == (not policy.startswith("split"))
+    if mine.header.is_asynchronous:  # a step is its device's time, first pass to last
+        for event in mine.events:
+            first, last = event.passes[0], event.passes[-1]
+            assert (event.t_start, event.t_end) == (first.t_start, last.t_end)
+
+
+def test_filling_in_what_was_read_is_scheduling():
+    """A clock that moves by a second with each pass that is settled."""
+    engine, clock = paged_engine(), Clock()
+    engine.add_request(request("a", 3, 4))
+    settle, engine._loop._clock = engine._loop.scheduler.settle, clock
+
+    def settling(*given):
+        clock.advance(1.0)
+        settle(*given)
+
+    engine._loop.scheduler.settle = settling
+    events = []
+    while engine.has_work:
+        events.append(engine.step())
+    assert [event.timings.schedule for event in events] == [1.0] * 4
 
 
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)

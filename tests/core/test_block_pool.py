@@ -18,6 +18,10 @@ def test_a_planned_sequence_stays_consecutive() -> None:
     assert pool.allocate(2, after=0, plan=3) == (1, 2) and pool.allocate(1, after=4, plan=3) == (5,)
     assert pool.allocate(2, plan=2) == (8, 9)
     assert pool.num_used == 7 and pool.num_free == 5
+    pool = BlockPool(12, 4)
+    hole, second = pool.allocate(1, plan=1), pool.allocate(1, plan=3)
+    pool.free(hole)
+    assert second == (1,) and pool.allocate(1, plan=3) == (4,) and pool.allocate(1, plan=1) == (0,)
 
 
 def test_a_full_pool_gives_its_last_block_and_no_more() -> None:

@@ -132,6 +132,10 @@ def test_the_pool_is_what_the_weights_leave():
     )
     with pytest.raises(InvalidConfig, match=r"62\.9 GB; beside its weights h100 has 55\.9 GB"):
         SimulatedEngine(H100_8B, EngineConfig(num_blocks=30_000, block_size=16))
+    engine = SimulatedEngine(H100_8B, EngineConfig(num_blocks=7))
+    with pytest.raises(InvalidConfig, match=r"beside its weights h100 has 55\.9 GB"):
+        engine.begin(config=EngineConfig(num_blocks=30_000, block_size=16))
+    assert engine.config.num_blocks == 7
     with pytest.raises(
         TooLong,
         match=r"exceed the whole KV pool of 551 blocks.* beside its weights h100x2 has 2\.9 GB",
