@@ -386,7 +386,7 @@ class EngineCore:
             wait = first.request.arrival - self._loop.elapsed
             self._sleep(min(_MOST_SLEEP, max(0.0, wait)))
 
-    def _stopped(self, step: Step, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
+    def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
         """The requests whose text now contains one of their stop strings."""
         if not self.outputs:
             return NOBODY

@@ -75,7 +75,7 @@ class StepLoop(Generic[Recorded]):
         runner: Callable[[], Runner],
         *,
         record: Callable[[Step], Recorded],
-        stopped: Callable[[Step, SchedulerOutput, PassResult], frozenset[str]],
+        stopped: Callable[[SchedulerOutput, PassResult], frozenset[str]],
         failed: Callable[[Exception, int], None] = lambda error, number: None,
     ) -> None:
         self.scheduler, self._source, self._clock, self._runner = scheduler, source, clock, runner
@@ -201,7 +201,7 @@ class StepLoop(Generic[Recorded]):
             self._failed(error, step.number)
             raise
         step.results.append(result)
-        return [s.token_id for s in result.samples], self._stopped(step, output, result)
+        return [s.token_id for s in result.samples], self._stopped(output, result)
 
     def _close(self, step: Step) -> None:
         """The step is fully planned: whatever happens from now on belongs to the next one."""

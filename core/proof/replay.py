@@ -152,7 +152,7 @@ class Replay:
             raise Differs(f"step {step}: it cannot follow step {self._loop.number - 1}")
         self._loop.number = step
 
-    def _stopped(self, step: Step, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
+    def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
         """Requests that ended by their text; no others, if the end tokens are recorded."""
         assert self._launched is not None
         stopped = {f.request for f in self._launched.finished if f.finish_reason == "stop"}
@@ -385,7 +385,7 @@ def decisions(recorded: dict[str, Any]) -> list[Decisions]:
         ManualClock(),
         _MadeUpTokens,
         record=_decisions_of,
-        stopped=lambda step, output, result: NOBODY,
+        stopped=lambda output, result: NOBODY,
     )
     decided: list[Decisions] = []
     while arrivals or loop.scheduler.has_work:

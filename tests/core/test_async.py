@@ -20,9 +20,9 @@ from core.account.metrics import metrics
 from core.config import POLICIES
 from core.errors import InvalidConfig
 from core.proof.replay import Replay
+from worlds.clock import Clock
 from worlds.examples import examples
 from worlds.forging import checked, refusal, rows_of
-from worlds.clock import Clock
 from worlds.paged import PagedMemoryModel, again, paged_engine
 from worlds.small import checker_of, generate, memory_engine, request, requests
 
