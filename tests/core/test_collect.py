@@ -12,16 +12,20 @@ import resource
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.errors import InflightError, InvalidTrace
 from core.recorders.collected import Collection
 from core.recorders.raw import read_raw
 from core.recorders.vllm.inflight_vllm.sender import MOST_BODY, Sender
 from worlds.collecting import HEADER, collecting, free_port, put, sending, step
+from worlds.examples import examples
 
 LINE = (json.dumps(HEADER) + "\n").encode()
 
@@ -283,6 +287,51 @@ def test_lines_are_taken_once_and_gaps_are_told(folder):
         f"{recordings(folder)[0].name}: 2 lines are missing."
     ]
     assert numbers(recordings(folder)) == [0, 1, 2, 3, 4, 5, 6, 7, 10, 11]
+
+
+@given(
+    sent=st.lists(
+        st.tuples(st.integers(-3, 3), st.integers(0, 4), st.booleans()), min_size=1, max_size=12
+    ),
+    part_bytes=st.integers(300, 2_000),
+)
+@examples(40)
+def test_whatever_is_sent_twice_or_lost_each_part_says_with_which_line_it_begins(sent, part_bytes):
+    """What lies in the folder is worked out line by line. A process that begins again knows of no
+    gap within a part.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        collection = Collection(Path(name), part_bytes)
+        parts: list[tuple[int, list[bytes]]] = []  # number of the first line, lines
+        taken = 0
+
+        def size(part: int, line: int, lines: list[bytes]) -> int:
+            header = json.dumps(HEADER | {"part": part, "line": line}) + "\n"
+            return len(header) + sum(map(len, lines))
+
+        for shift, count, restarts in sent:
+            if restarts and parts:
+                collection._held.close()
+                collection = Collection(Path(name), part_bytes)
+                taken = parts[-1][0] + len(parts[-1][1])
+            first = max(0, taken + shift)
+            wants = collection.take(LINE, first, steps(range(first, first + count)))
+            news = range(max(first, taken), first + count)
+            anew = not parts or bool(news and size(len(parts), *parts[-1]) >= part_bytes)
+            assert wants == (first > taken or (anew and len(parts) > 0))
+            if anew:
+                parts.append((news.start if parts else 0, []))
+            parts[-1][1].extend(steps(news))
+            taken = max(taken, first + count)
+            files = sorted(recordings(Path(name)), key=lambda path: (len(path.name), path.name))
+            assert [path.read_bytes() for path in files] == [
+                (json.dumps(HEADER | {"part": part, "line": line}) + "\n").encode()
+                + b"".join(lines)
+                for part, (line, lines) in enumerate(parts, 1)
+            ]
+            assert collection._bytes == sum(path.stat().st_size for path in files)
+            assert collection.at_work == 1
+        collection._held.close()
 
 
 @pytest.mark.parametrize("cut", [1, 9, 60])
