@@ -151,6 +151,8 @@ def test_rounds_that_disagree_decide_nothing():
         == "b against a: faster in 2 of 3 rounds (0.80 to 2.50 times as fast), so this comparison"
         " is inconclusive."
     )
+    two = [track.contender("a", [0, 2, 2]), track.contender("b", [0, 1, 4])]
+    assert "faster in 1 of 2 rounds" in compare(two, 2, clock=track.clock).warnings[0]
     paired = [track.contender("a", [0, 2, 9, 4]), track.contender("b", [0, 1.9, 8, 3.5])]
     # spreads overlap, every round says the same
     assert not compare(paired, 3, clock=track.clock).warnings
@@ -180,6 +182,10 @@ def test_longer_and_missing_outputs_differ_too():
         == 1
     )
     assert first_differences(RunResult({"r": [1]}, {}), RunResult({}, {}), "b")[0]["got"] is None
+    apart = RunResult({"r": [1, 5, 6]}, {}, {"r": [0.5, 0.25]}), RunResult({"r": [1, 7]}, {})
+    assert first_differences(*apart, "b") == [
+        dict(policy="b", request="r", position=1, expected=5, got=7, margin=0.25)
+    ]
 
 
 def test_medians_go_number_by_number():
@@ -189,6 +195,8 @@ def test_medians_go_number_by_number():
         {"a": 2, "t": {"x": 2.0}, "n": 4},
     ]
     assert median_of(values) == {"a": 2, "t": {"x": 2.0}, "n": None}
+    words = [{"same": "x", "other": "x", "is": True}, {"same": "x", "other": "y", "is": True}]
+    assert median_of(words) == {"same": "x", "other": None, "is": True}
 
 
 def test_limits_of_a_preset_under_another_policy():
