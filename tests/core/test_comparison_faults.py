@@ -18,7 +18,7 @@ import pytest
 
 from core.errors import InflightError
 from core.measure.compare import Comparison, environment
-from core.measure.faults import fault_of
+from core.measure.faults import fault_of, wrong_time
 from visualizer.documents.comparison import RECORDED, load
 from worlds.comparison import measured
 
@@ -199,9 +199,72 @@ def test_a_difference_is_one_that_a_run_can_have(real: Comparison, lie: Told) ->
     run = real.runs["continuous"].trace
     assert run is not None
     true = DIFFERENCE | {"request": next(iter(run.asked))}
-    for told, may in ((true, True), (true | lie, False)):
+    unknown: list[Told] = [{"got": None}, {"expected": None}, {"margin": None}]
+    for told in (true, *(true | nothing for nothing in unknown), true | lie):
         other = replace(real, differences=[told])
-        assert (fault_of(other, told_of(other)) is None) == may
+        assert (fault_of(other, told_of(other)) is None) == (told != true | lie)
+
+
+RUN: Told = {
+    "wall_s": 2.0,
+    "finished": 4,
+    "prompt_tokens": 10,
+    "output_tokens": 30,
+    "output_tok_s": 15.0,
+    "total_tok_s": 20.0,
+    "requests_per_s": 2.0,
+    "queue_s": {
+        "count": 4,
+        "left_out": 0,
+        "mean": 0.1,
+        "p50": 0.1,
+        "p90": 0.2,
+        "p99": 0.2,
+        "max": 0.2,
+    },
+    "ttft_s": {
+        "count": 4,
+        "left_out": 0,
+        "mean": 0.3,
+        "p50": 0.3,
+        "p90": 0.4,
+        "p99": 0.4,
+        "max": 0.4,
+    },
+    "time_s": {
+        "schedule": 0.5,
+        "prepare": 0.5,
+        "forward": 1.0,
+        "sample": 0.5,
+        "other": 0.3,
+        "between": 0.2,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("altered", "walls", "wrong"),
+    [
+        ({}, [2.0], None),
+        ({"output_tok_s": 15.01}, [2.0], "output_tok_s"),
+        ({"requests_per_s": 2.01}, [2.0], "requests_per_s"),
+        # of several rounds, whose rates may be those of others
+        ({"output_tok_s": 15.01}, [2.0, 2.0], None),
+        ({"ttft_s": RUN["ttft_s"] | {"p50": 0.41}}, [2.0], "ttft_s"),
+        ({"ttft_s": RUN["ttft_s"] | {"max": 2.1}}, [2.0], "ttft_s"),
+        ({"ttft_s": RUN["ttft_s"] | {"mean": 0.14}}, [2.0], "ttft_s"),
+        ({"ttft_s": RUN["ttft_s"] | {"mean": 0.41}}, [2.0], "ttft_s"),
+        ({"queue_s": RUN["queue_s"] | {"p90": 0.41, "p99": 0.42, "max": 0.43}}, [2.0], "queue_s"),
+        ({"time_s": RUN["time_s"] | {"schedule": 2.1}}, [2.0], "time_s"),
+        ({"time_s": RUN["time_s"] | {"schedule": 2.0, "prepare": 2.0}}, [2.0], None),
+        ({"time_s": RUN["time_s"] | {"forward": 1.2}}, [2.0], "time_s"),
+        # the sum of the medians of three rounds is at most half the time of all
+        ({"time_s": RUN["time_s"] | {"forward": 1.2}}, [2.0] * 3, None),
+        ({"time_s": RUN["time_s"] | {"forward": 1.9, "sample": 0.7}}, [2.0] * 3, "time_s"),
+    ],
+)
+def test_times_and_rates_fit_each_other(altered: Told, walls: list[float], wrong: str) -> None:
+    assert wrong_time(RUN | altered, walls, len(walls) == 1) == wrong
 
 
 def test_a_mean_may_differ_in_its_last_digit_and_no_more(real: Comparison) -> None:
