@@ -347,6 +347,34 @@ def test_a_picture_has_a_cell_for_every_position_that_was_computed():
     assert not [r for r in mask_picture(at, blank=True).findall("rect") if r.get("fill") != "#fff"]
 
 
+@pytest.mark.parametrize("run", ["brief-static", "gpt2-masks", "kv-pressure"])
+def test_a_picture_lies_within_its_frame_and_may_be_blank_after_its_step(run):
+    trace = TRACES(run)
+    step = trace.events[len(trace.events) // 2].step
+    at = At(trace, step)
+    mask = trace.mask(step, len(at.event.passes) - 1)
+    blank = lanes_picture(at, blank_after=True)
+    for svg in (lanes_picture(at), blank, mask_picture(at)):
+        width, height = map(float, svg.get("viewBox").split()[2:])
+        for rect in svg.findall("rect"):
+            x, y, wide, high = (float(rect.get(name)) for name in ("x", "y", "width", "height"))
+            assert min(x, y) >= 0 and x + wide <= width + 1 and y + high <= height + 1
+        assert all(float(text.get("y")) <= height for text in svg.findall("text"))
+    marked = float(blank.findall("path")[-1].get("d")[1:].split()[0])
+    cells = [r for r in blank.findall("rect") if r.get("fill") != "none"]
+    assert max(float(r.get("x")) + float(r.get("width")) for r in cells) == pytest.approx(
+        marked, abs=0.2
+    )
+    assert len(cells) == sum(
+        len(e.segments) + sum(len(p.finished_rows) for p in e.passes)
+        for e in trace.events
+        if e.step <= step
+    )
+    svg = mask_picture(at)
+    legible = float(svg.find("rect").get("width")) >= 10
+    assert len(svg.findall("text")) == legible * (len(mask.keys) + len(mask.queries))
+
+
 def test_sheets_that_there_are_not_are_refused():
     for lesson, kind in (("static-batching", "poster"), ("nonsense", "teacher")):
         with pytest.raises(InflightError):
