@@ -17,12 +17,14 @@ import inflight
 from core import EngineConfig, InflightError, Request, SamplingParams, SLOs, Trace, Workload, page
 from core.account.request_times import request_times
 from core.cli import main
-from core.measure.plan import numbers_of, plan
+from core.measure.plan import _setting, numbers_of, plan
 from core.policy import RecordedPolicy
 from core.recorders.convert import open_run
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear, fit
+from core.trace.events import Resumed
+from core.trace.header import EngineFacts
 
 ROOT = Path(__file__).resolve().parents[2]
 HTTP = ROOT / "tests/data/vllm-http"
@@ -249,6 +251,17 @@ def test_that_no_prefix_is_found_is_said_where_one_could_have_been() -> None:
         trace = measured(prefix_caching=caching)
         notes = plan(replace(trace, header=replace(trace.header, absent=("prompts",)))).notes
         assert any("no prefix is found" in note for note in notes) is caching
+
+
+def test_limits_and_steps_that_a_simulated_run_lacks_are_said() -> None:
+    trace = measured()
+    assert plan(trace).notes == ()
+    engine = EngineFacts(name="vllm", long_prefill_token_threshold=32)
+    (note,) = _setting(replace(trace, header=replace(trace.header, engine=engine)))[1]
+    assert "chunks of long prompts" in note
+    back = trace.events[3]._replace(resumed=Resumed(2, 2, 1, (), (), (), ()))
+    (note,) = _setting(replace(trace, events=[*trace.events[:2], back, *trace.events[4:]]))[1]
+    assert note.startswith("Some steps are not on record")
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from visualizer.words import language
 from visualizer.words.language import catalogue
 from visualizer.write import code as written_code
 from visualizer.write import process
+from visualizer.write.answers import MOST_PRINTED, Printed
 from visualizer.write.cases import Reply
 from visualizer.write.grade import Grade, graded, judged
 from visualizer.write.measures import MEASURES
@@ -478,3 +479,11 @@ def test_the_editor_is_what_its_script_makes_of_the_locked_packages(tmp_path):
         # Not by `assert`: pytest would tell the difference of two such lines for minutes.
         if (tmp_path / name).read_bytes() != (vendor / name).read_bytes():
             pytest.fail(f"{name} differs; `node assets/vendor/build.js` makes it anew.")
+
+
+def test_of_what_code_prints_the_beginning_is_kept_each_time():
+    printed = Printed()
+    for _ in range(2):
+        for piece in ("a" * (MOST_PRINTED - 3), "bcdef", "g"):
+            assert printed.write(piece) == len(piece)
+        assert printed.taken() == "a" * (MOST_PRINTED - 3) + "bcd"
