@@ -28,6 +28,7 @@ from visualizer.write.cases import Reply
 from visualizer.write.grade import Grade, graded, judged
 from visualizer.write.measures import MEASURES
 from visualizer.write.tasks import PolicyTask, tasks
+from worlds.visual import record, request
 
 TASKS = {name: task for name, task in tasks().items() if isinstance(task, PolicyTask)}
 PROMISED = """\
@@ -479,6 +480,69 @@ def test_the_editor_is_what_its_script_makes_of_the_locked_packages(tmp_path):
         # Not by `assert`: pytest would tell the difference of two such lines for minutes.
         if (tmp_path / name).read_bytes() != (vendor / name).read_bytes():
             pytest.fail(f"{name} differs; `node assets/vendor/build.js` makes it anew.")
+
+
+A, B, C = request("a", 3, 4), request("b", 9, 2, arrival=1), request("c", 3, 1, arrival=2)
+FIRST = dict(overtaken=0, recomputed=0, preempted=0, stalled=0)
+
+
+@pytest.mark.parametrize(
+    ("config", "asked", "expected"),
+    [
+        # A in steps 0 to 3, then B in two, then C in one; B and C wait from steps 1 and 2 on
+        (
+            EngineConfig(max_num_seqs=1),
+            (A, B, C),
+            dict(steps=7, empty=0, alone=5, first_token=3.3, largest=1),
+        ),
+        (
+            EngineConfig("shortest-first", max_num_seqs=1),
+            (A, B, C),
+            dict(steps=7, empty=0, alone=4, first_token=3.0, largest=1, overtaken=1),
+        ),
+        # the second of two lanes is empty until A's wave is over
+        (
+            EngineConfig("static", max_num_seqs=2),
+            (A, request("b", 9, 1, arrival=1)),
+            dict(steps=5, empty=3, alone=3, first_token=2.5, largest=1),
+        ),
+        (
+            EngineConfig(max_num_seqs=2),
+            (A, B),
+            dict(steps=4, empty=0, alone=0, first_token=1.0, largest=10),
+        ),
+        (
+            EngineConfig(max_num_seqs=2),
+            (request("a", 3, 1),),
+            dict(steps=1, empty=0, alone=0, first_token=1.0, largest=0),
+        ),
+    ],
+)
+def test_what_a_task_asks_for_is_counted_by_hand(config, asked, expected):
+    trace = record(config, *asked)
+    assert {name: measure.of(trace) for name, measure in MEASURES.items()} == FIRST | expected
+
+
+def test_who_never_joined_was_overtaken_and_nobody_waits_in_no_step():
+    trace = record(EngineConfig("shortest-first", max_num_seqs=1), A, B, C)
+    assert MEASURES["overtaken"].of(replace(trace, events=trace.events[:5])) == 1
+    assert MEASURES["first_token"].of(replace(trace, events=[])) == 0.0
+
+
+def test_who_has_begun_to_write_and_gets_no_token_is_stalled_until_it_gives_way():
+    config = EngineConfig(
+        "stall", max_num_seqs=3, max_num_batched_tokens=10, block_size=2, num_blocks=13
+    )
+    trace = record(config, request("r0", 5, 20), request("r1", 6, 15), request("r2", 7, 9, 1))
+    count = 0
+    for at, event in enumerate(trace.events):
+        for stalled in event.stalled:
+            begun = False
+            for before in trace.events[:at]:
+                begun &= stalled.request not in {p.request for p in before.preempted}
+                begun |= stalled.request in {s.request for s in before.sampled}
+            count += begun
+    assert MEASURES["stalled"].of(trace) == count > 0
 
 
 def test_of_what_code_prints_the_beginning_is_kept_each_time():
