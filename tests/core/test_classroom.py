@@ -303,21 +303,23 @@ def test_what_is_hidden_is_not_sent_not_even_of_what_happened_before():
         await whole(await made.submit((41, 42, 43), greedy(4), nickname="Secretive"))
         await idle(made)
 
-        async def read() -> list[dict]:
-            batch = await anext(made.event_log.read(coalesce_s=0))
-            return json.loads(batch.messages)
+        async def read(hides_texts: bool, hides_names: bool) -> list[dict]:
+            while True:
+                batch = await anext(made.event_log.read(coalesce_s=0))
+                messages = json.loads(batch.messages)
+                told = next(m for m in reversed(messages) if m["kind"] == "class")
+                if (told["hide_texts"], told["hide_nicknames"]) == (hides_texts, hides_names):
+                    return messages
+                await asyncio.sleep(0.01)  # the engine's thread has not announced it yet
 
-        shown = await read()
-        room.hide(texts=True)
-        without_texts = await read()
-        room.hide(texts=False, nicknames=True)
-        without_names = await read()
-        room.hide(nicknames=False)
-        again = await read()
-        while next(m for m in reversed(again) if m["kind"] == "class")["hide_texts"]:
-            await asyncio.sleep(0.01)  # the engine's thread has not announced it yet
-            again = await read()
-        return shown, without_texts, without_names, again
+        async with asyncio.timeout(60):
+            shown = await read(False, False)
+            room.hide(texts=True)
+            without_texts = await read(True, False)
+            room.hide(texts=False, nicknames=True)
+            without_names = await read(False, True)
+            room.hide(nicknames=False)
+            return shown, without_texts, without_names, await read(False, False)
 
     with serving(memory_engine(), hidden=SHOWN) as made:
         shown, without_texts, without_names, again = asyncio.run(hide(made))
