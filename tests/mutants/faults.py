@@ -3967,4 +3967,59 @@ FAULTS = (
         "require(config, EngineConfig, _A_CONFIG)",
         ("core/test_roofline.py",),
     ),
+    Fault(
+        "a picture for paper shows what is to be filled in",
+        "visualizer/lessons/pictures.py",
+        "if blank_after and event.step > at.step:",
+        "if False:",
+        (
+            "visualizer/test_lessons.py::test_a_picture_lies_within_its_frame_and_may_be_blank_after_its_step",
+        ),
+    ),
+    Fault(
+        "the first step of a wait is not counted",
+        "visualizer/write/measures.py",
+        "times.first_token_step - times.arrival_step + 1",
+        "times.first_token_step - times.arrival_step",
+        ("visualizer/test_write.py::test_what_a_task_asks_for_is_counted_by_hand",),
+    ),
+    Fault(
+        "what is hidden is not announced",
+        "core/serving/classroom.py",
+        ")\n        self._serving.set_class(self._serving.settings)",
+        ")",
+        (
+            "core/test_classroom.py::test_what_is_hidden_is_not_sent_not_even_of_what_happened_before",
+        ),
+    ),
+    Fault(
+        "a collector's part begins with the line that was sent first",
+        "core/recorders/collected.py",
+        "self._begin(stream, first + len(lines) - len(news))",
+        "self._begin(stream, first)",
+        (
+            "core/test_collect.py::test_whatever_is_sent_twice_or_lost_each_part_says_with_which_line_it_begins",
+        ),
+    ),
+    Fault(
+        "a device's parts take longer than its run",
+        "core/measure/faults.py",
+        "is_more = device > most + _ROUNDED or max(",
+        "is_more = max(",
+        ("core/test_comparison_faults.py::test_times_and_rates_fit_each_other",),
+    ),
+    Fault(
+        "words that differ have a median",
+        "core/measure/compare.py",
+        "return first if all(v == first for v in values) else None",
+        "return first",
+        ("core/test_compare.py::test_medians_go_number_by_number",),
+    ),
+    Fault(
+        "that steps are missing is not said of a plan",
+        "core/measure/plan.py",
+        "if any(event.resumed is not None for event in trace.events):",
+        "if False:",
+        ("core/test_plan.py::test_limits_and_steps_that_a_simulated_run_lacks_are_said",),
+    ),
 )
