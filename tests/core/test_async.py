@@ -20,6 +20,7 @@ from core.account.metrics import metrics
 from core.config import POLICIES
 from core.errors import InvalidConfig
 from core.proof.replay import Replay
+from core.trace.events import Overrun
 from worlds.clock import Clock
 from worlds.examples import examples
 from worlds.forging import checked, refusal, rows_of
@@ -131,6 +132,28 @@ def test_a_request_that_stops_costs_one_row_and_holds_lane_and_blocks_until_it_i
     useful = sum(len(trace.prompts[r]) + len(output) - 1 for r, output in trace.outputs.items())
     assert metrics(trace)["positions"] == {"tokens": useful, "padding": 1, "computed": useful + 1}
     assert faults(trace) == []
+
+
+@pytest.mark.parametrize(
+    ("altered", "says"),
+    [
+        ({"overrun": (Overrun("stops", 2),)}, "no row of 2 positions to match its overrun"),
+        ({"timings": None}, "not those that the header names"),
+        ({}, ""),
+    ],
+)
+def test_what_is_wasted_is_a_row_of_its_step(altered, says):
+    trace = paged_engine(max_num_seqs=2).run(
+        Workload([request("stops", (11, 5, 6), 40, ignore_eos=False), request("goes-on", 3, 60)])
+    )
+    checker, told = checker_of(trace), None
+    for event in trace.events:
+        if event.overrun:
+            if "timings" in altered:
+                altered = {"timings": event.timings._replace(prepare=None)}
+            event = event._replace(**altered)
+        told = told or checker.fault(event)
+    assert (says in told) if says else told is None
 
 
 @pytest.mark.parametrize("policy", ["split", "split-chunked"])

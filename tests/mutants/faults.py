@@ -4022,4 +4022,18 @@ FAULTS = (
         "if False:",
         ("core/test_plan.py::test_limits_and_steps_that_a_simulated_run_lacks_are_said",),
     ),
+    Fault(
+        "any number of rows may have been wasted",
+        "core/trace/rules/steps.py",
+        "if request not in last or last[request].length != rows:",
+        "if request not in last:",
+        ("core/test_async.py::test_what_is_wasted_is_a_row_of_its_step",),
+    ),
+    Fault(
+        "parts of a step may be missing that the header has",
+        "core/trace/rules/steps.py",
+        "(getattr(event.timings, name) is None) != (name in self._header.absent)",
+        "False",
+        ("core/test_async.py::test_what_is_wasted_is_a_row_of_its_step",),
+    ),
 )
