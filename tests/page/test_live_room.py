@@ -64,7 +64,7 @@ def test_lanes_carry_names_and_each_is_told_where_it_stands(live_url, visit):
     )
     assert stands(bob) == "You are next."
     assert stands(ada) == "1 request before yours. You are behind \u2068Bob\u2069."
-    assert ada.locator(".own-state").nth(2).inner_text() == "Your lane: 1. 3 of 6 tokens so far."
+    expect(ada.locator(".own-state").nth(2)).to_have_text("Your lane: 1. 3 of 6 tokens so far.")
     ada.evaluate("document.activeElement.blur()")
     ada.keyboard.press("Home")  # what is drawn is the step on screen, for oneself alone
     settled(ada, "document.querySelector('.person-did').textContent === '1 / 6'")
@@ -79,6 +79,29 @@ def test_lanes_carry_names_and_each_is_told_where_it_stands(live_url, visit):
     settled(
         bob, "document.querySelector('.own-state')?.textContent.includes('in 4 steps with 1 other')"
     )
+
+
+def test_a_card_counts_the_tokens_of_the_text_on_it(live_url, visit):
+    """Whichever of the two streams is ahead, that of the steps or that of the text."""
+    page = opened(visit, live_url)
+    texts = "**/inflight/live/requests?*"
+    page.route(texts, lambda route: None)  # no text comes
+    ask(page, "O Romeo,", 9)
+    stepped(live_url, page, steps=3)
+    settled(page, "document.querySelector('.person-did').textContent === '3 / 9'")
+    assert (stands(page), page.inner_text(".own .output")) == ("Your lane: 0.", "")
+    page.evaluate("inflightLive.following.abort()")  # now no steps
+    page.unroute(texts)
+    control(live_url, steps=4)
+    page.evaluate("void inflightLive.mine._follow()")
+    settled(page, "inflightLive.mine.requests[0].next === 7")
+    expect(page.locator(".own-state")).to_have_text("Your lane: 0. 3 of 9 tokens so far.")
+    drawn = page.evaluate("Object.values(inflight.run.texts.output)[0].slice(0, 3).join('')")
+    assert page.locator(".own .output").text_content() == drawn
+    page.evaluate("inflightLive._follow()")
+    expect(page.locator(".own-state")).to_have_text("Your lane: 0. 7 of 9 tokens so far.")
+    whole = page.evaluate("inflightLive.mine.requests[0].text")
+    assert page.locator(".own .output").text_content() == whole
 
 
 @pytest.mark.slow

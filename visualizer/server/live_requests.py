@@ -34,7 +34,7 @@ _KEY = range(16, 65)  # characters of a key
 
 
 class LiveRequest:
-    """One request. event_log: {"id", "text"} as it comes, and a last {"id", "ended":
+    """One request. event_log: {"id", "text"} for each token as it comes, and a last {"id", "ended":
     {"finish_reason", "tokens", "queue_s", "ttft_s", "e2e_s"}} or {"id", "ended": {"error"}}.
     """
 
@@ -48,8 +48,7 @@ class LiveRequest:
         last: dict[str, Any]
         try:
             async for piece in stream:
-                if piece.text:
-                    self.event_log.append({"id": stream.id, "text": piece.text})
+                self.event_log.append({"id": stream.id, "text": piece.text})
             last = {
                 "finish_reason": stream.finish_reason,
                 "tokens": stream.num_tokens,

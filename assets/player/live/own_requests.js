@@ -6,7 +6,7 @@ import { chip } from "../parts/chips.js";
 import { find, h, newButton, pause, randomHex, setText } from "../parts/dom.js";
 import { keep, kept, keptData } from "../parts/kept.js";
 import { speaking, t, tell } from "../parts/speech.js";
-import { whereabouts } from "./whereabouts.js";
+import { whereabouts, written } from "./whereabouts.js";
 
 const KEPT = "inflight-live-requests"; // in the session's storage
 const MOST = 20;
@@ -14,8 +14,8 @@ const AGAIN = 1000; // ms before a broken stream is resumed
 const NAME = "inflight-nickname"; // in the browser's storage
 
 /**
- * @typedef {{key: string, id: string, prompt: string, text: string, next: number, ended: Json,
- * seed?: number, lost?: string, went?: import("./whereabouts.js").Ended}} Own
+ * @typedef {{key: string, id: string, prompt: string, text: string, ends: number[],
+ * next: number, ended: Json, seed?: number, lost?: string, went?: import("./whereabouts.js").Ended}} Own
  */
 
 /** The requests themselves, without DOM. */
@@ -36,6 +36,7 @@ export class OwnRequests {
       prompt,
       went,
       text: "",
+      ends: [], // where each token ends in it
       next: 0,
       ended: null,
     }));
@@ -59,7 +60,7 @@ export class OwnRequests {
       seed,
     };
     const { id } = await this.server.post("inflight/live/requests", asked);
-    const own = { key, id, prompt, seed, text: "", next: 0, ended: null };
+    const own = { key, id, prompt, seed, text: "", ends: [], next: 0, ended: null };
     this.requests = [own, ...this.requests].slice(0, MOST);
     this._remember();
     this._follow();
@@ -105,6 +106,7 @@ export class OwnRequests {
     else own.next = last + 1;
     for (const { text, ended } of messages) {
       own.text += text || "";
+      own.ends.push(own.text.length);
       own.ended = ended || own.ended;
     }
     this.changed();
@@ -273,7 +275,7 @@ export class OwnList {
     setText(row.state, whereabouts(run, own));
     // an answer is no continuation of the prompt: a blank stands before it
     if (request && run.isTemplate(request, 0)) setText(row.prompt, `${own.prompt} `);
-    setText(row.text, own.text);
+    setText(row.text, own.text.slice(0, own.ends[written(run, own) - 1] || 0));
     const over = Boolean(own.ended || own.lost);
     tell(row.button, over ? "Remove" : "Cancel");
     row.button.setAttribute(

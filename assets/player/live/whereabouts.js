@@ -28,10 +28,22 @@ export function howItWent(ended) {
 }
 
 /**
+ * How many tokens of a request have come as text and are drawn: its text and the steps come in two
+ * streams, and either may be ahead.
  * @param {Run | null} run null while nothing is known
- * @param {{id: string, lost?: string, ended?: Json, went?: Ended | null}} own
+ * @param {{id: string, ended?: Json, ends?: number[]}} own
  */
-export function whereabouts(run, { id, lost, ended, went }) {
+export function written(run, { id, ended, ends = [] }) {
+  const request = !ended && run?.request(id);
+  return Math.min(ends.length, request ? run.numGenerated(request, run.length - 1) : Infinity);
+}
+
+/**
+ * @param {Run | null} run
+ * @param {{id: string, lost?: string, ended?: Json, went?: Ended | null, ends?: number[]}} own
+ */
+export function whereabouts(run, own) {
+  const { id, lost, ended, went } = own;
   if (lost) return t(lost);
   if (ended?.error) return t(ended.error);
   if (ended?.finish_reason === "cancelled") return t("Cancelled.");
@@ -43,8 +55,9 @@ export function whereabouts(run, { id, lost, ended, went }) {
       work: went ? work(went) : t(`${count(ended.tokens)} [token|tokens]`),
     });
   }
+  const total = written(run, own);
   const request = run && run.request(id);
-  if (!request) return t("On its way.");
+  if (!request) return t(total ? `${count(total)} [token|tokens] so far.` : "On its way.");
   const waiting = run.waitingAt(run.length - 1);
   const place = waiting.findIndex((w) => w.request === request);
   if (place === 0) return t("You are next.");
@@ -54,10 +67,12 @@ export function whereabouts(run, { id, lost, ended, went }) {
     return `${t(`${count(place)} [request|requests] before yours.`)} ${t("You are behind {name}.", { name })}`;
   }
   const laneSpan = request.laneSpans.at(-1);
-  if (!laneSpan || laneSpan.to !== Infinity) return t("On its way.");
-  const total = run.numGenerated(request, run.length - 1);
-  const written = request.maxNew
-    ? `${count(total)} of ${count(request.maxNew)} [token|tokens]`
-    : `${count(total)} [token|tokens]`;
-  return `${t(`Your lane: ${laneSpan.lane}.`)} ${total ? t(`${written} so far.`) : t("It reads the prompt.")}`;
+  if (!laneSpan || (!total && laneSpan.to !== Infinity)) return t("On its way.");
+  const most = request.maxNew ? ` of ${count(request.maxNew)}` : "";
+  const said = total
+    ? t(`${count(total)}${most} [token|tokens] so far.`)
+    : run.numGenerated(request, run.length - 1)
+      ? ""
+      : t("It reads the prompt.");
+  return `${laneSpan.to === Infinity ? t(`Your lane: ${laneSpan.lane}.`) : ""} ${said}`.trim();
 }
