@@ -84,6 +84,25 @@ def test_the_other_policy_stands_below_on_the_same_clock_and_in_the_link(open_pa
     assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"]
 
 
+@pytest.mark.slow
+def test_where_more_have_waited_than_are_named_the_sum_is_the_exact_one(open_page):
+    page = open_page(hash="run=poisson-32&step=60", size="phone")
+    page.click(".beside-button")
+    settled(page, ON)
+    for step in range(60, 127, 6):
+        page.evaluate("(step) => inflight.seekStep(step)", step)
+        settled(page, "(step) => inflight.frame.event.step === step", step)
+        said, exact = page.evaluate(
+            """() => { const { run, frame, pair } = inflight, below = pair.other.run;
+            const now = frame.event.tEnd - run.events[0].tStart;
+            const i = below.events.filter((e) => e.tEnd - below.events[0].tStart <= now).length - 1;
+            const { waitedSoFar } = inflightModules["run/delays.js"];
+            return [document.querySelector("#watch .waited.theirs").lastChild.textContent,
+            below.requests.reduce((sum, r) => sum + waitedSoFar(below, r, i), 0)]; }"""
+        )
+        assert said == f"{exact:.2f} s in all", step
+
+
 def test_where_nothing_was_recorded_and_no_engine_is_there_nothing_is_offered(visit):
     page = visit(replay=replay(Trace.load(TRACES / "three-short.jsonl")))
     assert page.locator(".beside-button").is_hidden()

@@ -170,11 +170,13 @@ export class Beside {
     const words = (/** @type {number} */ n) => t(clock ? wallClock(n) : `${count(n)} [step|steps]`);
     const waited = run.requests
       .map((request) => ({ request, long: (clock ? waitedSoFar : stepsWaited)(run, request, i) }))
-      .filter(({ long }) => long >= (clock ? 0.005 : 1));
-    const named = [...waited].sort((a, b) => b.long - a.long).slice(0, MOST[state.layout]);
-    // what a reader gets who adds up what is written
+      .sort((a, b) => b.long - a.long);
+    const some = waited.filter(({ long }) => long >= (clock ? 0.005 : 1));
+    const named = some.slice(0, MOST[state.layout]);
+    // what a reader gets who adds up what is written, where everyone is named
+    const isSum = clock && named.length === some.length;
     const all = waited.reduce(
-      (sum, { long }) => sum + (clock ? parseFloat(wallClock(long)) : long),
+      (sum, { long }) => sum + (isSum ? parseFloat(wallClock(long)) : long),
       0,
     );
     line.replaceChildren(
@@ -185,8 +187,8 @@ export class Beside {
       ),
       h(
         "span",
-        { class: waited.length ? "long" : null },
-        !waited.length ? t("nobody has waited") : t("{seconds} in all", { seconds: words(all) }),
+        { class: some.length ? "long" : null },
+        !some.length ? t("nobody has waited") : t("{seconds} in all", { seconds: words(all) }),
       ),
     );
   }
