@@ -336,9 +336,11 @@ def test_the_answer_to_a_question_is_not_on_its_screen(essay):
         )
         assert len(said) == len(set(said)) == 3
         assert [says.startswith("Yes") for says in said] == [False, False, True]
-        # nor does the sentence below it say who may not join
+        # nor does a sentence below it say who may not join, in this step or another
         told = page.inner_text("#waiting .figure-says")
         assert told.startswith("Step 3.") and told.endswith("A is done."), told
+        captions = page.evaluate("JSON.stringify(inflightStory.page.runs['brief-static'].captions)")
+        assert "one more token" in captions and "waits: " not in captions
         # no colour right of the moment; the control: later steps of another figure are drawn, pale
         assert page.evaluate(_LATER, "waiting") < 16
         read(page, "packed", 1)

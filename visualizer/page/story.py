@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from html import escape
 from typing import Any
@@ -240,13 +241,14 @@ def story_data(language: str, player: str) -> dict[str, Any]:
     """
     page = words(language)["page"]
     shown = {name: _figure(name, language, player) for name in sections()}
-    runs = dict.fromkeys(
-        [*HERO, *(figure["figure"]["run"] for figure in shown.values() if figure["figure"]["run"])]
-    )
+    runs = {run: recorded_run(run) for run in HERO}
+    for name in shown:
+        if run := shown[name]["figure"]["run"]:
+            runs[run] = (_unasked if "guess" in sections()[name] else recorded_run)(run)
     return {
         "language": language,
         "words": figure_words(language, ENTRY),
-        "runs": {run: figure_replay(recorded_run(run), language) for run in runs},
+        "runs": {run: figure_replay(trace, language) for run, trace in runs.items()},
         "drawings": {
             name: DRAWINGS[spec["drawing"]](spec)
             for name, spec in sections().items()
@@ -256,6 +258,13 @@ def story_data(language: str, player: str) -> dict[str, Any]:
         "hero": {"names": [page["waves"], page["continuous"]], "runs": HERO},
         "again": page["again"],
     }
+
+
+def _unasked(run: str) -> Trace:
+    """A run that does not say why anybody waits: that is what the reader is asked."""
+    trace = recorded_run(run)
+    events = [event._replace(waiting=event.waiting._replace(why=None)) for event in trace]
+    return replace(trace, events=events)
 
 
 def _figure(name: str, language: str, player: str) -> dict[str, Any]:

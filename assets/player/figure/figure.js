@@ -4,7 +4,7 @@
 
 import { clamp, h, pointIn } from "../parts/dom.js";
 import { layoutOf } from "../parts/look.js";
-import { isSameHot, plain, spans } from "../parts/chips.js";
+import { isSameHot, spans } from "../parts/chips.js";
 import { speaking, t, translateLine } from "../parts/speech.js";
 import { Run } from "../run/run.js";
 import { BlocksView } from "../views/kv.js";
@@ -80,18 +80,6 @@ const ALONE = {
     found: null,
   },
 };
-
-/**
- * A sentence without its last clause if that says why the first in line waits. @param {Span[]} say
- * @param {Frame} frame @returns {Span[]}
- */
-function withoutReason(say, { waiting }) {
-  const next = waiting[0]?.request.id;
-  const cut = say.findLastIndex(
-    (span) => typeof span !== "string" && "r" in span && span.r === next,
-  );
-  return cut < 1 ? say : [...say.slice(0, cut - 1), String(say[cut - 1]).replace(/; $/, ".")];
-}
 
 /**
  * @typedef {import("./card.js").CardOptions & {views: string[], columns?: number, future?: boolean, clock?: boolean,
@@ -234,8 +222,7 @@ export class Figure extends Card {
 
   /** @param {Frame} frame @param {ViewState} state */
   _sentence(frame, state) {
-    let say = (this.simple && frame.caption?.simple) || frame.caption?.say || [];
-    if (!this.future) say = withoutReason(say, frame);
+    const say = (this.simple && frame.caption?.simple) || frame.caption?.say || [];
     const holding = new Set(frame.lanes.map((lane) => lane.request));
     return [
       h("b", {}, `${t(`Step ${frame.event.step}.`)} `),
@@ -297,11 +284,5 @@ export class Figure extends Card {
     if (el && /** @type {HTMLElement} */ (e.target).tagName !== "CANVAS")
       this.light(this.run.requests[Number(el.getAttribute("data-request"))].letter);
     else if (/** @type {HTMLElement} */ (e.target).tagName !== "CANVAS") this.light("");
-  }
-
-  /** The state as one line of text: for those who do not see it. */
-  sentence() {
-    const frame = this.run.frame(this.position() - 1);
-    return `${t(`Step ${frame.event.step}.`)} ${plain({ run: this.run, index: frame.i }, frame.caption?.say || [])}`;
   }
 }
