@@ -165,6 +165,8 @@ interface Replay extends Beside {
   captions?: Caption[];
   complete?: boolean;
   totals?: { name: string; value: string; means: string }[];
+  /** What is said of it in other languages. */
+  others?: Record<string, { captions: Caption[]; totals: Replay["totals"] }>;
   delays?: Delays | null;
   begin?: { step: number; queue: string[]; requests: Json[] } | null;
 }

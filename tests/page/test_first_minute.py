@@ -237,6 +237,24 @@ def test_the_server_has_it(visit, page_url):
     settled(page, ON_THE_HOOD)
 
 
+@pytest.mark.slow
+def test_its_run_on_watch_speaks_the_language_that_the_menu_chooses(visit, page_url):
+    page = visit(url=page_url, opening=True, detail="full")
+    page.wait_for_function(f"() => {PLAYS}")
+    page.click(".opening-hood")
+    settled(page, ON_THE_HOOD)
+    page.wait_for_function("() => document.querySelector('.opening').hidden")
+    said = []
+    for language in ("de", "en"):
+        page.click(".more-button")
+        page.click(f"[role=menuitem] >> text=/{'German|Deutsch' if language == 'de' else 'Englisch'}/")
+        settled(page, "(language) => inflight.speech.name === language", language)
+        said.append([page.inner_text("#watch .sentence"), page.inner_text("#watch .totals")])
+    (german, numbers), (english, counts) = said
+    assert "schreib" in german and "each" in english and "Token" in numbers and "tokens" in counts
+    assert page.evaluate("inflight.index === inflight.opening.plot.hood")
+
+
 @pytest.mark.parametrize("size", ["desk", "phone"])
 def test_three_doors_once_all_is_told(visit, page_url, size):
     page = visit(url=page_url, size=size, hash="opening=5&lang=de", opening=True, detail=None)

@@ -20,7 +20,7 @@ def opening(folder: Path = RECORDED) -> dict[str, Any] | None:
     they are not recorded.
 
     {"comparison", "title", "before", "after": names of runs, "runs": name → replay, "translations":
-    language → {"spoken": sentences of the second}}
+    language → {"runs": name → sentences of the second}}
     """
     if not is_recorded(folder):
         return None
@@ -31,7 +31,9 @@ def opening(folder: Path = RECORDED) -> dict[str, Any] | None:
         "before": BEFORE,
         "after": AFTER,
         "runs": {BEFORE: drawn(before), AFTER: replay(after)},
-        "translations": {language: {"spoken": captions_in(after, language)} for language in OTHERS},
+        "translations": {
+            language: {"runs": {AFTER: captions_in(after, language)}} for language in OTHERS
+        },
     }
 
 

@@ -33,7 +33,7 @@ import { fillBar, Race, RaceBar } from "./race.js";
 import { Drawing } from "../figure/drawing.js";
 import { hand, recorded } from "../figure/hand.js";
 import { comparisonUrl, fetchOnce } from "../parts/server.js";
-import { Speech, inLanguage, speaking, t } from "../parts/speech.js";
+import { Speech, inLanguage, runOf, speaking, t } from "../parts/speech.js";
 import { countLaneSteps, lanePieces } from "../run/lane_layout.js";
 import { Tooltip } from "../parts/floating.js";
 
@@ -552,8 +552,7 @@ export class Compare {
       comparison: this.entry.doc ? null : this.entry.name,
       racer,
     };
-    const replay = { ...this.doc.runs[racer], ...inLanguage(this.doc).runs[racer] };
-    goToPart(this.root, "watch", { replay, step, entry });
+    goToPart(this.root, "watch", { replay: runOf(this.doc, racer), step, entry });
   }
 
   /** Open a run that an engine keeps in the Watch tab. */

@@ -26,6 +26,14 @@ export const isSpoken = () => isChosen;
  */
 export const inLanguage = (doc) => ({ ...doc, ...doc.translations?.[speaking()] });
 
+/** One of the runs in a document, with its sentences in every language. @param {Json} doc @param {string} name */
+export const runOf = ({ runs, translations }, name) => ({
+  ...runs[name],
+  others: Object.fromEntries(
+    Object.entries(translations || {}).map(([language, said]) => [language, said.runs?.[name]]),
+  ),
+});
+
 /**
  * Switch all parts to a language: labels at once, sentences with the next run that is opened.
  * @param {Json} language

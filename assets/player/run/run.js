@@ -52,7 +52,8 @@ export class Run {
     this.complete = replay.complete !== false;
     this.goesOn = false; // more steps will come
     this.room = Infinity; // steps that are kept at most, where the oldest go
-    this.totals = replay.totals || []; // {name, value, means}
+    /** @type {Record<string, Replay["totals"]>} */
+    this.totalsIn = { "": replay.totals }; // language → {name, value, means}[]
     // where each request's time went, see delays.js; known once the run is over
     this.delays = replay.delays || null;
     /** @type {StepEvent[]} */
@@ -61,6 +62,11 @@ export class Run {
     this.captions = [];
     /** @type {Record<string, Caption[]>} */
     this.translations = {}; // language → captions, of a run that comes in several at once
+    for (const [language, said] of Object.entries(replay.others || {})) {
+      if (!said) continue;
+      this.translations[language] = [...said.captions];
+      this.totalsIn[language] = said.totals;
+    }
     /** @type {RunRequest[]} */
     this.requests = []; // in order of arrival
     /** @type {LaneSpan[]} */
@@ -219,6 +225,11 @@ export class Run {
     }
     if (reason) request.finished = { step: -1, reason };
     this.longest = Math.max(this.longest, kvLen);
+  }
+
+  /** Its numbers, in the current language if the run has them in it. */
+  get totals() {
+    return this.totalsIn[speaking()] || this.totalsIn[""] || [];
   }
 
   /**

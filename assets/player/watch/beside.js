@@ -7,7 +7,7 @@ import { chip } from "../parts/chips.js";
 import { find, h, pause, setAttr, setText } from "../parts/dom.js";
 import { count, wallClock } from "../parts/format.js";
 import { wantedLanguage } from "../parts/language.js";
-import { inLanguage, speaking, t } from "../parts/speech.js";
+import { inLanguage, runOf, speaking, t } from "../parts/speech.js";
 import { stepsWaited, waitedSoFar } from "../run/delays.js";
 import { countUpTo, Run } from "../run/run.js";
 import { setAxis } from "./layout.js";
@@ -83,11 +83,10 @@ export class Beside {
     for (let waits = 0; speaking() !== wantedLanguage() && waits < PATIENCE; waits += 50)
       await pause(50);
     if (app.run !== before) return; // another was opened meanwhile
-    const said = inLanguage(doc);
     const front = POLICIES.find((name) => name === entry?.racer) || POLICIES[1];
     const below = POLICIES.find((name) => name !== front) || POLICIES[0];
     const members = [front, below].map((racer) => {
-      const replay = { ...doc.runs[racer], ...said.runs[racer] };
+      const replay = runOf(doc, racer);
       return {
         run: new Run(replay),
         entry: { name: null, title: `${t(doc.title)}: ${racer}`, comparison, racer },
@@ -99,7 +98,7 @@ export class Beside {
     app.pair.open({
       members,
       step: null,
-      says: said.says.headline,
+      says: inLanguage(doc).says.headline,
       caption: [],
       link: { comparison, racer: front, beside: below },
       front: members[0],

@@ -130,7 +130,7 @@ export class Live {
   async _total(run, url) {
     if (!url) return;
     try {
-      ({ totals: run.totals, delays: run.delays } = await fetchJson(url));
+      ({ totals: run.totalsIn[""], delays: run.delays } = await fetchJson(url));
     } catch {
       return; // the run itself is here
     }

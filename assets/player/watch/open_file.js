@@ -9,7 +9,7 @@ import { isOurs } from "../engine/engines.js";
 import { jsonIn } from "../parts/dom.js";
 import { isFile } from "../parts/model_field.js";
 import { comparisonUrl } from "../parts/server.js";
-import { inLanguage } from "../parts/speech.js";
+import { runOf } from "../parts/speech.js";
 
 const MOST = 32 * 2 ** 20; // bytes, unless the server says otherwise
 const WHAT = {
@@ -67,7 +67,7 @@ export async function openRacer(app, { comparison, racer, ...wanted }) {
   return tried(app, "comparison", async () => {
     const doc = await comparisonOf(app, comparison);
     if (!doc.runs[racer]) throw new Error(`nobody in it is called ${racer}.`);
-    app.openReplay({ ...doc.runs[racer], ...inLanguage(doc).runs[racer] }, wanted, {
+    app.openReplay(runOf(doc, racer), wanted, {
       name: null,
       title: `${doc.title}: ${racer}`,
       comparison,

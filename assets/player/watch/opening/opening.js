@@ -19,7 +19,7 @@ import { keep, kept } from "../../parts/kept.js";
 import { putLanguage, wantedLanguage } from "../../parts/language.js";
 import { addressed } from "../../parts/link.js";
 import { hrefOf, isOurKey } from "../../parts/look.js";
-import { inLanguage, speaking, t } from "../../parts/speech.js";
+import { runOf, speaking, t } from "../../parts/speech.js";
 import { Surface } from "../../parts/surface.js";
 import { Run } from "../../run/run.js";
 import { SEEN } from "../bar.js";
@@ -173,9 +173,7 @@ export class Opening {
     const racer = doc.after;
     const { comparison, title } = doc;
     const entry = { name: null, title: `${title}: ${racer}`, comparison, racer };
-    const replay = { ...doc.runs[racer], ...inLanguage(doc).spoken };
-    this._hoodSpeaks = speaking();
-    app.openReplay(replay, { step: plot.fast.run.stepOf(plot.hood) }, entry);
+    app.openReplay(runOf(doc, racer), { step: plot.fast.run.stepOf(plot.hood) }, entry);
   }
 
   /** End it on the run that it told of. */
@@ -185,8 +183,7 @@ export class Opening {
     const isThere =
       app.entry?.comparison === doc.comparison &&
       app.entry?.racer === doc.after &&
-      app.index === plot.hood &&
-      this._hoodSpeaks === speaking(); // a language may arrive while it plays
+      app.index === plot.hood;
     if (!isThere) this._putHood();
     this.close();
   }
