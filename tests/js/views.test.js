@@ -86,12 +86,13 @@ test("a token fed back comes from where it was written, others from where their 
 });
 
 test("a stream that is resumed goes on behind what has come", () => {
-  const own = { key: "k", text: "", next: 0 };
+  const own = { key: "k", text: "", ends: [], next: 0 };
   const mine = { requests: [own], changed() {} };
   const take = (delta) => OwnRequests.prototype._take.call(mine, { of: "k", ...delta });
   take({ last: 2, messages: [{ text: "a" }, { text: "b" }, { text: "c" }] });
   take({ last: 3, messages: [{ ended: { tokens: 4 } }] });
   assert.deepEqual([own.text, own.next, own.ended], ["abc", 4, { tokens: 4 }]);
+  assert.deepEqual(own.ends, [1, 2, 3, 3]);
 });
 
 test("of what was guessed the row says how much was right", () => {

@@ -251,7 +251,7 @@ def test_its_run_on_watch_speaks_the_language_that_the_menu_chooses(visit, page_
         settled(page, "(language) => inflight.speech.name === language", language)
         said.append([page.inner_text("#watch .sentence"), page.inner_text("#watch .totals")])
     (german, numbers), (english, counts) = said
-    assert "schreib" in german and "each" in english and "Token" in numbers and "tokens" in counts
+    assert "schreib" in german and "each" in english and "Ausgabe" in numbers and "Output" in counts
     assert page.evaluate("inflight.index === inflight.opening.plot.hood")
 
 

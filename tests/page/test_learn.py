@@ -124,6 +124,8 @@ def test_the_first_four_lessons_are_in_simple_and_do_not_show_what_they_ask(lear
         assert not hidden, lesson["name"]
         if lesson["name"] == "static-batching":  # what its second stop asks
             expect(page.locator("#watch .sentence")).to_be_hidden()
+            expect(page.locator("#watch .say .live")).to_have_text(re.compile("for nobody"))
+            assert "nobody" not in page.locator("#watch .say").aria_snapshot()  # nor told
 
 
 @pytest.mark.slow
