@@ -347,6 +347,8 @@ _UNREADABLE = """() => {
     const others = [...document.querySelectorAll('#watch .panel')].filter((p) => p.getClientRects().length && !document.documentElement.dataset.views.split(' ').includes(p.dataset.view));
     if (others.length) found.push('panels that it is not about');
     if (inflight.lanes.surface.visible && inflight.lanes.font < 20) found.push('the lanes have small labels');
+    for (const part of document.querySelectorAll('.stop-scroll, #watch .panel.lit .texts'))
+        if (part.scrollHeight > part.clientHeight + 2) found.push(`${part.className} scrolls: ${part.scrollHeight} in ${part.clientHeight}`);
     return found;
 }"""  # noqa: E501
 
@@ -368,9 +370,10 @@ def test_large_type_shows_the_sentence_whole_and_only_what_the_stop_is_about(lea
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("size", [(1280, 720), (1024, 768)])
 @pytest.mark.parametrize("language", ["en", "de"])
-def test_no_stop_is_cut_in_large_type_on_a_projector(learn, world, language):  # noqa: F811
-    page = learn(f"lesson=one-token&stop=prompt&large=1&lang={language}", size=(1280, 720))
+def test_no_stop_is_cut_in_large_type_on_a_projector(learn, world, language, size):  # noqa: F811
+    page = learn(f"lesson=one-token&stop=prompt&large=1&lang={language}", size=size)
     unreadable = {}
     for lesson in json.loads(world[2][f"learn/{language}.json"])["lessons"]:
         for stop in lesson["stops"]:

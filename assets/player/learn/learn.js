@@ -246,6 +246,7 @@ export class Learn {
     if (stop.table) $(".stop-text").append(this._table(stop.table));
     this._ask(stop);
     this._do(stop);
+    this._fitType();
     setText($(".stop-count"), `${this.at + 1} ${words.of} ${lesson.stops.length}`);
     setText($(".next-button"), this.at === lesson.stops.length - 1 ? words.finish : words.next);
     $(".next-button").hidden = Boolean(this.options.only) && this.at === lesson.stops.length - 1;
@@ -320,6 +321,7 @@ export class Learn {
       words: this.words,
       say: (text) => this._heard(text),
       answered: (right, own) => {
+        this._fitType();
         if (!right) return;
         if (own) this.progress.answered(this.lesson, stop);
         this._dots();
@@ -360,6 +362,7 @@ export class Learn {
     $(".lessons-button").addEventListener("click", () => this.close());
     $(".presenter-button").addEventListener("click", () => this.enlarge(!this.large));
     $(".language").addEventListener("change", (e) => this.speak(e.target.value));
+    window.addEventListener("resize", () => this._fitType());
     onSwipe($(".stop-scroll"), (by) => this.go(by));
     $(".stop-card").addEventListener("pointerover", (e) => {
       if (!hasMoved(e)) return;
@@ -412,6 +415,17 @@ export class Learn {
       this.large && Boolean(this.page.dataset.lesson) && matchMedia(ROOMY).matches,
     );
     this.watch.redraw();
+    this._fitType();
+  }
+
+  /** A stop whose text is too long for the projector has smaller type, so that it is seen whole. */
+  _fitType() {
+    const card = this.$(".stop-scroll");
+    card.style.removeProperty("--zoom");
+    if (!this.large || !matchMedia(ROOMY).matches) return;
+    let zoom = Number(getComputedStyle(card).getPropertyValue("--zoom"));
+    while (zoom > 0.85 && card.scrollHeight > card.clientHeight + 1)
+      card.style.setProperty("--zoom", String((zoom -= 0.05)));
   }
 
   _heard(text) {

@@ -20,6 +20,7 @@ export class Stage {
    * of budgets nor of the blocks of a cache.
    */
   enter(simple = false) {
+    this.watch.edit(false);
     this.watch.need(simple ? "simple" : "full");
     this.before ??= this.watch.held();
   }

@@ -259,21 +259,18 @@ export class Player {
     const { request } = wanted;
     if (!opened) await this._openFirst(wanted);
     if ((this.engines && (await this.editor.resume())) || opened) return;
+    const { part = "watch" } = document.documentElement.dataset;
     if (wanted.spec && this.engines) await this.editor.restore({ ...wanted, request });
-    else if (options.model && !wanted.run)
-      await this.editor
-        .toggle(true)
-        .then(
-          () =>
-            this.editor.edited || this.editor.model.choose({ model: options.model, seen: true }),
-        );
-    else if (wanted.spec)
+    else if (options.model && !wanted.run) {
+      const open = async () => {
+        await this.editor.toggle(true);
+        if (!this.editor.edited) this.editor.model.choose({ model: options.model, seen: true });
+      };
+      if (part === "watch") await open();
+      else document.addEventListener("inflight-tab", open, { once: true }); // it is on no lesson
+    } else if (wanted.spec)
       this.toast("This link describes a run that only a page with an engine can make.", 8000);
-    else if (
-      this.engines &&
-      this.editor.typed &&
-      (document.documentElement.dataset.part || "watch") === "watch"
-    )
+    else if (this.engines && this.editor.typed && part === "watch")
       this.toast("What you typed is still here.", 8000, {
         text: "Edit requests",
         act: () => this.editor.toggle(true),
