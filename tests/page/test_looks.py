@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from visualizer.documents.comparison import RECORDED, load
 from visualizer.documents.replay import replay
 from worlds.browser import settled
 
@@ -156,6 +157,28 @@ def test_on_a_projector_words_are_large(visit, traces, view, size):
         return [...drawn, ...words].filter(([, size]) => size < 20); })()"""  # noqa: E501
     )
     assert small == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(1280, 720), (1024, 768)])
+def test_a_projector_shows_what_each_person_reads_to_its_last_word(visit, size):
+    trace = load(RECORDED / "gpt2-six").comparison.runs["continuous"].trace
+    page = visit(replay=replay(trace), size=size, hash="present=1", detail="simple")
+    texts = page.evaluate(
+        """async () => { const found = [], box = document.querySelector(".texts");
+        for (let i = 0; i < inflight.run.length; i += 9) {
+            inflight.seek(i); await new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)));
+            const rows = [...box.children].filter((e) => e.offsetParent), last = rows.map((e) => e.querySelector("mark:not([hidden])")?.getBoundingClientRect());
+            const boxes = rows.map((e) => e.getBoundingClientRect());
+            if (box.scrollHeight > box.clientHeight + 1) found.push([i, "scrolls"]);
+            boxes.forEach(({ top, bottom }, n) => {
+                if (n && top < boxes[n - 1].bottom) found.push([i, n, "overlaps"]);
+                if (last[n] && (last[n].bottom > bottom + 6 || last[n].bottom < top)) found.push([i, n, "is cut"]);
+            });
+        }
+        return found; }"""  # noqa: E501
+    )
+    assert texts == []
 
 
 def test_a_link_to_the_presenter_opens_the_page_where_there_is_no_room_for_it(visit, traces):

@@ -127,6 +127,7 @@ export class TextsView {
     if (simple) shown.splice(Math.max(SEEN, held.length), Infinity);
     // everybody keeps their place, whoever looks the first
     if (simple) shown.sort((a, b) => Number(b.isOwn) - Number(a.isOwn) || a.index - b.index);
+    setStyle(this.box, "--said", String(shown.length));
     const onTheWay = Boolean(movingIn(state)) && phase(state.share, "text") < 1;
     const masked = pair.leaks && state.leak.on ? pair.members[0].run : null;
     const running = held.filter((r) => !(r.finished && r.finished.step < frame.i)).length;
