@@ -245,9 +245,9 @@ def test_its_run_on_watch_speaks_the_language_that_the_menu_chooses(visit, page_
     settled(page, ON_THE_HOOD)
     page.wait_for_function("() => document.querySelector('.opening').hidden")
     said = []
-    for language in ("de", "en"):
+    for language, name in (("de", "/German|Deutsch/"), ("en", "Englisch")):
         page.click(".more-button")
-        page.click(f"[role=menuitem] >> text=/{'German|Deutsch' if language == 'de' else 'Englisch'}/")
+        page.click(f"[role=menuitem] >> text={name}")
         settled(page, "(language) => inflight.speech.name === language", language)
         said.append([page.inner_text("#watch .sentence"), page.inner_text("#watch .totals")])
     (german, numbers), (english, counts) = said

@@ -8,7 +8,7 @@ import json
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from worlds.browser import settled
 from worlds.player import trace_of
@@ -74,6 +74,26 @@ def test_a_recording_that_comes_late_does_not_take_the_place_of_a_run(visit, pag
     assert page.evaluate("[inflight.run.header.source, Boolean(inflight.entry.spec)]") == [
         "live",
         True,
+    ]
+
+
+@pytest.mark.slow
+def test_a_run_that_begins_while_a_lesson_is_read_does_not_take_its_place(visit, page_url):
+    page = visit(page_url, hash="run=short-and-long")
+    page.click(".edit-button")
+    page.wait_for_selector(".request-row")
+    held: list[Route] = []
+    page.route(re.compile("inflight/jobs/"), lambda route: held.append(route))
+    page.click(".run-button")
+    page.evaluate("location.hash = 'part=learn&lesson=one-token'")
+    settled(page, "window.inflightLearn?.drawn?.startsWith('one-token/') && inflight.live.id")
+    while not held:
+        page.wait_for_timeout(20)
+    page.unroute_all()  # it goes on
+    settled(page, "!inflight.live.going && inflight.live.run?.complete")
+    assert page.evaluate("[inflight.run.header.source, inflight.entry.name]") == [
+        "recorded",
+        "one-request",
     ]
 
 

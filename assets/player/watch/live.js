@@ -74,7 +74,8 @@ export class Live {
             app.transport.toggle(false);
             this.run = new Run({ ...begun, asked, complete: false, events: [], captions: [] });
             this.run.goesOn = true;
-            if (app.edge === this && !this.unseen) {
+            const { lesson } = document.documentElement.dataset; // it keeps its own run on screen
+            if (app.edge === this && !this.unseen && !lesson) {
               hideToast(app.root); // it began
               this.show({ run: this.run, entry: null, replay: null, index: 0 });
             }
