@@ -31,6 +31,8 @@ const LABELS = [
 const labelOf = (/** @type {HTMLElement} */ field) =>
   /** @type {HTMLElement} */ (field.closest("label"));
 
+const sized = (/** @type {number} */ n) => t(bytes(n));
+
 export class ModelField {
   /**
    * form: has the field dtype, and where there are others a `.model-field`. options.call: asks who
@@ -342,15 +344,15 @@ export class ModelField {
     const rows = [
       ["Parameters", `${number}, ${t(`${count(layers)} [layer|layers]`)}`],
       ["Stored in", stored.join(", ")],
-      ["Weights", t(held, { size: bytes(weights), format: dtype, free: bytes(free ?? 0) })],
+      ["Weights", t(held, { size: sized(weights), format: dtype, free: sized(free ?? 0) })],
       [
         "KV cache",
-        kv ? t("{size} a token; {blocks} fit", { size: bytes(kv), blocks: t(fit) }) : "",
+        kv ? t("{size} a token; {blocks} fit", { size: sized(kv), blocks: t(fit) }) : "",
       ],
       ["Context", !context ? "" : t(`${count(context)} [token|tokens]`)],
-      ["To fetch", download > this.kept ? bytes(download) : ""],
-      ["In this browser", this.kept ? `${bytes(this.kept)} ` : "", remove],
-      ["On your machine", facts.file ? `${bytes(facts.file)} ` : "", remove],
+      ["To fetch", download > this.kept ? sized(download) : ""],
+      ["In this browser", this.kept ? `${sized(this.kept)} ` : "", remove],
+      ["On your machine", facts.file ? `${sized(facts.file)} ` : "", remove],
     ];
     const warn = (/** @type {string} */ words) => h("span", { class: "warn" }, t(words));
     return [
@@ -395,7 +397,7 @@ export function loadingWords({ phase, done, total }) {
   if (phase === "fetch")
     return [
       share,
-      t("Fetching the model: {done} of {total}.", { done: bytes(done), total: bytes(total) }),
+      t("Fetching the model: {done} of {total}.", { done: sized(done), total: sized(total) }),
     ];
   return [
     share,
