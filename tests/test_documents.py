@@ -30,6 +30,7 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 # The same command at less cost: one round, small shapes, one short point of load.
 CHEAPER = (
     (r"--repeats \d+", "--repeats 1"),
+    (r"compare --preset six-questions", "compare --preset gpt2-six"),  # `run` runs the other
     (r"(python tests/measure/(?:speed|gpu)\.py\b.*)", r"\1 --quick"),
     (r"--rate auto", "--rate 8 --point-seconds 1"),
 )
