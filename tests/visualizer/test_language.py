@@ -44,7 +44,7 @@ from visualizer.words.vocabulary import plain
 
 # What German says as English does.
 SAME = set(
-    """# %|# B|# p#|# GiB|# KiB|# MiB|# ms|# s|# → #|#e-#|#×|, {base} #|Block|Block #: |Budget|CPU|CSV|CUDA|Cache|E#E p#|Engine|Engines
+    """# %|# p#|# KiB|# MiB|# ms|# s|# → #|#e-#|#×|, {base} #|Block|Block #: |Budget|CPU|CSV|CUDA|Cache|E#E p#|Engine|Engines
     |Export|HTML|ITL|ITL p#|In vLLM:|Inflight|JSON|KV|Link|Live|O Romeo, |PNG|Pad: |Pads|Perfetto|Phase|Plan|Policies|Policy|Prompt
     |Rank|Rank #|Seed|Story|TPOT|TPOT p#|TTFT|TTFT p#|Tab|Text|Token|Top-k|Top-p|Trace|live""".replace(  # noqa: E501
         "\n    |", "|"

@@ -42,9 +42,13 @@ const SIZES = [
   ["KiB", 2 ** 10],
 ];
 
-/** A size in memory: "1.19 GiB". @param {number} n */
-export function bytes(n) {
+/**
+ * A size in memory: "1.19 GiB". @param {number} n @param {(number: string) => string} written its
+ * number
+ */
+export function bytes(n, written = (number) => number) {
   const [unit, size] = SIZES.find(([, s]) => n >= s) || ["B", 1];
   const value = n / size;
-  return `${value >= 100 || size === 1 ? Math.round(value) : value.toPrecision(3)} ${unit}`;
+  const number = value >= 100 || size === 1 ? String(Math.round(value)) : value.toPrecision(3);
+  return `${written(number)} ${unit}`;
 }

@@ -31,7 +31,7 @@ const LABELS = [
 const labelOf = (/** @type {HTMLElement} */ field) =>
   /** @type {HTMLElement} */ (field.closest("label"));
 
-const sized = (/** @type {number} */ n) => t(bytes(n));
+const sized = (/** @type {number} */ n) => bytes(n, t);
 
 export class ModelField {
   /**

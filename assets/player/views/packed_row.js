@@ -181,10 +181,10 @@ export class PackedRow extends CanvasView {
     const pads = passes.reduce((n, p) => n + p.padding, 0);
     const { simple } = state;
     const many = passes.length > 1;
-    const through = simple ? " through the model" : "";
-    const forward = simple ? "" : "forward ";
-    const passed = many ? `${passes.length} ${forward}passes` : `One ${forward}pass`;
-    tell(this.title, `${passed}${through}`);
+    const [one, several] = simple
+      ? ["One pass through the model", `${passes.length} passes through the model`]
+      : ["One forward pass", `${passes.length} forward passes`];
+    tell(this.title, many ? several : one);
     const shape = !many && passes[0]?.padded ? `${passes[0].rows} × ${passes[0].width}: ` : "";
     const over = event.overrun.reduce((n, o) => n + o.rows, 0);
     const [guessed, right] = event.drafts.reduce(

@@ -76,8 +76,8 @@ export class Outcome {
             ? t("{n} right so far", { n: String(progress.cases) })
             : loading?.total
               ? t("Loading the engine, once: {done} of {total}", {
-                  done: t(bytes(loading.done)),
-                  total: t(bytes(loading.total)),
+                  done: bytes(loading.done, t),
+                  total: bytes(loading.total, t),
                 })
               : t("Starting …"),
     );
