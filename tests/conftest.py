@@ -8,6 +8,7 @@ import gc
 import os
 import shutil
 import sys
+from collections.abc import Generator
 
 os.environ.update(
     HF_HUB_OFFLINE="1",
@@ -21,8 +22,6 @@ os.environ.update(
 
 import pytest
 from hypothesis import settings
-
-gc.disable()  # what a collection of tests imports and makes is no garbage
 
 if shutil.which("nvidia-smi") is None:
     # kernels run on CPU tensors; read when a module that has kernels is imported
@@ -72,13 +71,19 @@ def users_packed(users_models: str) -> str:
     return users_models
 
 
-def pytest_collection_finish() -> None:
-    """What is imported by now stays: a collection of garbage, which every timed round begins with,
-    need not walk through it (0.3 s each).
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What a collection imports and makes is no garbage, so none is looked for meanwhile; and it
+    stays: a collection of garbage, which every timed round begins with, need not walk through it
+    (0.3 s each).
     """
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

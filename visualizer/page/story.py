@@ -241,14 +241,16 @@ def story_data(language: str, player: str) -> dict[str, Any]:
     """
     page = words(language)["page"]
     shown = {name: _figure(name, language, player) for name in sections()}
-    runs = {run: recorded_run(run) for run in HERO}
-    for name in shown:
-        if run := shown[name]["figure"]["run"]:
-            runs[run] = (_unasked if "guess" in sections()[name] else recorded_run)(run)
+    run_of = {name: figure["figure"]["run"] for name, figure in shown.items()}
+    asked = {run_of[name] for name, spec in sections().items() if "guess" in spec}
+    runs = dict.fromkeys([*HERO, *filter(None, run_of.values())])
     return {
         "language": language,
         "words": figure_words(language, ENTRY),
-        "runs": {run: figure_replay(trace, language) for run, trace in runs.items()},
+        "runs": {
+            run: figure_replay((_unasked if run in asked else recorded_run)(run), language)
+            for run in runs
+        },
         "drawings": {
             name: DRAWINGS[spec["drawing"]](spec)
             for name, spec in sections().items()
