@@ -74,11 +74,16 @@ ALL = {name: path for modules in MODULES.values() for name, path in modules.item
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(path: Path, top_only: bool = False) -> frozenset[str]:
     """Every module that a file imports, by full name; `top_only` leaves out functions and type
     checking.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     names = set()
     for node in _top(tree) if top_only else ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -143,25 +148,30 @@ def test_an_import_against_the_ladder_is_found():
     ]
 
 
-@pytest.mark.parametrize("name", sorted(MODULES["core"]))
-def test_core_never_imports_the_page(name):
-    assert not {module for module in imports(ALL[name]) if module.split(".")[0] in PAGE}
+def test_core_never_imports_the_page():
+    assert not [
+        (name, module)
+        for name, path in MODULES["core"].items()
+        for module in imports(path)
+        if module.split(".")[0] in PAGE
+    ]
 
 
-@pytest.mark.parametrize("name", sorted(ALL.keys() - {"core.torch_engine.models.pretrained"}))
-def test_nothing_else_loads_what_comes_with_a_model(name):
+def test_nothing_else_loads_what_comes_with_a_model():
     """A config, tokenizer or model that transformers loads could bring code:
     `core.torch_engine.models.pretrained` refuses it, and nothing passes by it.
     """
-    tree = ast.parse(ALL[name].read_text(encoding="utf-8"))
     loads = {
-        ast.unparse(node.func.value)
-        for node in ast.walk(tree)
+        (name, ast.unparse(node.func.value))
+        for name, path in ALL.items()
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "from_pretrained"
     }
-    assert loads <= {"Engine"}
+    elsewhere = {load for load in loads if load[0] != "core.torch_engine.models.pretrained"}
+    assert {loaded for _, loaded in elsewhere} == {"Engine"}, elsewhere
+    assert loads - elsewhere
 
 
 def test_a_class_has_its_name_alone():
@@ -169,7 +179,7 @@ def test_a_class_has_its_name_alone():
     names = [
         node.name.lstrip("_")
         for path in ALL.values()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef)
     ]
     assert sorted(name for name, count in Counter(names).items() if count > 1) == []
@@ -198,22 +208,26 @@ def reached(name: str) -> dict[str, frozenset[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if n.startswith(NO_TORCH)])
-def test_what_needs_no_model_imports_no_torch(name):
-    for module, names in reached(name).items():
-        heavy = {m for m in names if m.split(".")[0] in ("torch", "transformers")}
-        assert not heavy, f"{module} imports {', '.join(heavy)}"
+def reached_by(prefixes: tuple[str, ...]) -> set[tuple[str, str]]:
+    """Who imports a package's name, of all that modules with one of these prefixes reach."""
+    assert all(any(name.startswith(prefix) for name in ALL) for prefix in prefixes)
+    return {
+        (module, imported.split(".")[0])
+        for name in ALL
+        if name.startswith(prefixes)
+        for module, names in reached(name).items()
+        for imported in names
+    }
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if n.startswith(PLAIN)])
-def test_an_engine_and_what_is_told_of_its_runs_need_the_standard_library_alone(name):
-    for module, names in reached(name).items():
-        others = {
-            m
-            for m in names
-            if m.split(".")[0] not in {"core", "visualizer", *sys.stdlib_module_names}
-        }
-        assert not others, f"{module} imports {', '.join(others)}"
+def test_what_needs_no_model_imports_no_torch():
+    found = reached_by(NO_TORCH)
+    assert not {one for one in found if one[1] in ("torch", "transformers")}
+
+
+def test_an_engine_and_what_is_told_of_its_runs_need_the_standard_library_alone():
+    own = {"core", "visualizer", *sys.stdlib_module_names}
+    assert not {one for one in reached_by(PLAIN) if one[1] not in own}
 
 
 def test_imports_make_no_circle():
