@@ -112,6 +112,7 @@ def test_what_to_open_is_there():
     assert len(paths) > 10 and not [path for path in paths if not (ROOT / path).exists()]
 
 
+@pytest.mark.slow
 def test_every_file_is_listed_with_what_it_says_of_itself():
     assert files.PAGE.read_text(encoding="utf-8") == files.page(), (
         "python tests/measure/files.py writes it anew"

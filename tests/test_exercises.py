@@ -351,6 +351,7 @@ def test_a_case_is_seen_by_hand_as_it_says(tmp_path, monkeypatch, capsys):
 # -- words -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_sentence_has_its_german():
     said = {text for name, text in vars(cases).items() if name.isupper() and isinstance(text, str)}
     said |= set(cases.sentences().values())

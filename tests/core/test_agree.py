@@ -67,6 +67,7 @@ def test_that_recording_would_tell_another_rule(monkeypatch) -> None:
         monkeypatch.undo()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not transformers.__version__.startswith(("5.23", "5.24")),
     reason="another version may have another rule",

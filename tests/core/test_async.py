@@ -316,6 +316,7 @@ def test_any_run_says_what_each_request_says_alone(data):
     assert engine._loop.scheduler.pool.num_used == 0
 
 
+@pytest.mark.slow
 @examples(80)
 @given(data=st.data())
 def test_cancels_at_any_time_cost_rows_and_nothing_else(data):
@@ -362,6 +363,7 @@ def test_cancels_at_any_time_cost_rows_and_nothing_else(data):
     assert engine._loop.scheduler.pool.num_used == 0
 
 
+@pytest.mark.slow
 def test_top_logprobs_equal_those_of_the_plain_engine_though_passes_are_launched_ahead():
     """Joining, stopping early, preempted and reading graphs' buffers: each token's alternatives are
     its own, and none are left over.

@@ -92,6 +92,7 @@ def _workload() -> Workload:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [_gpt2, _llama])
 def test_every_baseline_writes_what_our_engine_writes(build):
     model, workload = build(), _workload()

@@ -157,6 +157,7 @@ def sampling(rng: random.Random) -> SamplingParams:
     )
 
 
+@pytest.mark.slow
 def test_every_way_to_choose_a_token_chooses_as_torch_does(packed) -> None:
     rng = random.Random(7)
     workload = Workload(
@@ -271,6 +272,7 @@ def test_a_tab_without_memory_says_so_and_goes_on(packed, monkeypatch) -> None:
         assert engine(model).run(workload).complete
 
 
+@pytest.mark.slow
 def test_threads_compute_what_one_computes_to_the_last_bit(packed) -> None:
     words = random.Random(5).choices(range(1, 2048), k=70)
     requests = [

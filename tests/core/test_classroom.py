@@ -218,6 +218,7 @@ def test_who_waits_and_cannot_run_under_the_new_limits_is_told():
 # -- bursts, and who may ask -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_prepared_burst_runs_on_the_built_in_models_and_all_of_it_ends():
     async def send(made: ServingEngine):
         room = Classroom(made)
@@ -373,6 +374,7 @@ def test_what_a_teacher_has_the_model_told_comes_before_each_question():
         assert list(dict.fromkeys(told)) == ["", "Speak like a pirate."] and told[-1] == ""
 
 
+@pytest.mark.slow
 def test_only_a_model_that_is_asked_by_messages_takes_a_system_prompt():
     token = {"X-Teacher-Token": "t"}
     with served(chat_engine(), teacher_token="t") as chat:

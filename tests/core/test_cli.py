@@ -366,6 +366,7 @@ def test_pads_and_finished_rows_are_shown():
     assert "A = r0  lane 0  finished, computed as padding until the wave ends" in second
 
 
+@pytest.mark.slow
 def test_a_huge_mask_is_folded_to_the_width():
     trace = record(
         EngineConfig(max_num_seqs=64, max_num_batched_tokens=4096),
@@ -440,6 +441,7 @@ def test_compare_as_json(tmp_path, capsys):
     assert Trace.load(tmp_path / "static.jsonl").config.policy.name == "static"
 
 
+@pytest.mark.slow
 def test_outside_baselines_answer_the_same_greedy_requests(capsys):
     args = [
         "-p",

@@ -49,6 +49,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "collected"
 
 
+@pytest.mark.slow
 def test_what_is_sent_is_what_lies_in_the_folder(folder, caplog):
     """Of two engines at once, one of them with two ranks: a file each. The token is in none of
     them, and in no line of a log.
@@ -110,6 +111,7 @@ def test_a_collector_that_is_killed_and_started_again_misses_nothing(folder, cap
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_a_collector_that_is_away(folder, caplog):
     """What finds no room is dropped in whole steps and counted; one warning says that nobody is
     there, one line that somebody is again.
@@ -145,6 +147,7 @@ def test_a_slow_collector_holds_up_nobody(caplog):
     writer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -179,6 +182,7 @@ def test_a_refusal_is_one_line_and_is_not_asked_for_again(folder, caplog, path, 
     ) == (status[:3] == "401")
 
 
+@pytest.mark.slow
 def test_what_is_too_large_is_refused_and_an_oversized_step_is_dropped_alone(folder):
     with collecting(folder, "--port", "0") as collector:
         url = urlsplit(collector.url)

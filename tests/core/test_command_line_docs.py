@@ -69,6 +69,7 @@ def test_lists():
         check(outputs(name), schema)
 
 
+@pytest.mark.slow
 def test_agree_and_import(tmp_path):
     check(
         outputs("agree", str(DATA / "transformers-5.23.0-scheduler.jsonl.gz")),

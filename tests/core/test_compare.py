@@ -72,6 +72,7 @@ def test_the_warm_up_is_not_counted_and_ratios_are_taken_round_by_round():
     json.dumps(data, allow_nan=False)
 
 
+@pytest.mark.slow
 def test_a_run_that_took_no_time_on_its_clock_is_compared_with_nothing():
     track = Track()
     with pytest.raises(InflightError, match="less time than this clock can measure"):
@@ -104,6 +105,7 @@ def test_setup_and_teardown_are_timed_apart_from_the_run():
     assert result.to_json()["policies"]["b"]["apart"]["setup_s"] == 50
 
 
+@pytest.mark.slow
 def test_the_run_kept_is_that_nearest_to_the_median_and_says_its_round():
     track = Track()
     result = compare([track.contender("a", [9, 1, 3, 2])], 3, clock=track.clock)

@@ -194,6 +194,7 @@ def test_a_measured_trace_can_be_fitted_and_a_simulated_one_cannot():
         fit(replace(ran(), events=still))
 
 
+@pytest.mark.slow
 def test_steps_whose_end_was_not_recorded_are_left_out_or_refused(tmp_path):
     """As where a recording breaks off; of its whole length, where the recorder knew no ends."""
     with gzip.open(RECORDING, "rt", encoding="utf-8") as lines:
@@ -218,6 +219,7 @@ def test_steps_whose_end_was_not_recorded_are_left_out_or_refused(tmp_path):
         cost_in(without_ends(slice(None)), open_run)
 
 
+@pytest.mark.slow
 def test_a_first_step_that_warms_up_is_left_out_and_said():
     found = fit(open_run(RECORDING))
     assert found.about["steps"] == 368 and found.per_token_s < 0.001
@@ -227,6 +229,7 @@ def test_a_first_step_that_warms_up_is_left_out_and_said():
     assert fit(Trace.load(ROOT / "assets/traces/where-padding-costs.jsonl")).about["steps"] == 28
 
 
+@pytest.mark.slow
 def test_an_engine_whose_steps_overlap_is_fitted_to_the_time_between_their_ends():
     trace = open_run(ROOT / "tests/data/vllm-http/true-async.raw.jsonl.gz")
     found = fit(trace)
@@ -263,6 +266,7 @@ def test_a_cost_knows_its_model_and_a_simulated_engine_takes_what_it_knows():
 # -- commands --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_cost_is_saved_and_simulated_with_as_the_run_itself(tmp_path, capsys):
     saved = tmp_path / "cost.json"
     assert call("fit", SIX, "--out", saved) == 0

@@ -244,6 +244,7 @@ def test_an_old_part_is_enough(lines, whole):
     assert [e.kv.used for e in trace.events] == [whole[e.step].kv.used for e in trace.events]
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_contradicts_the_steps_is_told(lines):
     """Each agrees with the steps before it; one that is forged does not, and from it a run goes on
     with a warning.

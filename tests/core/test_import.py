@@ -145,6 +145,7 @@ def test_what_was_not_recorded_is_absent(raw, trace):
     assert unseen.events[5].sampled[0].margin is None and "margin" in unseen.header.absent
 
 
+@pytest.mark.slow
 def test_its_texts_are_those_of_the_same_model_here(trace):
     """The built-in model, float32, greedy: vLLM's tokens are ours, but where two logits all but
     tie.

@@ -235,6 +235,7 @@ def test_a_recording_of_before_is_not_changed_where_nothing_left():
 # -- transformers ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_transformers_keeps_a_ring_for_layers_with_a_window(tmp_path):
     """A small random Gemma 3 with three layers of a window and one without: a block of the ring is
     three of the pool's.

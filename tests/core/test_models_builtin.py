@@ -151,6 +151,7 @@ def test_the_weights_know_shakespeare(name, most):
     assert nats / len(lines) < most
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.text(ALPHABET, min_size=1, max_size=60), st.floats(0, 1))
 def test_training_takes_tokens_apart_without_changing_the_text(text, share):

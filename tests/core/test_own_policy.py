@@ -98,6 +98,7 @@ def checked(trace: Trace, place: Path) -> CheckResult:
     return verify(lines_of(place / "own.jsonl"))
 
 
+@pytest.mark.slow
 def test_where_it_is_installed_its_decisions_are_taken_again(recorded, installed, tmp_path):
     found = checked(recorded, tmp_path)
     assert found.not_replayed is None and "policy most-blocks, and the same" in findings(found)[0]
@@ -257,6 +258,7 @@ class TwoAtOnce(Policy):
         )
 
 
+@pytest.mark.slow
 def test_a_limit_of_its_own_is_told_as_the_policys(tmp_path):
     preset = PRESETS["kv-pressure"]
     trace = Engine.from_pretrained(

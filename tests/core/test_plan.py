@@ -201,6 +201,7 @@ def test_texts_that_have_run_need_no_tokenizer_to_be_simulated() -> None:
 # -- recordings of another engine ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_requests_are_counted_from_the_step_that_takes_them_up() -> None:
     """As the recorder counts, to whom the wait for the step before is not known."""
     made = plan(open_run(HTTP / "long-prefill.raw.jsonl.gz"))
@@ -228,6 +229,7 @@ def test_others_are_ranked_only_if_both_the_median_and_the_worst_are_simulated_w
         assert not replace(made, again=off).is_ranked
 
 
+@pytest.mark.slow
 def test_throughput_and_preemptions_are_of_all_requests() -> None:
     """Also of those that are left out of the times, and each of several preempted in one step."""
     trace = measured()

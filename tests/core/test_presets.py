@@ -142,6 +142,7 @@ def test_dropping_finished_rows_saves_positions_and_no_step():
     assert held[1] < held[0]
 
 
+@pytest.mark.slow
 def test_prefill_first_trades_the_stall_of_those_who_decode_for_the_first_token():
     decode, prefill = run("decode-first"), run("prefill-first")
     joins = next(e.step for e in decode.events if any(a.request == "r5" for a in e.admitted))
@@ -189,6 +190,7 @@ def test_three_lengths_one_after_the_other():
     assert finishes(trace) == [19, 34, 59]
 
 
+@pytest.mark.slow
 def test_a_long_prompt_stalls_a_step_only_without_chunking():
     whole, chunked = run("long-prompt-arrives"), run("long-prompt-chunked")
     assert max(p.tokens for e in whole.events for p in e.passes) > 400
@@ -210,6 +212,7 @@ def test_kv_pressure_preempts_and_changes_no_token():
     assert tight.outputs == roomy.outputs
 
 
+@pytest.mark.slow
 def test_each_preemption_rule_has_its_price():
     newest, stall = run("kv-pressure"), run("kv-pressure-stall")
     assert newest.outputs == stall.outputs

@@ -215,6 +215,7 @@ def real() -> Lines:
     return [json.loads(line) for line in gzip.decompress(SMOLLM2.read_bytes()).splitlines()]
 
 
+@pytest.mark.slow
 def test_without_priorities_on_record_the_queue_is_the_snapshots(tmp_path: Path) -> None:
     trace, faults = opened(SMOLLM2)
     assert faults == [] and trace.header.policy.name == "priority"

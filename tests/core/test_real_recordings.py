@@ -236,6 +236,7 @@ def ruled_of(lines: Lines) -> Trace:
     return checked_trace(Recording("x", lines[0], steps, aborts))
 
 
+@pytest.mark.slow
 def test_what_holds_a_chunk_is_the_threshold_on_record_or_is_not_recorded(
     traces: dict[str, Trace],
 ) -> None:

@@ -72,6 +72,7 @@ def test_same_as_the_reference(vocab_size, temperatures, dtype, coarse, seed):
     check_same(logits.to(dtype), temperatures, seed)
 
 
+@pytest.mark.slow
 def test_same_over_a_vocabulary_of_real_size(monkeypatch):
     monkeypatch.undo()
     logits = torch.randn(6, 50257, generator=torch.Generator().manual_seed(0)).bfloat16()

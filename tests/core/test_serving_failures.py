@@ -55,6 +55,7 @@ def test_a_step_that_fails_ends_those_in_it_and_nobody_else(error):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_held", [False, True])
 def test_a_second_request_of_the_same_id_ends_alone(is_held):
     async def twice(made: ServingEngine):

@@ -180,6 +180,7 @@ def test_stop_strings_end_the_text_before_them(client):
     assert "".join(c.text for c in chunks) == choice.text and chunks[-1].finish_reason == "stop"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",
     [

@@ -204,6 +204,7 @@ def test_a_request_arrives_when_its_call_is_received_and_not_when_its_prompt_is_
     assert request_times(trace)[told["id"]].ttft_s >= waited
 
 
+@pytest.mark.slow
 def test_who_waits_for_the_next_run_has_waited_since_the_call():
     async def held(made: ServingEngine):
         # so that the first run has not ended before the second request comes, however late it is

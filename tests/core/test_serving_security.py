@@ -403,6 +403,7 @@ def test_a_failure_nobody_foresaw_is_answered_and_says_that_the_connection_ends(
     assert answer.headers["connection"] == "close"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such limit")
 def test_a_client_that_takes_nothing_is_given_up():
     """What was written to it, and its descriptor, are free again; nothing else tells of a computer

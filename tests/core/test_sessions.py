@@ -76,6 +76,7 @@ async def bustle(made: ServingEngine, rng: random.Random, rounds: int) -> None:
     await idle(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_random_sessions_pass_the_check(seed):
     rng = random.Random(seed)
@@ -107,6 +108,7 @@ def test_a_session_can_be_saved_at_any_moment():
         assert asyncio.run(peek(made))
 
 
+@pytest.mark.slow
 def test_a_long_session_is_the_log_step_for_step():
     async def ask(made: ServingEngine):
         for _ in range(30):

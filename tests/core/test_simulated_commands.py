@@ -117,6 +117,7 @@ def _request(index: int) -> Request:
     return Request(f"r{index}", prompt_token_ids=(1,) * 500, sampling=sampling)
 
 
+@pytest.mark.slow
 def test_policies_are_compared_in_python_on_simulated_time():
     engine = SimulatedEngine(Roofline.named("h100", "8b"), EngineConfig(max_num_seqs=4))
     found = compare_policies(engine, Workload([_request(i) for i in range(12)]))

@@ -182,6 +182,7 @@ def test_reordered_and_doubled(small: Trace) -> None:
         assert caught.value.line == n + 1
 
 
+@pytest.mark.slow
 def test_a_file_that_breaks_off_opens_up_to_its_last_whole_line_and_says_so(
     small: Trace, tmp_path: Path
 ) -> None:

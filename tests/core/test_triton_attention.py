@@ -142,6 +142,7 @@ def test_launches_as_they_are(group, monkeypatch):
     torch.testing.assert_close(made.mine(), made.oracle(), atol=2e-5, rtol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [None, 20])
 def test_padded_lists_change_nothing(window):
     """Lists as long as a bucket's, for lanes that are not all there: bit for bit the same."""

@@ -386,6 +386,7 @@ def test_a_run_is_cut_and_counted_up_to_there():
     assert not told["cut"] and told["output_tokens"] == asked
 
 
+@pytest.mark.slow
 def test_transformers_is_cut_too_and_falls_back_to_the_next_best_setting():
     model, work = _model(), baseline_requests(TINY.workload(4), None)
     context = PartContext(replace(TINY, lanes=4, baseline_s=3.0), Device(CPU, Ticking()))
@@ -515,6 +516,7 @@ def test_resuming_runs_the_rest_with_what_failed_last(small_parts, tmp_path):
     assert log[4:] == ["a", "b", "c"] and "a different scale" in said[0]
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_the_time_is_not_begun(small_parts, tmp_path):
     clock, log, _ = small_parts
     data = run(SLOW, Device(CPU, clock), out=tmp_path / "x.json", minutes=0.5)
@@ -535,6 +537,7 @@ def test_a_lost_device_ends_the_run(small_parts):
     )
 
 
+@pytest.mark.slow
 def test_the_file_is_whole_or_as_it_was(small_parts, tmp_path, monkeypatch):
     clock, _, _ = small_parts
     out = tmp_path / "x.json"

@@ -125,6 +125,7 @@ def test_their_json_is_as_documented(capsys):
     check(output(load, "--rate", "5", "--simulate", "l4:1b", "--point-seconds", "1"), points)
 
 
+@pytest.mark.slow
 def test_a_load_says_whose_arrivals_they_are_and_whose_capacity(capsys, tmp_path):
     def told(*args: str) -> tuple[str, Any]:
         assert call(load, "--simulate", "l4:1b", "--point-seconds", "1", *args) == 0
@@ -145,6 +146,7 @@ def test_a_load_says_whose_arrivals_they_are_and_whose_capacity(capsys, tmp_path
     assert "does nothing with the arrivals" in refusal(capsys, load, *lengths, "--burstiness", "2")
 
 
+@pytest.mark.slow
 def test_a_load_says_what_it_assumes(capsys):
     def told(*args: str) -> str:
         assert call(load, *args) == 0

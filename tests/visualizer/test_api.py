@@ -126,6 +126,7 @@ def test_a_saved_trace_opens_and_a_broken_one_says_why(page_url, http):
         assert words in upload(http, page_url, text)["error"]
 
 
+@pytest.mark.slow
 def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(page_url, http):
     def flood():
         for _ in range(200):

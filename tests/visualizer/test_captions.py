@@ -411,6 +411,7 @@ def test_a_step_in_plain_words_names_who_comes_reads_writes_and_goes():
     assert any(re.search("places (is|are) computed for nobody", s) for s in static)
 
 
+@pytest.mark.slow
 def test_plain_words_know_no_limit_and_fit_their_line():
     for path in sorted(PRESETS):
         for caption in captions(Trace.load(TRACES / f"{path}.jsonl")):

@@ -483,6 +483,7 @@ def test_the_race_says_which_rounds_it_shows(comparison):
     )
 
 
+@pytest.mark.slow
 def test_a_comparison_of_drawn_tokens_does_not_claim_greedy_choice(comparison):
     """A policy may be called as another engine is; what was asked decides."""
     assert verdicts.method(comparison).endswith("All of them choose the most probable token.")
@@ -625,6 +626,7 @@ def test_a_quiet_machine_records_what_is_shown(tmp_path):
     assert {f["name"] for f in made["figures"]} >= {"total_time", "difference"}
 
 
+@pytest.mark.slow
 def test_saved_and_loaded_it_is_the_same_document(tmp_path):
     made = measured()
     header = made.runs["static"].trace.header

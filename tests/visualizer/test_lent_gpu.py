@@ -108,6 +108,7 @@ def test_a_part_carries_every_step_since_the_last(spaces, runs: Visits, monkeypa
     ]
 
 
+@pytest.mark.slow
 def test_a_cancelled_run_gives_the_gpu_back_and_keeps_its_trace(spaces, runs: Visits):
     async def go():
         async for delta in runs.stream(lent(new=400), "me"):
@@ -171,6 +172,7 @@ def test_an_exhausted_quota_is_one_sentence(spaces, runs: Visits, monkeypatch):
     assert "error" not in after[-1]
 
 
+@pytest.mark.slow
 def test_a_gpu_taken_back_leaves_the_trace_so_far(spaces, runs: Visits):
     async def go():
         async for delta in runs.stream(lent(new=400), "me"):

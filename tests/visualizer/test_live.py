@@ -308,6 +308,7 @@ def test_what_is_hidden_is_in_nothing_that_is_sent_and_comes_back():
     ]
 
 
+@pytest.mark.slow
 def test_a_delta_is_encoded_once_for_two_hundred_readers(monkeypatch):
     live = live_of(trace_of("continuous"))
     encoded = []

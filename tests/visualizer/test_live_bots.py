@@ -83,6 +83,7 @@ def test_a_model_that_answers_is_asked_questions_that_it_can_end(monkeypatch):
     with_bots(go, monkeypatch, chat_engine)
 
 
+@pytest.mark.slow
 def test_two_presses_at_the_same_instant_let_three_bots_ask(monkeypatch):
     async def go(serving, bots):
         given = await asyncio.gather(
@@ -118,6 +119,7 @@ def test_they_have_the_share_of_the_address_that_let_them_ask(monkeypatch):
     with_bots(go, monkeypatch, max_requests_per_client=2)
 
 
+@pytest.mark.slow
 def test_while_nothing_is_accepted_only_a_teachers_bots_ask(monkeypatch):
     async def go(serving, bots):
         Classroom(serving).accept(False)

@@ -202,6 +202,7 @@ def test_many_calls_at_once_with_one_key_are_one_request_and_hurt_nobody():
         assert server.serving.num_requests == 0 and server.serving.num_step_failures == 0
 
 
+@pytest.mark.slow
 def test_ended_requests_of_one_client_do_not_make_the_page_forget_those_of_others(monkeypatch):
     monkeypatch.setattr(module, "_KEPT", 2)
 

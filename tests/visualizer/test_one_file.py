@@ -43,6 +43,7 @@ def test_a_run_opens_at_its_place_with_a_frame_only_where_it_fills_the_window(in
     assert props["step"] == 3 and props["embedded"] is in_cell and props["replay"]["events"]
 
 
+@pytest.mark.slow
 def test_a_comparison_brings_its_traces_and_a_name_is_no_mark_of_the_page(comparison):
     html = html_of(comparison, True, {})
     brought = data(html, "data")["comparison"]

@@ -94,6 +94,7 @@ def test_a_folder_is_foreseen_and_run(http, page_url, folders, family, dtype):
     )
 
 
+@pytest.mark.slow
 def test_what_cannot_be_run_is_said_before_and_changes_nothing(http, page_url, folders, tmp_path):
     (tmp_path / "empty").mkdir()
     expected = {

@@ -90,6 +90,7 @@ def test_a_request_has_its_own_story_across_the_settings(trace: Trace) -> None:
     assert [told[0][2], told[2][2]] == [f"{e2e:#.3g} s" for e2e in last if e2e is not None]
 
 
+@pytest.mark.slow
 def test_settings_are_ranked_by_the_limits_of_a_good_request(trace: Trace) -> None:
     host, limits = Kept(trace), {"ttft_s": 0.5, "e2e_s": 6.0}
     [*done(PlanJob({"run": "it", "lanes": [4, 16], "slos": limits}, HERE), host)]

@@ -48,6 +48,7 @@ def test_kv_and_mask_are_those_of_the_trace(trace):
     ]
 
 
+@pytest.mark.slow
 def test_a_comparison_races_over_one_time(trace):
     other = memory_trace(*ROWS, max_num_seqs=1, block_size=4)
     found = inflight.compare(trace, other, names=["two", "one"])

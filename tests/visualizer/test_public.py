@@ -79,6 +79,7 @@ def test_where_strangers_can_ask_the_smaller_limits_hold():
     assert limits({"SPACE_ID": "me/it"}, "127.0.0.1", trusted=True) == SPACE
 
 
+@pytest.mark.slow
 def test_a_tunnel_that_gradio_opens_by_itself_lets_strangers_in(monkeypatch):
     from visualizer.ui import is_shared
 

@@ -85,6 +85,7 @@ def test_the_same_visitor_is_told_that_a_run_is_going(runs: Visits):
     assert "error" not in after[-1]
 
 
+@pytest.mark.slow
 def test_visitors_beyond_the_slots_wait_in_line_and_the_rest_are_told(runs: Visits):
     results = gather(runs, *((spec(new=12), f"v{i}") for i in range(7)))
     refused = [r for r in results if r[0].get("error")]
@@ -241,6 +242,7 @@ def test_who_comes_late_has_no_round_from_before_the_present_one():
     assert [queue.ahead(job) for job in waiting] == [1, 3, 2, 4]
 
 
+@pytest.mark.slow
 def test_who_waits_is_told_only_when_the_place_changes(models: ModelCache):
     results = gather(
         Visits(models, concurrent_runs=1, waiting_jobs=9),

@@ -110,6 +110,7 @@ def test_viewers_of_one_address_leave_room_for_others(page_url, http, other):
             assert answer.status_code == 200 and next(answer.iter_raw())
 
 
+@pytest.mark.slow
 def test_calls_that_nobody_reads_keep_only_their_own_address_waiting(page_url, http, other):
     ran = last_of(run(http, page_url, spec(new=8)))["url"]
     body = json.dumps({"args": [ran, 1, 0, 0, 0]}).encode()
@@ -217,6 +218,7 @@ def test_who_has_left_before_their_turn_is_not_answered():
     assert answered == ["first", "stays"]
 
 
+@pytest.mark.slow
 def test_one_file_of_an_address_is_read_at_a_time_and_one_of_another_beside_it(
     tmp_path, monkeypatch, http, other
 ):

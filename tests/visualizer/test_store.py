@@ -79,6 +79,7 @@ def test_a_full_disk_is_named_leaves_nothing_behind_and_fails_no_run(tmp_path, f
     assert "url" in store.keep(trace())
 
 
+@pytest.mark.slow
 def test_a_sheet_that_found_the_disk_full_is_made_again_and_no_name_makes_another(
     tmp_path, full_disk
 ):
@@ -124,6 +125,7 @@ def test_a_recorded_run_is_made_when_it_is_first_asked_for_and_once(tmp_path):
     assert promise_recorded_runs(Store(tmp_path / "again", 0)) == promise_recorded_runs(store)
 
 
+@pytest.mark.slow
 def test_a_recorded_run_comes_once_the_disk_takes_it(tmp_path, full_disk):
     store = Store(tmp_path, 2**24)
     name = f"{promise_recorded_runs(store)[0]['id']}.json"
@@ -135,6 +137,7 @@ def test_a_recorded_run_comes_once_the_disk_takes_it(tmp_path, full_disk):
         assert json.load(file)["complete"]
 
 
+@pytest.mark.slow
 def test_exports_make_room_too(tmp_path):
     store = Store(tmp_path, 0)
     pinned = promise_recorded_runs(store, TRACES)[0]["id"]
@@ -225,6 +228,7 @@ def test_the_newest_export_is_kept_however_little_room_there_is(tmp_path, kind):
     assert (tmp_path / made).exists() and store.trace(run).events
 
 
+@pytest.mark.slow
 def test_exports_make_room_by_who_has_most_of_them(tmp_path):
     store = Store(tmp_path, 2**24)
     run = promise_recorded_runs(store, TRACES)[0]["id"]
