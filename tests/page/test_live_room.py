@@ -295,3 +295,17 @@ def test_a_room_left_gives_watch_its_views_back(live_url, visit):
         " .people-tab').length, 'people' in inflight.root.dataset]"
     ) == [0, False]
     assert page.evaluate("document.querySelector('#watch .panel.lanes').checkVisibility()")
+
+
+def test_on_a_phone_the_lanes_come_back_from_the_texts(live_url, visit):
+    page = opened(visit, live_url, size="phone")
+    ask(page, "O Romeo,", 4)
+    for tab, others in ((".people-tab", 0), ("[data-tab=text]", 1), (".people-tab", 0)):
+        page.tap(f".view-tabs {tab}")
+        settled(
+            page,
+            "(hidden) => document.querySelector('#watch .people').hidden === Boolean(hidden) &&"
+            " [...document.querySelectorAll('.view-tabs [aria-selected=true]')].length === 1",
+            others,
+        )
+        assert page.get_attribute(f".view-tabs {tab}", "aria-selected") == "true"

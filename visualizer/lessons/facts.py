@@ -32,6 +32,7 @@ from core.trace.phrases import letters
 from core.trace.run_state import Frame
 from core.trace.trace import Trace
 from visualizer.documents.comparison import COMPARISON, RECORDED, load
+from visualizer.words.findings import num_places
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,8 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "config": lambda at: at.config,
     "model": lambda at: at.trace.header.model,
     "metrics": lambda at: metrics(at.trace),
-    "measured": lambda at: _measured(at),
+    "leak": lambda at: _leak(_measured(at)),
+    "leak_in_verse": lambda at: _leak(_json("comparisons/gpt2-six/comparison.json")),
     "company": lambda at: {name: Company(*pair) for name, pair in PAIRS.items()},
     # the step's passes and its mask
     "positions": lambda at: _positions(at.event),
@@ -447,6 +449,18 @@ def _measured(at: At) -> dict[str, Any]:
     """The comparison in which the run's model was measured."""
     name = COMPARISON if at.trace.header.model.name == SMOLLM2 else "gpt2-six"
     return _json(f"comparisons/{name}/comparison.json")
+
+
+def _leak(comparison: dict[str, Any]) -> dict[str, int]:
+    """How many tokens came out differently with a leaking mask, of how many places, as a text may
+    go on longer; and how many with the right mask.
+    """
+    found = comparison["equivalence"]
+    return {
+        "differing": found["leak"]["differing_tokens"],
+        "compared": num_places(found["leak"], "solo"),
+        "masked": found["honest"]["differing_tokens"],
+    }
 
 
 def _measured_passes(at: At) -> list[dict[str, Any]]:

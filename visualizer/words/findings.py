@@ -261,7 +261,7 @@ def equivalence(found: Mapping[str, Any]) -> str:
     `core.proof.equivalence`.
     """
     logits = found["max_logit_difference"]
-    tokens = _compared(found, "solo")
+    tokens = num_places(found, "solo")
     differing = found["differing_tokens"]
     size = (
         ""
@@ -282,7 +282,7 @@ def equivalence(found: Mapping[str, Any]) -> str:
 
 
 def _generated(found: Mapping[str, Any]) -> str:
-    tokens, differing = _compared(found, "generated"), found["differing_from_generate"]
+    tokens, differing = num_places(found, "generated"), found["differing_from_generate"]
     if not tokens:
         return t(
             "model.generate is not run: for requests that are sampled, have penalties or biases, or"
@@ -293,7 +293,7 @@ def _generated(found: Mapping[str, Any]) -> str:
     return t(f"{differing:,} of {tokens:,} tokens differ from those of model.generate itself.")
 
 
-def _compared(found: Mapping[str, Any], other: str) -> int:
+def num_places(found: Mapping[str, Any], other: str) -> int:
     """How many places two texts of each request have, the one in the batch and another: one may be
     longer.
     """

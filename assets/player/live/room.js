@@ -64,7 +64,7 @@ export class Room {
     find(root, ".present-bar").prepend(this.buttons[1]);
     /** @type {(e: Event) => void} */
     this._leave = ({ target }) => {
-      if (/** @type {Element} */ (target).closest("[data-tab]")) this.open(true);
+      if (/** @type {Element} */ (target).closest(".button[data-tab]")) this.open(true);
     };
     find(root, ".view-tabs").addEventListener("click", this._leave);
     /** @type {() => void} */

@@ -97,7 +97,7 @@ export class PeopleView {
       if (!shown) return this._free(row);
       const over = Boolean(shown.finished && shown.finished.step <= frame.i);
       held += Number(Boolean(request) && !over);
-      ended += Number(Boolean(request) && over);
+      ended += Number(Boolean(request) && shown.finished?.step === frame.i);
       this._fill(row, state, shown, { over, holds: Boolean(request), status });
     });
     const inUse = `${held} of ${count(run.numLanes)} in use`;

@@ -130,8 +130,9 @@ export class TextsView {
     setStyle(this.box, "--said", String(shown.length));
     const onTheWay = Boolean(movingIn(state)) && phase(state.share, "text") < 1;
     const masked = pair.leaks && state.leak.on ? pair.members[0].run : null;
-    const running = held.filter((r) => !(r.finished && r.finished.step < frame.i)).length;
-    tell(this.key, `${running} running`);
+    const running = held.filter((r) => !(r.finished && r.finished.step <= frame.i)).length;
+    const ended = held.filter((r) => r.finished?.step === frame.i).length;
+    tell(this.key, ended ? `${running} running, ${ended} just done` : `${running} running`);
     while (this.rows.length < shown.length) {
       const row = {
         chip: h("span", {}),
