@@ -231,6 +231,47 @@ def test_watch_is_german_where_a_lesson_leads_to_it(learn):  # noqa: F811
     assert english(said, pieces(page)) == []
 
 
+# What a pointer finds on every canvas, in a sample of steps: each kind of words goes through the
+# tooltip once.
+FOUND = """() => {
+    const { run } = inflight, every = Math.max(1, Math.ceil(run.length / 8)), said = window.saidSoFar ??= new Set();
+    for (let i = 0; i < run.length; i += every) {
+        inflight.seek(i);
+        inflight.draw();
+        for (const view of [inflight.row, inflight.mask, inflight.lengths, inflight.blocks, inflight.lanes, inflight.strip]) {
+            const { w, h } = view.surface;
+            for (let x = 1; x < w; x += w / 40) for (let y = 1; y < h; y += h / 16) {
+                const lines = view.hit(x, y)?.lines || [];
+                const kind = lines.map((line) => line.map((span) => (typeof span === 'string' ? span.replace(/\\d+/g, '#') : '')).join('')).join('/');
+                if (said.has(kind)) continue;
+                said.add(kind);
+                inflight.tooltip.show(lines, 9, 9);
+            }
+        }
+    }
+    return said.size; }"""  # noqa: E501
+
+
+@pytest.mark.slow
+def test_whatever_a_pointer_finds_is_told_in_german(visit, world):  # noqa: F811
+    options, parts, files = world
+    page = visit(
+        files={**files, "": page_html(options, parts)}, hash="run=short-and-long&step=9&lang=de"
+    )
+    settled(page, "inflight.speech.opened?.name === 'de' && inflight.frame")
+    names = page.evaluate("inflight.options.catalogue.map((entry) => entry.name)")
+    assert len(names) > 10
+    for name in names:
+        page.evaluate(
+            "async (name) => { await inflight.open(inflight.options.catalogue.find((entry) =>"
+            " entry.name === name)); inflight.turnDetail?.('full'); }",
+            name,
+        )
+        settled(page, "(name) => inflight.entry?.name === name && inflight.drawn >= 0", name)
+        assert page.evaluate(FOUND) > 5, name
+    assert page.evaluate("[...inflight.speech.missingKeys]") == []
+
+
 def test_the_run_of_the_opening_is_told_in_german_although_the_words_come_later(visit, world):  # noqa: F811
     options, parts, files = world
     files = {**files, "opening.json": json.dumps(opening())}

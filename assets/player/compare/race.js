@@ -211,8 +211,9 @@ export class Race {
     const t0 = performance.now();
     for (const racer of this.racers) racer.draw();
     const { span, per, clock, font } = this;
-    drawTimeAxis(this.surface, this.palette, { span, per, clock, font });
-    this.head.style.transform = `translateX(${(GUTTER + this.now * per).toFixed(2)}px)`;
+    const head = GUTTER + this.now * per;
+    drawTimeAxis(this.surface, this.palette, { span, per, clock, font, head });
+    this.head.style.transform = `translateX(${head.toFixed(2)}px)`;
     setAttr(this.slider, "aria-label", t("Moment of the race"));
     this.slider.setAttribute("aria-valuenow", this.now.toFixed(3));
     this.slider.setAttribute("aria-valuemax", this.span.toFixed(3));

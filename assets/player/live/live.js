@@ -19,7 +19,7 @@ import {
   showToast,
 } from "../parts/look.js";
 import { Server } from "../parts/server.js";
-import { Speech, t } from "../parts/speech.js";
+import { Speech, inLanguage, t } from "../parts/speech.js";
 import { Batch, Fleet } from "./batch.js";
 import { AskForm, OwnList, OwnRequests } from "./own_requests.js";
 import { FindRequest } from "./find.js";
@@ -436,7 +436,8 @@ async function compareSession(live) {
   const kept = await live.server.send(`inflight/uploads?name=${SESSION}`, trace);
   if (kept.error) throw new Error(kept.error);
   const replay = await live.server.get(kept.url);
-  goToPart(live.root, "watch", { replay, entry: { name: null, title: SESSION, ...kept } });
+  const entry = { name: null, title: SESSION, ...kept };
+  goToPart(live.root, "watch", { replay: inLanguage(replay), entry });
   goToPart(live.root, "compare", "watched");
 }
 

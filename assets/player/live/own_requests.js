@@ -15,7 +15,8 @@ const NAME = "inflight-nickname"; // in the browser's storage
 
 /**
  * @typedef {{key: string, id: string, prompt: string, text: string, ends: number[],
- * next: number, ended: Json, seed?: number, lost?: string, went?: import("./whereabouts.js").Ended}} Own
+ * next: number, ended: Json, seed?: number, lost?: string, went?: import("./whereabouts.js").Ended,
+ * letter?: string, isChat?: boolean}} Own letter, isChat: as the run had them, which forgets
  */
 
 /** The requests themselves, without DOM. */
@@ -30,11 +31,8 @@ export class OwnRequests {
     /** @type {AbortController | null} */
     this._stop = null;
     /** @type {Own[]} newest first */
-    this.requests = (keptData("visit", KEPT) || []).map(({ key, id, prompt, went }) => ({
-      key,
-      id,
-      prompt,
-      went,
+    this.requests = (keptData("visit", KEPT) || []).map((own) => ({
+      ...own,
       text: "",
       ends: [], // where each token ends in it
       next: 0,
@@ -118,12 +116,23 @@ export class OwnRequests {
     this._remember();
   }
 
+  /** What the run says of one's own request, for when it has forgotten it. */
+  seen(own, letter, isChat) {
+    if (own.letter === letter) return;
+    Object.assign(own, { letter, isChat });
+    this._remember();
+  }
+
   _remember() {
-    keep(
-      "visit",
-      KEPT,
-      JSON.stringify(this.requests.map(({ key, id, prompt, went }) => ({ key, id, prompt, went }))),
-    );
+    const lasting = this.requests.map(({ key, id, prompt, went, letter, isChat }) => ({
+      key,
+      id,
+      prompt,
+      went,
+      letter,
+      isChat,
+    }));
+    keep("visit", KEPT, JSON.stringify(lasting));
   }
 }
 
@@ -262,10 +271,12 @@ export class OwnList {
   _fill(own, row) {
     const { shown, run } = this.shown();
     const request = run && run.request(own.id);
+    if (request) this.mine.seen(own, request.letter, run.isTemplate(request, 0));
     if (row.request !== request || row.hue !== request?.hue || row.language !== speaking()) {
       [row.request, row.hue, row.language] = [request, request?.hue, speaking()];
       row.chip.replaceChildren(
-        ...(request ? [t("yours: "), chip(shown, request, request.hue >= 0)] : []),
+        ...(own.letter ? [t("yours: ")] : []),
+        request ? chip(shown, request, request.hue >= 0) : h("bdi", {}, own.letter || ""),
       );
       row.el.style.setProperty(
         "--hue",
@@ -274,7 +285,7 @@ export class OwnList {
     }
     setText(row.state, whereabouts(run, own));
     // an answer is no continuation of the prompt: a blank stands before it
-    if (request && run.isTemplate(request, 0)) setText(row.prompt, `${own.prompt} `);
+    if (own.isChat) setText(row.prompt, `${own.prompt} `);
     setText(row.text, own.text.slice(0, own.ends[written(run, own) - 1] || 0));
     const over = Boolean(own.ended || own.lost);
     tell(row.button, over ? "Remove" : "Cancel");

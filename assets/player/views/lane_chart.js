@@ -141,7 +141,8 @@ export class LaneChart extends LaneInk {
     const laneSpan = run.holders[i][lane] ?? -1;
     if (laneSpan < 0) return { request: null, lines: [[`lane ${lane} is free in ${when}`]] };
     const { request } = run.laneSpans[laneSpan];
-    const lines = [[{ request }, ` lane ${lane}, ${when}: ${doing(run.statuses[i][lane] || 0)}`]];
+    const did = doing(run.statuses[i][lane] || 0);
+    const lines = [[{ request }, ` lane ${lane}, ${when}: `, did]];
     const gone = run.events[i].preempted.find((p) => p.lane === lane);
     if (gone)
       lines.push([
@@ -187,10 +188,11 @@ export const laneWords = ({ request, status }) =>
 /**
  * @param {import("../parts/surface.js").Surface} surface
  * @param {Palette} palette
- * @param {{span: number, per: number, clock: boolean, font: number, from?: number}} axis span:
- * seconds or steps; per: pixels for each; font: its size; from: where it begins
+ * @param {{span: number, per: number, clock: boolean, font: number, head: number, from?: number}}
+ * axis span: seconds or steps; per: pixels for each; font: its size; head: where the playhead is;
+ * from: where it begins
  */
-export function drawTimeAxis(surface, palette, { span, per, clock, font, from = 0 }) {
+export function drawTimeAxis(surface, palette, { span, per, clock, font, head, from = 0 }) {
   const g = surface.begin();
   setFont(g, `${font}px ${palette.sans}`);
   g.fillStyle = palette.soft;
@@ -200,6 +202,16 @@ export function drawTimeAxis(surface, palette, { span, per, clock, font, from = 
     const v = i * unit;
     const x = GUTTER + (v - from) * per;
     const label = t(clock ? clockLabel(v, span) : String(v));
-    if (x + measure(g, label) <= surface.w) g.fillText(label, x, surface.h / 2);
+    const end = x + measure(g, label);
+    if (end <= surface.w && !covered(x, end, knobAt(head))) g.fillText(label, x, surface.h / 2);
   }
 }
+
+/** What the knob of a playhead covers. @param {number} x @returns {[number, number]} */
+export const knobAt = (x) => [x - 8, x + 8];
+
+/**
+ * Whether something lies over a part of an axis: a number is shown whole or not at all.
+ * @param {number} x @param {number} end @param {[number, number][]} over
+ */
+export const covered = (x, end, ...over) => over.some(([a, b]) => x < b && a < end);

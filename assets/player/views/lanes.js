@@ -5,9 +5,9 @@ import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js
 import { canvasIn, find, onDrag, pointIn, setAttr, setText } from "../parts/dom.js";
 import { speaking, t } from "../parts/speech.js";
 import { count, duration, milliseconds, wallClock } from "../parts/format.js";
-import { fillBox, measure } from "../parts/surface.js";
+import { fillBox, measure, setFont } from "../parts/surface.js";
 import { slowSteps } from "../run/delays.js";
-import { doingOf, LaneChart } from "./lane_chart.js";
+import { covered, doingOf, knobAt, LaneChart } from "./lane_chart.js";
 import { GUTTER } from "./lane_ink.js";
 import { timed } from "./texts.js";
 import { easeOut, lerp, movingIn, phase } from "./phases.js";
@@ -35,12 +35,19 @@ export class LanesView extends LaneChart {
     this.otherBox = find(panel, ".other-lanes");
     this.other = new LaneChart(canvasIn(panel, ".other-lanes canvas"), actions.redraw);
     this.what = find(panel, ".what-button");
+    this._said = 0; // its width
+    new ResizeObserver(() => {
+      this._said = this.what.offsetWidth;
+      actions.redraw();
+    }).observe(this.what);
     /** @type {string[]} */
     this.counts = []; // what lanes did over the whole run, "37 decode"
     this.dragging = false;
     /** @type {ReturnType<typeof slowSteps>} */
     this.slow = new Map();
     this._x = NaN; // where the playhead is
+    /** @type {[string, number, number][]} the axis' numbers, from x to x */
+    this.labels = [];
     this._scrub();
     this._turnTo();
   }
@@ -68,26 +75,45 @@ export class LanesView extends LaneChart {
   }
 
   /**
-   * Labels; arrivals (thin) and finishes (thick), which end on the lanes. @param {Ink} g @param
-   * {ViewState} state
+   * Arrivals (thin) and finishes (thick), which end on the lanes; places the labels. @param {Ink} g
+   * @param {ViewState} state
    */
   _axis(g, state) {
+    this.labels = [];
     if (!this.axis) return;
     const { run, clock } = state;
-    const { scale, axis, font, surface } = this;
+    const { scale, axis, surface } = this;
     const span = (surface.w - GUTTER) / scale.per;
     const unit = roundUnit(span, Math.max(3, surface.w / (clock ? 110 : 70)), !clock);
     this._slow(g, state);
     const first = clock ? 0 : Math.ceil(scale.start / unit) * unit - scale.start;
     for (let v = first; GUTTER + v * scale.per <= surface.w - 14; v += unit) {
       const label = clock ? t(clockLabel(v, span)) : String(scale.start + v);
-      if (GUTTER + v * scale.per + measure(g, label) <= surface.w)
-        g.fillText(label, GUTTER + v * scale.per, font - 1);
+      const x = GUTTER + v * scale.per;
+      const end = x + measure(g, label);
+      if (end <= surface.w) this.labels.push([label, x, end]);
     }
     run.events.forEach((e, i) => {
       if (e.arrived.length) g.fillRect(scale.from(i), axis - 5, 1, 4);
       if (e.finished.length) g.fillRect((scale.from(i) + scale.to(i)) / 2 - 1, axis - 7, 2.5, 6);
     });
+  }
+
+  /**
+   * The axis' numbers, except those under the playhead's knob or the words beside it. @param {Ink} g
+   * @param {Palette} palette @param {[number, number][]} over
+   */
+  _labels(g, palette, ...over) {
+    setFont(g, `${this.font}px ${palette.sans}`);
+    g.textBaseline = "alphabetic";
+    g.fillStyle = palette.soft;
+    g.strokeStyle = palette.panel; // over the bars of slow steps
+    g.lineWidth = 3;
+    for (const [label, x, end] of this.labels) {
+      if (covered(x, end, ...over)) continue;
+      g.strokeText(label, x, this.font - 1);
+      g.fillText(label, x, this.font - 1);
+    }
   }
 
   /**
@@ -168,16 +194,19 @@ export class LanesView extends LaneChart {
       )
     )
       this._key(this.counted);
+    const said = this._said;
     const come = movingIn(state) ? easeOut(phase(state.share, "lane")) : 1;
     const last = Math.max(0, frame.i - 1);
     const right = lerp(this.scale.to(last), this.scale.to(frame.i), come);
-    this._parting(state, this, run, this.show(right));
+    const g = this.show(right);
     const middle = (/** @type {number} */ i) => (this.scale.from(i) + this.scale.to(i)) / 2;
     const x = lerp(middle(last), middle(frame.i), come);
+    const side = x > this.surface.w - WHAT ? x - 8 - said : x + 9;
+    this._labels(g, state.palette, knobAt(x), [side, side + said]);
+    this._parting(state, this, run, g);
     if (this._x !== x) {
       this._x = x;
       this.head.style.transform = `translateX(${x.toFixed(2)}px)`;
-      const side = x > this.surface.w - WHAT ? x - 8 - this.what.offsetWidth : x + 9;
       this.what.style.transform = `translateX(${side.toFixed(2)}px)`;
     }
     if (pair.other && pair.charted.length) this._drawOther(state, pair.other, stamp, right, x);

@@ -255,14 +255,16 @@ export class RankLanes {
     }
     const { per } = this;
     for (const band of this.bands) band.draw(this.state, per);
+    const head = this.x(ranks.now);
     drawTimeAxis(this.axis, palette, {
       span: ranks.room,
       from: ranks.from,
       per,
       clock: true,
       font: presenter ? 18 : layout === "phone" ? 12 : 11,
+      head,
     });
-    this.head.style.transform = `translateX(${this.x(ranks.now).toFixed(2)}px)`;
+    this.head.style.transform = `translateX(${head.toFixed(2)}px)`;
     tell(this.key, ranks.readout);
     setAttr(this.slider, "aria-valuemin", ranks.from.toFixed(3));
     setAttr(this.slider, "aria-valuemax", ranks.span.toFixed(3));
