@@ -416,7 +416,7 @@ for _policy in (
     ),
     _older(
         "dynamic",
-        "lanes refill at once, but a joining prompt pads every other row to its length",
+        "lanes refill at once, but a joining prompt pads all other rows to its length",
         layout="padded",
     ),
     _older(

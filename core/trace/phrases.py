@@ -96,6 +96,8 @@ def reason(why: LimitReached) -> str:
             return f"{why.have:,} of {why.total:,} budget [token|tokens] {has} left, and {needs}"
         case "budget":
             return f"the budget of {why.total:,} [token|tokens] is spent, and {needs}"
+        case "blocks" if not why.have:  # in the step of a preemption those given up are free
+            return f"none of the {why.total:,} KV [block|blocks] can be had yet, and {needs}"
         case "blocks":
             return f"{why.have:,} of {why.total:,} KV [block|blocks] {has} free, and {needs}"
         case "barrier":

@@ -99,7 +99,7 @@ def _arrived(m: CaptionContext, request: str) -> Sentence:
 def _preempted(m: CaptionContext, p: Preempted) -> Sentence:
     growing = [c.request for c in m.event.kv.changes if c.added]
     taken: Sentence = (
-        [", and ", *names(growing), f" [={len(growing)} takes|take] its place"] if growing else []
+        [", and ", *names(growing), f" [={len(growing)} gets what it|get what they] lacked"] if growing else []
     )
     return [
         {"r": p.request},
