@@ -18,7 +18,7 @@ from core.trace.messages import english, fill, key_of
 T = TypeVar("T")
 _HOLE = re.compile(r"\{\w+\}")
 _SWAP = str.maketrans(",.", ".,")
-_AS_IT_IS = re.compile(r"“|\d+(\.\d+){2,}$")
+_AS_IT_IS = re.compile(r"\d+(\.\d+){2,}$")
 _spoken: ContextVar[str] = ContextVar("inflight_language", default="en")
 missing_keys: set[str] = set()
 COUNTS = {
@@ -119,5 +119,9 @@ def _said(text: str, language: str) -> str | None:
 
 
 def _as_written(part: str) -> str:
-    """12,345.6 becomes 12.345,6; quoted text and a version, 0.68.1, stay as they are."""
+    """12,345.6 becomes 12.345,6 and “a” „a“; what is quoted and a version, 0.68.1, stay as they
+    are.
+    """
+    if part.startswith("“"):
+        return f"„{part[1:-1]}“"
     return part if _AS_IT_IS.match(part) else part.translate(_SWAP)

@@ -141,7 +141,9 @@ def _prefills(m: CaptionContext) -> Clause | None:
     if len(reading) == 1:
         return _one_prefill(m, reading[0], who)
     total = sum(s.length for s in reading)
-    numbers = " + ".join(str(s.length) for s in reading) if len(reading) <= NAMED else str(total)
+    numbers = (
+        " + ".join(f"{s.length:,}" for s in reading) if len(reading) <= NAMED else f"{total:,}"
+    )
     again = sum(m.recomputed(s) for s in reading)
     short = [
         *who,
@@ -152,14 +154,16 @@ def _prefills(m: CaptionContext) -> Clause | None:
         ),
     ]
     if any(m.cut_by_budget(s) for s in reading):
-        return short, [*short, f", all that the budget of {m.event.budget.limit} leaves"]
+        return short, [*short, f", all that the budget of {m.event.budget.limit:,} leaves"]
     first = " and write their first tokens" if all(s.request in m.sampled for s in reading) else ""
     return short, [*short, first, _room(m)]
 
 
 def _one_prefill(m: CaptionContext, s: Segment, who: Sentence) -> Clause:
     end, all_of_it = m.pending_end(s), s.kv_len == m.pending_end(s)
-    limit = f", all that the budget of {m.event.budget.limit} leaves" if m.cut_by_budget(s) else ""
+    limit = (
+        f", all that the budget of {m.event.budget.limit:,} leaves" if m.cut_by_budget(s) else ""
+    )
     if m.recomputed(s):
         short = [
             *who,

@@ -99,7 +99,9 @@ def _arrived(m: CaptionContext, request: str) -> Sentence:
 def _preempted(m: CaptionContext, p: Preempted) -> Sentence:
     growing = [c.request for c in m.event.kv.changes if c.added]
     taken: Sentence = (
-        [", and ", *names(growing), f" [={len(growing)} gets what it|get what they] lacked"] if growing else []
+        [", and ", *names(growing), f" [={len(growing)} gets what it|get what they] lacked"]
+        if growing
+        else []
     )
     return [
         {"r": p.request},
@@ -149,7 +151,7 @@ def _why_behind(kind: str, window: int | None, n: int) -> str:
 
 def _decodes(m: CaptionContext) -> list[Sentence]:
     limit, tokens = m.event.budget.limit, sum(s.length for s in m.decodes)
-    cost = f", {tokens:,} [token|tokens] of the budget of {limit}" if limit else ""
+    cost = f", {tokens:,} [token|tokens] of the budget of {limit:,}" if limit else ""
     does = (
         f" [={len(m.decodes)} computes its|compute their] newest token and [gets|get] the"
         f" next{cost}."
@@ -225,9 +227,13 @@ def _budget_before(m: CaptionContext, s: Segment) -> int:
 def _chunk(m: CaptionContext, s: Segment) -> Sentence:
     end, chunk = m.pending_end(s), m.state.chunks.get(s.request, 0) + 1
     cause = (
-        f", all that was left of the budget of {m.event.budget.limit}" if m.cut_by_budget(s) else ""
+        f", all that was left of the budget of {m.event.budget.limit:,}"
+        if m.cut_by_budget(s)
+        else ""
     )
-    done = f"{s.kv_len} of its {end} are done" if s.kv_len < end else f"all its {end} are done"
+    done = (
+        f"{s.kv_len:,} of its {end:,} are done" if s.kv_len < end else f"all its {end:,} are done"
+    )
     return [
         {"r": s.request},
         f" computes chunk {chunk}, {s.length:,} [token|tokens]{cause}; {done}.",
@@ -271,8 +277,8 @@ def _budget(m: CaptionContext) -> list[Sentence]:
     return [
         [
             (
-                f"The budget: {budget.decode} decode + {budget.prefill} prefill = {used} of"
-                f" {budget.limit:,} [token|tokens], {budget.unused} unused. "
+                f"The budget: {budget.decode:,} decode + {budget.prefill:,} prefill = {used:,} of"
+                f" {budget.limit:,} [token|tokens], {budget.unused:,} unused. "
             ),
             bound(budget.binding),
             ".",

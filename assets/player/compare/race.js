@@ -396,7 +396,7 @@ export class RaceBar {
 function raceTable(race) {
   return {
     caption: t("The race at {moment}", { moment: race.readout() }),
-    columns: ["Run", "Step", "Lanes", "Waiting", "Tokens", "Requests done", "In all"],
+    columns: ["Which run", "Step", "Lanes", "Waiting", "Tokens", "Requests done", "In all"],
     rows: race.racers.map((racer) => {
       const { run } = racer;
       const done = race.now >= racer.length - 1e-9;

@@ -71,11 +71,15 @@ function translated(text) {
 }
 
 /**
- * 12,345.6 becomes 12.345,6; quoted text and a version, 0.68.1, stay as they are. @type {(part:
- * string) => string}
+ * 12,345.6 becomes 12.345,6 and “a” „a“; what is quoted and a version, 0.68.1, stay as they are.
+ * @type {(part: string) => string}
  */
 const asWritten = (part) =>
-  /^(“|\d+(\.\d+){2,}$)/.test(part) ? part : part.replace(/[.,]/g, (c) => (c === "." ? "," : "."));
+  part.startsWith("“")
+    ? `„${part.slice(1, -1)}“`
+    : /^\d+(\.\d+){2,}$/.test(part)
+      ? part
+      : part.replace(/[.,]/g, (c) => (c === "." ? "," : "."));
 
 /**
  * A line of texts and requests, with its texts in the current language. @type {(line: Span[]) =>

@@ -235,9 +235,15 @@ export const token = {
         : t(`“${pieces[row]}” is the first and looks only at itself.`);
     }
     const which = t(`Token ${k + 1} of ${data.output.length}:`);
-    if (Math.round(state.off || 0))
-      return `${which} ${t(`without the cache all ${size} tokens are computed again, to get “${pieces[size]}”.`)}`;
-    if (data.output[k] === "")
+    const isEnd = data.output[k] === "";
+    if (Math.round(state.off || 0)) {
+      if (!k)
+        return `${which} ${t(`without the cache, too, all ${size} tokens are computed; out comes “${pieces[size]}”.`)}`;
+      return isEnd
+        ? `${which} ${t(`without the cache all ${size} tokens are computed, ${size - 1} of them again; out comes the sign that the answer is over.`)}`
+        : `${which} ${t(`without the cache all ${size} tokens are computed, ${size - 1} of them again; out comes “${pieces[size]}”.`)}`;
+    }
+    if (isEnd)
       return `${which} ${t(`one goes in, “${pieces[size - 1]}”; ${size - 1} [is|are] remembered; out comes the sign that the answer is over.`)}`;
     if (!k)
       return `${which} ${t(`${size} tokens go in, all at once; out comes “${pieces[size]}”.`)}`;

@@ -209,7 +209,10 @@ export class QueueView {
     const { bar } = this;
     const { limit, decode, prefill, unused } = frame.event.budget;
     const { parts, pads, total } = budgetParts(run, frame);
-    tell(this.budgetKey, limit === null ? "no limit" : `${decode + prefill} of ${limit}`);
+    tell(
+      this.budgetKey,
+      limit === null ? "no limit" : `${count(decode + prefill)} of ${count(limit)}`,
+    );
     while (this.parts.length < parts.length) {
       const el = h("span", { class: "part" });
       this.parts.push(el);
@@ -236,8 +239,8 @@ export class QueueView {
     const over = frame.event.overrun.reduce((n, o) => n + o.rows, 0);
     const padded = `${count(pads)} [pad|pads]`;
     const parted = [
-      `${decode} decode + ${prefill} prefill`,
-      limit === null ? pads && ` + ${padded}` : ` + ${unused} unused`,
+      `${count(decode)} decode + ${count(prefill)} prefill`,
+      limit === null ? pads && ` + ${padded}` : ` + ${count(unused)} unused`,
       limit !== null && pads && `; ${padded} besides`,
       over && `; ${over} of it overrun`,
     ];

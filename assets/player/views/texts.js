@@ -204,7 +204,7 @@ export class TextsView {
       /** @type {Record<string, string>} */
       const words = {
         length: "finished",
-        stop: run.endedItself(request) ? "finished" : "stopped",
+        stop: run.endedItself(request) || request.lastToken === null ? "finished" : "stopped",
         cancelled: run.header.engine ? "ended from outside" : "cancelled",
         error: "failed",
         "not recorded": "ended unseen",

@@ -62,7 +62,7 @@ export const EXPLAINED = {
   text: {
     asks: "What do the colours of a text mean?",
     says: [
-      "Grey is what was asked, black what the model has written so far; the marked word is the newest.",
+      "Grey is what was asked, black what the model has written so far; the marked word is the newest. A finished text is grey, too.",
       "Sharing a pass does not mix texts: no request looks at another’s tokens.",
     ],
     picture: "text",

@@ -130,7 +130,7 @@ function drawAxis(g, palette, extent, w, axis, small) {
  * {LaneInk} ink @param {Showing} showing @param {(s: number) => number} x
  */
 function drawWaste(g, course, ink, { palette, moment }, x) {
-  const words = t("idle");
+  const words = t("for nobody");
   const font = `12px ${palette.sans}`;
   const width = widthOf(g, words, font);
   for (const { lane, done, leaves } of course.lives) {

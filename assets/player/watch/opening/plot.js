@@ -189,7 +189,7 @@ export class Plot {
           }),
         ],
       ],
-      [7, () => [who(first), t(" is done. Its lane stays idle.")]],
+      [7, () => [who(first), t(" is done. Its lane works on, for nobody.")]],
       [
         9,
         () => [
@@ -228,7 +228,7 @@ export class Plot {
         this._before(this._wait()),
         () => [
           ...this._shut(),
-          t(" wait {time}, while {idle} of {lanes} lanes are idle.", {
+          t(" wait {time}, while {idle} of {lanes} lanes work for nobody.", {
             time: told(this._wait()),
             idle: inWords(slow.lives.filter((l) => l.from === 0).length - 1),
             lanes: inWords(slow.run.numLanes),
