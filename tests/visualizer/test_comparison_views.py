@@ -329,13 +329,13 @@ def test_latency_has_a_dot_a_request_and_a_gap_a_token(comparison):
         assert len(box.x) == count
 
 
-@pytest.mark.parametrize(("wait", "unit"), [(1.9, "milliseconds"), (2.0, "seconds")])
+@pytest.mark.parametrize(("wait", "unit"), [(1.9, "ms"), (2.0, "s")])
 def test_long_waits_are_drawn_in_seconds(comparison, monkeypatch, wait, unit):
     life = SimpleNamespace(request="a", ttft_s=wait, itl_s=[0.1])
     monkeypatch.setattr("visualizer.charts.comparison.request_times", lambda trace: {"a": life})
     figure = drawn(latency(comparison))
     assert figure.layout.xaxis.title.text == f"TTFT, {unit}"
-    assert figure.data[0].x[0] == wait * (1 if unit == "seconds" else 1000)
+    assert figure.data[0].x[0] == wait * (1 if unit == "s" else 1000)
 
 
 def test_lane_step_shares_sum_to_one(comparison):

@@ -241,12 +241,10 @@ def latency(comparison: Comparison) -> Figure:
             **box,
         )
         picture.add_box(x=[round(v * 1000, 4) for v in gaps], boxpoints="outliers", **RIGHT, **box)
-    picture.update_xaxes(
-        title=t(f"TTFT, {'seconds' if scale == 1 else 'milliseconds'}"), rangemode="tozero", **LEFT
-    )
+    picture.update_xaxes(title="TTFT, s" if scale == 1 else "TTFT, ms", rangemode="tozero", **LEFT)
     ticks = [t(f"{tick:g}") for tick in _MILLISECONDS]
     picture.update_xaxes(
-        title=t("ITL, milliseconds"), type="log", tickvals=_MILLISECONDS, ticktext=ticks, **RIGHT
+        title="ITL, ms", type="log", tickvals=_MILLISECONDS, ticktext=ticks, **RIGHT
     )
     return titled(picture, findings.latency(comparison), ("ttft_s", "itl_s"), showlegend=False)
 

@@ -200,6 +200,7 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "config": lambda at: at.config,
     "model": lambda at: at.trace.header.model,
     "metrics": lambda at: metrics(at.trace),
+    "measured": lambda at: _measured(at),
     "leak": lambda at: _leak(_measured(at)),
     "leak_in_verse": lambda at: _leak(_json("comparisons/gpt2-six/comparison.json")),
     "company": lambda at: {name: Company(*pair) for name, pair in PAIRS.items()},

@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { t } from "./speech.js";
 
 const DWELL = 350; // ms the pointer rests on a word
-const LEAVE = "canvas, input, textarea, select, .texts, .term, .tooltip";
+const LEAVE = "canvas, input, textarea, select, button, .texts, .term, .tooltip";
 
 export class Glossary {
   /** terms: () → {term: {word, means, vllm, words}} in the current language. One per page. */

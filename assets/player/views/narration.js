@@ -60,6 +60,7 @@ export class Narration {
       this._shown.run !== run ||
       this._shown.simple !== simple
     ) {
+      if (this._shown.run !== run) setText(this.live, ""); // what was heard is of another run
       Object.assign(this._shown, { caption: frame.caption, run, simple });
       const odd = warningsOf(frame.event).map((warning) =>
         h("span", { class: "odd" }, " ", ...said(state, warned(run, warning))),

@@ -206,7 +206,7 @@ export function showSlow(app, finds = false) {
       go,
       "wait",
       "The longest waits",
-      "No request waited for longer than for the next step to begin.",
+      "Nobody waited to be admitted for longer than for the next step to begin.",
     ),
     table(app, go),
   );
