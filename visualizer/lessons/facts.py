@@ -202,7 +202,7 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "metrics": lambda at: metrics(at.trace),
     "measured": lambda at: _measured(at),
     "leak": lambda at: _leak(_measured(at)),
-    "leak_in_verse": lambda at: _leak(_json("comparisons/gpt2-six/comparison.json")),
+    "leak_in_plays": lambda at: _leak(_json("comparisons/gpt2-six/comparison.json")),
     "company": lambda at: {name: Company(*pair) for name, pair in PAIRS.items()},
     # the step's passes and its mask
     "positions": lambda at: _positions(at.event),
