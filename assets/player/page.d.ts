@@ -72,6 +72,8 @@ interface DrawingKind {
   slider(data: Json): Slider;
   draw(pen: Pen, state: DrawingState, data: Json): void;
   says(state: DrawingState, data: Json): string;
+  /** Whether it shows what the figure claims to have measured; without it, always. */
+  isMeasured?(state: DrawingState): boolean;
   /** As the hand would find it. */
   settled?(state: DrawingState): DrawingState;
   /** As it stands on paper. */

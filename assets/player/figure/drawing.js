@@ -205,6 +205,7 @@ export class Drawing extends Card {
     if (!surface.visible) return said;
     kind.draw(new Pen(surface.begin(), surface.w, surface.h, this.palette), state, data);
     setAttr(surface.canvas, "aria-label", said);
+    this.root.classList.toggle("reckoned", kind.isMeasured?.(state) === false);
     const chosen = kind.switches && Math.round(Number(state[kind.switches.key] || 0));
     this.buttons?.forEach((button, n) => {
       setAttr(button, "aria-pressed", String(n === chosen));

@@ -132,6 +132,7 @@ export const cost = {
     pen.faded(1 - state.seat * 3, () => bars(pen, state, data));
     pen.faded((state.seat - 0.3) * 3, () => seats(pen, state.seat, data));
   },
+  isMeasured: (state) => state.seat <= 0.3,
   says(state, data) {
     const [alone, best] = steps(data);
     if (state.seat > 0.68)
