@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { OwnRequests } from "../../assets/player/live/own_requests.js";
+import { covered, knobAt } from "../../assets/player/views/lane_chart.js";
 import { Flights } from "../../assets/player/views/flights.js";
 import { LanesView } from "../../assets/player/views/lanes.js";
 import { PackedRow } from "../../assets/player/views/packed_row.js";
@@ -20,6 +21,13 @@ test("pads are no part of a budget that has a limit", () => {
   };
   assert.deepEqual(parts(null), [[["pads", 3]], 4]);
   assert.deepEqual(parts(16), [[], 16]);
+});
+
+test("a number on an axis lies whole beside the playhead or is not drawn", () => {
+  const beside = [100, 116].map((x) => covered(x, x + 10, knobAt(109)));
+  assert.deepEqual(beside, [true, true]);
+  assert.deepEqual([covered(91, 101, knobAt(109)), covered(117, 127, knobAt(109))], [false, false]);
+  assert.equal(covered(130, 150, knobAt(109), [118, 131]), true); // under the words beside it
 });
 
 test("a run's steps span all of them, those that nobody recorded too", () => {
@@ -52,6 +60,9 @@ test("a text stays in its lane for a while after its end, and nobody's is in use
   };
   PeopleView.prototype.draw.call(view, { run, frame: { i: 2, lanes, waiting: [] } });
   assert.equal(key.textContent, "1 of 2 in use, 1 just done");
+  // static: its lane is held until the wave ends
+  PeopleView.prototype.draw.call(view, { run, frame: { i: 3, lanes, waiting: [] } });
+  assert.equal(key.textContent, "1 of 2 in use");
 });
 
 test("what is folded says which positions it holds", () => {

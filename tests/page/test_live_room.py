@@ -309,3 +309,17 @@ def test_on_a_phone_the_lanes_come_back_from_the_texts(live_url, visit):
             others,
         )
         assert page.get_attribute(f".view-tabs {tab}", "aria-selected") == "true"
+
+
+def test_beside_a_narrow_player_the_card_leaves_the_lanes_room(live_url, visit):
+    """An upright tablet: the player has the width of a phone, the window has not."""
+    page = opened(visit, live_url, size="upright", has_touch=True)
+    ask(page, "O Romeo,", 4)
+    boxes = page.evaluate(
+        "['#watch .people', '#watch .view-tabs', '.live .top > *'].map((all) =>"
+        " [...document.querySelectorAll(all)].filter((el) => el.checkVisibility())"
+        ".map((el) => el.getBoundingClientRect()).map(({ left, right }) => [left, right]))"
+    )
+    (people,), (tabs,), bar = boxes
+    assert people[1] - people[0] > 400 and tabs[1] - tabs[0] > 400
+    assert max(right for _, right in bar) <= 768

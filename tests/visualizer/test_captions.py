@@ -120,6 +120,10 @@ def test_the_first_chunk_altered_in_the_trace_alters_the_sentence():
         (LimitReached("lanes", 0, 1, 1), "the only lane is taken"),
         (LimitReached("budget", 0, 17, 10), "the budget of 10 tokens is spent, and 17 are needed"),
         (LimitReached("budget", 1, 17, 10), "1 of 10 budget tokens is left, and 17 are needed"),
+        (
+            LimitReached("blocks", 0, 5, 64),
+            "none of the 64 KV blocks can be had yet, and 5 are needed",
+        ),
         (LimitReached("blocks", 2, 5, 64), "2 of 64 KV blocks are free, and 5 are needed"),
         (
             LimitReached("barrier", 1, 0, 3),

@@ -106,6 +106,16 @@ def test_each_of_the_questions_has_a_short_answer_and_a_step_that_shows_it(langu
     assert event.sampled and letters_of  # somebody writes there
 
 
+def test_no_more_tokens_leak_than_were_compared():
+    """A leaking model may write on where the right answer ended: those places count, too."""
+    at = At(TRACES("brief-continuous"), 0)
+    for fact, fewest in (("leak", 700), ("leak_in_plays", 500)):
+        differing, compared, masked = (
+            evaluated(f"{fact}.{name}", at, {})[0] for name in ("differing", "compared", "masked")
+        )
+        assert fewest < differing < compared and masked == 0
+
+
 def test_what_was_measured_in_company_tells_rounding_from_a_wrong_mask():
     at = At(TRACES("greedy-together-bf16"), 0)
 
