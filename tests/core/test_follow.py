@@ -288,15 +288,16 @@ def test_a_step_that_is_there_twice_is_shown_once(tmp_path, lines, trace):
     assert bare(events(poll(Follower(path)))) == bare(trace.events)
 
 
+@pytest.mark.parametrize("facts", [{"async_scheduling": True}, {"pipeline_parallel_size": 2}])
 def test_steps_of_an_asynchronous_engine_are_put_in_order_and_wait_for_who_lingers(
-    tmp_path, lines, trace
+    tmp_path, lines, trace, facts
 ):
     """A step is written when its output is back; the last one waits for nobody for long."""
     path = tmp_path / "run.raw.jsonl"
     header, *steps = lines
     for at in range(0, len(steps) - 1, 7):
         steps[at], steps[at + 1] = steps[at + 1], steps[at]
-    path.write_text(named(header, async_scheduling=True) + "".join(steps))
+    path.write_text(named(header, **facts) + "".join(steps))
     follower = Follower(path)
     updates = events(poll(follower))
     assert len(updates) == len(trace.events) - 1

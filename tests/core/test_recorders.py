@@ -22,7 +22,7 @@ from zipfile import ZipFile
 import pytest
 
 from core.errors import InvalidTrace
-from core.recorders.raw import MissingSteps, read_raw
+from core.recorders.raw import MissingSteps, Recording, read_raw
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.vllm.inflight_vllm import recorder as inflight_vllm
 from core.recorders.vllm.inflight_vllm.recorder import Recorder
@@ -588,6 +588,14 @@ def test_a_recording_in_parts_is_as_whole_as_its_last_one(tmp_path):
     last = write(tmp_path / "b.raw.jsonl", step(1), part=2)
     (recording,) = read_raw([last, first])
     assert [s["step"] for s in recording.steps] == [0, 1] and not recording.complete
+
+
+def test_a_part_without_a_number_is_the_first():
+    assert [Recording("run", header).part for header in ({}, {"part": 3}, {"part": "two"})] == [
+        1,
+        3,
+        1,
+    ]
 
 
 def test_a_damaged_step_is_one_of_those_that_are_missing():

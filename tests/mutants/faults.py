@@ -4036,4 +4036,48 @@ FAULTS = (
         "False",
         ("core/test_async.py::test_what_is_wasted_is_a_row_of_its_step",),
     ),
+    Fault(
+        "two stages of a pipeline answer in order",
+        "core/recorders/follow.py",
+        "or 1) > 1",
+        "or 1) > 2",
+        (
+            "core/test_follow.py::test_steps_of_an_asynchronous_engine_are_put_in_order_and_wait_for_who_lingers",
+        ),
+    ),
+    Fault(
+        "a part that has no number keeps what it has",
+        "core/recorders/raw.py",
+        "return part if type(part) is int else 1",
+        "return part",
+        ("core/test_recorders.py::test_a_part_without_a_number_is_the_first",),
+    ),
+    Fault(
+        "who holds a lane after its end is just done for good",
+        "assets/player/views/people.js",
+        "Number(Boolean(request) && shown.finished?.step === frame.i)",
+        "Number(Boolean(request) && over)",
+        ("js/views.test.js",),
+    ),
+    Fault(
+        "a leak is counted over the right answers alone",
+        "visualizer/lessons/facts.py",
+        'num_places(found["leak"], "solo")',
+        'found["leak"]["tokens"]',
+        ("visualizer/test_lessons.py::test_no_more_tokens_leak_than_were_compared",),
+    ),
+    Fault(
+        "after a preemption no block is free",
+        "core/trace/phrases.py",
+        'case "blocks" if not why.have:',
+        'case "blocks" if False:',
+        ("visualizer/test_captions.py::test_a_wait_is_told_with_the_schedulers_own_reason",),
+    ),
+    Fault(
+        "a view of Live leaves no way back to its lanes",
+        "assets/player/live/room.js",
+        'closest(".button[data-tab]")',
+        'closest("[data-tab]")',
+        ("page/test_live_room.py::test_on_a_phone_the_lanes_come_back_from_the_texts",),
+    ),
 )
