@@ -162,4 +162,4 @@ def test_what_the_recording_does_not_say_is_said_in_german_too() -> None:
     missing_keys.clear()
     [*done(PlanJob({"run": "it"}, HERE), host)]
     assert not missing_keys
-    assert any("“priority”" in note for note in host.made[0]["translations"]["de"]["says"]["notes"])
+    assert any("„priority“" in note for note in host.made[0]["translations"]["de"]["says"]["notes"])

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 import httpx
@@ -244,9 +245,10 @@ def test_a_viewer_that_reads_late_is_told_what_it_missed(page):
     for _ in range(8):
         assert page.post("/serve/generate", asked).json()["finish_reason"] == "length"
     read, missed = b"", None
-    while missed is None and (piece := made.recv(2**16)):
-        read += piece
-        missed = re.search(rb'"kind":"skipped","messages":[1-9]', read)
+    with suppress(ConnectionResetError):  # let go, with more to be sent
+        while missed is None and (piece := made.recv(2**16)):
+            read += piece
+            missed = re.search(rb'"kind":"skipped","messages":[1-9]', read)
     assert missed or len(read) > 1000
     made.close()
     page.post("/serve/control", {"max_num_seqs": 8}, headers=TEACHER).raise_for_status()
