@@ -149,14 +149,22 @@ def test_six_questions_of_ones_own_are_answered_in_three_lanes(
     assert len(fetched(site)) == 1 and trace(page).outputs
 
 
+@pytest.fixture(scope="module")
+def engine(chromium, folder, files):
+    """One with the model, in a page that is closed afterwards."""
+    with hosted(folder) as host:
+        page = chromium.new_page()
+        page.goto(f"{host.url}blank.html")
+        engine = TabEngine(page, files.address + "worker.js")
+        engine.ask("load", model=SMOLLM2, agreed=True)
+        yield engine
+        page.close()
+
+
 @pytest.mark.parametrize("name", [name for name, p in PRESETS.items() if p.model == SMOLLM2])
-def test_every_recorded_run_is_written_again(site, files, fresh, users_packed, monkeypatch, name):
+def test_every_recorded_run_is_written_again(engine, users_packed, monkeypatch, name):
     """Token for token, and torch accepts each trace."""
     monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_packed)
-    page = fresh()
-    page.goto(f"{site.url}blank.html")
-    engine = TabEngine(page, files.address + "worker.js")
-    engine.ask("load", model=SMOLLM2, agreed=True)
     accept(engine, name, "Chromium", PRESETS[name].workload)
 
 

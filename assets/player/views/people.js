@@ -90,7 +90,7 @@ export class PeopleView {
     this._rows(run.numLanes);
     const left = this._left(run, frame);
     let held = 0;
-    let ended = 0; // in this step: others found their lanes taken
+    let ended = 0; // in this step, in which others found their lanes taken
     frame.lanes.forEach(({ lane, request, status }) => {
       const row = this.rows[lane];
       const shown = request || left.get(lane);
@@ -100,7 +100,7 @@ export class PeopleView {
       ended += Number(Boolean(request) && shown.finished?.step === frame.i);
       this._fill(row, state, shown, { over, holds: Boolean(request), status });
     });
-    const inUse = `${held} of ${count(run.numLanes)} in use`;
+    const inUse = `${held + ended} of ${count(run.numLanes)} in use`;
     tell(this.key, ended ? `${inUse}, ${ended} just done` : inUse);
     this.panel.classList.remove("empty");
     this.door.draw({ ...state, simple: true });

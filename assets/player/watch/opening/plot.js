@@ -228,9 +228,9 @@ export class Plot {
         this._before(this._wait()),
         () => [
           ...this._shut(),
-          t(" wait {time}, while {idle} of {lanes} lanes work for nobody.", {
+          t(" wait {time}, while {pads} of {lanes} lanes work for nobody.", {
             time: told(this._wait()),
-            idle: inWords(slow.lives.filter((l) => l.from === 0).length - 1),
+            pads: inWords(slow.lives.filter((l) => l.from === 0).length - 1),
             lanes: inWords(slow.run.numLanes),
           }),
         ],
