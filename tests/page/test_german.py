@@ -132,8 +132,8 @@ def pieces(page: Page) -> set[str]:
 
 
 def at_stop(page: Page, views: Sequence[str]) -> list[str]:
-    """English at the stop on screen: as it is, answered, as tables, over time, with the keyboard in
-    each of these views, with a request selected.
+    """English at the stop on screen: as it is, and answered; where views are named, also as tables,
+    over time, with the keyboard in each of them, with a request selected.
     """
 
     def shown() -> list[str]:
@@ -155,6 +155,8 @@ def at_stop(page: Page, views: Sequence[str]) -> list[str]:
         "!document.querySelector('.stop-ask .show-button') ||"
         " !document.querySelector('.answer[hidden]')",
     )
+    if not views:
+        return english(said, pieces(page))
     said += after("inflight.tables.toggle(true)") + after("inflight.tables.toggle(false)")
     said += after("inflight.setClock(true)") + after("inflight.setClock(false)")
     said += after("inflight.narration.open(true)") + after("inflight.narration.open(false)")

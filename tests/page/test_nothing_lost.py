@@ -31,11 +31,17 @@ def site(tmp_path_factory, engine_files):  # noqa: F811
         yield host
 
 
-@pytest.fixture(params=["a site of files", "a server's page"])
+@pytest.fixture
 def opened(request, site, visit):
-    """`opened(hash)`: a page whose engine is in the visitor's tab."""
-    url = site.url if "files" in request.param else request.getfixturevalue("page_url")
+    """`opened(hash)`: a page whose engine is in the visitor's tab, on a site of files unless a test
+    says otherwise.
+    """
+    on_a_server = getattr(request, "param", "") == "a server's page"
+    url = request.getfixturevalue("page_url") if on_a_server else site.url
     return lambda hash="run=short-and-long": visit(url=url, hash=hash, in_tab=True)
+
+
+WHEREVER = pytest.mark.parametrize("opened", ["a site of files", "a server's page"], indirect=True)
 
 
 def type_own(page, tokens=6):
@@ -60,6 +66,7 @@ def has_typed(page, text):
     expect(page.locator(PROMPTS).first).to_have_value(text)
 
 
+@WHEREVER
 def test_a_run_goes_on_after_a_reload_and_after_another(opened):
     page = opened()
     type_own(page, tokens=200)
@@ -98,6 +105,7 @@ def test_what_is_typed_stays_beside_the_run_on_screen(opened):
     expect(page.locator(RUN)).to_have_text("Run these changes")
 
 
+@WHEREVER
 def test_typed_and_never_run(opened):
     page = opened()
     type_own(page)
@@ -131,7 +139,7 @@ def test_each_tab_has_its_own(opened):
 
 def test_requests_too_long_for_an_address(opened):
     page = opened()
-    type_own(page)
+    type_own(page, tokens=2)
     page.evaluate(
         """() => {
             const spec = inflight.editor.spec(), [request] = spec.workload.requests;

@@ -147,23 +147,22 @@ def test_a_file_is_chosen_run_removed_and_sent_nowhere(site, fresh, tmp_path, mo
     expect(page.locator(".drawer [name=model] option[value='k_m.gguf']")).to_have_count(0)
 
 
-@pytest.mark.parametrize(
-    ("file", "said"),
-    [
+def test_files_that_are_not_computed_here_are_refused(site, fresh):
+    page = fresh(viewport={"width": 1440, "height": 900})
+    opened(page, site)
+    open_editor(page)
+    for file, said in (
         ("gemma.gguf", "a GGUF file of the kind “gemma” is not read here."),
         ("q5.gguf", "numbers of the kind “Q5_0” are not computed in a tab."),
         ("broken.gguf", "it is no GGUF file, or not a whole one."),
         ("blank.html", "it is no GGUF file, or not a whole one."),  # named as one, all the same
         ("tekken.gguf", "a tokenizer of the kind “gpt2”, “tekken”, is not read here."),
-    ],
-)
-def test_a_file_that_is_not_computed_here_is_refused(site, fresh, file, said):
-    page = fresh(viewport={"width": 1440, "height": 900})
-    opened(page, site)
-    open_editor(page)
-    choose(page, site.folder / file)
-    name = f"{file.removesuffix('.gguf')}.gguf"
-    expect(page.locator(SAYS).first).to_have_text(f"“{name}” cannot be computed in a tab: {said}")
+    ):
+        choose(page, site.folder / file)
+        name = f"{file.removesuffix('.gguf')}.gguf"
+        expect(page.locator(SAYS).first).to_have_text(
+            f"“{name}” cannot be computed in a tab: {said}"
+        )
 
 
 def test_one_that_is_too_large_is_refused_before_it_is_read(site, fresh):

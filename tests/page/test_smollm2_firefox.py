@@ -9,13 +9,10 @@ import pytest
 from core.browser.pyodide import find_pyodide
 from core.config import SMOLLM2
 from core.torch_engine.models.names import packed_smollm2
-from core.trace.trace import Trace
-from core.workload.presets import PRESETS
-from visualizer.documents.catalogue import TRACES
-from visualizer.jobs.offers import preset_entry
 from visualizer.page.engine_files import EngineFiles
 from worlds.static_host import hosted
 from worlds.tab_engine import TabEngine
+from worlds.tab_runs import writes_again
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +39,4 @@ def engine(firefox, users_packed, tmp_path_factory):
     "name", ["page-to-summarize", "chat-under-pressure", "shared-system-prompt"]
 )
 def test_a_recorded_run_is_written_again(engine, name):
-    found = Trace.from_lines(engine.trace(preset_entry(PRESETS[name])["spec"]))
-    assert found.header.device_name.startswith("Firefox")
-    assert found.outputs == Trace.load(TRACES / f"{name}.jsonl").outputs
+    assert writes_again(engine, name).header.device_name.startswith("Firefox")

@@ -23,7 +23,7 @@ from visualizer.page.site import export_site
 from worlds.browser import open_editor, settled
 from worlds.static_host import hosted
 from worlds.tab_engine import TabEngine
-from worlds.tab_runs import accept
+from worlds.tab_runs import accept, writes_again
 
 pytestmark = pytest.mark.slow
 
@@ -113,7 +113,7 @@ def test_six_questions_of_ones_own_are_answered_in_three_lanes(
     for row, question in zip(rows.all(), QUESTIONS, strict=True):
         row.fill(question)
     for row in page.locator(".request-row [aria-label='New tokens']").all():
-        row.fill("24")
+        row.fill("8")
     press_run(page)
     expect(page.locator(BAR)).to_contain_text(OFFER)
     page.locator(".drawer .run-buttons").get_by_role("button", name="Cancel").click()
@@ -163,9 +163,14 @@ def engine(chromium, folder, files):
 
 @pytest.mark.parametrize("name", [name for name, p in PRESETS.items() if p.model == SMOLLM2])
 def test_every_recorded_run_is_written_again(engine, users_packed, monkeypatch, name):
-    """Token for token, and torch accepts each trace."""
-    monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_packed)
-    accept(engine, name, "Chromium", PRESETS[name].workload)
+    """Token for token; torch takes its time, and accepts a trace with chunks and one under
+    pressure.
+    """
+    if name in ("page-to-summarize", "chat-under-pressure"):
+        monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_packed)
+        accept(engine, name, "Chromium", PRESETS[name].workload)
+    else:
+        writes_again(engine, name)
 
 
 def test_threads_write_the_same_where_the_host_isolates_the_page(site, folder, files, fresh):
@@ -173,7 +178,7 @@ def test_threads_write_the_same_where_the_host_isolates_the_page(site, folder, f
     every, *lines = (folder / "_headers").read_text().splitlines()
     assert every == "/*"
     isolated = dict(line.strip().split(": ") for line in lines)
-    preset = PRESETS["six-questions"]
+    preset = PRESETS["brief-continuous"]
     spec = {
         "workload": preset.workload.to_json(),
         "config": preset.config.to_json(),
@@ -195,7 +200,7 @@ def test_threads_write_the_same_where_the_host_isolates_the_page(site, folder, f
 
 def test_what_if_leak_and_a_comparison_run_on_it(site, fresh):
     page = fresh(viewport={"width": 1440, "height": 900})
-    watched(page, site)
+    watched(page, site, "three-short")
     page.click(".what-button")
     page.locator(".what-policy", has_text="static").first.click()
     page.locator(BAR).get_by_role("button", name="Fetch it").click()

@@ -18,6 +18,7 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from core.workload.workload import Workload
 from visualizer.documents.catalogue import TRACES
+from visualizer.jobs.offers import preset_entry
 from visualizer.page.engine_files import EngineFiles
 from worlds.static_host import hosted
 from worlds.tab_engine import TabEngine
@@ -69,6 +70,13 @@ def accept(engine: TabEngine, name: str, browser: str, workload: Workload) -> No
     assert trace.header.device == "cpu" and trace.header.device_name.startswith(browser)
     if workload == preset.workload:  # recorded as it is
         assert _partings(Trace.load(TRACES / f"{name}.jsonl"), trace) == NEAR_TIES.get(name, {})
+
+
+def writes_again(engine: TabEngine, name: str) -> Trace:
+    """Run it: it has the recorded tokens."""
+    found = Trace.from_lines(engine.trace(preset_entry(PRESETS[name])["spec"]))
+    assert found.outputs == Trace.load(TRACES / f"{name}.jsonl").outputs
+    return found
 
 
 def _partings(recorded: Trace, trace: Trace) -> dict[tuple[str, int], float | None]:
