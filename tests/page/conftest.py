@@ -14,6 +14,7 @@ from worlds.live_page import live_server, live_url  # noqa: F401
 from worlds.page_server import http, page_url, space_url  # noqa: F401
 from worlds.player import traces  # noqa: F401
 from worlds.pyodide import engine_files  # noqa: F401
+from worlds.sites import plain_site_folder, site_folder  # noqa: F401
 from worlds.tab_runs import engine_site  # noqa: F401
 
 HERE = Path(__file__).parent

@@ -19,7 +19,6 @@ from playwright.sync_api import TimeoutError as NeverCame
 from core.config import ASSETS
 from visualizer.documents.hand import shipped
 from visualizer.lessons.texts import LANGUAGES
-from visualizer.page.site import export_site
 from visualizer.page.story import FOLDER, sections, story_html, words
 from worlds.axe import serious
 from worlds.browser import SIZES, settled
@@ -495,8 +494,8 @@ def test_a_server_has_the_story_and_every_figure_leads_into_the_player(fresh, pa
 
 
 @pytest.mark.slow
-def test_a_site_begins_with_the_story_and_old_links_go_on_to_the_player(fresh, tmp_path):
-    first = export_site(tmp_path / "site")
+def test_a_site_begins_with_the_story_and_old_links_go_on_to_the_player(fresh, plain_site_folder):
+    first = plain_site_folder / "index.html"
     page = fresh(viewport={"width": 1440, "height": 900})
     page.goto(first.as_uri())
     settled(page, "window.inflightStory")

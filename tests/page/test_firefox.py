@@ -6,21 +6,19 @@ import pytest
 
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
-from visualizer.page.site import export_site
 from worlds.browser import PATIENCE, settled
 from worlds.static_host import hosted
 
 pytestmark = pytest.mark.slow
 
 
-def test_the_site_plays_a_run(firefox, tmp_path):
-    export_site(tmp_path)
+def test_the_site_plays_a_run(firefox, plain_site_folder):
     page = firefox.new_page(viewport={"width": 1440, "height": 900})
     page.set_default_timeout(PATIENCE)
     errors, asked = [], []
     page.on("pageerror", lambda e: errors.append(str(e)))
     page.on("request", lambda r: asked.append(r.url))
-    with hosted(tmp_path) as host:
+    with hosted(plain_site_folder) as host:
         page.goto(f"{host.url}#run=chunk-7-by-4&step=1")
         settled(page, "inflight.drawn >= 0")
         assert page.evaluate("inflight.run.length") == len(

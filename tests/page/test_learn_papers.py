@@ -8,7 +8,6 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from visualizer.lessons.texts import texts
-from visualizer.page.site import export_site
 from worlds.browser import chromium, fresh, settled, visit  # noqa: F401
 from worlds.page_server import page_url  # noqa: F401
 
@@ -53,10 +52,9 @@ def test_sheets_open_as_pages_and_a_lesson_is_saved_under_its_own_name(visit, pa
 
 
 @pytest.mark.slow
-def test_on_the_static_site_from_disk_as_well(tmp_path, fresh):  # noqa: F811
-    export_site(tmp_path)
+def test_on_the_static_site_from_disk_as_well(plain_site_folder, fresh):  # noqa: F811
     page = fresh(offline=True)
-    page.goto(f"{(tmp_path / 'index.html').as_uri()}#part=learn&lang=de")
+    page.goto(f"{(plain_site_folder / 'index.html').as_uri()}#part=learn&lang=de")
     page.wait_for_selector(".lesson")
     for kind in ("teacher", "learner"):
         is_a_page(opened(page, WORDS[kind]), WORDS[kind])

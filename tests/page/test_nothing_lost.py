@@ -8,7 +8,6 @@ import pytest
 from playwright.sync_api import expect
 
 from visualizer.page.bundle import script
-from visualizer.page.site import export_site
 from worlds.browser import open_editor, settled
 from worlds.pyodide import engine_files  # noqa: F401
 from worlds.static_host import hosted
@@ -23,11 +22,8 @@ ENDED = f"!inflight.running && inflight.live.ended && {ASKED} === '{OWN}'"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory, engine_files):  # noqa: F811
-    folder = tmp_path_factory.mktemp("site")
-    export_site(folder, engine=engine_files)
-    (folder / "favicon.ico").touch()
-    with hosted(folder) as host:
+def site(site_folder):
+    with hosted(site_folder) as host:
         yield host
 
 

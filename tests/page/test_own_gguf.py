@@ -10,7 +10,6 @@ from playwright.sync_api import expect
 from core import Engine
 from core.torch_engine.models.load import load_adapter
 from core.trace.trace import Trace
-from visualizer.page.site import export_site
 from worlds.browser import PATIENCE, open_editor, settled
 from worlds.gguf_files import Kind, write
 from worlds.own_models import spec
@@ -38,10 +37,8 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory, engine_files):
-    folder = tmp_path_factory.mktemp("site")
-    export_site(folder, engine=engine_files)
-    (folder / "favicon.ico").touch()
+def site(site_folder):
+    folder = site_folder
     (folder / "blank.html").write_text("<!doctype html><title>An engine</title>")
     for name, given in FILES.items():
         write(folder / f"{name}.gguf", template=TRIMS, **given)

@@ -15,7 +15,6 @@ from core.proof.verify import verify
 from core.recorders.texts import tokenizer_of
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
-from visualizer.page.site import export_site
 from worlds.browser import settled
 from worlds.page_server import serve
 from worlds.pyodide import engine_files  # noqa: F401
@@ -27,11 +26,8 @@ RUN = ".inflight:not(.compare) .drawer .run-button"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory, engine_files):  # noqa: F811
-    folder = tmp_path_factory.mktemp("site")
-    export_site(folder, engine=engine_files)
-    (folder / "favicon.ico").touch()
-    with hosted(folder) as host:
+def site(site_folder):
+    with hosted(site_folder) as host:
         yield host
 
 

@@ -37,10 +37,8 @@ from worlds.visual import record, request
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    export_site(folder)
-    return folder
+def site(plain_site_folder):
+    return plain_site_folder
 
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,6 @@ from playwright.sync_api import expect
 
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
-from visualizer.page.site import export_site
 from worlds.browser import PATIENCE, SIZES, executable, open_editor, settled
 from worlds.static_host import hosted
 
@@ -21,16 +20,9 @@ RUN = "one-joins-two"
 _SEEN = "try { localStorage.setItem('inflight-opening', '1'); } catch {}"
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory, engine_files):
-    folder = tmp_path_factory.mktemp("site")
-    export_site(folder, engine=engine_files)
-    return folder
-
-
 @pytest.fixture
-def host(site):
-    with hosted(site) as found:
+def host(site_folder):
+    with hosted(site_folder) as found:
         yield found
 
 
@@ -79,8 +71,8 @@ def is_as_recorded(page):
     assert not page.problems, page.problems
 
 
-def test_a_site_under_a_path_of_its_own(site, fresh):
-    with hosted(site, "/team/inflight") as host:
+def test_a_site_under_a_path_of_its_own(site_folder, fresh):
+    with hosted(site_folder, "/team/inflight") as host:
         page = opened(fresh(), host.url)
         press_run(page)
         ran(page)
