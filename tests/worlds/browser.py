@@ -135,7 +135,7 @@ class _Contexts:
         for page in context.pages:
             if page is not blank:
                 page.close()
-        # not what the engine in the tab has kept of itself, from which it starts in a third of the time
+        # not what an engine in a tab has kept of itself: it then starts in a third of the time
         stored = "cookies,file_systems,indexeddb,local_storage,service_workers,storage_buckets"
         session.send("Storage.clearDataForOrigin", {"origin": "*", "storageTypes": stored})
         self._free.setdefault(kind, []).append(context)
