@@ -12,9 +12,10 @@ from typing import Any
 
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import RUNS
-from visualizer.documents.replay import replay
+from visualizer.documents.replay import drawn
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PLAYER, figure_style, inert_json, modules, page_of, script
+from visualizer.words.captions import captions
 from visualizer.words.language import catalogue, elsewhere, speaking, t
 
 _HEADER = (
@@ -33,7 +34,7 @@ _HOLES = re.compile(r"\[[^\[\]]*\]|#|“…”|\{\w+\}")
 def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
     """A run for `Figure` in one language: the replay without what only Watch shows."""
     with speaking(language):
-        whole = replay(trace)
+        whole = {**drawn(trace), "captions": captions(trace)}
     header = whole["header"]
     asked = [
         {"id": r["id"], "sampling": {"max_new_tokens": r["sampling"]["max_new_tokens"]}}
