@@ -8,7 +8,7 @@ from core.trace.events import Limit, Segment
 from core.trace.phrases import brief, not_shown
 from visualizer.words.context import CaptionContext
 from visualizer.words.narration import Clause, fitted
-from visualizer.words.vocabulary import NAMED, Sentence, names
+from visualizer.words.vocabulary import NAMED, Sentence, names, once_more
 
 _WAITS: dict[Limit, str] = {
     "barrier": "nobody joins before all are done",
@@ -81,8 +81,8 @@ def _reads(m: CaptionContext) -> Clause | None:
     who = names([s.request for s in reading])
     total = sum(s.length for s in reading)
     numbers = " + ".join(str(s.length) for s in reading) if len(reading) <= NAMED else str(total)
-    if any(m.recomputed(s) for s in reading):
-        return _same([*who, f" read {numbers} tokens, some of them again"])
+    if again := sum(map(m.recomputed, reading)):
+        return _same([*who, f" read {numbers} tokens{once_more(again, total)}"])
     came = {a.request for a in m.event.admitted}
     short: Sentence = [*who, f" read {numbers} tokens"]
     if not all(s.request in came for s in reading):
@@ -94,8 +94,9 @@ def _reads(m: CaptionContext) -> Clause | None:
 def _one_reads(m: CaptionContext, s: Segment) -> Clause:
     who: Sentence = [{"r": s.request}]
     end = m.pending_end(s)
-    if m.recomputed(s):
-        short: Sentence = [*who, f" reads {s.length:,} [token|tokens] again"]
+    if again := m.recomputed(s):
+        read = f" reads {s.length:,} [token|tokens]{once_more(again, s.length)}"
+        short: Sentence = [*who, read]
         return short, [*short, ", as it had lost its lane"]
     part = f"{s.length:,} of its {end:,} [token|tokens]"
     last = s.start > 0 and s.kv_len == end
