@@ -155,8 +155,8 @@ def _prefills(m: CaptionContext) -> Clause | None:
     ]
     if any(m.cut_by_budget(s) for s in reading):
         return short, [*short, f", all that the budget of {m.event.budget.limit:,} leaves"]
-    first = " and write their first tokens" if all(s.request in m.sampled for s in reading) else ""
-    return short, [*short, first, _room(m)]
+    begin = not again and all(s.request in m.sampled for s in reading)
+    return short, [*short, " and write their first tokens" if begin else "", _room(m)]
 
 
 def _one_prefill(m: CaptionContext, s: Segment, who: Sentence) -> Clause:

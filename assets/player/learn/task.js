@@ -102,6 +102,7 @@ export class Task {
     if (this.solved) this._answer(Math.max(...answer.goals.map(({ step }) => step)));
     learn._heard(
       answer.goals
+        .map(({ name }) => this.found[name])
         .map(
           ({ met, says }) =>
             `${met ? learn.words.goal_met : learn.words.goal_open} ${sentenceText(says)}`,
