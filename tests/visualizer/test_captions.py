@@ -189,6 +189,19 @@ def test_what_is_computed_again_is_called_so():
     assert any("computes 11 tokens, 10 of them again" in s for s in sentences)
 
 
+def test_who_reads_again_writes_no_first_token_and_simple_says_how_much():
+    """Two come back in one step of `kv-pressure`, as no run above has it; a third alone."""
+    told = captions(Trace.load(TRACES / "kv-pressure.jsonl"))
+    assert plain(told[41]["say"]) == (
+        "r0 r3 each add one token; r4 r5 compute 31 + 16 tokens, 45 of them again, as 2 lanes were"
+        " free."
+    )
+    assert plain(told[41]["simple"]).startswith("r4 r5 read 31 + 16 tokens, 45 of them again;")
+    assert plain(told[38]["simple"]).startswith(
+        "r3 reads 41 tokens, 40 of them again, as it had lost its lane;"
+    )
+
+
 def test_a_request_without_its_share_is_told_to_compute_nothing():
     trace = crowd(max_num_seqs=4, prefill_first=True)
     stalled = next(e for e in trace.events if e.stalled)
