@@ -376,9 +376,8 @@ def _finished(m: CaptionContext, f: Finished) -> Sentence:
     if lane is None:
         then = ""
     elif f.request in m.leaving:
-        then = (
-            f", and gives back lane {lane} and {len(m.state.blocks_of(f.request)):,} [block|blocks]"
-        )
+        held = f"{len(m.state.blocks_of(f.request)):,} [block|blocks]"
+        then = f"; lane {lane} and {held} become free"
     elif m.config.policy.keeps_finished:
         then = f", but lane {lane} stays taken until its wave ends"
     else:

@@ -12,7 +12,6 @@ import { GUTTER } from "./lane_ink.js";
 import { timed } from "./texts.js";
 import { easeOut, lerp, movingIn, phase } from "./phases.js";
 
-const WHAT = 90; // right of the playhead: room for its words
 
 export class LanesView extends LaneChart {
   /** @type {Phase[]} */
@@ -201,7 +200,7 @@ export class LanesView extends LaneChart {
     const g = this.show(right);
     const middle = (/** @type {number} */ i) => (this.scale.from(i) + this.scale.to(i)) / 2;
     const x = lerp(middle(last), middle(frame.i), come);
-    const side = x > this.surface.w - WHAT ? x - 8 - said : x + 9;
+    const side = x + 9 + said > this.surface.w ? x - 8 - said : x + 9;
     this._labels(g, state.palette, knobAt(x), [side, side + said]);
     this._parting(state, this, run, g);
     if (this._x !== x) {

@@ -67,10 +67,12 @@ def _make(found: GgufFile, folder: Path, progress: Progress) -> None:
 Reader = Callable[[int, int], bytes]
 """What stands in a file from a place on, so many bytes or as many as there are."""
 _NO_FILE = "it is no GGUF file, or not a whole one"
+_NO_SENSE = "what the file says of its model makes no sense"
 _NUMBERS = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")  # kinds of values
 _STRING, _LIST = 8, 9
 _AHEAD = 2**20  # bytes that are read at once
 _MOST_HEADER = 2**28  # bytes
+_MOST_BYTES = 2**42  # of a file: systems refuse to look much further
 
 
 # how numbers are stored: ggml's number, the name, weights of a block, bytes of a block
@@ -145,12 +147,14 @@ class GgufFile:
         begin = -(-self._at // unit) * unit
         for name, (*shape, number, offset) in places.items():
             kind, weights, size = _KINDS.get(number, (f"{number}", 1, 0))
-            if not shape or shape[0] % weights:
+            if not shape or 0 in shape or shape[0] % weights:
                 raise ValueError
             row = shape[0] // weights * size
-            self.tensors[name] = Tensor(tuple(shape), kind, row, begin + offset)
-        last = max(self.tensors.values(), key=lambda tensor: tensor.at)
-        self.content(last, 1, max(1, last.row * last.outputs) - 1)
+            tensor = self.tensors[name] = Tensor(tuple(shape), kind, row, begin + offset)
+            last = max(1, row * tensor.outputs) - 1
+            if tensor.at + last > _MOST_BYTES:
+                raise ValueError
+            self.content(tensor, 1, last)
 
     def _value(self, kind: int) -> Any:
         if kind == _STRING:
@@ -202,7 +206,7 @@ def facts_of(file: GgufFile) -> tuple[dict[str, Any], dict[str, Any]]:
     except KeyError as error:
         raise BadWeights(f"the file does not have “{error.args[0]}”") from None
     except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError):
-        raise BadWeights("what the file says of its model makes no sense") from None
+        raise BadWeights(_NO_SENSE) from None
 
 
 # -- the folder ------------------------------------------------------------------------------------
@@ -295,12 +299,14 @@ def _weights(file: GgufFile, config: Mapping[str, Any], progress: Progress) -> d
         if not tensor.row:
             raise BadWeights(f"numbers of the kind “{tensor.kind}” are not read here")
         stored = np.frombuffer(file.content(tensor, tensor.row * tensor.outputs), np.uint8)
-        rows = stored.reshape(*reversed(tensor.shape[1:]), tensor.row)
-        values = dequantize(rows, GGMLQuantizationType[tensor.kind])
-        part = name.split(".")[-2]
         # llama.cpp turns the rows of a Llama's heads for its own rotary embedding
-        if config["model_type"] == "llama" and part in ("attn_q", "attn_k"):
-            values = turned_back(values, config["head_dim"])
+        turned = config["model_type"] == "llama" and name.split(".")[-2] in ("attn_q", "attn_k")
+        try:
+            rows = stored.reshape(*reversed(tensor.shape[1:]), tensor.row)
+            values = dequantize(rows, GGMLQuantizationType[tensor.kind])
+            values = turned_back(values, config["head_dim"]) if turned else values
+        except (TypeError, ValueError):
+            raise BadWeights(_NO_SENSE) from None
         weights[_name(name)] = np.ascontiguousarray(values, dtype=np.float32)
     return weights
 

@@ -106,7 +106,8 @@ def load(
                 model, report = read_model(folder, dtype=dtype, **options)
     finally:
         _loading.release()
-    absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
+    misshapen = (key for key, *_ in report["mismatched_keys"])
+    absent = sorted([*report["missing_keys"], *misshapen])
     if absent:
         raise unloadable(
             name,

@@ -47,8 +47,8 @@ def read_tokenizer(source: str, *, offline: bool = True) -> Any:
 
 
 def read_model(folder: str, **options: Any) -> tuple[Any, dict[str, Any]]:
-    """The model in a folder, from its safetensors alone, and what transformers reports of missing
-    weights; options: as `from_pretrained` has them.
+    """The model in a folder, from its safetensors alone, and what transformers reports of weights
+    that are missing or of another shape; options: as `from_pretrained` has them.
     """
     from transformers import AutoModelForCausalLM
 
@@ -57,6 +57,7 @@ def read_model(folder: str, **options: Any) -> tuple[Any, dict[str, Any]]:
         local_files_only=True,
         use_safetensors=True,
         output_loading_info=True,
+        ignore_mismatched_sizes=True,  # the report has them
         **options,
         **_NO_CODE,
     )
