@@ -1,0 +1,75 @@
+"""GGUF files with wrong bytes in their header: each is read, or refused in a sentence."""
+
+from __future__ import annotations
+
+import io
+import struct
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from core.torch_engine.models.gguf import GgufFile, _make, reader
+from core.torch_engine.models.gguf_for_tab import PackedGguf
+from core.torch_engine.models.weight_files import BadWeights
+from worlds.gguf_files import write
+
+LONG = [0, 1, 2**31, 2**32, 2**46, 2**62, 2**63, 2**64 - 1]
+WRONG = st.binary(min_size=1, max_size=2) | st.sampled_from(LONG).map(
+    lambda n: struct.pack("<Q", n)
+)
+
+
+@cache
+def whole(arch: str) -> tuple[bytes, int]:
+    """A file, and where its header ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tiny.gguf"
+        write(path, arch, pre="smollm" if arch == "llama" else "qwen2")
+        content = path.read_bytes()
+    return content, content.rfind(b"ffn_down.weight") + 50
+
+
+def changed(content: bytes, at: int, wrong: bytes) -> bytes:
+    return content[:at] + wrong + content[at + len(wrong) :]
+
+
+def read(content: bytes, folder: Path) -> None:
+    """Make the folder that torch loads, and what a tab computes. Raises BadWeights."""
+    _make(GgufFile(reader(io.BytesIO(content))), folder, lambda done, total: None)
+    for _ in PackedGguf(GgufFile(reader(io.BytesIO(content))), "tiny"):
+        pass
+
+
+@pytest.mark.parametrize("arch", ["llama", "qwen2", "qwen3"])
+@given(share=st.floats(0, 1), wrong=WRONG)
+@example(share=0.0, wrong=b"")
+def test_it_is_read_or_refused(arch, share, wrong):
+    content, end = whole(arch)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            read(changed(content, round(share * end), wrong), Path(folder) / "made")
+        except BadWeights as error:
+            assert wrong and str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "skip", "number", "said"),
+    [
+        # a matrix' first dimension, and where its numbers begin; a vector's length; a head's size
+        ("blk.0.ffn_down.weight", 4, struct.pack("<Q", 2**46), "no GGUF file, or not a whole one"),
+        ("blk.0.ffn_down.weight", 24, struct.pack("<Q", 2**62), "no GGUF file, or not a whole one"),
+        ("blk.0.attn_norm.weight", 4, struct.pack("<Q", 0), "no GGUF file, or not a whole one"),
+        ("llama.attention.key_length", 4, struct.pack("<I", 70), "makes no sense"),
+        ("llama.attention.key_length", 4, struct.pack("<I", 0), "makes no sense"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(tmp_path, name, skip, number, said):
+    content, _ = whole("llama")
+    at = content.find(name.encode()) + len(name) + skip
+    with pytest.raises(BadWeights, match=said):
+        read(changed(content, at, number), tmp_path / "made")
+    assert not (tmp_path / "made").exists()
