@@ -137,12 +137,13 @@ def test_every_warning_of_a_recorded_step_has_its_german():
 
 
 def test_why_a_tab_does_not_compute_a_file_has_its_german():
+    named = {name: [ast.Constant(getattr(gguf, name))] for name in ("_NO_FILE", "_NO_SENSE")}
     raised = {
         text
         for module in (gguf, gguf_for_tab)
         for node in ast.walk(ast.parse(Path(module.__file__).read_text("utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "BadWeights"
-        for text in _templates(_filled(node.args[0]), {"_NO_FILE": [ast.Constant(gguf._NO_FILE)]})
+        for text in _templates(_filled(node.args[0]), named)
     } - {"numbers of the kind “#” are not read here"}  # where torch reads it
     keys = {key_of(f"“a.gguf” cannot be computed in a tab: {text}.")[0] for text in raised}
     assert len(keys) == 12 and sorted(keys - language.catalogue("de").keys()) == []
