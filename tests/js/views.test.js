@@ -59,7 +59,7 @@ test("a text stays in its lane for a while after its end, and nobody's is in use
     _left: () => new Map(),
   };
   PeopleView.prototype.draw.call(view, { run, frame: { i: 2, lanes, waiting: [] } });
-  assert.equal(key.textContent, "2 of 2 in use, 1 just done");
+  assert.equal(key.textContent, "1 of 2 in use, 1 just done");
   // static: its lane is held until the wave ends
   PeopleView.prototype.draw.call(view, { run, frame: { i: 3, lanes, waiting: [] } });
   assert.equal(key.textContent, "1 of 2 in use");

@@ -100,7 +100,7 @@ export class PeopleView {
       ended += Number(Boolean(request) && shown.finished?.step === frame.i);
       this._fill(row, state, shown, { over, holds: Boolean(request), status });
     });
-    const inUse = `${held + ended} of ${count(run.numLanes)} in use`;
+    const inUse = `${held} of ${count(run.numLanes)} in use`;
     tell(this.key, ended ? `${inUse}, ${ended} just done` : inUse);
     this.panel.classList.remove("empty");
     this.door.draw({ ...state, simple: true });
