@@ -79,10 +79,7 @@ def test_so_does_every_layout_in_buckets(how):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(f, marks=() if f in ("llama", "mixtral") else pytest.mark.slow)
-        for f in ATTENDING
-    ],
+    [pytest.param(f, marks=() if f == "llama" else pytest.mark.slow) for f in ATTENDING],
 )
 def test_a_graph_of_a_pass_holds_all_that_a_pass_depends_on(name):
     """Operations alone, replayed over new buffers, say the same tokens: nothing waits for the

@@ -206,6 +206,7 @@ def test_a_page_of_another_site_sends_nothing_here(page_url, http, path):
     assert own.status_code == 200
 
 
+@pytest.mark.slow
 def test_a_page_answers_to_no_name_that_others_gave_it(page_url, space_url, http):
     """A site whose name is made to point to this machine would be of the same origin as this
     page.
