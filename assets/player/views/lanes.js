@@ -2,7 +2,7 @@
 // measured time. In a pair of runs the other one's chart is above or below it, on the same axis.
 
 import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js";
-import { canvasIn, find, onDrag, pointIn, setAttr, setText } from "../parts/dom.js";
+import { canvasIn, find, onDrag, pointIn, setAttr, setStyle, setText } from "../parts/dom.js";
 import { speaking, t } from "../parts/speech.js";
 import { count, duration, milliseconds, wallClock } from "../parts/format.js";
 import { fillBox, measure, setFont } from "../parts/surface.js";
@@ -11,7 +11,6 @@ import { covered, doingOf, knobAt, LaneChart } from "./lane_chart.js";
 import { GUTTER } from "./lane_ink.js";
 import { timed } from "./texts.js";
 import { easeOut, lerp, movingIn, phase } from "./phases.js";
-
 
 export class LanesView extends LaneChart {
   /** @type {Phase[]} */
@@ -44,7 +43,6 @@ export class LanesView extends LaneChart {
     this.dragging = false;
     /** @type {ReturnType<typeof slowSteps>} */
     this.slow = new Map();
-    this._x = NaN; // where the playhead is
     /** @type {[string, number, number][]} the axis' numbers, from x to x */
     this.labels = [];
     this._scrub();
@@ -203,11 +201,8 @@ export class LanesView extends LaneChart {
     const side = x + 9 + said > this.surface.w ? x - 8 - said : x + 9;
     this._labels(g, state.palette, knobAt(x), [side, side + said]);
     this._parting(state, this, run, g);
-    if (this._x !== x) {
-      this._x = x;
-      this.head.style.transform = `translateX(${x.toFixed(2)}px)`;
-      this.what.style.transform = `translateX(${side.toFixed(2)}px)`;
-    }
+    setStyle(this.head, "transform", `translateX(${x.toFixed(2)}px)`);
+    setStyle(this.what, "transform", `translateX(${side.toFixed(2)}px)`);
     if (pair.other && pair.charted.length) this._drawOther(state, pair.other, stamp, right, x);
     const idle = run.idleBefore(frame.i);
     const waited =
