@@ -50,7 +50,12 @@ export function whereabouts(run, own) {
   if (ended) {
     const waited = went ? went.waited_s : ended.queue_s;
     if (waited === null) return t("Done.");
-    return t("Done: you waited {time}, wrote {work}.", {
+    // of a model whose answers end by themselves
+    const isCut = ended.finish_reason === "length" && run?.header.model?.eos_token_ids?.length;
+    const says = isCut
+      ? "Cut at its limit: you waited {time}, wrote {work}."
+      : "Done: you waited {time}, wrote {work}.";
+    return t(says, {
       time: t(duration(waited)),
       work: went ? work(went) : t(`${count(ended.tokens)} [token|tokens]`),
     });

@@ -23,7 +23,7 @@ export const EXPLAINED = {
     asks: "What is one pass?",
     says: [
       "All tokens that the model reads in this step go through it together: one pass serves everybody.",
-      "A newcomer brings its whole prompt, the others only the token that they wrote last; the word after the arrow is what each writes next.",
+      "A newcomer brings its prompt, or a piece of it, the others only the token that they wrote last; the word after the arrow is what each writes next.",
     ],
     picture: "row",
     lesson: "one-pass",
@@ -32,7 +32,7 @@ export const EXPLAINED = {
   mask: {
     asks: "What does the mask show?",
     says: [
-      "A row for each token of this pass, a column for each token that is remembered. Where a cell is filled, the row’s token may look at the column’s: this is attention.",
+      "A row for each token of this pass, a column for each that is remembered or new. Where a cell is filled, the row’s token may look at the column’s: this is attention.",
       "No token looks into another request’s text, and none into the future.",
     ],
     picture: "mask",
@@ -73,7 +73,7 @@ export const EXPLAINED = {
     asks: "What is the token budget?",
     says: [
       "It is the most tokens that one step may compute, so that no step takes too long.",
-      "Whoever writes takes one token of it; prompts take what is left, in pieces if they must.",
+      "Under most policies whoever writes takes one token of it first; prompts take what is left, in pieces if they must.",
     ],
     picture: "budget",
     lesson: "one-pass",
