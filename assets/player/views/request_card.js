@@ -123,7 +123,7 @@ export class RequestCard extends CanvasView {
     if (!row) {
       row = {
         dt: h("dt", {}),
-        dd: h("dd", { class: HALF.has(name) ? null : "whole" }),
+        dd: h("dd", {}),
         value: document.createTextNode(""),
         note: h("small", {}),
       };
@@ -131,6 +131,7 @@ export class RequestCard extends CanvasView {
       this.list.append(row.dt, row.dd);
       this.rows.set(name, row);
     }
+    row.dd.classList.toggle("whole", !HALF.has(name) || Boolean(note));
     tell(row.dt, name);
     const said = t(value);
     if (row.value.data !== said) row.value.data = said;
