@@ -184,8 +184,9 @@ def _one_prefill(m: CaptionContext, s: Segment, who: Sentence) -> Clause:
 
 
 def _room(m: CaptionContext) -> str:
-    """Why there was room for new prompts."""
-    if not m.event.admitted:
+    """Why there was room for the prompts, if all of them are new."""
+    came = {a.request for a in m.event.admitted}
+    if not came or any(s.request not in came for s in m.prefills):
         return ""
     lanes = [a.lane for a in m.event.admitted]
     if m.config.policy.admission == "barrier":
