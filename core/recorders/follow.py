@@ -324,7 +324,6 @@ class Follower:
             elif isinstance(one, Contradiction):
                 self._said = one.sentence
             else:
-                self._sequence.conversion.take_requests()
                 self._lose(_sentence(one, self.name))
 
     def _check(self, event: StepEvent, updates: list[Update]) -> None:

@@ -252,6 +252,8 @@ def test_nothing_of_what_a_visitor_asked_is_shown_where_texts_are_hidden():
     hidden = {**told, **dict.fromkeys(asked)}
     assert event_log.Hidden(nicknames=False)(told) == hidden
     assert event_log.Hidden()(told) == {**hidden, "nickname": None}
+    bot = {**told, "is_bot": True}
+    assert event_log.Hidden()(bot) == {**hidden, "is_bot": True}  # a program may have its name
     assert event_log.Hidden(texts=False, nicknames=False)(told) == told
 
 
@@ -331,6 +333,28 @@ def test_what_is_shown_differently_is_sent_to_everybody_anew_and_counts_as_nothi
     assert [m.get("chapter") for m in sent(log)[1:]] == [9]
 
 
+def test_whoever_knows_that_all_was_forgotten_is_told_what_it_missed_since():
+    log = of_chapters(1)
+    log.forget()
+    excerpt, _ = log.take(None)
+    assert excerpt is not None
+    for chapter in range(3):  # of which two are kept
+        log.append({"chapter": chapter}, begins=True)
+    skipped, *rest = sent(log, after=excerpt.last)
+    assert skipped == {"kind": "skipped", "messages": 1}
+    assert rest == [{"chapter": 1}, {"chapter": 2}]
+
+
+def test_a_log_keeps_at_most_twice_as_many_as_it_has_to():
+    log = EventLog(2)
+    for n in range(5):
+        log.append({"n": n})
+    assert sent(log, after=0) == [
+        {"kind": "skipped", "messages": 1},
+        *({"n": n} for n in (2, 3, 4)),
+    ]
+
+
 def test_several_logs_in_one_stream_each_from_its_place_until_all_are_closed():
     async def go():
         logs = {"a": EventLog(), "b": EventLog()}
@@ -364,3 +388,27 @@ def test_readers_who_are_woken_together_share_nothing_from_before_it_was_hidden(
     log.shown = lambda message: {"text": None}
     excerpt, _ = log._take_together(None, None, 1)
     assert excerpt is not None and excerpt.messages == '[{"text":null}]'
+
+
+def test_what_was_shown_before_is_hidden_from_whoever_comes_later():
+    log = EventLog()
+    log.append({"text": "secret"})
+    assert sent(log) == [{"text": "secret"}]
+    log.shown = lambda message: {"text": None}
+    assert sent(log) == [{"text": None}]
+
+
+def test_a_log_that_was_closed_since_a_reader_looked_is_not_waited_for():
+    log = EventLog()
+    log.close()
+    assert asyncio.run(log._news(None, 0.01))
+
+
+def test_a_reader_whose_loop_is_closed_stops_nobody():
+    log, loop = EventLog(), asyncio.new_event_loop()
+    reader = loop.create_task(log._news(None, None))
+    loop.run_until_complete(asyncio.sleep(0))
+    assert log._waiting
+    loop.close()
+    log.append({"n": 0})
+    assert sent(log) == [{"n": 0}] and not log._waiting and not reader.done()

@@ -317,6 +317,21 @@ def test_a_clock_that_runs_backwards_stands_still(tmp_path, lines, trace):
     assert len(found) == len(trace.events) and all(a.t_end <= b.t_start for a, b in pairwise(found))
 
 
+def test_time_0_stays_where_it_is_once_a_step_is_shown(tmp_path, lines, trace):
+    """A request that is said to have come before it counts as come then."""
+    path = tmp_path / "run.raw.jsonl"
+    header, *steps = lines
+    at = next(i for i, event in enumerate(trace.events) if i and event.arrived)
+    early = json.loads(steps[at])
+    early["arrived"][0]["t"] -= 1000
+    path.write_text(header + "".join([*steps[:at], json.dumps(early) + "\n", *steps[at + 1 :]]))
+    updates = poll(Follower(path))
+    found = events(updates)
+    assert sum(isinstance(one, RecordingBegun) for one in updates) == 1
+    assert len(found) == len(trace.events) and found[at].arrived[0].t == 0.0
+    assert found[at].t_start == pytest.approx(trace.events[at].t_start, abs=2e-6)
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

@@ -336,6 +336,47 @@ def test_who_follows_goes_on_at_the_next_snapshot(tmp_path, lines, whole):
     assert texts == {request: len(output) for request, output in trace.outputs.items() if output}
 
 
+def test_who_follows_begins_anew_after_a_step_that_cannot_be(tmp_path, lines, whole):
+    """Nothing follows from a state that is not believed: steps are shown again from the first
+    snapshot on whose prompts are all on record after it.
+    """
+
+    def forged(line: str) -> str:
+        data = json.loads(line)
+        if data["kind"] != "step" or data["step"] != 41:
+            return line
+        beyond = [data["segments"][0]["request"], [[10**6]], "table"]
+        return json.dumps(data | {"blocks": [*data["blocks"], beyond]}) + "\n"
+
+    path = tmp_path / "run.raw.jsonl"
+    spoiled = [forged(line) for line in lines]
+    cut, end = (
+        next(i for i, line in enumerate(lines) if f'"step":{step},' in line[:40])
+        for step in (46, 100)
+    )
+    path.write_text("".join(spoiled[:cut]))
+    follower = Follower(path)
+
+    def polled() -> list:
+        return [update for _ in range(30) for update in follower.poll()]
+
+    updates = polled()
+    assert follower.sentence.startswith("step 41: request “cmpl-")
+    assert follower.sentence.endswith(
+        "” got a block that the pool does not have: steps are shown again from the next snapshot"
+        " on. At least 2 steps have passed meanwhile."
+    )
+    with path.open("a") as file:
+        file.write("".join(spoiled[cut:end]))
+    updates += polled()
+    assert follower.sentence == ""
+    found = [one for one in updates if isinstance(one, StepEvent)]
+    assert [e.step for e in found] == [*range(41), *range(64, 100)]
+    assert [e.sampled for e in found] == [whole[e.step].sampled for e in found]
+    first, second = (one.header.notes for one in updates if isinstance(one, RecordingBegun))
+    assert not first and [note[:7] for note in second] == ["step 41"]
+
+
 class _Ids:
     def decode(self, token_ids, **_):
         return "".join(f"<{i}>" for i in token_ids)

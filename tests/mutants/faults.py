@@ -4080,4 +4080,66 @@ FAULTS = (
         'closest("[data-tab]")',
         ("page/test_live_room.py::test_on_a_phone_the_lanes_come_back_from_the_texts",),
     ),
+    Fault(
+        "steps after one that cannot be go on from it",
+        "core/recorders/follow.py",
+        "            self._sequence.restart(anew, event.step, error)\n",
+        "",
+        ("core/test_gaps.py::test_who_follows_begins_anew_after_a_step_that_cannot_be",),
+    ),
+    Fault(
+        "what was wrong stays said once steps are shown again",
+        "core/recorders/follow.py",
+        "if event.resumed is not None:\n            self._said",
+        "if False:\n            self._said",
+        ("core/test_gaps.py::test_who_follows_begins_anew_after_a_step_that_cannot_be",),
+    ),
+    Fault(
+        "time 0 moves under steps that are shown",
+        "core/recorders/follow.py",
+        "        self._has_shown = True\n",
+        "",
+        ("core/test_follow.py::test_time_0_stays_where_it_is_once_a_step_is_shown",),
+    ),
+    Fault(
+        "what was encoded before it was hidden is sent on",
+        "core/serving/event_log.py",
+        "if self._json is None or self._shown != shown:",
+        "if self._json is None:",
+        ("core/test_event_log.py::test_what_was_shown_before_is_hidden_from_whoever_comes_later",),
+    ),
+    Fault(
+        "nobody is told what it missed since all was forgotten",
+        "core/serving/event_log.py",
+        "since + 1 >= self._anew",
+        "since >= self._anew",
+        (
+            "core/test_event_log.py::test_whoever_knows_that_all_was_forgotten_is_told_what_it_missed_since",
+        ),
+    ),
+    Fault(
+        "a reader waits for a log that was just closed",
+        "core/serving/event_log.py",
+        "after) or self.closed:",
+        "after):",
+        (
+            "core/test_event_log.py::test_a_log_that_was_closed_since_a_reader_looked_is_not_waited_for",
+        ),
+    ),
+    Fault(
+        "a closed loop of a reader stops the engine's thread",
+        "core/serving/event_log.py",
+        "except RuntimeError:  # that loop",
+        "except KeyError:  # that loop",
+        ("core/test_event_log.py::test_a_reader_whose_loop_is_closed_stops_nobody",),
+    ),
+    Fault(
+        "programs have no name where people have none",
+        "core/serving/event_log.py",
+        ' and not data["is_bot"] else []',
+        " else []",
+        (
+            "core/test_event_log.py::test_nothing_of_what_a_visitor_asked_is_shown_where_texts_are_hidden",
+        ),
+    ),
 )
