@@ -367,8 +367,10 @@ class Conversion:
         lanes = {r: lane for r in running if r in known and (lane := run.lane_of(r)) is not None}
         free = (lane for lane in count() if lane not in lanes.values())
         lanes |= {r: next(free) for r in [r for r in running if r not in lanes]}
+        seen = set(before)
         new = sorted(
-            (rows[r] for r in {*running, *waiting} - set(before)), key=lambda row: row["t"] or 0.0
+            (rows[r] for r in (*running, *waiting) if r not in seen),
+            key=lambda row: row["t"] or 0.0,
         )
         arrived = tuple(
             self._register(row | {"t": step["t_start"] if row["t"] is None else row["t"]})

@@ -255,7 +255,7 @@ class SimulatedEngine(EngineCore):
         if not share or not isinstance(self.cost, Linear):
             return None
         most = self.cost.most
-        shown = f"{100 * share:.0f}" if share >= 0.005 else f"{100 * share:.1g}"  # never 0 %
+        shown = f"{100 * share:.0f}" if share > 0.005 else f"{100 * share:.1g}"  # never 0 %
         return (
             f"{shown} % of the simulated passes lie beyond what was measured (at most"
             f" {most.tokens:,} positions and {most.kv_bytes / 2**20:,.1f} MiB of KV in a pass):"

@@ -79,8 +79,8 @@ def _solved(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[f
         [*(matrix[i][j] / scales[i] / scales[j] for j in range(size)), right[i] / scales[i]]
         for i in range(size)
     ]
-    free = [i for i in range(size) if rows[i][i]]
-    for i in list(free):
+    free = list(range(size))
+    for i in range(size):
         if rows[i][i] <= _DEPENDENT:
             free.remove(i)
             continue

@@ -23,7 +23,7 @@ def cost_named(spec: str, opened: Callable[[Path], Trace] = Trace.load) -> Cost:
     """
     if Path(spec).suffix in _FILES or Path(spec).is_file():
         return cost_in(Path(spec), opened)
-    accelerator, colon, size = spec.lower().partition(":")
+    accelerator, colon, size = spec.partition(":")
     if colon:
         return Roofline.named(accelerator, size)
     raise InflightError(

@@ -15,11 +15,13 @@ import pytest
 from core import EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
 from core.cli import main
 from core.recorders.convert import open_run
+from core.simulate import fitted
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear, Measured, fit, fit_passes, measured, time_between_steps
 from core.simulate.least_squares import least_squares
 from core.simulate.named import cost_in, cost_named
+from core.trace.events import Arrived, Finished, Resumed
 
 ROOT = Path(__file__).resolve().parents[2]
 SIX = ROOT / "assets/traces/gpt2-six.jsonl"
@@ -73,6 +75,12 @@ def test_a_fit_finds_the_cost_it_was_made_from():
     assert (
         not found.beyond(Load(100, 1)) and found.beyond(Load(101, 1)) and found.beyond(Load(0, 1))
     )
+    assert not found.beyond(Load(100, 90_000)) and found.beyond(Load(100, 90_001))
+
+
+def test_a_fit_is_useless_where_half_of_the_passes_are_off_by_more_than_half():
+    assert not replace(COST, error={"median": 0.5, "p90": 0.9}).is_useless
+    assert replace(COST, error={"median": 0.51, "p90": 0.9}).is_useless
 
 
 def test_what_is_predicted_adds_up_to_what_was_measured():
@@ -119,6 +127,7 @@ def test_attention_is_counted_only_where_it_predicts_better():
     cost = replace(COST, per_pair_s=1e-7)
     assert fit_passes(passes(loads, cost=cost), 100).per_pair_s == pytest.approx(1e-7, rel=0.01)
     assert fit_passes(passes(loads), 100).per_pair_s == 0
+    assert fit_passes(passes(loads, cost=cost), 100, typical=True).per_pair_s == 0
 
 
 def test_what_never_varied_is_counted_to_the_pass_and_said():
@@ -130,6 +139,9 @@ def test_what_never_varied_is_counted_to_the_pass_and_said():
     assert "Every pass computed 1 positions" not in told and any(
         "computed 1 position," in text for text in told
     )
+    (said,) = fitted._undetermined(passes([Load(n, 800) for n in range(1, 5)]))
+    assert said.startswith("Every pass read as much of the KV cache")
+    assert fitted._undetermined(passes([Load(n, n) for n in range(1, 5)])) == []
 
 
 def test_the_rest_of_a_step_is_shared_by_its_passes():
@@ -148,6 +160,42 @@ def test_the_time_in_which_nobody_is_there_is_not_between_steps():
     ]
     trace = SimulatedEngine(COST).run(Workload(requests, arrival_unit="s"))
     assert len(trace.events) == 2 and time_between_steps(trace.events) == 0.0
+
+
+def test_the_time_of_steps_that_are_not_shown_is_not_between_steps():
+    """A step of a tenth of a second, a gap of nine seconds, and from there on somebody who came in
+    it: three seconds until the next step.
+    """
+    first, *_ = ran(count=1).events
+    there = first._replace(t_start=0.0, t_end=0.1)
+    came = Resumed(1, 4, 4, (Arrived("late", 5.0),), (Finished("r0", "length"),), (), ())
+    nothing = first._replace(arrived=())
+    after = nothing._replace(t_start=9.1, t_end=9.2, resumed=came)
+    last = nothing._replace(t_start=12.2, t_end=12.3)
+    assert time_between_steps([there, after]) == 0.0
+    assert time_between_steps([there, after, last]) == pytest.approx(3.0)
+    # steps that overlap have no time between them
+    assert time_between_steps([there, nothing._replace(t_start=0.05, t_end=0.2)]) == 0.0
+
+
+def test_the_time_between_steps_is_shared_by_the_passes_of_a_step():
+    """What is fitted adds up to the passes and the time between them, once a step."""
+    trace = ran("split")
+    moved = [
+        e._replace(
+            t_start=e.t_start + 0.002 * i,
+            t_end=e.t_end + 0.002 * i,
+            passes=tuple(
+                p._replace(t_start=p.t_start + 0.002 * i, t_end=p.t_end + 0.002 * i)
+                for p in e.passes
+            ),
+        )
+        for i, e in enumerate(trace.events)
+    ]
+    found, last = fit(replace(trace, events=moved)), moved[-1].t_end + 0.002
+    assert any(len(event.passes) > 1 for event in moved)
+    told = sum(found.seconds(p.load) for p in measured(moved, 100))
+    assert told == pytest.approx(last - moved[0].t_start, rel=1e-3)
 
 
 def test_the_time_between_steps_is_part_of_a_pass():
@@ -192,6 +240,20 @@ def test_a_measured_trace_can_be_fitted_and_a_simulated_one_cannot():
     ]
     with pytest.raises(InflightError, match="has no times of its steps"):
         fit(replace(ran(), events=still))
+    # of our own runs no step is left out
+    with pytest.raises(InflightError, match="too coarse"):
+        fit(replace(ran(), events=[*ran().events[:-1], still[-1]]))
+
+
+def test_what_is_not_recorded_of_the_hardware_is_not_said():
+    trace = ran()
+    header = replace(trace.header, device="not recorded", device_name="", threads=None)
+    (told, *_) = fit(replace(trace, header=header)).assumptions
+    assert told.endswith(" by this engine, on hardware that is not recorded.")
+    unknown = replace(COST, about={"device": "", "dtype": None})
+    unknown.check_hardware("cuda", "float16")
+    with pytest.raises(InflightError, match="with device cpu, and cuda is asked for"):
+        replace(COST, about={"device": "cpu"}).check_hardware("cuda", "auto")
 
 
 @pytest.mark.slow
@@ -255,12 +317,14 @@ def test_a_cost_knows_its_model_and_a_simulated_engine_takes_what_it_knows():
     with pytest.raises(InflightError, match="context of 1024"):
         SimulatedEngine(cost).run(Workload([Request("r", prompt_token_ids=(5,) * 1100)]))
     with pytest.raises(InflightError, match=r"fitted on shakespeare-bpe .* asked for is llama"):
-        SimulatedEngine(cost, name="llama")
+        SimulatedEngine(cost, name="somewhere/llama")
     cost.check_model("somewhere/shakespeare-bpe", vocab_size=2048, layers=None)
     with pytest.raises(
         InflightError, match=r"and what is asked for is shakespeare-bpe \(65 tokens of vocabulary\)"
     ):
         cost.check_model("shakespeare-bpe", vocab_size=65)
+    with pytest.raises(InflightError, match=r"asked for is somewhere/shakespeare-bpe \(65 tokens"):
+        cost.check_model("somewhere/shakespeare-bpe", vocab_size=65)
 
 
 # -- commands --------------------------------------------------------------------------------------
@@ -408,8 +472,21 @@ def test_files_that_no_cost_is_in_are_refused_in_a_sentence_that_names_them(tmp_
         err = capsys.readouterr().err
         assert why in err and file.name in err and err.count("\n") == 1, err
     assert call("fit", SIX, "--out", SIX) == 2
+    bare = short.rename(tmp_path / "short")
+    with pytest.raises(InflightError, match=r"^short: A simulated trace measured nothing"):
+        cost_named(str(bare))
+    other.write_text("[" * 100_000)
+    with pytest.raises(InflightError, match=r"what `fit --out` saves: it is no JSON\.$"):
+        cost_in(other)
+    with pytest.raises(InflightError) as refused:
+        cost_in(tmp_path / "none.jsonl")
+    assert str(refused.value).count("none.jsonl") == 1
 
 
 def test_typical_errors_are_shares_of_what_was_measured():
     """1 and 3 with weights 1 and 1/9: (1 + 3/9) ÷ (1 + 1/9)."""
     assert least_squares([[1.0], [1.0]], [1.0, 3.0], typical=True) == pytest.approx([1.2])
+
+
+def test_a_row_of_nothing_tells_nothing():
+    assert least_squares([[0.0], [1.0]], [1.0, 2.0]) == pytest.approx([2.0])

@@ -132,6 +132,12 @@ def test_the_pool_is_what_the_weights_leave():
     )
     with pytest.raises(InvalidConfig, match=r"62\.9 GB; beside its weights h100 has 55\.9 GB"):
         SimulatedEngine(H100_8B, EngineConfig(num_blocks=30_000, block_size=16))
+    most = int(0.9 * 80e9 - 16_060_522_496) // (16 * 131_072)
+    exactly = EngineConfig(num_blocks=most, block_size=16)
+    assert SimulatedEngine(H100_8B, exactly).config.num_blocks == most
+    ten_tokens = replace(H100_8B, memory_share=(16_060_522_496 + 10 * 131_072) / 80e9)
+    with pytest.raises(InvalidConfig, match=r"^Not even one KV block of 16 tokens fits: beside"):
+        SimulatedEngine(ten_tokens, EngineConfig(block_size=16)).run(Workload([_request(1)]))
     engine = SimulatedEngine(H100_8B, EngineConfig(num_blocks=7))
     with pytest.raises(InvalidConfig, match=r"beside its weights h100 has 55\.9 GB"):
         engine.begin(config=EngineConfig(num_blocks=30_000, block_size=16))
@@ -209,6 +215,7 @@ def test_other_assumptions_are_stated_as_such():
         {"reached": 0.0},
         {"reached": 1.1},
         {"memory_share": -0.5},
+        {"memory_share": 1.01},
         {"overhead_s": float("nan")},
     ):
         with pytest.raises(InflightError, match="are shares"):

@@ -118,6 +118,7 @@ def test_made_up_tokens_have_no_text(tmp_path, capsys):
     )
     sampling = SamplingParams(3, stop=(tokenizer.decode([TOKEN.token_id]),))
     trace = engine.run(Workload([Request("r", prompt="What is thy name?", sampling=sampling)]))
+    assert not trace.header.notes  # it is the tokenizer of the model that was measured
     # as the tokenizer would have it
     assert trace.decoded(tokenizer).output["r"] == ["<|endoftext|>"] * 3
     trace.recorded_texts = trace.decoded(tokenizer)
@@ -147,6 +148,35 @@ def test_beyond_what_was_measured_is_said():
     # 12 positions in the first pass of three; 8 were measured
     engine.run(Workload(list(_requests(2, prompt=6))))
     assert engine.beyond.startswith("33 % of the simulated passes lie beyond")
+    engine.run(Workload(list(_requests(2))))
+    assert engine.beyond is None  # of the latest run
+
+
+def test_no_share_is_said_to_be_nothing():
+    """Of 200 passes the first lies beyond, a half percent."""
+    engine = SimulatedEngine(replace(COST, most=Load(8, 10**6)))
+    engine.run(Workload(list(_requests(1, prompt=9, new=200))))
+    assert engine.beyond.startswith("0.5 % of the simulated passes lie beyond")
+
+
+def test_who_has_ended_is_computed_as_a_pad_that_reads_nothing():
+    """In the second step of a wave: a position for each, and the cache of one alone."""
+    workload = Workload([*_requests(1, new=1), *(replace(r, id="b") for r in _requests(1, new=2))])
+    config = EngineConfig(policy="static", max_num_seqs=2)
+    first, second = SimulatedEngine(COST, config).run(workload).events
+    assert first.t_end == pytest.approx(0.010 + 8 * 0.001 + 8 * 100e-6)
+    assert second.t_end - second.t_start == pytest.approx(0.010 + 2 * 0.001 + 5 * 100e-6)
+
+
+def test_another_engine_on_the_same_cost_stands_for_the_same_model():
+    named = replace(COST, about={"model": {"name": "n", "vocab_size": 65, "context": 512}})
+    engine = SimulatedEngine(named, name="a/n", vocab_size=65, max_model_len=99)
+    other = engine.under(EngineConfig(max_num_seqs=3))
+    assert other.config.max_num_seqs == 3 and other.model == engine.model
+    assert (other.model.name, other.model.vocab_size, other.model.context) == ("a/n", 65, 99)
+    # of a model of which nothing is known
+    known = SimulatedEngine(COST, name="m", vocab_size=77)
+    assert known.under(EngineConfig()).model.vocab_size == 77
 
 
 def test_a_flow_equals_the_run_and_forgets():
