@@ -4173,8 +4173,8 @@ FAULTS = (
     Fault(
         "another engine on a cost forgets the context it was given",
         "core/simulate/engine.py",
-        "            vocab_size=model.vocab_size,\n            max_model_len=model.context,\n        )\n\n",
-        "            vocab_size=model.vocab_size,\n        )\n\n",
+        "            max_model_len=model.context,\n",
+        "",
         ("core/test_simulate.py::test_another_engine_on_the_same_cost_stands_for_the_same_model",),
     ),
     Fault(
@@ -4306,8 +4306,8 @@ FAULTS = (
     Fault(
         "more guesses are taken than were asked for",
         "core/recorders/conversion.py",
-        "            tokens = tokens[: len(known.prompt) + known.max_tokens - self._run.num_tokens[request]]\n",
-        "",
+        "tokens[: len(known.prompt) + known.max_tokens - self._run.num_tokens[request]]",
+        "tokens",
         (
             "core/test_conversion.py::test_of_guesses_that_are_right_no_more_are_taken_than_were_asked_for",
         ),
