@@ -290,6 +290,8 @@ test("a mask is causal within a request and blind between requests, at any windo
 test("invisible characters are made visible, long pieces are cut", () => {
   assert.equal(visible("a\u202eb"), "a◌b");
   assert.equal(Array.from(visible("x".repeat(50), 8)).length, 8);
+  assert.equal(visible("x".repeat(8), 8), "xxxxxxxx", "as long as there is room for");
+  assert.equal(visible("x".repeat(8), 4), "xxx…", "and again where there is less room");
   assert.equal(visible(" "), "␣");
 });
 
