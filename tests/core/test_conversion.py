@@ -1,11 +1,18 @@
 """Small recordings by hand: who joins first, whoever is ended from outside at the very moment,
-tokens beyond those asked for, and who has ended in steps that are not on record.
+tokens beyond those asked for, who has ended in steps that are not on record, and what all that is
+held against.
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from core.errors import InflightError
+from core.recorders.compare import compare_steps, compare_totals
 from core.recorders.convert import checked_trace
 from core.recorders.raw import Recording
 from core.trace.events import NOT_RECORDED, Draft, Finished, Overrun
@@ -121,10 +128,12 @@ def test_numbers_of_a_token_are_kept_within_their_bounds_and_are_of_one_token():
     assert [(s.logprob, s.margin) for s in events[1].sampled] == [(None, None)] * 3
 
 
-def test_a_snapshot_tells_who_is_there_and_how_the_others_ended():
-    """Step 1 is missing: in it `a` was ended from outside, `c` came to its end, of which a last row
-    is still computed, and what became of `d` nobody recorded. Of those who came in it, `f` came
-    first, and gave way; `g` and `h` came together.
+def gap() -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]:
+    """Steps, of which step 1 is missing, an end from outside and a snapshot.
+
+    In step 1 `a` was ended from outside, `c` came to its end, of which a last row is still
+    computed, and what became of `d` nobody recorded. Of those who came in it, `f` came first, and
+    gave way; `g` and `h` came together.
     """
 
     def row(request: str, t: float, **more: Any) -> dict[str, Any]:
@@ -133,6 +142,8 @@ def test_a_snapshot_tells_who_is_there_and_how_the_others_ended():
 
     there = {"output": [7, 7], "computed": 4, "preemptions": 1}
     snapshot = {
+        "kind": "snapshot",
+        "step": 2,
         "running": ["b", "c"],
         "waiting": ["e", "f", "g", "h"],
         "requests": [
@@ -144,26 +155,27 @@ def test_a_snapshot_tells_who_is_there_and_how_the_others_ended():
             row("h", 1.25),
         ],
     }
+    grown = [["b", [[4]], "append"], ["c", [[5]], "append"]]
     steps = [
-        step(0, {r: (0, 3) for r in "abcd"}, **come("abcd")),
-        step(
-            2,
-            {"b": (4, 1), "c": (4, 1)},
-            waiting=4,
-            blocks=[["b", [[4]], "append"], ["c", [[5]], "append"]],
-        ),
+        step(0, {r: (0, 3) for r in "abcd"}, **come("abcd"), blocks_free=12),
+        step(2, {"b": (4, 1), "c": (4, 1)}, waiting=4, head="e", blocks=grown, blocks_free=12),
     ]
-    trace = opened(steps, aborts=[abort(2.0, "a")], snapshots={2: snapshot})
-    gap = trace.events[1].resumed
-    assert gap is not None
+    return steps, abort(2.0, "a"), snapshot
+
+
+def test_a_snapshot_tells_who_is_there_and_how_the_others_ended():
+    steps, end, snapshot = gap()
+    trace = opened(steps, aborts=[end], snapshots={2: snapshot})
+    gone = trace.events[1].resumed
+    assert gone is not None
     times = {"f": 0.8, "e": 0.9, "g": 1.25, "h": 1.25}
-    assert [(a.request, a.t) for a in gap.arrived] == list(times.items())
-    assert {f.request: f.finish_reason for f in gap.ended} == {
+    assert [(a.request, a.t) for a in gone.arrived] == list(times.items())
+    assert {f.request: f.finish_reason for f in gone.ended} == {
         "a": "cancelled",
         "c": "stop",
         "d": NOT_RECORDED,
     }
-    assert [(c.request, c.lane, c.tokens, c.was_preempted) for c in gap.carried] == [
+    assert [(c.request, c.lane, c.tokens, c.was_preempted) for c in gone.carried] == [
         ("b", 1, (7,), False),
         ("c", 2, (7,), False),
         ("e", None, (), False),
@@ -172,3 +184,60 @@ def test_a_snapshot_tells_who_is_there_and_how_the_others_ended():
         ("h", None, (), False),
     ]
     assert trace.events[1].overrun == (Overrun("c", 1),)
+
+
+# -- held against their lines ----------------------------------------------------------------------
+
+
+def written(path: Path, *lines: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_what_goes_on_after_missing_steps_is_held_against_its_lines(tmp_path):
+    steps, end, snapshot = gap()
+    trace = opened(steps, aborts=[end], snapshots={2: snapshot})
+    lines = [steps[0], end, snapshot, steps[1], {"kind": "end", "dropped": 0}]
+    found = compare_steps([written(tmp_path / "run.raw.jsonl", HEADER, *lines)], trace)
+    both = ("positions", "tokens", "waiting", "preempted", "blocks", "shown")
+    counts = {**dict.fromkeys(both, 2), "head": 1, "queue": 1}
+    assert {one.fact: one.count for one in found} == counts
+    assert [one.first for one in found if one.differ] == []
+    # and of what two lines say otherwise, the first is named
+    other = [{**line, "blocks_free": 11} for line in steps]
+    found = compare_steps([written(tmp_path / "b.raw.jsonl", HEADER, *other)], trace)
+    (blocks,) = [one for one in found if one.differ]
+    assert (blocks.fact, blocks.count, blocks.differ) == ("blocks", 2, 2)
+    assert blocks.first == "step 0: (5, 5) on record, (4, 4) in the trace"
+
+
+@pytest.mark.parametrize(
+    ("is_ahead", "counted", "apart"),
+    [(True, 8, 0), (True, 4, 4), (True, 3, None), (False, 6, 2), (False, 5, None), (True, 9, None)],
+)
+def test_of_whoever_is_ended_from_outside_a_token_a_step_in_flight_may_be_more(
+    tmp_path, is_ahead, counted, apart
+):
+    """Two are ended from outside after eight tokens in all; vLLM's two front ends count theirs."""
+    steps = [
+        step(0, {"a": (0, 3), "b": (0, 3), "c": (0, 3)}, **come("abc")),
+        step(1, {r: (3, 1) for r in "abc"}),
+        step(2, {r: (4, 1) for r in "bc"}, blocks=[[r, [[ord(r) - 90]], "append"] for r in "bc"]),
+        step(3, {}),
+    ]
+    header = HEADER | {"async_scheduling": is_ahead}
+    trace = checked_trace(Recording("x", header, steps, [abort(1.75, "a"), abort(2.75, "b")]))
+    assert sum(len(event.sampled) for event in trace.events) == 8
+    metrics = tmp_path / "metrics.txt"
+    metrics.write_text(
+        f'vllm:generation_tokens_total{{engine="0"}} {counted - 1}.0\n'
+        'vllm:generation_tokens_total{engine="1"} 1.0\n'
+        "vllm:prefix_cache_hits_total 0.0\nvllm:external_prefix_cache_hits_total 2.0\n"
+    )
+    tokens, hits = compare_totals(metrics, [trace])
+    assert (tokens.fact, tokens.differ) == ("generation_tokens", int(apart is None))
+    assert tokens.apart == (apart or 0)
+    assert hits.first == "in all: 2 on record, 0 in the trace"
+    metrics.write_text("vllm:other_total 1.0\n")
+    with pytest.raises(InflightError, match=r"^metrics\.txt has no counters of vLLM"):
+        compare_totals(metrics, [trace])
