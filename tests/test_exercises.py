@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,8 @@ from visualizer.write import cases, process
 from visualizer.write.cases import Result, here
 from visualizer.write.exercises import EXERCISES, SAYS, cases_of, checking
 from visualizer.write.grade import ended
+from visualizer.write.pools import Op, _Rules
+from visualizer.write.schedulers import One, State, _wrong_continuous
 from visualizer.write.tasks import starting, tasks
 from worlds.wrong_answers import ENDLESS, ENDS, GIVEN, HEAD, RIGHT, WRONG
 
@@ -381,3 +384,51 @@ def test_every_sentence_is_said_somewhere():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names |= {node.value} if isinstance(node, ast.Constant) else set()
     assert not set(cases.sentences()) - names
+
+
+def test_the_fault_of_a_plan_names_who_is_concerned_and_what_was_left():
+    """R decodes; P and Q wait, who have 4 and 5 tokens."""
+    waiting, running = [One("P", 4, 0), One("Q", 5, 0), One("S", 1, 0)], [One("R", 3, 2)]
+
+    def told(lanes: int, budget: int, plan: dict, found: dict) -> dict[str, str]:
+        fault = _wrong_continuous(State(waiting, running, lanes, budget), plan, found)
+        assert fault is not None
+        return fault.holes
+
+    asked = {"R": 1, "P": 4}
+    assert told(2, 16, asked, asked | {"Q": 5}) == {"request": "Q", "lanes": "2", "count": "2"}
+    left = {"request": "Q", "left": "3", "due": "3", "count": "0"}
+    assert told(3, 8, asked | {"Q": 3}, asked) == left
+    passed = {"request": "S", "other": "P"}  # whoever came first of those that it passes
+    assert told(4, 16, asked | {"Q": 5, "S": 1}, {"R": 1, "S": 1}) == passed
+
+
+def test_the_fault_of_a_pool_is_that_of_its_latest_calls():
+    """Two blocks of two positions."""
+    rules = _Rules(2, 2)
+
+    def call(kind: Any, name: str, number: int = 0) -> Op:
+        rules.call(op := Op(kind, name, number))
+        return op
+
+    call("grow", "A", 4), call("grow", "A", 1), call("spoil", "A")
+    assert rules._wrong_length("A", 2, 1) == "the caller's list"
+    call("release", "A")
+    again = call("grow", "A", 2)
+    assert rules._wrong_length("A", 1, 0) == "length of a table"  # all that was before is over
+    # a refusal is that of blocks that were given back, and nothing at all is none
+    refused, nothing = (rules.wrong(again, True, value) for value in (False, None))
+    assert refused is not None and refused.holes["other"] == "A"
+    assert nothing is not None and "other" not in nothing.holes
+    call("grow", "A", 3), call("grow", "A", 1)
+    lengths = [rules._wrong_length("A", 2, count) for count in (1, 3)]
+    assert lengths == ["took away", "length of a table"]
+    # a slot tells its block, but for one that no block has
+    slot = call("slot", "A", 1)
+    odd = rules.wrong(slot, None, 2)
+    assert odd is not None and odd.holes["offset"] == "1" and odd.expected is None
+    assert rules.wrong(slot, None, 3) is None
+    wrong = rules.wrong(slot, None, 2)
+    assert wrong is not None and wrong.expected == "3"
+    call("grow", "B", 1)
+    assert rules._wrong_length("A", 1, 2) == "refused"

@@ -167,7 +167,7 @@ class _Rules:
         holes = {"request": name, "lacks": lacks, "free": free, "due": due, "got": named(value)}
         if self.is_other:
             return wrong("another pool")
-        if due and not lacks:
+        if not lacks:
             return wrong("has them already", **holes)
         if due and value is False and self.freed:
             return wrong("others gave back", other=self.freed[-1], **holes)

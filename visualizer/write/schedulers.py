@@ -173,7 +173,7 @@ def _runs(policy: str, draw: random.Random) -> Iterator[tuple[State, Plan, Where
 
         for index, event in enumerate(trace.events):
             waiting = seen([*state.waiting, *(arrived.request for arrived in event.arrived)])
-            running = seen([r for r in state.running if r not in state.finished])
+            running = seen(state.running)
             plan: Plan = {}
             for segment in event.segments:
                 plan[segment.request] = plan.get(segment.request, 0) + segment.length
@@ -244,7 +244,7 @@ def _wrong_continuous(state: State, plan: Plan, found: Any) -> Fault | None:
     if (total := sum(found.values())) > budget:
         return wrong("over the budget", total=total, budget=budget)
     joining = [r.id for r in waiting if found.get(r.id)]
-    if (held := len(running) + len(joining)) > lanes and joining:
+    if (held := len(running) + len(joining)) > lanes:
         return wrong("no lane", request=joining[-1], lanes=lanes, count=held - 1)
     for r in running:
         if r.decodes and not found.get(r.id):
