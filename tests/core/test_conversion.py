@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from core.errors import InflightError
-from core.recorders.compare import compare_steps, compare_totals
+from core.recorders.compare import compare_steps, compare_totals, rank_of
 from core.recorders.convert import checked_trace
 from core.recorders.raw import Recording
 from core.trace.events import NOT_RECORDED, Draft, Finished, Overrun
@@ -209,6 +209,26 @@ def test_what_goes_on_after_missing_steps_is_held_against_its_lines(tmp_path):
     (blocks,) = [one for one in found if one.differ]
     assert (blocks.fact, blocks.count, blocks.differ) == ("blocks", 2, 2)
     assert blocks.first == "step 0: (5, 5) on record, (4, 4) in the trace"
+
+
+def test_a_step_on_record_that_is_said_not_to_be_shown_is_accounted_for(tmp_path):
+    """Step 1 is missing, and step 2 comes before the snapshot. Lines that are no record tell
+    nothing.
+    """
+    (first, last), end, snapshot = gap()
+    snapshot["step"] = 3
+    last |= {
+        name: last[name] + 1 for name in ("step", "t_start", "t_scheduled", "t_output", "t_end")
+    }
+    steps = [first, step(2, {"b": (3, 1)}), last]
+    trace = opened(steps, aborts=[end], snapshots={3: snapshot})
+    path = written(tmp_path / "run.raw.jsonl", HEADER | {"rank": 2}, *steps)
+    path.write_text(path.read_text() + '[]\n{"kind":"step"}\n{]\n')
+    found = {one.fact: one for one in compare_steps([path], trace)}
+    assert (found["shown"].count, found["shown"].differ) == (3, 0)
+    assert rank_of(path) == 2
+    path.write_text("[]\n")
+    assert rank_of(path) == 0
 
 
 @pytest.mark.parametrize(

@@ -4505,4 +4505,76 @@ FAULTS = (
         "",
         ("test_exercises.py::test_the_fault_of_a_plan_names_who_is_concerned_and_what_was_left",),
     ),
+    Fault(
+        "the last difference is told as the first",
+        "core/recorders/compare.py",
+        "self.first = self.first or f",
+        "self.first = f",
+        (
+            "core/test_conversion.py::test_what_goes_on_after_missing_steps_is_held_against_its_lines",
+        ),
+    ),
+    Fault(
+        "the tables after a gap are those of before",
+        "core/recorders/compare.py",
+        "g: list(table) for g, table in enumerate(c.tables)",
+        "g: [] for g, table in enumerate(c.tables)",
+        (
+            "core/test_conversion.py::test_what_goes_on_after_missing_steps_is_held_against_its_lines",
+        ),
+    ),
+    Fault(
+        "a step said not to be shown counts as missing",
+        "core/recorders/compare.py",
+        "            shown |= set(range(resumed.first, resumed.last + 1))\n",
+        "            pass\n",
+        (
+            "core/test_conversion.py::test_a_step_on_record_that_is_said_not_to_be_shown_is_accounted_for",
+        ),
+    ),
+    Fault(
+        "a line that is no record ends a comparison",
+        "core/recorders/compare.py",
+        "except (ValueError, KeyError, TypeError, RecursionError):",
+        "except (ValueError, KeyError, RecursionError):",
+        (
+            "core/test_conversion.py::test_a_step_on_record_that_is_said_not_to_be_shown_is_accounted_for",
+        ),
+    ),
+    Fault(
+        "a step at a time has two in flight",
+        "core/recorders/compare.py",
+        "(2 if trace.header.engine and trace.header.engine.async_ else 1 for",
+        "(2 for",
+        (
+            "core/test_conversion.py::test_of_whoever_is_ended_from_outside_a_token_a_step_in_flight_may_be_more",
+        ),
+    ),
+    Fault(
+        "fewer tokens than vLLM counted are none too few",
+        "core/recorders/compare.py",
+        "0 <= tokens - counters[name] <=",
+        "tokens - counters[name] <=",
+        (
+            "core/test_conversion.py::test_of_whoever_is_ended_from_outside_a_token_a_step_in_flight_may_be_more",
+        ),
+    ),
+    Fault(
+        "what a connector found counts for nothing",
+        "core/recorders/compare.py",
+        'counters["prefix_cache_hits"] += counters.get("external_prefix_cache_hits", 0)',
+        "pass",
+        (
+            "core/test_conversion.py::test_of_whoever_is_ended_from_outside_a_token_a_step_in_flight_may_be_more",
+        ),
+    ),
+    Fault(
+        "of several front ends the last one counts",
+        "core/recorders/compare.py",
+        "counters[name] = counters.get(name, 0) + int",
+        "counters[name] = int",
+        (
+            "core/test_conversion.py::test_of_whoever_is_ended_from_outside_a_token_a_step_in_flight_may_be_more",
+        ),
+    ),
 )
