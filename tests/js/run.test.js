@@ -650,16 +650,14 @@ test("whoever waits is told who stands just before them", () => {
   assert.match(said[2], /2 requests before yours. You are behind .B/);
 });
 
-test("an answer that was cut is told so, where answers end by themselves", () => {
+test("a chat's answer that was cut is told so; another text is as long as was asked", () => {
   const went = { waited_s: 2, tokens: 3, steps: 3, others: 0 };
-  const told = (/** @type {number[]} */ ends, /** @type {string} */ reason) => {
-    const run = /** @type {any} */ ({ header: { model: { eos_token_ids: ends } } });
-    return whereabouts(run, { id: "a", ended: { finish_reason: reason }, went });
-  };
+  const told = (/** @type {boolean} */ isChat, /** @type {string} */ reason) =>
+    whereabouts(null, { id: "a", ended: { finish_reason: reason }, went, isChat });
   const rest = "you waited 2.00 s, wrote 3 tokens in 3 steps, alone.";
-  assert.equal(told([7], "length"), `Cut at its limit: ${rest}`);
-  assert.equal(told([7], "stop"), `Done: ${rest}`);
-  assert.equal(told([], "length"), `Done: ${rest}`);
+  assert.equal(told(true, "length"), `Cut at its limit: ${rest}`);
+  assert.equal(told(true, "stop"), `Done: ${rest}`);
+  assert.equal(told(false, "length"), `Done: ${rest}`);
 });
 
 test("beside a step, the run below is shown as far as it had come by then", () => {

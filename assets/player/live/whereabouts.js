@@ -40,7 +40,7 @@ export function written(run, { id, ended, ends = [] }) {
 
 /**
  * @param {Run | null} run
- * @param {{id: string, lost?: string, ended?: Json, went?: Ended | null, ends?: number[]}} own
+ * @param {{id: string, lost?: string, ended?: Json, went?: Ended | null, ends?: number[], isChat?: boolean}} own
  */
 export function whereabouts(run, own) {
   const { id, lost, ended, went } = own;
@@ -50,11 +50,10 @@ export function whereabouts(run, own) {
   if (ended) {
     const waited = went ? went.waited_s : ended.queue_s;
     if (waited === null) return t("Done.");
-    // of a model whose answers end by themselves
-    const isCut = ended.finish_reason === "length" && run?.header.model?.eos_token_ids?.length;
-    const says = isCut
-      ? "Cut at its limit: you waited {time}, wrote {work}."
-      : "Done: you waited {time}, wrote {work}.";
+    const says =
+      own.isChat && ended.finish_reason === "length" // another text is as long as asked
+        ? "Cut at its limit: you waited {time}, wrote {work}."
+        : "Done: you waited {time}, wrote {work}.";
     return t(says, {
       time: t(duration(waited)),
       work: went ? work(went) : t(`${count(ended.tokens)} [token|tokens]`),
