@@ -58,7 +58,8 @@ def _shared(folders: pytest.TempPathFactory, name: str, **environment: str) -> s
 def stop_shared_pages(folder: Path) -> None:
     """folder: the test run's own, above those of its processes."""
     for book in folder.glob("*.server.json"):
-        os.kill(json.loads(book.read_text(encoding="utf-8"))["pid"], signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.kill(json.loads(book.read_text(encoding="utf-8"))["pid"], signal.SIGTERM)
 
 
 def _free_port() -> int:
