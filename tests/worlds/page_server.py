@@ -42,10 +42,7 @@ def space_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def _shared(folders: pytest.TempPathFactory, name: str, **environment: str) -> str:
-    own = folders.getbasetemp()
-    # that of the whole test run
-    folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    book = folder / f"{name}.server.json"
+    book = folder_of_the_run(folders) / f"{name}.server.json"
     with FileLock(f"{book}.lock"):
         if not book.exists():
             page = serve(**environment)
@@ -53,6 +50,12 @@ def _shared(folders: pytest.TempPathFactory, name: str, **environment: str) -> s
                 json.dumps({"url": page.__enter__(), "pid": page.process.pid}), encoding="utf-8"
             )
         return json.loads(book.read_text(encoding="utf-8"))["url"]
+
+
+def folder_of_the_run(folders: pytest.TempPathFactory) -> Path:
+    """The one that all processes of a test run share."""
+    own = folders.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 def stop_shared_pages(folder: Path) -> None:

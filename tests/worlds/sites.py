@@ -13,6 +13,7 @@ from filelock import FileLock
 
 from visualizer.page.engine_files import EngineFiles
 from visualizer.page.site import export_site
+from worlds.page_server import folder_of_the_run
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +29,12 @@ def plain_site_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _linked(folders: pytest.TempPathFactory, name: str, engine: EngineFiles | None) -> Path:
-    own = folders.getbasetemp()
-    # that of the whole test run
-    made = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / name
+    made = folder_of_the_run(folders) / name
+    last = made / "favicon.ico"
     with FileLock(f"{made}.lock"):
-        if not made.exists():
+        if not last.exists():
             export_site(made, engine=engine)
-            (made / "favicon.ico").touch()
+            last.touch()
     return Path(
         shutil.copytree(made, folders.mktemp("linked"), copy_function=os.link, dirs_exist_ok=True)
     )

@@ -40,7 +40,8 @@ export function written(run, { id, ended, ends = [] }) {
 
 /**
  * @param {Run | null} run
- * @param {{id: string, lost?: string, ended?: Json, went?: Ended | null, ends?: number[], isChat?: boolean}} own
+ * @param {{id: string, lost?: string, ended?: Json, went?: Ended | null, ends?: number[],
+ * isChat?: boolean}} own
  */
 export function whereabouts(run, own) {
   const { id, lost, ended, went } = own;
