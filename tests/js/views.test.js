@@ -72,6 +72,26 @@ test("what is folded says which positions it holds", () => {
   assert.equal(lines[0][1], " 5 more [token|tokens], positions 4 to 8");
 });
 
+test("short of room the row counts its template's tokens and shows what was asked", () => {
+  const request = { letter: "D" };
+  const run = {
+    isTemplate: (_, position) => position < 5 || position > 7,
+    tokenText: (_, position) => `word${position}`,
+  };
+  const item = { request, start: 1, length: 9, kvLen: 10, phase: "prefill" };
+  const row = Object.create(PackedRow.prototype);
+  const texts = (fold) => row._cellsOf(run, { items: [item] }, fold).map(({ text }) => text);
+  const words = ["word5", "word6", "word7"];
+  assert.deepEqual(texts({ most: 9, dots: true }), [..."····", ...words, ..."··"]);
+  assert.deepEqual(texts({ most: 6 }), ["·×4", ...words, ..."··"]);
+  assert.deepEqual(texts({ most: 3 }), ["·×4", "word5", "… +4"]);
+  assert.deepEqual(texts({ most: 0 }), ["D 9"]);
+  const [cell] = row._cellsOf(run, { items: [item] }, { most: 3 });
+  Object.assign(cell, { x: 0, y: 0, w: 9, h: 9 });
+  const { lines } = row.hit.call({ cells: [cell], state: { run } }, 1, 1);
+  assert.equal(lines[0][1], " 4 [token|tokens], positions 1 to 4");
+});
+
 test("a token fed back comes from where it was written, others from where their request stands", () => {
   const froms = [];
   const cell = (phase) => ({

@@ -3625,6 +3625,20 @@ FAULTS = (
         ("js/views.test.js",),
     ),
     Fault(
+        "a folded template ends one position later",
+        "assets/player/views/packed_row.js",
+        "cell.fold - 1",
+        "cell.fold",
+        ("js/views.test.js",),
+    ),
+    Fault(
+        "what is left of a prompt is counted from its start",
+        "assets/player/views/packed_row.js",
+        "item.start + item.length - from",
+        "item.start + item.length - shown",
+        ("js/views.test.js",),
+    ),
+    Fault(
         "all that was guessed was right",
         "assets/player/views/packed_row.js",
         "[n + d.drafted, m + d.accepted]",

@@ -161,17 +161,22 @@ export class NewComparison {
       const policies = [...this.drawer.form.querySelectorAll("[name=policy]:checked")].map(
         (box) => box.value,
       );
+      const repeats = Number(this.fields.repeats.value);
       this.drawer.say("The model is loaded …");
       const answer = await this.options.ask(
         "compare",
-        { ...spec, policies, repeats: Number(this.fields.repeats.value) },
+        { ...spec, policies, repeats },
         (progress, cancel) => {
           this._cancel = cancel;
           this._progress(progress);
         },
       );
       await this.options.done(answer.url, spec);
-      this.drawer.say("Done: the race shows the runs of median time.");
+      this.drawer.say(
+        repeats > 1
+          ? "Done: the race shows the runs of median time."
+          : "Done: the race shows the run of each.",
+      );
       if (this.options.phone()) this.toggle(false);
     } catch (error) {
       this.drawer.say(error.message, true);

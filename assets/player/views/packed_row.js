@@ -19,18 +19,21 @@ import { movingIn, phase, some, turn } from "./phases.js";
 
 const GAP = 2;
 const FLYING = 40; // cells that come from their lanes by flight, at most
-// How many tokens of a request are shown, and whether what came out: the first that fits.
+// How many tokens of a request are shown, whether those of its chat template are, and whether what
+// came out: the first that fits.
 const FOLDS = [
-  ...[1e9, 24, 12, 6, 3].map((most) => ({ most, saysOut: true })),
-  ...[24, 12, 6, 3, 2, 1, 0].map((most) => ({ most, saysOut: false })),
+  { most: 1e9, dots: true, saysOut: true },
+  ...[1e9, 24, 12, 6, 3].map((most) => ({ most, dots: false, saysOut: true })),
+  ...[24, 12, 6, 3, 2, 1, 0].map((most) => ({ most, dots: false, saysOut: false })),
 ];
+const DOTS = 3; // template tokens in a row that are drawn as one cell where room is short
 
 /**
  * A token, or a placeholder for several: pads of a row or of a graph, folded tokens.
  * @typedef {{item: PassItem, text: string, position?: number, guess?: string, phase?: string,
- * added?: boolean, pads?: number, fold?: number, from?: number | null, sum?: boolean, graph?:
- * number, bucket?: number | null, out?: string | null}} Cell added: by a chat template, drawn small;
- * out: what came of a request in this pass, "" if only the end of its answer, said after its last
+ * added?: boolean, pads?: number, fold?: number, from?: number | null, sum?: boolean, template?:
+ * boolean, graph?: number, bucket?: number | null, out?: string | null}} Cell added: by a chat
+ * template, drawn small; template: all that it folds were; out: what came of a request in this pass, "" if only the end of its answer, said after its last
  * token
  * @typedef {Cell & {x: number, y: number, w: number, h: number, flies?: boolean, come?: number}}
  * PlacedCell come: how far it has come on its way here
@@ -73,26 +76,48 @@ export class PackedRow extends CanvasView {
   }
 
   /**
-   * Cells of one pass, long runs folded to "first two … +n" where `most` tokens a request is
-   * exceeded.
-   * @param {Run} run @param {Pass} pass @param {number} most @param {Frame | null} frame of which
-   * it is said what came out
+   * Its first tokens, one more than `most` if there are more; several in a row of the chat template
+   * as one cell, unless each has its dot.
+   * @param {Run} run @param {PassItem} item @param {number} most @param {boolean} dots
    */
-  _cellsOf(run, pass, most, frame = null) {
+  _tokensOf(run, item, most, dots) {
+    /** @type {(Cell & {from: number})[]} */
+    const cells = [];
+    const end = item.start + item.length;
+    const isTemplate = (/** @type {number} */ position) => run.isTemplate(item.request, position);
+    for (let from = item.start, to; from < end && cells.length <= most; from = to) {
+      to = from + 1;
+      if (!dots && isTemplate(from)) while (to < end && isTemplate(to)) to += 1;
+      const fold = to - from;
+      if (fold < DOTS) to = from + 1;
+      const guess = guessAt(item, from);
+      const added = isTemplate(from);
+      cells.push(
+        fold < DOTS
+          ? {
+              item,
+              from,
+              position: from,
+              guess,
+              text: added ? "·" : textOf(run, item, from),
+              added,
+              phase: guess ? "draft" : item.phase,
+            }
+          : { item, from, fold, template: true, text: `·×${fold}`, phase: item.phase },
+      );
+    }
+    return cells;
+  }
+
+  /**
+   * Cells of one pass, long runs folded to "first two … +n" where `most` cells a request is
+   * exceeded.
+   * @param {Run} run @param {Pass} pass @param {{most: number, dots?: boolean}} fold @param {Frame |
+   * null} frame of which it is said what came out
+   */
+  _cellsOf(run, pass, { most, dots = false }, frame = null) {
     /** @type {Cell[]} */
     const cells = [];
-    const token = (/** @type {PassItem} */ item, /** @type {number} */ position) => {
-      const guess = guessAt(item, position);
-      const added = run.isTemplate(item.request, position);
-      return {
-        item,
-        position,
-        guess,
-        text: added ? "·" : textOf(run, item, position),
-        added,
-        phase: guess ? "draft" : item.phase,
-      };
-    };
     for (const item of pass.items) {
       if (item.pads)
         cells.push({
@@ -100,14 +125,16 @@ export class PackedRow extends CanvasView {
           pads: item.pads,
           text: t(item.pads === 1 ? "pad" : `${item.pads} pads`),
         });
-      const shown = item.length <= most ? item.length : Math.max(0, most - 1);
-      for (let i = 0; i < shown; i += 1) cells.push(token(item, item.start + i));
-      if (shown < item.length) {
-        const rest = item.length - shown;
+      const all = this._tokensOf(run, item, most, dots);
+      const shown = all.length <= most ? all.length : Math.max(0, most - 1);
+      cells.push(...all.slice(0, shown));
+      if (shown < all.length) {
+        const { from } = all[shown];
+        const rest = item.start + item.length - from;
         cells.push({
           item,
           fold: rest,
-          from: item.start + shown,
+          from,
           text: shown ? `… +${rest}` : `${item.request.letter} ${rest}`,
           phase: item.phase,
         });
@@ -241,8 +268,8 @@ export class PackedRow extends CanvasView {
     const label = passes.length > 1 ? measure(g, "0") + 12 : 0;
     /** @type {PlacedCell[] | null} */
     let placed = null;
-    for (const { most, saysOut } of FOLDS) {
-      const groups = shown.map((p) => this._cellsOf(run, p, most, saysOut ? frame : null));
+    for (const fold of FOLDS) {
+      const groups = shown.map((p) => this._cellsOf(run, p, fold, fold.saysOut ? frame : null));
       if (hidden.length) groups.splice(-1, 0, [this._sumOf(hidden)]);
       placed = this._place(g, groups, style, thumb + label);
       if (placed) break;
@@ -291,7 +318,7 @@ export class PackedRow extends CanvasView {
    * left
    */
   _counted(g, run, passes, style, left) {
-    const cells = passes.flatMap((p) => this._cellsOf(run, p, 0));
+    const cells = passes.flatMap((p) => this._cellsOf(run, p, { most: 0 }));
     for (let n = cells.length - 1; n >= 0; n -= Math.ceil(cells.length / 40)) {
       const rest = cells.slice(n);
       const tokens = rest.reduce((sum, c) => sum + (c.fold || 0), 0);
@@ -407,6 +434,11 @@ export class PackedRow extends CanvasView {
         ? "finished; its row is still computed until the wave ends"
         : "fewer tokens than this pass has columns";
       return { request, lines: [[{ request }, ` ${count(cell.pads)} [pad|pads]: ${why}`]] };
+    }
+    if (cell.fold && cell.template) {
+      const to = (cell.from ?? 0) + cell.fold - 1;
+      const what = ` ${count(cell.fold)} [token|tokens], positions ${cell.from} to ${to}`;
+      return { request, lines: [[{ request }, what], ["Added by the model's chat template"]] };
     }
     if (cell.fold) {
       const range = cell.from === null ? "" : `, positions ${cell.from} to ${item.kvLen - 1}`;

@@ -79,7 +79,11 @@ class Band {
   words() {
     const { run } = this;
     const { i, inside } = this.at;
-    if (inside) return { pill: `step ${run.stepOf(i)}`, say: run.captionAt(i)?.say || [] };
+    if (inside) {
+      const caption = run.captionAt(i);
+      const say = (this.view.state?.simple && caption?.simple) || caption?.say || [];
+      return { pill: `step ${run.stepOf(i)}`, say };
+    }
     const before = i < 0 ? 0 : stretch(this.member, i)[1];
     const after = i + 1 < run.length ? stretch(this.member, i + 1)[0] : null;
     const last = run.stepOf(i);
@@ -98,10 +102,11 @@ class Band {
   }
 
   /** @param {ViewState & {ranks: RanksState}} state @param {number} per pixels a second */
-  draw({ ranks, palette, presenter, layout }, per) {
+  draw(state, per) {
+    const { ranks, palette, presenter, layout } = state;
     const { member, run, chart, view } = this;
     this.at = standing(member, ranks.now);
-    this._say(ranks);
+    this._say(state);
     const { surface } = chart;
     if (!surface.visible || !run.length) return;
     const place = () => {
@@ -123,8 +128,8 @@ class Band {
     if (this.at.inside) this._mark(g, palette);
   }
 
-  /** @param {RanksState} ranks */
-  _say(ranks) {
+  /** @param {ViewState & {ranks: RanksState}} state */
+  _say({ ranks, simple, language }) {
     const { member, run } = this;
     if (this._length !== run.length) {
       this._length = run.length;
@@ -138,7 +143,7 @@ class Band {
       tell(this.share, `busy ${Math.round(100 * busy(member, ranks.from, ranks.span))} %`);
     }
     const { pill, say } = this.words();
-    const said = JSON.stringify([this.at, run.stepOf(this.at.i), run.length]);
+    const said = JSON.stringify([this.at, run.stepOf(this.at.i), run.length, simple, language]);
     if (said === this._said) return;
     this._said = said;
     tell(this.pill, pill);

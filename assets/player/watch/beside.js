@@ -98,7 +98,7 @@ export class Beside {
     app.pair.open({
       members,
       step: null,
-      says: inLanguage(doc).says.headline,
+      says: () => inLanguage(doc).says.headline,
       caption: [],
       link: { comparison, racer: front, beside: below },
       front: members[0],

@@ -64,11 +64,12 @@ export class Leak {
         ],
         leaks: true,
         step: change && change.step,
-        says: t(
-          change
-            ? `Every request also reads the next one's keys: ${change.texts} of ${count(run.requests.length)} [text|texts] change.`
-            : "Every request also reads the next one's keys; no token changes.",
-        ),
+        says: () =>
+          t(
+            change
+              ? `Every request also reads the next one's keys: ${change.texts} of ${count(run.requests.length)} [text|texts] change.`
+              : "Every request also reads the next one's keys; no token changes.",
+          ),
         caption: change
           ? translateLine([
               "The leak: ",

@@ -16,7 +16,7 @@ export class Pair {
     /** @type {number | null} */
     this.step = null; // the first that differs
     this.leaks = false;
-    this.says = "";
+    this.says = () => "";
     /** @type {Record<string, string> | null} */
     this.link = null; // what an address says to show both again
     this.line = app.$(".pair-line");
@@ -29,10 +29,11 @@ export class Pair {
   }
 
   /**
-   * members: original, changed. caption: replaces that of the step where they diverge. leaks: the
-   * second has a leaking mask. link: see `address`. front, at: which is shown first and at which
+   * members: original, changed. says: the words about them, in the current language. caption:
+   * replaces that of the step where they diverge. leaks: the second has a leaking mask. link: see
+   * `address`. front, at: which is shown first and at which
    * step, by default the second, where they diverge.
-   * @param {{members: Member[], step: number | null, says: string, caption: Span[], leaks?:
+   * @param {{members: Member[], step: number | null, says: () => string, caption: Span[], leaks?:
    * boolean, link?: Record<string, string> | null, front?: Member, at?: number}} pair
    */
   open({
@@ -130,7 +131,12 @@ export class Pair {
         ),
       ),
     );
-    setText(this.words, this.says);
+    this.named();
+  }
+
+  /** Say it in the current language. */
+  named() {
+    setText(this.words, this.says());
     this.go.hidden = this.step === null;
     if (this.step === null) return;
     this.go.replaceChildren(

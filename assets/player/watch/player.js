@@ -162,6 +162,7 @@ export class Player {
     this.speech = new Speech(root, () => {
       this.bar.named();
       this.editor.named();
+      this.pair.named();
       sayToast(root);
       this.redraw();
       this.changed();

@@ -230,12 +230,13 @@ export class Ranks {
   draw() {
     const { current } = this;
     if (!current) return;
-    this.moment.hidden = this.all || this.members.length < 2;
     const { i, inside } = standing(current, this.now);
+    // in Simple the lanes say how far this rank is, on its own clock
+    this.moment.hidden = this.all || this.members.length < 2 || (inside && this.app.detail.simple);
     tell(
       this.moment,
       inside
-        ? this.readout
+        ? `All ranks at ${this.readout}`
         : i < 0
           ? `${this.readout}: before its first step`
           : `${this.readout}: idle after step ${current.run.stepOf(i)}`,

@@ -265,8 +265,15 @@ async function fork(app, spec, { says, knob, value }, tell, beside = false) {
     const asked = { ...spec, config: changed.run.header.config };
     await editor.keep(changed.run, changed.entry, asked, `${title}: ${t(says)}`);
     const packed = (members[0].entry.spec = await editor.packed(spec));
-    const [caption, after] = said.says;
-    const apart = { step: doc.step, caption, says: doc.step === null ? caption[0] : after };
+    const [caption] = said.says;
+    const apart = {
+      step: doc.step,
+      caption,
+      says: () => {
+        const [same, after] = inLanguage(doc).says;
+        return doc.step === null ? same[0] : after;
+      },
+    };
     app.pair.open({
       members,
       link: packed && { spec: packed, what: `${knob}:${value}` },
@@ -283,14 +290,16 @@ async function fork(app, spec, { says, knob, value }, tell, beside = false) {
  * change. at: the step to show. @param {import("./pair.js").Member[]} members @param {number} at
  */
 function whole(members, at) {
-  const [mine, theirs] = members.map(({ run }) => t(`${count(run.length)} [step|steps]`));
-  const [front, below] = members.map(({ run }) => run.header.policy);
-  const says = t("The same requests: {mine} with {front}, {theirs} with {below}.", {
-    mine,
-    front,
-    theirs,
-    below,
-  });
+  const says = () => {
+    const [mine, theirs] = members.map(({ run }) => t(`${count(run.length)} [step|steps]`));
+    const [front, below] = members.map(({ run }) => run.header.policy);
+    return t("The same requests: {mine} with {front}, {theirs} with {below}.", {
+      mine,
+      front,
+      theirs,
+      below,
+    });
+  };
   return { front: members[0], at, step: null, caption: [], says };
 }
 
