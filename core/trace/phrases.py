@@ -97,7 +97,7 @@ def reason(why: LimitReached) -> str:
         case "budget":
             return f"the budget of {why.total:,} [token|tokens] is spent, and {needs}"
         case "blocks" if not why.have:  # in the step of a preemption those given up are free
-            return f"none of the {why.total:,} KV [block|blocks] can be had yet, and {needs}"
+            return f"none of the {why.total:,} KV [block|blocks] was free in time, and {needs}"
         case "blocks":
             return f"{why.have:,} of {why.total:,} KV [block|blocks] {has} free, and {needs}"
         case "barrier":

@@ -122,7 +122,7 @@ def test_the_first_chunk_altered_in_the_trace_alters_the_sentence():
         (LimitReached("budget", 1, 17, 10), "1 of 10 budget tokens is left, and 17 are needed"),
         (
             LimitReached("blocks", 0, 5, 64),
-            "none of the 64 KV blocks can be had yet, and 5 are needed",
+            "none of the 64 KV blocks was free in time, and 5 are needed",
         ),
         (LimitReached("blocks", 2, 5, 64), "2 of 64 KV blocks are free, and 5 are needed"),
         (
