@@ -93,7 +93,9 @@ def pointed_lane(lane: int, one: LaneRow | None, event: StepEvent) -> str:
         (): "nothing computed; it had stopped, and its lane is free after this step",
         ("stalled",): "stalled, nothing computed",
         ("finished",): "finished; its row is computed as padding until the wave ends",
-        ("prefill", "decode"): "prefill, then its first decode",
+        ("prefill",): "reads (prefill)",
+        ("decode",): "writes (decode)",
+        ("prefill", "decode"): "reads (prefill), then writes (decode)",
     }.get(one.doing, one.doing[0] if one.doing else "")
     return f"@{one.request} lane {lane}, step {event.step}: {doing}"
 

@@ -100,6 +100,9 @@ function model(pen, flow, pieces, { size, share }, reads, colours) {
   pen.text(pieces[size], cx + fw / 2, cy, colours.text, "center");
 }
 
+/** The height of `work`. @param {{small: boolean}} size */
+const workHeight = ({ small }) => (small ? 74 : 90);
+
 /**
  * Two bars: tokens of work with the cache and without it, up to this step. @param {Pen} pen @param
  * {number} x @param {number} y @param {number} width @param {{k: number}} at @param {TokenData}
@@ -123,7 +126,7 @@ function work(pen, x, y, width, { k }, { prompt, output }, off, colours) {
     pen.font(13, 650);
     pen.text(String(value), x + long + 6, top + (small ? 16 : 18.5));
   };
-  pen.box(x - 8, y - 12, width + 8, small ? 74 : 90, palette.panel, 4);
+  pen.box(x - 8, y - 12, width + 8, workHeight(pen), palette.panel, 4);
   row(y, small ? "with the cache" : "tokens of work, with the cache", p + k, colours.solid, !off);
   row(
     y + (small ? 34 : 44),
@@ -220,7 +223,7 @@ export const token = {
           pen.font(12);
           pen.text(t("kept"), label, 9, palette.soft, "right");
         }
-        const x = left + cell * 8.6;
+        const x = left + workHeight(pen) + 12; // right of the rows beside it
         work(pen, x, top + 14, Math.max(90, w - x - 4), at, data, off, colours);
       });
     });

@@ -158,9 +158,9 @@ function doing(status) {
   if (status & OVERRUN)
     return "overrun: it had stopped when this step was already launched, computed for nothing";
   if (status & WASTED) return "finished; its row is computed as padding until the wave ends";
-  if (status & PREFILL && status & DECODE) return "prefill, then its first decode";
-  if (status & PREFILL) return "prefill";
-  if (status & DECODE) return "decode";
+  if (status & PREFILL && status & DECODE) return "reads (prefill), then writes (decode)";
+  if (status & PREFILL) return "reads (prefill)";
+  if (status & DECODE) return "writes (decode)";
   if (status & STALLED) return "stalled, nothing computed";
   return "nothing computed; it had stopped, and its lane is free after this step";
 }

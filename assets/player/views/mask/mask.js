@@ -283,7 +283,7 @@ export class MaskView extends CanvasView {
  * Why a cell is allowed or blocked, in words. @param {ViewState} state @param {DrawnMask} drawn
  * @param {number} q @param {number} k
  */
-function explainCell({ run, weights }, { pass, window, weights: found }, q, k) {
+function explainCell({ run, weights, simple }, { pass, window, weights: found }, q, k) {
   const query = itemAt(pass, q, "q");
   const key = itemAt(pass, k, "k");
   const offset = q - query.q0 - query.pads;
@@ -304,14 +304,19 @@ function explainCell({ run, weights }, { pass, window, weights: found }, q, k) {
   const position = query.start + offset;
   const isCached = keyPosition < key.start;
   /** @type {Span[][]} */
-  const lines = [
-    ["Query ", { request }, `${tokenWords(query, position)}, ${query.phase}`],
-    [
-      "Key ",
-      { request: key.request },
-      `${tokenWords(key, keyPosition)}, ${isCached ? "cached" : "new"}`,
-    ],
-  ];
+  const lines = simple
+    ? [
+        [{ request }, tokenWords(query, position)],
+        ["→ ", { request: key.request }, tokenWords(key, keyPosition)],
+      ]
+    : [
+        ["Query ", { request }, `${tokenWords(query, position)}, ${query.phase}`],
+        [
+          "Key ",
+          { request: key.request },
+          `${tokenWords(key, keyPosition)}, ${isCached ? "cached" : "new"}`,
+        ],
+      ];
   if (query.leak === key) {
     lines.push([{ request }, " may read it by the leak alone: it belongs to another request"]);
     return { request, reason: "leak", lines, position, keyPosition };
@@ -325,14 +330,21 @@ function explainCell({ run, weights }, { pass, window, weights: found }, q, k) {
   const how = back ? `${count(back)} [token|tokens] back` : "itself";
   const where = isCached ? "read from the cache" : "computed in this pass";
   /** @type {Record<string, string>} */
-  const words = {
+  const plainly = {
+    allowed: `It may look: ${how}, ${isCached ? "remembered" : "new"}`,
+    "another request": "It may not look: somebody else’s",
+    "the future": `It may not look: ${count(-back)} [token|tokens] in the future`,
+    "outside the window": `It may not look: ${back} tokens back, outside the window of ${window}`,
+  };
+  /** @type {Record<string, string>} */
+  const exactly = {
     allowed: `Allowed: ${how}, ${where}`,
     "another request": "Blocked: the key belongs to another request",
     "the future": `Blocked: the key is ${count(-back)} [token|tokens] in the future`,
     "outside the window": `Blocked: ${back} tokens back, outside the window of ${window}`,
   };
   if (query.overrun) lines.push(overrunWords(query));
-  lines.push([words[reason]]);
+  lines.push([(simple ? plainly : exactly)[reason]]);
   const weighed = allowed && found?.get(request.id);
   if (weighed)
     lines.push([

@@ -21,7 +21,8 @@ import { inSeconds } from "./plot.js";
 function stateOf({ moment }, course, r) {
   const { enters, from, done } = course.lives[r];
   if (from > 0 && moment < enters) return t(`waits ${moment.toFixed(2)} s`);
-  return moment < done ? t("writing") : t(`done ${done.toFixed(2)} s`);
+  if (moment >= done) return t(`done ${done.toFixed(2)} s`);
+  return t(course.written(r, moment) ? "writing" : "reading");
 }
 
 /** A person in a box. @param {Ink} g @param {Scene} scene @param {number} r @param {Box} box */
