@@ -148,13 +148,13 @@ def test_run_prints_saves_and_the_trace_holds(tmp_path, capsys):
         == 0
     )
     captured = capsys.readouterr()
-    assert "chunk-7-7-6 · split-chunked, 4 lanes, budget 10 · shakespeare-char" in captured.out
+    assert "chunk-7-7-6 · continuous, 4 lanes, budget 10 · shakespeare-char" in captured.out
     assert "lane occupancy" in captured.out and "D admitted to lane 3" in captured.out
     assert "Saved t.jsonl" in captured.err and "\x1b" not in captured.out + captured.err
     assert call("check", str(out)) == 0
     assert "is valid" in capsys.readouterr().out
     assert call("show", str(out)) == 0
-    assert "chunk-7-7-6 · split-chunked" in capsys.readouterr().out
+    assert "chunk-7-7-6 · continuous" in capsys.readouterr().out
 
 
 def test_what_is_given_overrides_what_the_preset_recommends(capsys):

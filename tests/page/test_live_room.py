@@ -189,7 +189,7 @@ def test_a_projector_of_1280_by_720_shows_names_and_texts_large_and_the_hood_at_
         assert page.evaluate(size, what) >= 22, what
     code = page.locator(".people-join img").bounding_box()
     assert min(code["width"], code["height"]) >= 150
-    assert page.locator(".people-join p").inner_text() == "http://192.168.1.5:7860/"
+    assert page.locator(".people-join p").inner_text() == "192.168.1.5:7860"
     assert page.evaluate(
         "(code) => [...document.querySelectorAll('.person')].filter(e => !e.hidden).every(e => {"
         " const r = e.getBoundingClientRect(); return r.top >= 0 && r.bottom <= innerHeight &&"

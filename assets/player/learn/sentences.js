@@ -45,7 +45,7 @@ export class Terms {
     this.card = learn.$(".term-card");
     const of = (e) => e.target.closest?.(".term[data-term]");
     for (const kind of ["pointerover", "focusin"])
-      learn.root.addEventListener(kind, (e) => {
+      document.addEventListener(kind, (e) => {
         if (of(e)) this.show(of(e));
         else if (!this.card.contains(e.target)) this.hide();
       });

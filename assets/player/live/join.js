@@ -8,7 +8,7 @@ import { t } from "../parts/speech.js";
 export async function addressOf(live) {
   const { address, qr } = await live.server.get("inflight/class");
   return {
-    page: h("p", { class: "qr-address" }, h("bdi", {}, address.replace(/#.*/, ""))),
+    page: h("p", { class: "qr-address" }, h("bdi", {}, address.replace(/^http:\/\/|\/?#.*/g, ""))),
     code: qr
       ? h("img", {
           src: `data:image/svg+xml,${encodeURIComponent(qr.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"'))}`,
