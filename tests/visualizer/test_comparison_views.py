@@ -100,14 +100,16 @@ def test_the_winner_is_named_with_ratios_run_by_run(comparison):
 def test_the_headline_says_one_thing_and_ratios_are_those_a_reader_gets(comparison):
     assert (
         verdicts.headline(comparison)
-        == "The same four requests: done in 1.5 s with continuous instead of 3.1 s with static."
+        == "The same four requests: done in 1.5 s with continuous instead of 3.1 s with static;"
+        " 3 rounds are too few to decide."
     )
     assert "2.1 times as fast" in verdicts.total_time(comparison)  # 3.10 / 1.50
     shown = {row[0]: row[3] for row in table(comparison)["rows"]}
     assert shown == {"static": "1.00×", "continuous": "2.07×"}
     lost = compared({"static": [1.0, 1.0], "continuous": [1.25, 1.3]})
     assert verdicts.headline(lost).endswith(
-        ": done in 1.3 s with continuous, later than in 1.0 s with static."
+        ": done in 1.3 s with continuous, later than in 1.0 s with static;"
+        " 2 rounds are too few to decide."
     )
     close = compared({"static": [1.0, 1.4, 1.2], "continuous": [1.1, 1.3, 1.0]})
     assert verdicts.headline(close).endswith("; the rounds do not say which is faster.")
@@ -585,7 +587,7 @@ def test_under_load_every_point_is_one_that_was_measured(comparison):
     assert left.marker.color[0] != left.marker.color[1] == PANEL  # hollow: cut, so at least so long
     assert (
         verdicts.load(swept)
-        == "At 4 requests a second, 99 of 100 get their first token with static within no less than"
+        == "At 4 requests a second, 99 of 100 get their first token with static in no less than"
         " 8.00 s, and 3.6 finish; with continuous within 400 ms, and 3.6 finish."
     )
     beyond = [point("static", 5, 9.0), point("continuous", 5, 0.6)]

@@ -72,11 +72,15 @@ def headline(comparison: Comparison) -> str:
             " which is faster.",
             **holes,
         )
-    if walls[mine] > walls[base]:
-        return t(
-            "{requests}: done in {time} with {mine}, later than in {other} with {base}.", **holes
-        )
-    return t("{requests}: done in {time} with {mine} instead of {other} with {base}.", **holes)
+    few = (
+        ""
+        if found.decided or found.rounds < 2
+        else f"; {found.rounds} rounds are too few to decide"
+    )
+    how = ", later than in" if walls[mine] > walls[base] else " instead of"
+    return t(
+        f"{{requests}}: done in {{time}} with {{mine}}{how} {{other}} with {{base}}{few}.", **holes
+    )
 
 
 def _requests(comparison: Comparison) -> str:
@@ -337,7 +341,7 @@ def load(data: Mapping[str, Any]) -> str:
     at = {p["policy"]: p["numbers"] for p in points if p["rate"] == rate}
     by_policy = [
         t(
-            f"with {{name}} within {{wait}}, and {at[n]['requests_per_s'] or 0:.3g} finish",
+            f"with {{name}} {{wait}}, and {at[n]['requests_per_s'] or 0:.3g} finish",
             name=n,
             wait=_wait(at[n]),
         )
@@ -354,7 +358,8 @@ def _wait(numbers: Mapping[str, Any]) -> str:
     ttft = numbers["ttft_s"]
     if ttft["p99"] is None:
         return t("never")
-    return f"{t('no less than ') if ttft.get('left_out') else ''}{seconds(ttft['p99'])}"
+    how = "in no less than" if ttft.get("left_out") else "within"
+    return t(f"{how} {{time}}", time=seconds(ttft["p99"]))
 
 
 def _rounds(count: int, rounds: int, ratios: Sequence[float]) -> str:
