@@ -7,6 +7,7 @@ import { chip } from "../parts/chips.js";
 import { find, h, pause, setAttr, setText } from "../parts/dom.js";
 import { count, wallClock } from "../parts/format.js";
 import { wantedLanguage } from "../parts/language.js";
+import { hideToast } from "../parts/look.js";
 import { inLanguage, runOf, speaking, t } from "../parts/speech.js";
 import { stepsWaited, waitedSoFar } from "../run/delays.js";
 import { countUpTo, Run } from "../run/run.js";
@@ -114,6 +115,7 @@ export class Beside {
     );
     if (failed || !app.pair.members.length) this._end();
     if (failed) app.toast(failed, 8000);
+    else hideToast(app.root);
   }
 
   /** @param {boolean} clock both on one clock of seconds, else by steps */
@@ -172,8 +174,9 @@ export class Beside {
       .sort((a, b) => b.long - a.long);
     const some = waited.filter(({ long }) => long >= (clock ? 0.005 : 1));
     const named = some.slice(0, MOST[state.layout]);
+    const rest = some.length - named.length;
     // what a reader gets who adds up what is written, where everyone is named
-    const isSum = clock && named.length === some.length;
+    const isSum = clock && !rest;
     const all = waited.reduce(
       (sum, { long }) => sum + (isSum ? parseFloat(wallClock(long)) : long),
       0,
@@ -184,6 +187,7 @@ export class Beside {
       ...named.map(({ request, long }) =>
         h("span", { class: "waiter" }, chip({ run, index: i }, request), words(long)),
       ),
+      rest ? h("span", {}, state.layout === "phone" ? `+${rest}` : t(`and ${rest} more`)) : "",
       h(
         "span",
         { class: some.length ? "long" : null },
