@@ -136,7 +136,16 @@ def _decodes(m: CaptionContext) -> Clause | None:
 def _prefills(m: CaptionContext) -> Clause | None:
     if not m.prefills:
         return None
-    reading = m.prefills
+    cut = [s for s in m.prefills if m.cut_by_budget(s)]
+    whole = [s for s in m.prefills if s not in cut]
+    short, told = _reads(m, m.prefills)
+    if cut and whole:
+        return short, [*_reads(m, whole)[1], "; ", *_reads(m, cut)[1]]
+    return short, told
+
+
+def _reads(m: CaptionContext, reading: Sequence[Segment]) -> Clause:
+    """What is read of some prompts, all of them cut by the budget or none."""
     who = names([s.request for s in reading])
     if len(reading) == 1:
         return _one_prefill(m, reading[0], who)
@@ -153,7 +162,7 @@ def _prefills(m: CaptionContext) -> Clause | None:
             else f" read {numbers} prompt tokens"
         ),
     ]
-    if any(m.cut_by_budget(s) for s in reading):
+    if m.cut_by_budget(reading[0]):
         return short, [*short, f", all that the budget of {m.event.budget.limit:,} leaves"]
     begin = not again and all(s.request in m.sampled for s in reading)
     return short, [*short, " and write their first tokens" if begin else "", _room(m)]
@@ -186,7 +195,7 @@ def _one_prefill(m: CaptionContext, s: Segment, who: Sentence) -> Clause:
 def _room(m: CaptionContext) -> str:
     """Why there was room for the prompts, if all of them are new."""
     came = {a.request for a in m.event.admitted}
-    if not came or any(s.request not in came for s in m.prefills):
+    if not came or any(s.request not in came or m.cut_by_budget(s) for s in m.prefills):
         return ""
     lanes = [a.lane for a in m.event.admitted]
     if m.config.policy.admission == "barrier":
