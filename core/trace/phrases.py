@@ -95,7 +95,7 @@ def reason(why: LimitReached) -> str:
         case "budget" if why.have:
             return f"{why.have:,} of {why.total:,} budget [token|tokens] {has} left, and {needs}"
         case "budget":
-            return f"the budget of {why.total:,} [token|tokens] is spent, and {needs}"
+            return f"the budget of {why.total:,} [token|tokens] is spent"
         case "blocks" if not why.have:  # in the step of a preemption those given up are free
             return f"none of the {why.total:,} KV [block|blocks] was free in time, and {needs}"
         case "blocks":

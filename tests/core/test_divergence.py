@@ -72,8 +72,8 @@ def test_who_joins_beyond_the_budget_is_told_that_static_has_none():
     found = fork(rows=((16, 4), (2, 4)), after={"policy": "static"})
     assert (
         found.sentence({"r1": "B"}.get)
-        == "Fork at step 0: with the policy continuous B waits: the budget of 16 tokens is spent,"
-        " and 2 are needed; with the policy static B takes lane 1: this policy has no token"
+        == "Fork at step 0: with the policy continuous B waits: the budget of 16 tokens is spent;"
+        " with the policy static B takes lane 1: this policy has no token"
         " budget, only the barrier between waves."
     )
 

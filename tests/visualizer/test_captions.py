@@ -118,7 +118,7 @@ def test_the_first_chunk_altered_in_the_trace_alters_the_sentence():
         (LimitReached("lanes", 0, 1, 3), "all 3 lanes are taken"),
         (LimitReached("lanes", 0, 1, 2), "both lanes are taken"),
         (LimitReached("lanes", 0, 1, 1), "the only lane is taken"),
-        (LimitReached("budget", 0, 17, 10), "the budget of 10 tokens is spent, and 17 are needed"),
+        (LimitReached("budget", 0, 17, 10), "the budget of 10 tokens is spent"),
         (LimitReached("budget", 1, 17, 10), "1 of 10 budget tokens is left, and 17 are needed"),
         (
             LimitReached("blocks", 0, 5, 64),

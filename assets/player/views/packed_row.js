@@ -56,9 +56,11 @@ const textOf = (run, item, position) =>
 function cameFrom(run, { item, position = 0, guess }) {
   if (guess) return "Guessed correctly by speculation";
   if (run.isTemplate(item.request, position)) return "Added by the model's chat template";
-  return item.phase === "decode"
-    ? "Decode: the token sampled last, fed back in"
-    : `Prefill: one of ${count(item.length)} prompt [token|tokens] in this pass`;
+  if (item.phase === "decode") return "Decode: the token sampled last, fed back in";
+  const prompt = run.promptLength(item.request);
+  return position < prompt
+    ? `Prefill: one of ${count(Math.min(item.kvLen, prompt) - item.start)} prompt [token|tokens] in this pass`
+    : "Prefill: a token it wrote, computed again after its preemption";
 }
 
 export class PackedRow extends CanvasView {

@@ -208,7 +208,7 @@ export class RequestCard extends CanvasView {
     tell(
       this.wentKey,
       time
-        ? `${milliseconds(time.whole)}${time.ended ? "" : ", not at its end"}`
+        ? `${milliseconds(time.whole)}${time.ended ? " to its end" : ", not at its end"}`
         : "known when the run has ended",
     );
     const legend = time && h("ul", { class: "went-legend" }, ...timeLegend(time));
