@@ -217,7 +217,11 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
         else:
             most = max(found.faster, found.slower)
             chance = (
-                "in most tries" if found.chance > 0.5 else f"in 1 of {1 / found.chance:.0f} tries"
+                "in every try"
+                if found.chance == 1
+                else "in most tries"
+                if found.chance > 0.5
+                else f"in 1 of {1 / found.chance:.0f} tries"
             )
             decided = (
                 "so it is decided"

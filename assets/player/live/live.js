@@ -385,7 +385,7 @@ export class Live {
       told ? t("Before each question the model is told: {text}", { text: told }) : "",
     );
     $(".told-first").hidden = !told;
-    setText($(".now"), asks ? nowWords(batch.state) : followedWords(batch.run));
+    setText($(".now"), asks ? nowWords(batch.state, batch.run) : followedWords(batch.run));
     $(".save-button").hidden = $(".compare-button").hidden =
       !asks || !batch.run || (batch.state.class?.hide_texts && !this.teacher.isOn);
     $(".qr-button").hidden = !asks;

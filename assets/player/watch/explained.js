@@ -12,7 +12,7 @@ export const EXPLAINED = {
   lanes: {
     asks: "What are lanes?",
     says: [
-      "A lane is one request’s place in the batch. Each cell is one pass, and the word in it is what that pass wrote.",
+      "A lane is one request’s place in the batch. Each cell is one step; a word in it is what that step wrote.",
       "With continuous batching, whoever is done leaves and the next takes the lane at once, while the others go on.",
     ],
     picture: "lanes",

@@ -43,7 +43,8 @@ export class MaskTools {
     const each = passes.map((p, i) => {
       const what = p.padded ? t("decode") : p.items.map((x) => x.request.letter).join(" ");
       const title = `Pass ${i + 1} of ${passes.length}`;
-      return mini(`${i + 1} ${what}`, () => actions.choosePass(i), { title, on: p === pass });
+      const kind = "pass-choice";
+      return mini(`${i + 1} ${what}`, () => actions.choosePass(i), { title, on: p === pass, kind });
     });
     const whole = () => {
       mask.zoom = null;
