@@ -476,8 +476,8 @@ for _policy in (
     Policy(
         name="nano-vllm",
         shows=(
-            "a step computes whole prompts or decodes, never both; the newest is preempted for a"
-            " block (nano-vLLM)"
+            "a step computes prompts, whole if the budget holds them, or decodes, never both; the"
+            " newest gives way (nano-vLLM)"
         ),
         mixed_batches=False,
         whole_prompts=True,

@@ -84,8 +84,11 @@ def not_shown(resumed: Resumed) -> str:
     )
 
 
-def reason(why: LimitReached) -> str:
-    """The scheduler's reason with its numbers: why a request waits or computes nothing."""
+def reason(why: LimitReached, promised: bool = False) -> str:
+    """The scheduler's reason with its numbers: why a request waits or computes nothing.
+
+    promised: whether blocks that are still free are kept for the rest of others' answers.
+    """
     has, needs = f"[={why.have} is|are]", f"{why.need:,} [is|are] needed"
     match why.limit:
         case "lanes":
@@ -96,6 +99,11 @@ def reason(why: LimitReached) -> str:
             return f"{why.have:,} of {why.total:,} budget [token|tokens] {has} left, and {needs}"
         case "budget":
             return f"the budget of {why.total:,} [token|tokens] is spent"
+        case "blocks" if promised:
+            return (
+                f"all but {why.have:,} of {why.total:,} KV [block|blocks] are promised to others,"
+                f" and {needs}"
+            )
         case "blocks" if not why.have:  # in the step of a preemption those given up are free
             return f"none of the {why.total:,} KV [block|blocks] was free in time, and {needs}"
         case "blocks":
@@ -129,8 +137,10 @@ def reason(why: LimitReached) -> str:
             return LIMITS["none"].brief
 
 
-def brief(why: LimitReached) -> str:
-    """The reason in a few words."""
+def brief(why: LimitReached, promised: bool = False) -> str:
+    """The reason in a few words; see `reason`."""
+    if why.limit == "blocks" and promised:
+        return "the KV blocks are promised to others"
     return (
         "too little budget is left"
         if why.limit == "budget" and why.have

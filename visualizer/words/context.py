@@ -51,6 +51,11 @@ class CaptionContext:
         self.by_request: dict[str, Segment] = {s.request: s for s in self.prefills}
 
     @property
+    def promised(self) -> bool:
+        """Whether KV blocks that are free can be promised to running requests."""
+        return self.config.policy.reserve == "output"
+
+    @property
     def device_waited(self) -> bool:
         """Whether the device waited for the host long enough to mention: over a hundredth of the
         step.

@@ -211,7 +211,7 @@ def _stalled(m: CaptionContext) -> Clause | None:
     stalled = m.event.stalled
     known = stalled and stalled[0].why.limit != "unrecorded"
     cause = (
-        f", as {brief(stalled[0].why)}"
+        f", as {brief(stalled[0].why, m.promised)}"
         if known
         else f", {brief(stalled[0].why)}"
         if stalled
@@ -274,4 +274,7 @@ def _wait(m: CaptionContext) -> Clause | None:
         {"r": waiting.request},
         f" waits, {others} more behind" if others else " waits",
     ]
-    return ([*who, ": ", brief(waiting.why)], [*who, ": ", reason(waiting.why)])
+    return (
+        [*who, ": ", brief(waiting.why, m.promised)],
+        [*who, ": ", reason(waiting.why, m.promised)],
+    )

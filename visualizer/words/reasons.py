@@ -266,7 +266,14 @@ def _waiting(m: CaptionContext) -> list[Sentence]:
     behind = f" {others} more [waits|wait] behind it." if others else ""
     how_long = f"has waited since step {since}, for {steps:,} [step|steps]" if steps else "waits"
     again = ", preempted," if waiting.request in m.state.lost else ""
-    return [[{"r": waiting.request}, f"{again} {how_long}: ", reason(waiting.why), f".{behind}"]]
+    return [
+        [
+            {"r": waiting.request},
+            f"{again} {how_long}: ",
+            reason(waiting.why, m.promised),
+            f".{behind}",
+        ]
+    ]
 
 
 def _budget(m: CaptionContext) -> list[Sentence]:
