@@ -423,7 +423,7 @@ def test_it_plays_by_key(open_page):
         "inflightCompare.race.playing"
     )
     expect(page.locator(".headline")).to_contain_text(
-        "done in 1.5 s with continuous instead of 3.1 s with static."
+        "done in 1.5 s with continuous instead of 3.1 s with static; 3 rounds are too few"
     )
     headline = page.locator(".headline")
     for chosen in ("who=static", "who=continuous&who=static"):  # both that it names, or no word

@@ -98,15 +98,13 @@ def _one_reads(m: CaptionContext, s: Segment) -> Clause:
         read = f" reads {s.length:,} [token|tokens]{once_more(again, s.length)}"
         short: Sentence = [*who, read]
         return short, [*short, ", as it had lost its lane"]
-    part = f"{s.length:,} of its {end:,} [token|tokens]"
-    last = s.start > 0 and s.kv_len == end
+    last = "the last " if s.start > 0 and s.kv_len == end else ""
+    part = f"{last}{s.length:,} of its {end:,} [token|tokens]"
+    if last and s.length == 1:
+        part = f"the last of its {end:,} [token|tokens]"
     short = [
         *who,
-        (
-            f" reads its {s.length:,} [token|tokens]"
-            if s.length == end
-            else f" reads {'the last ' if last else ''}{part}"
-        ),
+        (f" reads its {s.length:,} [token|tokens]" if s.length == end else f" reads {part}"),
     ]
     lane = next((a.lane for a in m.event.admitted if a.request == s.request), None)
     if lane is None:

@@ -530,7 +530,6 @@ export class Editor {
     if (ran && app.run === app.live.run) {
       this.asShown = said;
       this.shown = app.run;
-      if (!this.changed) keep("visit", TYPED, null); // it is this run now
       setText(frame.button, t(said === JSON.stringify(this.spec()) ? "Run" : "Run these changes"));
       app.changed();
     }

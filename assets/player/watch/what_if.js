@@ -293,7 +293,7 @@ function whole(members, at) {
   const says = () => {
     const [mine, theirs] = members.map(({ run }) => t(`${count(run.length)} [step|steps]`));
     const [front, below] = members.map(({ run }) => run.header.policy);
-    return t("The same requests: {mine} with {front}, {theirs} with {below}.", {
+    return t("The same requests, run again: {mine} with {front}, {theirs} with {below}.", {
       mine,
       front,
       theirs,
