@@ -125,7 +125,8 @@ def test_an_engine_runs_both_where_nothing_was_recorded(open_page):
     ) == ["continuous", 3, False]
     lengths = page.evaluate("inflight.pair.members.map(m => m.run.length)")
     expect(page.locator(".pair-says")).to_have_text(
-        f"The same requests, run again: {lengths[0]} steps with continuous, {lengths[1]} steps with static."
+        f"The same requests, run again: {lengths[0]} steps with continuous,"
+        f" {lengths[1]} steps with static."
     )
     boxes = [page.locator(f"#watch {s}").bounding_box() for s in (".scrubber", ".other-lanes")]
     assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"]
