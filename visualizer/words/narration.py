@@ -18,7 +18,7 @@ from visualizer.words.vocabulary import (
 )
 
 Clause = tuple[Sentence, Sentence]  # a part of the one sentence: without and with its reason
-MAX_CHARACTERS = 140
+MAX_CHARACTERS = 160
 
 
 def sentence(m: CaptionContext) -> Sentence:

@@ -28,7 +28,8 @@ export function paceWords(pace) {
  * The engine's current settings, without a budget if its policy has none; each breaks whole into the
  * line that is not seen.
  */
-export function nowWords({ class: set, pace }, run) {
+export function nowWords(state, run) {
+  const { class: set, pace } = state;
   const limits = run?.header.batching?.token_budget === false ? { max_num_batched_tokens: 0 } : {};
   const words = set ? `${limitsWords({ ...set, ...limits })} · ${paceWords(pace)}` : "";
   return words.replace(/(?! ·) /g, "\u00a0");
