@@ -216,7 +216,7 @@ def test_who_reads_again_writes_no_first_token_and_simple_says_how_much():
 def test_a_request_without_its_share_is_told_to_compute_nothing():
     trace = crowd(max_num_seqs=4, prefill_first=True)
     stalled = next(e for e in trace.events if e.stalled)
-    assert "computes nothing, as the token budget is spent" in say(trace, stalled.step)
+    assert "r0 computes nothing" in say(trace, stalled.step)
     assert any(
         "keeps its lane but computes nothing: the budget of 10 tokens is spent" in s
         for s in why(trace, stalled.step)

@@ -98,14 +98,16 @@ def _one_reads(m: CaptionContext, s: Segment) -> Clause:
         read = f" reads {s.length:,} [token|tokens]{once_more(again, s.length)}"
         short: Sentence = [*who, read]
         return short, [*short, ", as it had lost its lane"]
-    last = "the last " if s.start > 0 and s.kv_len == end else ""
-    part = f"{last}{s.length:,} of its {end:,} [token|tokens]"
-    if last and s.length == 1:
-        part = f"the last of its {end:,} [token|tokens]"
-    short = [
-        *who,
-        (f" reads its {s.length:,} [token|tokens]" if s.length == end else f" reads {part}"),
-    ]
+    part = f"{s.length:,} of its {end:,} [token|tokens]"
+    if s.length == end:
+        read = f" reads its {s.length:,} [token|tokens]"
+    elif s.kv_len < end:
+        read = f" reads {part}"
+    elif s.length == 1:
+        read = f" reads the last of its {end:,} [token|tokens]"
+    else:
+        read = f" reads the last {part}"
+    short = [*who, read]
     lane = next((a.lane for a in m.event.admitted if a.request == s.request), None)
     if lane is None:
         return _same(short)
