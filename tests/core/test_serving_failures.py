@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from core import SamplingParams
 from core.config import EngineConfig
 from core.errors import ExecutionFailed, InvalidRequest, Unavailable
 from core.serving.engine import ServingEngine
@@ -239,6 +240,30 @@ def test_running_ahead_nothing_is_lost_or_said_twice_when_a_launch_fails():
             assert isinstance(found, ExecutionFailed) or tokens(found) == generate(
                 request("r", (4, 5), new)
             )
+
+
+@pytest.mark.parametrize(
+    ("ahead", "count", "penalty", "refused"),
+    [(True, 1, 0.5, True), (True, 0, 0.5, False), (True, 1, 0.0, False), (False, 1, 0.5, False)],
+)
+def test_alternatives_beside_penalties_are_refused_where_passes_are_launched_ahead(
+    ahead, count, penalty, refused
+):
+    if ahead:
+        pytest.importorskip("triton", reason="the paged runner needs the package triton")
+        from worlds.paged import paged_engine
+
+    async def ask(made: ServingEngine):
+        sampling = SamplingParams(2, presence_penalty=penalty)
+        return await whole(await made.submit((4, 5), sampling, num_top_logprobs=count))
+
+    with serving(paged_engine() if ahead else memory_engine()) as made:
+        if refused:
+            with pytest.raises(InvalidRequest, match="cannot be combined with penalties"):
+                asyncio.run(ask(made))
+        else:
+            assert len(tokens(asyncio.run(ask(made)))) == 2
+        assert made.num_requests == 0
 
 
 def test_whoever_gave_way_after_its_first_tokens_ends_with_a_step_that_fails():
