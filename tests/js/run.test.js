@@ -15,7 +15,7 @@ import { allowedKeys, guessAt, itemAt, passesOf, visible } from "../../assets/pl
 import { countUpTo, DECODE, PREFILL, Run } from "../../assets/player/run/run.js";
 import { slowSteps, waitedBy, waitedSoFar } from "../../assets/player/run/delays.js";
 import { betweenSteps } from "../../assets/player/run/happenings.js";
-import { placesAt, tokensHeld } from "../../assets/player/run/holdings.js";
+import { placesAt } from "../../assets/player/run/holdings.js";
 import { whereabouts } from "../../assets/player/live/whereabouts.js";
 import { Beside } from "../../assets/player/watch/beside.js";
 import { BlocksView } from "../../assets/player/views/kv.js";
@@ -453,19 +453,6 @@ test("the last piece of a prompt is a chunk, too; a whole prompt is none", () =>
   assert.deepEqual(run.eventSteps("chunk"), [1]);
 });
 
-test("a block that two requests share holds the tokens of the one that is farther", () => {
-  const shared = [taken("a", 0), taken("b", 0)];
-  const run = runOf([
-    event(0, {
-      arrived: arrivals("a", "b"),
-      admitted: admissions(["a", 0], ["b", 1]),
-      segments: [prefill("a", 0, 4), prefill("b", 1, 2)],
-      kv: { used: 1, total: 8, changes: shared, prefixHits: [] },
-    }),
-  ]);
-  assert.equal(tokensHeld(run, run.frame(0)), 4);
-});
-
 test("who was preempted before the first step here has waited since it arrived, as far as is known", () => {
   const run = /** @type {any} */ ({ events: [{ tStart: 5, tEnd: 6 }] });
   const waits = (/** @type {number} */ from) =>
@@ -571,6 +558,41 @@ test("an order that was given holds for those who waited then, not for who comes
   ]);
   const order = (/** @type {number} */ i) => run.waitingAt(i).map(({ request }) => request.id);
   assert.deepEqual([0, 1, 2].map(order), [["b", "a"], ["b"], ["a", "b"]]);
+});
+
+test("of the blocks with which a request joins those of its found prefix are shared, though others leave at once", () => {
+  const run = runOf(
+    [
+      event(0, { arrived: arrivals("a") }),
+      event(1, {
+        admitted: admissions(["a", 0]),
+        segments: [{ ...prefill("a", 0, 8), start: 4, length: 4 }],
+        kv: {
+          changes: [taken("a", 0, 1, 2, 3)],
+          prefixHits: [{ request: "a", numCachedTokens: 4 }],
+        },
+      }),
+    ],
+    {},
+    { kv_groups: [{ kind: "full_attention", units: 2 }] },
+  );
+  const moved = (/** @type {number} */ i) => {
+    const { shared, taken } = betweenSteps(run, i)?.happened ?? { shared: [], taken: null };
+    return [shared.map(({ block }) => block), taken?.map(({ block }) => block)];
+  };
+  assert.equal(betweenSteps(run, 2), null, "not there yet");
+  const left = { ...taken("a"), left: [2, 3] };
+  run.append([
+    event(2, { segments: [decode("a", 0, 8)], kv: { changes: [left], prefixHits: [] } }),
+  ]);
+  assert.deepEqual([0, 1, 2].map(moved), [
+    [[], undefined],
+    [
+      [0, 1],
+      [2, 3],
+    ],
+    [[], []],
+  ]);
 });
 
 test("between two steps two tokens of a pass are one happening", () => {
