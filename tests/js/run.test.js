@@ -524,30 +524,72 @@ test("a graph of eight positions has two more than two rows of three", () => {
   assert.equal(passesOf(run, run.events[0])[0].graphPads, 2);
 });
 
-test("after steps that are not shown a request has waited since it came, and holds what is told", () => {
+test("after steps that are not shown everybody is where it is told, and has waited since it came", () => {
   const carried = { tokens: [], tables: [], wasPreempted: false, computed: 0, lane: null };
-  const resumed = (/** @type {any} */ given) =>
-    event(5, {
-      resumed: { first: 1, last: 4, arrived: [], ended: [], running: [], waiting: [], ...given },
-    });
-  const waits = runOf([
-    event(0, { arrived: arrivals("a") }),
-    resumed({ waiting: [{ ...carried, request: "a" }] }),
-  ]);
-  assert.equal(waits.waitingAt(1)[0].since, 0);
-  const holds = runOf([
+  const gap = (/** @type {number} */ step, /** @type {any} */ given) =>
+    event(step, { resumed: { arrived: [], ended: [], running: [], waiting: [], ...given } });
+  const on = (/** @type {any} */ request, /** @type {any} */ given) => ({
+    ...carried,
+    request,
+    ...given,
+  });
+  // b and a run, c and e wait; then d runs in b's lane, e has ended, and f has come
+  const run = runOf([
     event(0, {
-      arrived: arrivals("a"),
-      admitted: admissions(["a", 0]),
-      segments: [prefill("a", 0, 4)],
-      kv: { used: 1, total: 8, changes: [taken("a", 0)], prefixHits: [] },
+      arrived: arrivals("b", "a", "c", "e"),
+      admitted: admissions(["b", 0], ["a", 1]),
+      segments: [prefill("b", 0, 4), prefill("a", 1, 4)],
+      sampled: samples("b", "a"),
+      kv: { changes: [taken("b", 0), taken("a", 1, 2)], prefixHits: [] },
     }),
-    resumed({ running: [{ ...carried, request: "a", lane: 0, computed: 4, tables: [[1]] }] }),
+    gap(5, {
+      arrived: ["d", "f"].map((request) => ({ request, t: 2 })),
+      ended: [{ request: "e", finishReason: "cancelled" }],
+      running: [
+        on("a", { lane: 1, computed: 7, tokens: [7, 7, 7], tables: [[1, 3, null, 4]] }),
+        on("d", { lane: 0, computed: 20, tables: [[5]] }),
+      ],
+      waiting: [on("f"), on("b", { wasPreempted: true, tokens: [7] }), on("c")],
+    }),
+    gap(9, {
+      ended: ["b", "d", "f"].map((request) => ({ request, finishReason: "stop" })),
+      running: [on("a", { lane: 1, computed: 16, tables: [[1, 3, null, 4]] })],
+      waiting: [on("c")],
+    }),
+    event(10, { kv: { changes: [taken("a", 6)], prefixHits: [] } }),
+  ]);
+  const told = ["a", "b", "c", "d", "e", "f"].map((id) => {
+    const { waits, samples, unseen, arrived, cameUnseen, finished } = run.request(id);
+    return JSON.stringify([arrived, cameUnseen, waits, samples, unseen, finished]);
+  });
+  assert.deepEqual(told, [
+    "[0,false,[[0,-1,false]],[0,1,1,1],[[1,3]],null]",
+    '[0,false,[[0,-1,false],[1,1,true,1]],[0,1],[[1,1]],{"step":2,"reason":"stop"}]',
+    "[0,false,[[0,0,false],[1,1,false,0],[2,null,false,0]],[],[],null]",
+    '[2,true,[[1,0,false]],[],[],{"step":2,"reason":"stop"}]',
+    '[0,false,[[0,0,false]],[],[],{"step":1,"reason":"cancelled"}]',
+    '[2,true,[[1,1,false,1]],[],[],{"step":2,"reason":"stop"}]',
   ]);
   assert.deepEqual(
-    [0, 1].map((i) => placesAt(holds.laneSpans[0], i).map(({ block }) => block)),
-    [[0], [1]],
+    run.laneSpans.map(({ request, from, to, end }) => `${request.id} ${from} ${to} ${end}`),
+    ["b 0 0 unseen", "a 0 Infinity null", "d 1 1 unseen"],
   );
+  const of = (/** @type {number} */ i) => [
+    placesAt(run.laneSpans[1], i)
+      .map(({ block, at }) => `${block} at ${at}`)
+      .join(", "),
+    run
+      .waitingAt(i)
+      .map(({ request, since }) => `${request.id} since ${since}`)
+      .join(", "),
+  ];
+  assert.deepEqual([0, 1, 2, 3].map(of), [
+    ["1 at 0, 2 at 1", "c since 0, e since 0"],
+    ["1 at 0, 3 at 1, 4 at 3", "f since 1, b since 1, c since 0"],
+    ["1 at 0, 3 at 1, 4 at 3", "c since 0"],
+    ["1 at 0, 3 at 1, 4 at 3, 6 at 4", "c since 0"],
+  ]);
+  assert.deepEqual([run.numWaiting, run.kvLens[1], run.longest], [[2, 3, 1, 1], [20, 7], 20]);
 });
 
 test("an order that was given holds for those who waited then, not for who comes back later", () => {
@@ -585,13 +627,13 @@ test("of the blocks with which a request joins those of its found prefix are sha
   run.append([
     event(2, { segments: [decode("a", 0, 8)], kv: { changes: [left], prefixHits: [] } }),
   ]);
-  assert.deepEqual([0, 1, 2].map(moved), [
-    [[], undefined],
+  assert.deepEqual([2, 1, 0].map(moved), [
+    [[], []],
     [
       [0, 1],
       [2, 3],
     ],
-    [[], []],
+    [[], undefined],
   ]);
 });
 
