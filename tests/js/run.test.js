@@ -266,11 +266,25 @@ test("passes of a padded wave: pads before tokens, a finished row has no keys, a
   assert.deepEqual([wave.nq, wave.nk], [6, 4]);
   assert.equal(allowedKeys(wave.items[1], 4, null), null, "the second pad of b");
   assert.deepEqual(allowedKeys(wave.items[1], 5, null), [3, 4]);
-  assert.equal(itemAt(wave, 3, "q"), wave.items[1]);
+  for (const axis of ["q", "k"])
+    assert.deepEqual(
+      [2, 3].map((x) => itemAt(wave, x, axis)),
+      wave.items,
+    );
   const [later] = passesOf(run, run.events[1]);
   assert.equal(later.items[1].finished, true);
   assert.equal(allowedKeys(later.items[1], 1, null), null);
   assert.equal(itemAt(later, 3, "k"), later.items[0], "a finished row has no keys");
+});
+
+test("a leak reads the keys of the next request that computes, after the last those of the first", () => {
+  const layout = { layout: "padded", rows: 3, finishedRows: [{ request: "b", lane: 1 }] };
+  const row = event(1, { passes: [pass(1, 2, layout)] });
+  row.segments = [decode("a", 0, 3), decode("c", 2, 5)];
+  const joined = { arrived: arrivals("a", "b", "c"), admitted: admissions(["a", 0], ["c", 2]) };
+  const run = runOf([event(0, joined), row], { max_num_seqs: 3 }, { leak: true });
+  const leaks = passesOf(run, row)[0].items.map(({ leak }) => leak?.request.id);
+  assert.deepEqual(leaks, ["c", undefined, "a"]);
 });
 
 test("a mask is causal within a request and blind between requests, at any window", () => {
