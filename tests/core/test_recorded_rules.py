@@ -860,6 +860,7 @@ TWO_TOKENS = UNSEEN._replace(running=(CARRIED[0]._replace(tokens=(7, 7)), CARRIE
             LEAVES,
             id="stops beside a warning and stays",
         ),
+        pytest.param([at(1, "ab", **ends("after"))], LEAVES, id="leaves and goes on"),
         pytest.param(
             [at(1, "ab", **TOO_SOON), at(2, "ab", "a", **ends("after"))],
             "has not come to its end",

@@ -611,9 +611,10 @@ test("an order that was given holds for those who waited then, not for who comes
     event(0, { arrived: arrivals("a", "b"), queue: ["b", "a"] }),
     event(1, { admitted: admissions(["a", 0]), segments: [prefill("a", 0, 4)] }),
     event(2, { preempted: [{ request: "a", tokensLost: 4, lane: 0 }] }),
+    event(3, { queue: ["b", "a"] }),
   ]);
   const order = (/** @type {number} */ i) => run.waitingAt(i).map(({ request }) => request.id);
-  assert.deepEqual([0, 1, 2].map(order), [["b", "a"], ["b"], ["a", "b"]]);
+  assert.deepEqual([0, 1, 2, 3].map(order), [["b", "a"], ["b"], ["a", "b"], ["b", "a"]]);
 });
 
 test("of the blocks with which a request joins those of its found prefix are shared, though others leave at once", () => {

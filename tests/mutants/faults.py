@@ -4787,4 +4787,25 @@ FAULTS = (
         "found",
         ("js/run.test.js",),
     ),
+    Fault(
+        "an answer that ends sooner has another token",
+        "assets/player/run/moments.js",
+        "at < request.samples.length",
+        "at <= request.samples.length",
+        ("js/moments.test.js",),
+    ),
+    Fault(
+        "whoever goes on may leave its lane",
+        "core/trace/rules/steps.py",
+        " or not requests <= set(due):",
+        ":",
+        ("core/test_recorded_rules.py::test_who_has_a_row_for_nobody_has_ended_or_is_cancelled",),
+    ),
+    Fault(
+        "the first order of a queue holds for good",
+        "assets/player/run/waiting.js",
+        "run.queues.findLast(",
+        "run.queues.find(",
+        ("js/run.test.js",),
+    ),
 )
