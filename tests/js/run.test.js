@@ -306,7 +306,12 @@ test("invisible characters are made visible, long pieces are cut", () => {
   assert.equal(Array.from(visible("x".repeat(50), 8)).length, 8);
   assert.equal(visible("x".repeat(8), 8), "xxxxxxxx", "as long as there is room for");
   assert.equal(visible("x".repeat(8), 4), "xxx…", "and again where there is less room");
-  assert.equal(visible(" "), "␣");
+  const pieces = [" ", "   ", " ".repeat(9), " a b ", "\r\n\t", "\u0007", ""];
+  const shown = ["␣", "␣␣␣", "␣␣␣␣", "a␣b", "↵⇥", "␇", "◌"];
+  assert.deepEqual(
+    pieces.map((piece) => visible(piece)),
+    shown,
+  );
 });
 
 test("a window of steps stands still around now while the run passes by", () => {
@@ -604,6 +609,22 @@ test("after steps that are not shown everybody is where it is told, and has wait
     ["1 at 0, 3 at 1, 4 at 3, 6 at 4", "c since 0"],
   ]);
   assert.deepEqual([run.numWaiting, run.kvLens[1], run.longest], [[2, 3, 1, 1], [20, 7], 20]);
+});
+
+test("where whoever gives way joins the end of the queue, those of one step stand as it names them", () => {
+  const gone = ["b", "a"].map((request, lane) => ({ request, tokensLost: 4, lane: 1 - lane }));
+  const run = runOf(
+    [
+      event(0, { arrived: arrivals("a", "b"), admitted: admissions(["a", 0], ["b", 1]) }),
+      event(1, { arrived: arrivals("c"), preempted: gone }),
+    ],
+    {},
+    { batching: { requeue: true } },
+  );
+  assert.deepEqual(
+    run.waitingAt(1).map(({ request }) => request.id),
+    ["c", "b", "a"],
+  );
 });
 
 test("an order that was given holds for those who waited then, not for who comes back later", () => {

@@ -4871,4 +4871,25 @@ FAULTS = (
         '"max": self.highest',
         ("core/test_simulate.py::test_totals_of_nothing_are_none",),
     ),
+    Fault(
+        "who gave way last in a step stands first at the end of the queue",
+        "assets/player/run/waiting.js",
+        "(w.preempted ? 1 + turn(w) : 0)",
+        "(w.preempted ? 1 - turn(w) : 0)",
+        ("js/run.test.js",),
+    ),
+    Fault(
+        "several blanks are one",
+        "assets/player/run/passes.js",
+        '  if (/^ +$/.test(shown)) return "␣".repeat(Math.min(shown.length, 4));\n',
+        "",
+        ("js/run.test.js",),
+    ),
+    Fault(
+        "a control character is another one",
+        "assets/player/run/passes.js",
+        "0x2400 + c",
+        "0x2401 + c",
+        ("js/run.test.js",),
+    ),
 )
