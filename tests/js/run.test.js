@@ -215,6 +215,15 @@ test("a scale maps steps and seconds to pixels and back", () => {
     assert.deepEqual([scale.from(0), scale.to(2)], clock ? [24, 59] : [24, 64]);
     assert.equal(indexAt(run, scale, -100), 0);
   }
+  const late = runOf([event(4, { tStart: 7, tEnd: 9 }), event(6, { tStart: 9, tEnd: 10 })]);
+  const ends = [false, true].map((clock) => {
+    const scale = laneScale(late, clock, 24, 10);
+    return [scale.from(0), scale.from(1), scale.to(1)];
+  });
+  assert.deepEqual(ends, [
+    [24, 44, 54],
+    [24, 44, 54],
+  ]);
 });
 
 test("an axis has round marks, at most as many as asked", () => {
@@ -323,8 +332,8 @@ test("a window of steps stands still around now while the run passes by", () => 
   );
   assert.deepEqual([at(1).from(0), at(1).to(1), at(1).from(2)], [90, 110, 120]);
   assert.deepEqual(
-    [at(0.5).from(0), at(1.5).from(1)],
-    [95, 90],
+    [at(0.5).from(0), at(1.5).from(1), at(2.5).from(2)],
+    [95, 90, 95],
     "half way to the next step, however far that is",
   );
 });
@@ -474,9 +483,9 @@ test("the last piece of a prompt is a chunk, too; a whole prompt is none", () =>
 
 test("who was preempted before the first step here has waited since it arrived, as far as is known", () => {
   const run = /** @type {any} */ ({ events: [{ tStart: 5, tEnd: 6 }] });
-  const waits = (/** @type {number} */ from) =>
-    waitedBy(run, /** @type {any} */ ({ waits: [[from, Infinity, true]], arrived: 2 }), 0);
-  assert.deepEqual([waits(-3), waits(0)], [4, 1]);
+  const waits = (/** @type {number} */ from, arrived = /** @type {number | null} */ (2)) =>
+    waitedBy(run, /** @type {any} */ ({ waits: [[from, Infinity, true]], arrived }), 0);
+  assert.deepEqual([waits(-3), waits(0), waits(-3, null)], [4, 1, null]);
 });
 
 test("only a block that was full is lost to the prefix cache when it is overwritten", () => {

@@ -4892,4 +4892,32 @@ FAULTS = (
         "0x2401 + c",
         ("js/run.test.js",),
     ),
+    Fault(
+        "a later wait is waited already",
+        "assets/player/run/delays.js",
+        "    .filter(([from]) => from <= i)\n    .reduce((sum, [from, to])",
+        "    .reduce((sum, [from, to])",
+        ("js/delays.test.js",),
+    ),
+    Fault(
+        "whoever came nobody knows when has waited since the start",
+        "assets/player/run/delays.js",
+        "since === null ? null : Math",
+        "Math",
+        ("js/run.test.js",),
+    ),
+    Fault(
+        "a run that begins late is drawn as far to the right",
+        "assets/player/run/lane_layout.js",
+        "left + (moment - start) * per",
+        "left + moment * per",
+        ("js/run.test.js",),
+    ),
+    Fault(
+        "after the last step the window stands still",
+        "assets/player/run/lane_layout.js",
+        "run.stepOf(before + 1) : step + 1",
+        "run.stepOf(before + 1) : step",
+        ("js/run.test.js",),
+    ),
 )
