@@ -23,8 +23,10 @@ from visualizer.write import cases, process
 from visualizer.write.cases import Result, here
 from visualizer.write.exercises import EXERCISES, SAYS, cases_of, checking
 from visualizer.write.grade import ended
+from visualizer.write.masks import ChunkInRow, _mask
+from visualizer.write.masks import _wrong as _wrong_mask
 from visualizer.write.pools import Op, _Rules
-from visualizer.write.schedulers import One, State, _wrong_continuous
+from visualizer.write.schedulers import One, State, _wrong_continuous, _wrong_static
 from visualizer.write.tasks import starting, tasks
 from worlds.wrong_answers import ENDLESS, ENDS, GIVEN, HEAD, RIGHT, WRONG
 
@@ -401,6 +403,90 @@ def test_the_fault_of_a_plan_names_who_is_concerned_and_what_was_left():
     assert told(3, 8, asked | {"Q": 3}, asked) == left
     passed = {"request": "S", "other": "P"}  # whoever came first of those that it passes
     assert told(4, 16, asked | {"Q": 5, "S": 1}, {"R": 1, "S": 1}) == passed
+
+
+P, Q, S = One("P", 4, 0), One("Q", 5, 0), One("S", 1, 0)
+DECODES, READS = One("R", 3, 2), One("T", 6, 2)
+WAVE, CALM = State([P, Q, S], [], 2, 4), State([P], [DECODES], 2, 4)
+MIXED = State([P, Q], [READS, DECODES], 4, 9)  # 9: one, four, and four of P
+NARROW = State([P, Q], [DECODES], 2, 8)
+
+
+@pytest.mark.parametrize(
+    ("judge", "state", "plan", "found", "said"),
+    [
+        (_wrong_static, WAVE, {"P": 4, "Q": 5}, {"P": 4, "Q": 5, "S": 0}, None),
+        (_wrong_static, WAVE, {"P": 4, "Q": 5}, {"P": 4, "Q": 5, "S": 1}, "lanes (3, and 2)"),
+        (_wrong_static, WAVE, {"P": 4, "Q": 5}, {"P": 4, "S": 1}, "S joins before Q"),
+        (_wrong_static, WAVE, {"P": 4, "Q": 5}, {"P": 4}, "Q waits, no wave runs"),
+        (_wrong_static, WAVE, {"P": 4, "Q": 5}, {"P": 3, "Q": 5}, "at once: 4, not 3"),
+        (_wrong_static, CALM, {"R": 1}, {"R": 1, "P": 0}, None),
+        (_wrong_static, CALM, {"R": 1}, {"R": 1, "P": 4}, "no wave while R still runs"),
+        (_wrong_static, CALM, {"R": 1}, {"R": 2}, "in every step, not 2"),
+        (_wrong_static, CALM, {"R": 1}, {"P": 0}, "in every step, not 0"),
+        (_wrong_static, CALM, {"R": 1}, {"R": 1, "Q": 0}, "It names Q"),
+        (_wrong_static, CALM, {"R": 1}, {"R": 1, "P": -1}, "P computes -1 positions"),
+        (_wrong_static, CALM, {"R": 1}, {"R": True}, "R computes True positions"),
+        (_wrong_static, CALM, {"R": 1}, {3: 1}, "of type int"),
+        (_wrong_static, CALM, {"R": 1}, ["R"], "of type list"),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"R": 1, "P": 4, "Q": 0}, None),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"R": 2, "P": 4}, "R has 1 left"),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"P": 4, "Q": 5}, "9, which is over"),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"P": 4, "Q": 4}, "lanes: 2, held: 2"),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"P": 4}, "R decodes"),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"R": 1, "Q": 5}, "Q is admitted before P"),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"R": 1, "P": 3}, "7 of the budget are left"),
+        (_wrong_continuous, MIXED, {"R": 1, "T": 4, "P": 4}, {"R": 1, "T": 4, "P": 4}, None),
+        (_wrong_continuous, MIXED, {"R": 1, "T": 4, "P": 4}, {"T": 4, "P": 4}, "R decodes"),
+        (_wrong_continuous, MIXED, {"R": 1, "T": 4, "P": 4}, {"R": 1, "T": 3}, "4 here, not 3"),
+        (
+            _wrong_continuous,
+            MIXED,
+            {"R": 1, "T": 4, "P": 4},
+            {"R": 1, "T": 4},
+            "it computes 4, not",
+        ),
+    ],
+)
+def test_what_is_said_of_a_plan(judge, state, plan, found, said):
+    """P, Q and S wait, R decodes, and four positions of T's prompt are left."""
+    fault = judge(state, plan, found)
+    assert fault is None if said is None else said in str(fault), str(fault)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("1100 1110 0001", None),
+        (
+            "110 111 000",
+            "row 0 has 3 columns; one for each key, the cached ones included, would be 4",
+        ),
+        ("1100 1110", "It has 2 rows; one for each position that is computed now would be 3"),
+        ("110 110 010 001", "Rows and columns are swapped"),
+        ("1000 0110 0111", "Its chunks are in another order"),
+        ("0011 0111 1000", "Its columns are in another order"),
+        ("1110 1100 0001", "Its rows are in another order"),
+        ("1101 1110 0001", "Position 1 of A must not look at key 0 of B: that is another request"),
+        ("1110 1110 0001", "Position 1 of A must not look at key 2 of A, which comes later"),
+        ("1000 1110 0001", "Position 1 of A may look at itself"),
+        ("1100 1010 0001", "Position 2 of A may look at key 1 of A: it is its own, and earlier"),
+        ("1100 1110 0011", "Position 0 of B must not look at key 2 of A"),
+        ("1100 1210 0001", "Row 1 has a value of type int in column 1"),
+    ],
+)
+def test_what_is_said_of_a_mask(rows, said):
+    """Positions 1 and 2 of A, whose first is cached, and the first of B."""
+    chunks = [ChunkInRow("A", 1, 3), ChunkInRow("B", 0, 1)]
+    fault = _wrong_mask(chunks, _mask(chunks), [list(map(int, row)) for row in rows.split()])
+    assert fault is None if said is None else said in str(fault), str(fault)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"), [({}, "type dict"), ([[1], "10"], "row 1 is of type str")]
+)
+def test_what_is_no_mask(found, said):
+    assert said in str(_wrong_mask([], _mask([ChunkInRow("A", 0, 1)]), found))
 
 
 def test_the_fault_of_a_pool_is_that_of_its_latest_calls():
