@@ -430,6 +430,7 @@ NARROW = State([P, Q], [DECODES], 2, 8)
         (_wrong_static, CALM, {"R": 1}, {3: 1}, "of type int"),
         (_wrong_static, CALM, {"R": 1}, ["R"], "of type list"),
         (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"R": 1, "P": 4, "Q": 0}, None),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, ["R"], "of type list"),
         (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"R": 2, "P": 4}, "R has 1 left"),
         (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"P": 4, "Q": 5}, "9, which is over"),
         (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"P": 4, "Q": 4}, "lanes: 2, held: 2"),
@@ -438,6 +439,8 @@ NARROW = State([P, Q], [DECODES], 2, 8)
         (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"R": 1, "P": 3}, "7 of the budget are left"),
         (_wrong_continuous, MIXED, {"R": 1, "T": 4, "P": 4}, {"R": 1, "T": 4, "P": 4}, None),
         (_wrong_continuous, MIXED, {"R": 1, "T": 4, "P": 4}, {"T": 4, "P": 4}, "R decodes"),
+        (_wrong_continuous, MIXED, {"R": 1, "T": 4, "P": 4}, {"R": 1}, "4 here, not 0"),
+        (_wrong_continuous, MIXED._replace(budget=1), {"R": 1}, {"R": 1}, None),
         (_wrong_continuous, MIXED, {"R": 1, "T": 4, "P": 4}, {"R": 1, "T": 3}, "4 here, not 3"),
         (
             _wrong_continuous,
