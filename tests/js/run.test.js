@@ -64,6 +64,13 @@ test("a run knows who held which lane, who waited, how long each cache was", () 
   assert.equal(run.indexOf(2), 1, "an idle turn has no event: the step before it is meant");
 });
 
+test("a policy of one lane has one, and a pool as many blocks as were made", () => {
+  const made = runOf([], {}, { batching: { one_lane: true }, num_blocks: 6 });
+  assert.deepEqual([made.numLanes, made.numBlocks], [1, 6]);
+  const asked = runOf([]);
+  assert.deepEqual([asked.numLanes, asked.numBlocks, asked.complete], [2, 8, true]);
+});
+
 test("the token by which the model ended an answer says nothing", () => {
   const run = two();
   run.header.model = { eos_token_ids: [7] };
@@ -731,6 +738,59 @@ test("who was preempted before the first step here waits all the same", () => {
     [
       ["a", -3],
       ["b", -3],
+    ],
+  );
+});
+
+test("a run that begins in its middle goes on from who waits, who holds what, and who has just ended", () => {
+  const known = (/** @type {string} */ id, /** @type {any} */ given) => ({
+    ...{ id, hue: 0, arrived: 0, waits: [], laneSpans: [], kvLen: 0, tables: [], generated: 0 },
+    ...given,
+  });
+  const { header } = runOf([]);
+  const again = [
+    [0, 1, 2],
+    [1, 3, null],
+  ];
+  const requests = [
+    known("a", { waits: [[1, 2, false]], laneSpans: again, kvLen: 9, tables: [[4, null, 6]] }),
+    known("b", { waits: [[4, null, false]] }),
+    known("c", { laneSpans: [[0, 3, null]], kvLen: 30, tables: [[7]], reason: "stop" }),
+  ];
+  requests[0].generated = 3;
+  const step = event(5, { segments: [decode("a", 1, 9)], sampled: samples("a") });
+  const run = new Run({ header, begin: { step: 5, queue: ["b"], requests }, events: [step] });
+  const { lanes, waiting } = run.frame(0);
+  assert.deepEqual(
+    lanes.map(({ request, before, kvLen }) => [request.id, before, kvLen]),
+    [
+      ["c", 30, 30],
+      ["a", 9, 10],
+    ],
+  );
+  assert.deepEqual([waiting.length, ...run.numWaiting, run.longest], [1, 1, 30]);
+  const { laneSpans, waits, finished } = run.request("a");
+  assert.deepEqual(
+    laneSpans.map(({ from, to, end }) => [from, to, end]),
+    [
+      [-4, -3, "preempted"],
+      [-2, Infinity, null],
+    ],
+  );
+  assert.deepEqual(
+    [waits, finished, run.request("c").finished],
+    [[[-4, -3, false]], null, { step: -1, reason: "stop" }],
+  );
+  const places = placesAt(laneSpans[1], 0).map(({ block, at }) => [block, at]);
+  assert.deepEqual(
+    [places, run.numGenerated(run.request("a"), 0), run.stepOf(-1)],
+    [
+      [
+        [4, 0],
+        [6, 2],
+      ],
+      4,
+      4,
     ],
   );
 });
