@@ -20,12 +20,12 @@ from core.trace.messages import key_of
 from visualizer.__main__ import main as run_command
 from visualizer.words.language import catalogue
 from visualizer.write import cases, process
-from visualizer.write.cases import Result, here
+from visualizer.write.cases import Case, Result, here
 from visualizer.write.exercises import EXERCISES, SAYS, cases_of, checking
 from visualizer.write.grade import ended
 from visualizer.write.masks import ChunkInRow, _mask
 from visualizer.write.masks import _wrong as _wrong_mask
-from visualizer.write.pools import Op, _Rules
+from visualizer.write.pools import Op, Script, _Rules
 from visualizer.write.schedulers import One, State, _wrong_continuous, _wrong_static
 from visualizer.write.tasks import starting, tasks
 from worlds.wrong_answers import ENDLESS, ENDS, GIVEN, HEAD, RIGHT, WRONG
@@ -465,6 +465,7 @@ def test_what_is_said_of_a_plan(judge, state, plan, found, said):
             "110 111 000",
             "row 0 has 3 columns; one for each key, the cached ones included, would be 4",
         ),
+        ("11000 11100 00010", "row 0 has 5 columns"),
         ("1100 1110", "It has 2 rows; one for each position that is computed now would be 3"),
         ("110 110 010 001", "Rows and columns are swapped"),
         ("1000 0110 0111", "Its chunks are in another order"),
@@ -521,3 +522,73 @@ def test_the_fault_of_a_pool_is_that_of_its_latest_calls():
     assert wrong is not None and wrong.expected == "3"
     call("grow", "B", 1)
     assert rules._wrong_length("A", 1, 2) == "refused"
+
+
+def script(calls: str) -> Case:
+    """Calls such as `grow A 3, table A`, on two blocks of two positions."""
+    ops = (call.split() for call in calls.split(", "))
+    return Script(2, 2, tuple(Op(kind, name, *map(int, n)) for kind, name, *n in ops)).case()
+
+
+@pytest.mark.parametrize(
+    ("calls", "values", "said"),
+    [
+        ("grow A 4, table A, grow B 1, table B", [True, [1, 0], False, []], None),
+        ("grow A 4", [False], "A lacks: 2; blocks that are free: 2. So `grow` must return True"),
+        ("grow A 4", [1], "must return True, not 1"),
+        ("grow A 5", [True], "A lacks: 3; blocks that are free: 2. So `grow` must return False"),
+        ("grow A 2, grow A 1", [True, False], "A has the blocks for this already"),
+        (
+            "grow A 4, release A, grow B 4",
+            [True, None, False],
+            "free, since A gave its own back: 2",
+        ),
+        (
+            "grow A 2, grow B 4, table B",
+            [True, False, [1]],
+            "the table of B has 0 blocks as before",
+        ),
+        (
+            "grow A 2, table A, grow B 4, table A",
+            [True, [0], False, [0, 1]],
+            "the table of A has 1 blocks as before, not 2",
+        ),
+        ("grow A 2, grow A 6, table A", [True, False, [0, 1]], "1 blocks as before, not 2"),
+        ("grow A 2, table A", [True, [0, 1]], "asked for (2) in blocks of 2 takes 1"),
+        ("grow A 2, release A, table A", [True, None, [0]], "A gave its blocks back"),
+        ("table A", [[0]], "A holds nothing"),
+        (
+            "grow A 4, grow A 1, table A",
+            [True, True, [0]],
+            "A keeps the blocks that it has: `grow`",
+        ),
+        ("grow A 4, grow A 4, table A", [True, True, [0]], "asked for (4) in blocks of 2 takes 2"),
+        ("grow A 1, table A, spoil A, table A", [True, [0], None, []], "is the caller's"),
+        ("grow A 1, table A", [True, 0], "a value of type int, not a list"),
+        ("grow A 1, table A", [True, [2]], "only blocks 0 to 1, and the table of A has 2"),
+        ("grow A 1, table A", [True, [-1]], "only blocks 0 to 1"),
+        (
+            "grow A 3, table A, table A",
+            [True, [0, 1], [1, 0]],
+            "block 0 of its table was 0, and is 1",
+        ),
+        ("grow A 3, table A", [True, [0, 0]], "Block 0 was handed out twice, both times to A"),
+        ("grow A 1, table A, grow B 1, table B", [True, [0], True, [0]], "twice, to A and to B"),
+        ("grow A 1, table A, release A, grow B 1, table B", [True, [0], None, True, [0]], None),
+        ("grow A 3, table A, slot A 2", [True, [1, 0], 0], None),
+        ("grow A 3, table A, slot A 2", [True, [1, 0], 1], "its slot is 0, not 1"),
+        ("grow A 3, slot A 1", [True, 3], None),
+        ("grow A 3, slot A 1", [True, 2], "offset 1 of a block of 2: its slot is not 2"),
+    ],
+)
+def test_what_is_said_of_a_pool(calls, values, said):
+    found = script(calls).judge([None, *values])
+    assert (found is None) == (said is None)
+    if found and said:
+        assert found[0] == len(values) and said in str(found[1]), str(found[1])
+
+
+def test_a_smaller_script_asks_only_for_slots_that_are_there():
+    smaller = [case.lines[1:] for case in script("grow A 3, grow A 2, slot A 2").smaller()]
+    three, two, slot = 'pool.grow("A", 3)', 'pool.grow("A", 2)', 'pool.slot("A", 2)'
+    assert smaller == [[three, two], [three, slot]] and not [*script("table A").smaller()]
