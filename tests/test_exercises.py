@@ -534,7 +534,9 @@ def script(calls: str) -> Case:
     ("calls", "values", "said"),
     [
         ("grow A 4, table A, grow B 1, table B", [True, [1, 0], False, []], None),
+        ("grow A 1, table A", [True], None),  # and then it raised
         ("grow A 4", [False], "A lacks: 2; blocks that are free: 2. So `grow` must return True"),
+        ("release A, grow B 4", [None, False], "blocks that are free: 2. So"),
         ("grow A 4", [1], "must return True, not 1"),
         ("grow A 5", [True], "A lacks: 3; blocks that are free: 2. So `grow` must return False"),
         ("grow A 2, grow A 1", [True, False], "A has the blocks for this already"),
@@ -588,7 +590,13 @@ def test_what_is_said_of_a_pool(calls, values, said):
         assert found[0] == len(values) and said in str(found[1]), str(found[1])
 
 
-def test_a_smaller_script_asks_only_for_slots_that_are_there():
-    smaller = [case.lines[1:] for case in script("grow A 3, grow A 2, slot A 2").smaller()]
-    three, two, slot = 'pool.grow("A", 3)', 'pool.grow("A", 2)', 'pool.slot("A", 2)'
-    assert smaller == [[three, two], [three, slot]] and not [*script("table A").smaller()]
+@pytest.mark.parametrize(
+    ("calls", "without"),
+    [("table B, grow A 3, grow A 2, slot A 2, table A", [4, 3, 2, 0]), ("grow A 1, slot A 0", [1])],
+)
+def test_a_smaller_script_asks_only_for_slots_that_are_there(calls, without):
+    """The slot of position 2 needs the call that asks for three."""
+    lines = script(calls).lines
+    smaller = [case.lines for case in script(calls).smaller()]
+    assert smaller == [lines[: at + 1] + lines[at + 2 :] for at in without]
+    assert not [*script("table A").smaller()]
