@@ -12,7 +12,16 @@ import {
   windowScale,
 } from "../../assets/player/run/lane_layout.js";
 import { allowedKeys, guessAt, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
-import { countUpTo, DECODE, PREFILL, Run } from "../../assets/player/run/run.js";
+import {
+  countUpTo,
+  DECODE,
+  OVERRUN,
+  PREEMPTED,
+  PREFILL,
+  Run,
+  STALLED,
+  WASTED,
+} from "../../assets/player/run/run.js";
 import { slowSteps, waitedBy, waitedSoFar } from "../../assets/player/run/delays.js";
 import { betweenSteps } from "../../assets/player/run/happenings.js";
 import { placesAt } from "../../assets/player/run/holdings.js";
@@ -62,6 +71,49 @@ test("a run knows who held which lane, who waited, how long each cache was", () 
   assert.equal(run.numGenerated(run.request("a"), 1), 2);
   assert.equal(run.indexOf(3), 2);
   assert.equal(run.indexOf(2), 1, "an idle turn has no event: the step before it is meant");
+});
+
+test("a lane is told what its request did, and how it left", () => {
+  const run = runOf(
+    [
+      event(0, {
+        arrived: arrivals("a", "b", "c", "d"),
+        admitted: admissions(["a", 0], ["b", 1], ["c", 2]),
+        segments: [prefill("a", 0, 3), prefill("b", 1, 2), prefill("c", 2, 2)],
+      }),
+      event(1, {
+        finished: ["c", "d"].map((request) => ({ request, finishReason: "cancelled" })),
+        released: [{ request: "c", lane: 2, when: "before" }],
+        stalled: [{ request: "a", why: null }],
+        passes: [pass(1, 1.2), pass(1.2, 1.5)],
+        segments: [
+          { ...prefill("b", 1, 4), start: 2, length: 2 },
+          { ...decode("b", 1, 4), passIndex: 1 },
+        ],
+      }),
+      event(2, {
+        preempted: [{ request: "b", tokensLost: 5, lane: 1 }],
+        arrived: arrivals("e"),
+        admitted: admissions(["e", 1]),
+        segments: [decode("a", 0, 3), prefill("e", 1, 2)],
+        overrun: [{ request: "a", rows: 1 }],
+      }),
+      event(3, { passes: [pass(3, 3.5, { finishedRows: [{ request: "a", lane: 0 }] })] }),
+    ],
+    { max_num_seqs: 3 },
+  );
+  assert.deepEqual(run.statuses, [
+    [PREFILL, PREFILL, PREFILL],
+    [STALLED, PREFILL | DECODE, 0],
+    [OVERRUN, PREEMPTED | PREFILL, 0],
+    [WASTED, 0, 0],
+  ]);
+  assert.deepEqual(
+    run.laneSpans.map(({ request, from, to, end }) => `${request.id} ${from} ${to} ${end}`),
+    ["a 0 Infinity null", "b 0 1 preempted", "c 0 0 finished", "e 2 Infinity null"],
+  );
+  assert.deepEqual([run.numWaiting, run.request("d").waits], [[1, 0, 1, 1], [[0, 0, false]]]);
+  assert.equal(run.longest, 5);
 });
 
 test("a policy of one lane has one, and a pool as many blocks as were made", () => {
