@@ -537,6 +537,11 @@ def script(calls: str) -> Case:
         ("grow A 1, table A", [True], None),  # and then it raised
         ("grow A 4", [False], "A lacks: 2; blocks that are free: 2. So `grow` must return True"),
         ("release A, grow B 4", [None, False], "blocks that are free: 2. So"),
+        (
+            "grow A 2, release A, grow B 2, release B, grow C 4",
+            [True, None, True, None, False],
+            "since B gave its own back: 2",
+        ),
         ("grow A 4", [1], "must return True, not 1"),
         ("grow A 5", [True], "A lacks: 3; blocks that are free: 2. So `grow` must return False"),
         ("grow A 2, grow A 1", [True, False], "A has the blocks for this already"),

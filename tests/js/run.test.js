@@ -135,6 +135,19 @@ test("the token by which the model ended an answer says nothing", () => {
   assert.deepEqual(run.answer(ended), [" Paris", "<end>"], "it ended at a string of the request's");
 });
 
+test("a position is a piece of the prompt or the answer; of a simulated run only the prompt's are", () => {
+  const run = two();
+  const [a] = run.requests;
+  run.texts = { prompt: { a: ["O", " R", "omeo"] }, output: { a: ["x", "y"] } };
+  const texts = () => [
+    ...[2, 3, 4, 5].map((position) => run.tokenText(a, position)),
+    ...[0, 1].flatMap((i) => run.newPieces(a, i)),
+  ];
+  assert.deepEqual(texts(), ["omeo", "x", "y", "", "x", "y"]);
+  run.header.source = "simulated";
+  assert.deepEqual(texts(), ["omeo", "—", "—", "—", "—", "—"]);
+});
+
 test("a frame is the same whether stepped to or jumped to", () => {
   const [stepped, jumped] = [two(), two()];
   for (let i = 0; i < stepped.length; i += 1) stepped.frame(i);

@@ -5109,4 +5109,32 @@ FAULTS = (
         "",
         ("js/run.test.js",),
     ),
+    Fault(
+        "the last piece of a prompt is the first of the answer",
+        "assets/player/run/run.js",
+        "if (position < prompt.length) return",
+        "if (position <= prompt.length) return",
+        ("js/run.test.js",),
+    ),
+    Fault(
+        "a simulated run has no text yet",
+        "assets/player/run/run.js",
+        "    if (this.isSimulated) return NO_TEXT;\n",
+        "",
+        ("js/run.test.js",),
+    ),
+    Fault(
+        "a simulated step writes as many pieces as there are by then",
+        "assets/player/run/run.js",
+        "Array.from({ length: end - from }",
+        "Array.from({ length: end }",
+        ("js/run.test.js",),
+    ),
+    Fault(
+        "the first who gave blocks back is named",
+        "visualizer/write/pools.py",
+        "other=self.freed[-1]",
+        "other=self.freed[0]",
+        ("test_exercises.py::test_what_is_said_of_a_pool",),
+    ),
 )
