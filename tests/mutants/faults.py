@@ -5137,4 +5137,22 @@ FAULTS = (
         "other=self.freed[0]",
         ("test_exercises.py::test_what_is_said_of_a_pool",),
     ),
+    Fault(
+        "who has no token yet has waited for it",
+        "visualizer/write/measures.py",
+        "if times.first_token_step is not None and times.arrival_step is not None",
+        "if times.arrival_step is not None",
+        (
+            "visualizer/test_write.py::test_who_never_joined_was_overtaken_and_nobody_waits_in_no_step",
+        ),
+    ),
+    Fault(
+        "in a run of nothing somebody is overtaken",
+        "visualizer/write/measures.py",
+        "for at, mine in enumerate(places)), default=0",
+        "for at, mine in enumerate(places)), default=1",
+        (
+            "visualizer/test_write.py::test_who_never_joined_was_overtaken_and_nobody_waits_in_no_step",
+        ),
+    ),
 )

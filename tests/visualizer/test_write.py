@@ -525,8 +525,12 @@ def test_what_a_task_asks_for_is_counted_by_hand(config, asked, expected):
 
 def test_who_never_joined_was_overtaken_and_nobody_waits_in_no_step():
     trace = record(EngineConfig("shortest-first", max_num_seqs=1), A, B, C)
-    assert MEASURES["overtaken"].of(replace(trace, events=trace.events[:5])) == 1
-    assert MEASURES["first_token"].of(replace(trace, events=[])) == 0.0
+    for events, overtaken, waited in ((trace.events[:5], 1, 2.0), ([], 0, 0.0)):
+        cut = replace(
+            trace, events=events
+        )  # B has no token yet, and C got its first in three steps
+        assert MEASURES["overtaken"].of(cut) == overtaken
+        assert MEASURES["first_token"].of(cut) == waited
 
 
 def test_who_has_begun_to_write_and_gets_no_token_is_stalled_until_it_gives_way():
