@@ -5155,4 +5155,22 @@ FAULTS = (
             "visualizer/test_write.py::test_who_never_joined_was_overtaken_and_nobody_waits_in_no_step",
         ),
     ),
+    Fault(
+        "who gave way waits for its next token",
+        "visualizer/write/measures.py",
+        "        writing -= {gone.request for gone in event.preempted}\n",
+        "",
+        (
+            "visualizer/test_write.py::test_who_has_begun_to_write_and_gets_no_token_is_stalled_until_it_gives_way",
+        ),
+    ),
+    Fault(
+        "the lane of who stalls is empty",
+        "visualizer/write/measures.py",
+        "{s.request for s in event.segments} | {s.request for s in event.stalled}",
+        "{s.request for s in event.segments}",
+        (
+            "visualizer/test_write.py::test_who_has_begun_to_write_and_gets_no_token_is_stalled_until_it_gives_way",
+        ),
+    ),
 )
