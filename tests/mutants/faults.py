@@ -5231,4 +5231,13 @@ FAULTS = (
         'cards = f"{self.cards} × "',
         ("core/test_roofline.py::test_what_stands_in_for_a_card_is_named_with_how_many_there_are",),
     ),
+    Fault(
+        "what was read before a launch failed is lost",
+        "core/serving/engine_thread.py",
+        "            if event.step > self._outputs.last_step:\n",
+        "            if False:\n",
+        (
+            "core/test_serving_failures.py::test_running_ahead_what_was_read_before_a_launch_failed_is_told",
+        ),
+    ),
 )
