@@ -148,6 +148,35 @@ test("a position is a piece of the prompt or the answer; of a simulated run only
   assert.deepEqual(texts(), ["omeo", "—", "—", "—", "—", "—"]);
 });
 
+test("captions come in every language that there is, and one that is replaced becomes a reason", () => {
+  const said = (/** @type {string} */ text) => ({ say: [text], why: [], waits: "", bound: "" });
+  const run = new Run({
+    header: two().header,
+    events: [event(0)],
+    captions: [said("joins")],
+    totals: ["all"],
+    others: { de: { captions: [said("kommt dazu")], totals: ["alles"] }, fr: null },
+    complete: false,
+    delays: { parts: [], limits: {}, requests: {} },
+  });
+  assert.deepEqual([run.complete, run.delays?.parts, run.totals], [false, [], ["all"]]);
+  run.append([event(1)], [said("ends")], { translations: { de: [said("endet")] } });
+  assert.deepEqual(run.captionAt(1), said("ends"));
+  assert.equal(run.captionAt(2), null);
+  run.replaceCaption(1, ["leaves"]);
+  run.replaceCaption(2, ["is over"]);
+  assert.deepEqual(
+    [run.captions, ...Object.values(run.translations)].map((all) =>
+      all.map(({ say, why }) => [...say, ...why].flat()),
+    ),
+    [
+      [["joins"], ["leaves", "ends"], ["is over"]],
+      [["kommt dazu"], ["leaves", "endet"], ["is over"]],
+    ],
+  );
+  assert.deepEqual(run.totalsIn, { "": ["all"], de: ["alles"] });
+});
+
 test("a frame is the same whether stepped to or jumped to", () => {
   const [stepped, jumped] = [two(), two()];
   for (let i = 0; i < stepped.length; i += 1) stepped.frame(i);

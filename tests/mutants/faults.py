@@ -5240,4 +5240,32 @@ FAULTS = (
             "core/test_serving_failures.py::test_running_ahead_what_was_read_before_a_launch_failed_is_told",
         ),
     ),
+    Fault(
+        "a caption that is replaced is forgotten",
+        "assets/player/run/run.js",
+        "caption.say.length ? [caption.say, ...caption.why] : caption.why",
+        "caption.why",
+        ("js/run.test.js",),
+    ),
+    Fault(
+        "a caption is replaced in one language",
+        "assets/player/run/run.js",
+        "for (const captions of [this.captions, ...Object.values(this.translations)])",
+        "for (const captions of [this.captions])",
+        ("js/run.test.js",),
+    ),
+    Fault(
+        "a run that says nothing of its end is cut short",
+        "assets/player/run/run.js",
+        "replay.complete !== false",
+        "replay.complete === true",
+        ("js/run.test.js",),
+    ),
+    Fault(
+        "later captions come in one language",
+        "assets/player/run/run.js",
+        "      (this.translations[language] ??= []).push(...captions);\n",
+        "      (this.translations[language] ??= []);\n",
+        ("js/run.test.js",),
+    ),
 )
