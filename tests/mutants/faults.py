@@ -5275,4 +5275,51 @@ FAULTS = (
         "        if self.next_change is not None:\n            self.held",
         ("core/test_classroom.py::test_a_change_when_idle_keeps_nobody_out",),
     ),
+    Fault(
+        "a first step that is larger than all others warms up",
+        "core/simulate/fitted.py",
+        "    if any(p.load.tokens > most[0] or p.load.kv_bytes > most[1] for p in first):\n"
+        "        return passes, []\n",
+        "",
+        ("core/test_fitted.py::test_a_first_step_that_takes_far_too_long_is_left_out",),
+    ),
+    Fault(
+        "more KV than the others read is not larger",
+        "core/simulate/fitted.py",
+        "p.load.tokens > most[0] or p.load.kv_bytes > most[1]",
+        "p.load.tokens > most[0]",
+        ("core/test_fitted.py::test_a_first_step_that_takes_far_too_long_is_left_out",),
+    ),
+    Fault(
+        "a first step is slow beside the pass alone",
+        "core/simulate/fitted.py",
+        "        base + per_position * p.load.tokens + per_byte * p.load.kv_bytes for p in first\n",
+        "        base for p in first\n",
+        ("core/test_fitted.py::test_a_first_step_that_takes_far_too_long_is_left_out",),
+    ),
+    Fault(
+        "too few others tell of a warm-up",
+        "core/simulate/fitted.py",
+        "if len(others) < LEAST or not",
+        "if len(others) < LEAST - 1 or not",
+        ("core/test_fitted.py::test_a_first_step_that_takes_far_too_long_is_left_out",),
+    ),
+    Fault(
+        "the part furthest off is the one too long",
+        "core/simulate/fitted.py",
+        "        key=abs,\n",
+        "",
+        (
+            "core/test_fitted.py::test_errors_are_of_each_pass_of_all_and_of_the_part_that_is_furthest_off",
+        ),
+    ),
+    Fault(
+        "an error is a share of what was predicted",
+        "core/simulate/fitted.py",
+        "abs(guess - took) / took for",
+        "abs(guess - took) / guess for",
+        (
+            "core/test_fitted.py::test_errors_are_of_each_pass_of_all_and_of_the_part_that_is_furthest_off",
+        ),
+    ),
 )
