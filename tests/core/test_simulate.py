@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
+from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
 from core.account.metrics import goodput, metrics
 from core.account.request_times import SLOs
 from core.cli import main
 from core.simulate.cost import Load
 from core.simulate.engine import TOKEN, SimulatedEngine
 from core.simulate.fitted import Linear
+from core.simulate.roofline import Roofline
 from core.simulate.totals import LogHistogram, RunTotals, run_stream
 from core.torch_engine.models.tokenizer import describe_model
 from core.trace.events import KV, Arrived, Finished, Pass, Preempted, Sampled
@@ -159,6 +160,8 @@ def test_no_share_is_said_to_be_nothing():
     engine = SimulatedEngine(replace(COST, most=Load(8, 10**6)))
     engine.run(Workload(list(_requests(1, prompt=9, new=200))))
     assert engine.beyond.startswith("0.5 % of the simulated passes lie beyond")
+    assert "at most 8 positions and 1.0 MiB of KV in a pass" in engine.beyond
+    assert SimulatedEngine(COST).beyond is None  # nothing has run
 
 
 def test_who_has_ended_is_computed_as_a_pad_that_reads_nothing():
@@ -179,6 +182,18 @@ def test_another_engine_on_the_same_cost_stands_for_the_same_model():
     # of a model of which nothing is known
     known = SimulatedEngine(COST, name="m", vocab_size=77)
     assert known.under(EngineConfig()).model.vocab_size == 77
+
+
+def test_a_model_that_was_not_measured_is_refused_and_another_tokenizer_is_noted():
+    named = replace(COST, about={"model": {"name": "n"}})
+    with pytest.raises(InflightError, match="fitted on n, and what is asked for is m"):
+        SimulatedEngine(named, name="m")
+    splits = object()  # is asked nothing before a text comes
+    by_sheet = SimulatedEngine(Roofline.named("h100", "8b"), tokenizer=splits)
+    (note,) = by_sheet.executor.header["notes"]
+    assert "another tokenizer than that of Llama 3.1 8B" in note
+    for engine in (SimulatedEngine(COST, tokenizer=splits), SimulatedEngine(by_sheet.cost)):
+        assert engine.executor.header["notes"] == ()
 
 
 def test_a_flow_equals_the_run_and_forgets():

@@ -5322,4 +5322,36 @@ FAULTS = (
             "core/test_fitted.py::test_errors_are_of_each_pass_of_all_and_of_the_part_that_is_furthest_off",
         ),
     ),
+    Fault(
+        "a fit stands for a model that was not measured",
+        "core/simulate/engine.py",
+        "            cost.check_model(name, vocab_size=vocab_size)\n",
+        "            pass\n",
+        (
+            "core/test_simulate.py::test_a_model_that_was_not_measured_is_refused_and_another_tokenizer_is_noted",
+        ),
+    ),
+    Fault(
+        "a fitted model's texts were split by another tokenizer",
+        "core/simulate/engine.py",
+        "if tokenizer is not None and known.vocab_size and not isinstance(cost, Linear)",
+        "if tokenizer is not None",
+        (
+            "core/test_simulate.py::test_a_model_that_was_not_measured_is_refused_and_another_tokenizer_is_noted",
+        ),
+    ),
+    Fault(
+        "an engine that has run nothing divides by it",
+        "core/simulate/engine.py",
+        "return self._passes_beyond / self._passes if self._passes else 0.0",
+        "return self._passes_beyond / self._passes",
+        ("core/test_simulate.py::test_no_share_is_said_to_be_nothing",),
+    ),
+    Fault(
+        "KV is said in bytes",
+        "core/simulate/engine.py",
+        "most.kv_bytes / 2**20:,.1f",
+        "most.kv_bytes:,.1f",
+        ("core/test_simulate.py::test_no_share_is_said_to_be_nothing",),
+    ),
 )
