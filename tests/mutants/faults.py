@@ -5354,4 +5354,22 @@ FAULTS = (
         "most.kv_bytes:,.1f",
         ("core/test_simulate.py::test_no_share_is_said_to_be_nothing",),
     ),
+    Fault(
+        "a step that begins as an output comes was scheduled before it",
+        "core/recorders/sequence.py",
+        'following["t_start"] < step.get',
+        'following["t_start"] <= step.get',
+        (
+            "core/test_conversion.py::test_who_ends_is_still_there_in_a_step_that_was_scheduled_before_it_was_known",
+        ),
+    ),
+    Fault(
+        "whoever ends is gone from the step on its way",
+        "core/recorders/sequence.py",
+        'frozenset({s["request"] for s in following["segments"]} | ending)',
+        'frozenset({s["request"] for s in following["segments"]})',
+        (
+            "core/test_conversion.py::test_who_ends_is_still_there_in_a_step_that_was_scheduled_before_it_was_known",
+        ),
+    ),
 )
