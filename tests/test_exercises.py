@@ -20,11 +20,13 @@ from core.trace.messages import key_of
 from visualizer.__main__ import main as run_command
 from visualizer.words.language import catalogue
 from visualizer.write import cases, process
-from visualizer.write.cases import Result, here
+from visualizer.write.cases import Case, Result, here
 from visualizer.write.exercises import EXERCISES, SAYS, cases_of, checking
 from visualizer.write.grade import ended
-from visualizer.write.pools import Op, _Rules
-from visualizer.write.schedulers import One, State, _wrong_continuous
+from visualizer.write.masks import ChunkInRow, _mask
+from visualizer.write.masks import _wrong as _wrong_mask
+from visualizer.write.pools import Op, Script, _Rules
+from visualizer.write.schedulers import One, State, _wrong_continuous, _wrong_static
 from visualizer.write.tasks import starting, tasks
 from worlds.wrong_answers import ENDLESS, ENDS, GIVEN, HEAD, RIGHT, WRONG
 
@@ -403,6 +405,94 @@ def test_the_fault_of_a_plan_names_who_is_concerned_and_what_was_left():
     assert told(4, 16, asked | {"Q": 5, "S": 1}, {"R": 1, "S": 1}) == passed
 
 
+P, Q, S = One("P", 4, 0), One("Q", 5, 0), One("S", 1, 0)
+DECODES, READS = One("R", 3, 2), One("T", 6, 2)
+WAVE, CALM = State([P, Q, S], [], 2, 4), State([P], [DECODES], 2, 4)
+MIXED = State([P, Q], [READS, DECODES], 4, 9)  # 9: one, four, and four of P
+NARROW = State([P, Q], [DECODES], 2, 8)
+
+
+@pytest.mark.parametrize(
+    ("judge", "state", "plan", "found", "said"),
+    [
+        (_wrong_static, WAVE, {"P": 4, "Q": 5}, {"P": 4, "Q": 5, "S": 0}, None),
+        (_wrong_static, WAVE, {"P": 4, "Q": 5}, {"P": 4, "Q": 5, "S": 1}, "lanes (3, and 2)"),
+        (_wrong_static, WAVE, {"P": 4, "Q": 5}, {"P": 4, "S": 1}, "S joins before Q"),
+        (_wrong_static, WAVE, {"P": 4, "Q": 5}, {"P": 4}, "Q waits, no wave runs"),
+        (_wrong_static, WAVE, {"P": 4, "Q": 5}, {"P": 3, "Q": 5}, "at once: 4, not 3"),
+        (_wrong_static, CALM, {"R": 1}, {"R": 1, "P": 0}, None),
+        (_wrong_static, CALM, {"R": 1}, {"R": 1, "P": 4}, "no wave while R still runs"),
+        (_wrong_static, CALM, {"R": 1}, {"R": 2}, "in every step, not 2"),
+        (_wrong_static, CALM, {"R": 1}, {"P": 0}, "in every step, not 0"),
+        (_wrong_static, CALM, {"R": 1}, {"R": 1, "Q": 0}, "It names Q"),
+        (_wrong_static, CALM, {"R": 1}, {"R": 1, "P": -1}, "P computes -1 positions"),
+        (_wrong_static, CALM, {"R": 1}, {"R": True}, "R computes True positions"),
+        (_wrong_static, CALM, {"R": 1}, {3: 1}, "of type int"),
+        (_wrong_static, CALM, {"R": 1}, ["R"], "of type list"),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"R": 1, "P": 4, "Q": 0}, None),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, ["R"], "of type list"),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"R": 2, "P": 4}, "R has 1 left"),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"P": 4, "Q": 5}, "9, which is over"),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"P": 4, "Q": 4}, "lanes: 2, held: 2"),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"P": 4}, "R decodes"),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"R": 1, "Q": 5}, "Q is admitted before P"),
+        (_wrong_continuous, NARROW, {"R": 1, "P": 4}, {"R": 1, "P": 3}, "7 of the budget are left"),
+        (_wrong_continuous, MIXED, {"R": 1, "T": 4, "P": 4}, {"R": 1, "T": 4, "P": 4}, None),
+        (_wrong_continuous, MIXED, {"R": 1, "T": 4, "P": 4}, {"T": 4, "P": 4}, "R decodes"),
+        (_wrong_continuous, MIXED, {"R": 1, "T": 4, "P": 4}, {"R": 1}, "4 here, not 0"),
+        (_wrong_continuous, MIXED._replace(budget=1), {"R": 1}, {"R": 1}, None),
+        (_wrong_continuous, MIXED, {"R": 1, "T": 4, "P": 4}, {"R": 1, "T": 3}, "4 here, not 3"),
+        (
+            _wrong_continuous,
+            MIXED,
+            {"R": 1, "T": 4, "P": 4},
+            {"R": 1, "T": 4},
+            "it computes 4, not",
+        ),
+    ],
+)
+def test_what_is_said_of_a_plan(judge, state, plan, found, said):
+    """P, Q and S wait, R decodes, and four positions of T's prompt are left."""
+    fault = judge(state, plan, found)
+    assert fault is None if said is None else said in str(fault), str(fault)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("1100 1110 0001", None),
+        (
+            "110 111 000",
+            "row 0 has 3 columns; one for each key, the cached ones included, would be 4",
+        ),
+        ("11000 11100 00010", "row 0 has 5 columns"),
+        ("1100 1110", "It has 2 rows; one for each position that is computed now would be 3"),
+        ("110 110 010 001", "Rows and columns are swapped"),
+        ("1000 0110 0111", "Its chunks are in another order"),
+        ("0011 0111 1000", "Its columns are in another order"),
+        ("1110 1100 0001", "Its rows are in another order"),
+        ("1101 1110 0001", "Position 1 of A must not look at key 0 of B: that is another request"),
+        ("1110 1110 0001", "Position 1 of A must not look at key 2 of A, which comes later"),
+        ("1000 1110 0001", "Position 1 of A may look at itself"),
+        ("1100 1010 0001", "Position 2 of A may look at key 1 of A: it is its own, and earlier"),
+        ("1100 1110 0011", "Position 0 of B must not look at key 2 of A"),
+        ("1100 1210 0001", "Row 1 has a value of type int in column 1"),
+    ],
+)
+def test_what_is_said_of_a_mask(rows, said):
+    """Positions 1 and 2 of A, whose first is cached, and the first of B."""
+    chunks = [ChunkInRow("A", 1, 3), ChunkInRow("B", 0, 1)]
+    fault = _wrong_mask(chunks, _mask(chunks), [list(map(int, row)) for row in rows.split()])
+    assert fault is None if said is None else said in str(fault), str(fault)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"), [({}, "type dict"), ([[1], "10"], "row 1 is of type str")]
+)
+def test_what_is_no_mask(found, said):
+    assert said in str(_wrong_mask([], _mask([ChunkInRow("A", 0, 1)]), found))
+
+
 def test_the_fault_of_a_pool_is_that_of_its_latest_calls():
     """Two blocks of two positions."""
     rules = _Rules(2, 2)
@@ -432,3 +522,86 @@ def test_the_fault_of_a_pool_is_that_of_its_latest_calls():
     assert wrong is not None and wrong.expected == "3"
     call("grow", "B", 1)
     assert rules._wrong_length("A", 1, 2) == "refused"
+
+
+def script(calls: str) -> Case:
+    """Calls such as `grow A 3, table A`, on two blocks of two positions."""
+    ops = (call.split() for call in calls.split(", "))
+    return Script(2, 2, tuple(Op(kind, name, *map(int, n)) for kind, name, *n in ops)).case()
+
+
+@pytest.mark.parametrize(
+    ("calls", "values", "said"),
+    [
+        ("grow A 4, table A, grow B 1, table B", [True, [1, 0], False, []], None),
+        ("grow A 1, table A", [True], None),  # and then it raised
+        ("grow A 4", [False], "A lacks: 2; blocks that are free: 2. So `grow` must return True"),
+        ("release A, grow B 4", [None, False], "blocks that are free: 2. So"),
+        (
+            "grow A 2, release A, grow B 2, release B, grow C 4",
+            [True, None, True, None, False],
+            "since B gave its own back: 2",
+        ),
+        ("grow A 4", [1], "must return True, not 1"),
+        ("grow A 5", [True], "A lacks: 3; blocks that are free: 2. So `grow` must return False"),
+        ("grow A 2, grow A 1", [True, False], "A has the blocks for this already"),
+        (
+            "grow A 4, release A, grow B 4",
+            [True, None, False],
+            "free, since A gave its own back: 2",
+        ),
+        (
+            "grow A 2, grow B 4, table B",
+            [True, False, [1]],
+            "the table of B has 0 blocks as before",
+        ),
+        (
+            "grow A 2, table A, grow B 4, table A",
+            [True, [0], False, [0, 1]],
+            "the table of A has 1 blocks as before, not 2",
+        ),
+        ("grow A 2, grow A 6, table A", [True, False, [0, 1]], "1 blocks as before, not 2"),
+        ("grow A 2, table A", [True, [0, 1]], "asked for (2) in blocks of 2 takes 1"),
+        ("grow A 2, release A, table A", [True, None, [0]], "A gave its blocks back"),
+        ("table A", [[0]], "A holds nothing"),
+        (
+            "grow A 4, grow A 1, table A",
+            [True, True, [0]],
+            "A keeps the blocks that it has: `grow`",
+        ),
+        ("grow A 4, grow A 4, table A", [True, True, [0]], "asked for (4) in blocks of 2 takes 2"),
+        ("grow A 1, table A, spoil A, table A", [True, [0], None, []], "is the caller's"),
+        ("grow A 1, table A", [True, 0], "a value of type int, not a list"),
+        ("grow A 1, table A", [True, [2]], "only blocks 0 to 1, and the table of A has 2"),
+        ("grow A 1, table A", [True, [-1]], "only blocks 0 to 1"),
+        (
+            "grow A 3, table A, table A",
+            [True, [0, 1], [1, 0]],
+            "block 0 of its table was 0, and is 1",
+        ),
+        ("grow A 3, table A", [True, [0, 0]], "Block 0 was handed out twice, both times to A"),
+        ("grow A 1, table A, grow B 1, table B", [True, [0], True, [0]], "twice, to A and to B"),
+        ("grow A 1, table A, release A, grow B 1, table B", [True, [0], None, True, [0]], None),
+        ("grow A 3, table A, slot A 2", [True, [1, 0], 0], None),
+        ("grow A 3, table A, slot A 2", [True, [1, 0], 1], "its slot is 0, not 1"),
+        ("grow A 3, slot A 1", [True, 3], None),
+        ("grow A 3, slot A 1", [True, 2], "offset 1 of a block of 2: its slot is not 2"),
+    ],
+)
+def test_what_is_said_of_a_pool(calls, values, said):
+    found = script(calls).judge([None, *values])
+    assert (found is None) == (said is None)
+    if found and said:
+        assert found[0] == len(values) and said in str(found[1]), str(found[1])
+
+
+@pytest.mark.parametrize(
+    ("calls", "without"),
+    [("table B, grow A 3, grow A 2, slot A 2, table A", [4, 3, 2, 0]), ("grow A 1, slot A 0", [1])],
+)
+def test_a_smaller_script_asks_only_for_slots_that_are_there(calls, without):
+    """The slot of position 2 needs the call that asks for three."""
+    lines = script(calls).lines
+    smaller = [case.lines for case in script(calls).smaller()]
+    assert smaller == [lines[: at + 1] + lines[at + 2 :] for at in without]
+    assert not [*script("table A").smaller()]

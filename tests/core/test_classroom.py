@@ -161,9 +161,17 @@ def test_of_two_changes_at_once_neither_undoes_the_other():
 def test_a_change_when_idle_keeps_nobody_out():
     async def change(made: ServingEngine):
         room = Classroom(made)
-        streams = [await made.submit((4, 5, i), greedy(30)) for i in range(6)]
-        room.configure(start="idle", max_num_seqs=5)
-        await asyncio.gather(*map(whole, streams))
+
+        async def ask(*last: int) -> list[asyncio.Task]:
+            asking = [asyncio.create_task(made.submit((4, 5, i), greedy(30))) for i in last]
+            await asyncio.sleep(0)
+            return asking
+
+        with between_two_steps(made):
+            asking = await ask(*range(6))
+            room.configure(start="idle", max_num_seqs=5)
+            asking += await ask(6)  # whoever comes now, too
+        await asyncio.gather(*[whole(stream) for stream in await asyncio.gather(*asking)])
         await idle(made)
         messages = await all_messages(made)
         (begun,) = [i for i, m in enumerate(messages) if m["kind"] == "run" and m["run"] == 1]
@@ -171,7 +179,7 @@ def test_a_change_when_idle_keeps_nobody_out():
             not [m for m in messages if m["kind"] == "carried"]
             and messages[begun]["header"]["config"]["max_num_seqs"] == 5
         )
-        assert sum(len(m["finished"]) for m in messages[:begun] if m["kind"] == "step") == 6
+        assert sum(len(m["finished"]) for m in messages[:begun] if m["kind"] == "step") == 7
 
     with serving(memory_engine(max_num_seqs=2)) as made:
         asyncio.run(change(made))

@@ -15,6 +15,7 @@ from core.errors import InflightError
 from core.recorders.compare import compare_steps, compare_totals, rank_of
 from core.recorders.convert import checked_trace
 from core.recorders.raw import Recording
+from core.recorders.sequence import still_there
 from core.trace.events import NOT_RECORDED, Draft, Finished, Overrun
 from core.trace.trace import Trace
 
@@ -261,3 +262,15 @@ def test_of_whoever_is_ended_from_outside_a_token_a_step_in_flight_may_be_more(
     metrics.write_text("vllm:other_total 1.0\n")
     with pytest.raises(InflightError, match=r"^metrics\.txt has no counters of vLLM"):
         compare_totals(metrics, [trace])
+
+
+@pytest.mark.parametrize(
+    ("output", "start", "there"),
+    [({"t_output": 3.0}, 2.0, {"a", "b"}), ({"t_output": 3.0}, 3.0, {"b"}), ({}, 1.0, {"b"})],
+)
+def test_who_ends_is_still_there_in_a_step_that_was_scheduled_before_it_was_known(
+    output, start, there
+):
+    """a ends in a step that begins at 1 s, and b has a row in the one after it."""
+    ends = {"t_start": 1.0, "finished": [["a", "stop"]], **output}
+    assert still_there(ends, {"t_start": start, "segments": [{"request": "b"}]}) == there

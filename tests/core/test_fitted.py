@@ -281,6 +281,29 @@ def test_steps_whose_end_was_not_recorded_are_left_out_or_refused(tmp_path):
         cost_in(without_ends(slice(None)), open_run)
 
 
+def test_a_first_step_that_takes_far_too_long_is_left_out():
+    """Unless it is larger than all others, of whose like nothing is known."""
+    loads = [Load(1 + n % 7, 1000 * (n % 3)) for n in range(40)]
+
+    def kept(times: float, first: Load = loads[0], count: int = 40) -> tuple[int, list[str]]:
+        took = [times * COST.seconds(first), *map(COST.seconds, loads[1:count])]
+        found, told = fitted._without_warm_up(passes([first, *loads[1:count]], took))
+        return len(found), told
+
+    number, (said,) = kept(20.0)
+    assert number == 39 and said.startswith("The first step took 0.22 s, 20 times")
+    assert kept(fitted._WARM_UP + 0.01)[0] == 39 and kept(fitted._WARM_UP - 0.01) == (40, [])
+    assert kept(20.0, Load(7, 2000))[0] == 39
+    assert kept(20.0, Load(8, 0)) == kept(20.0, Load(1, 2001)) == (40, [])
+    assert [kept(20.0, count=fitted.LEAST + more)[0] for more in (0, 1)] == [fitted.LEAST] * 2
+
+
+def test_errors_are_of_each_pass_of_all_and_of_the_part_that_is_furthest_off():
+    """Off by a tenth, nothing, a quarter and a tenth; the second half by 1.4 of 8 s."""
+    errors = fitted._errors([1.1, 2.0, 3.0, 3.6], [1.0, 2.0, 4.0, 4.0], [0, 0, 1, 1])
+    assert errors == {"median": 0.1, "p90": 0.205, "total": -0.1182, "worst": -0.175}
+
+
 @pytest.mark.slow
 def test_a_first_step_that_warms_up_is_left_out_and_said():
     found = fit(open_run(RECORDING))

@@ -446,3 +446,17 @@ def test_a_recording_that_is_still_written_comes_before_a_newer_one(tmp_path, li
     assert followed() == "newer.raw.jsonl"
     os.utime(tmp_path / "newer.raw.jsonl", (0, 0))
     assert followed() == "older.raw.jsonl"
+
+
+def test_another_engine_is_followed_once_the_one_before_has_ended(tmp_path, lines):
+    old, new = (tmp_path / f"{name}.raw.jsonl" for name in ("old", "new"))
+    old.write_text(named(lines[0], created="1", instance="first") + lines[1])
+    follower = Follower(tmp_path)
+    assert len(events(poll(follower))) == 1
+    new.write_text(named(lines[0], created="2", instance="second") + "".join(lines[1:3]))
+    assert not poll(follower) and follower.name == old.name  # both are still written
+    before = follower._lines._file
+    with old.open("a") as file:
+        file.write(END)
+    assert len(events(poll(follower))) == 2 and follower.name == new.name
+    assert before.closed and not follower._lines._file.closed

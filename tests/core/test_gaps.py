@@ -268,6 +268,15 @@ def test_a_snapshot_that_contradicts_the_steps_is_told(lines):
     assert odd.step == 48 and "positions that do not follow its cache" in odd.warnings[0]
 
 
+def test_a_snapshot_that_cannot_be_read_costs_the_steps_until_the_next(lines):
+    at = next(n for n, line in enumerate(lines) if line.startswith('{"kind":"snapshot","step":48,'))
+    data = json.loads(lines[at])
+    data["requests"][0]["blocks"] = 5
+    trace, faults = opened([*lines[:at], json.dumps(data) + "\n", *lines[at + 1 :]])
+    assert faults[0].startswith("Step 48 is damaged: ") and len(faults) == 2
+    assert [event.resumed[:3] for event in trace.events if event.resumed] == [(48, 63, 1)]
+
+
 def test_a_state_that_nobody_can_have_is_refused(lines):
     (recording,) = gathered([("run.raw.jsonl", iter(without(lines, {47})))])
     made = to_trace(recording)

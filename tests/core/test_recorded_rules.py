@@ -27,19 +27,26 @@ from core.trace.events import (
     Draft,
     Finished,
     FinishedRow,
+    LaneReleased,
     LimitReached,
     Overrun,
     Pass,
     Preempted,
     PrefixHit,
     Resumed,
+    Sampled,
+    Segment,
     Stalled,
+    StepEvent,
     Waiting,
 )
 from core.trace.header import EngineFacts, GroupFacts, Header, ModelFacts
+from core.trace.inferred import inferred_by
 from core.trace.rules import followable, resumption
+from core.trace.rules.checker import Checker
 from core.trace.rules.recorded import RecordedRules
 from core.trace.run_state import RunState
+from core.workload.request import Request, SamplingParams
 from worlds.by_hand import computes, event
 
 FIRST = POLICIES["continuous"]  # in order of arrival, and the newest gives way
@@ -791,3 +798,100 @@ def test_after_a_gap_only_who_writes_on_has_no_more_positions_than_tokens_and_bl
     known = state((20, [0]))
     says(resumption.oddity(long, known, header()), "too few blocks")
     says(resumption.oddity(long, known, header(groups=(STATES,))), None)
+
+
+# -- rows for nobody -------------------------------------------------------------------------------
+
+
+def at(step: int, positions: str, vain: str = "", used: int = 2, **facts: Any) -> StepEvent:
+    """A step in which each of these names computes one position, its step's: a in lane 0, b in
+    lane 1. vain: those that get no token for it. used: two blocks, or it is told wrongly.
+    """
+    prefill = 0 if step else len(positions)
+    budget = Budget(16, len(positions) - prefill, prefill, 16 - len(positions), "none")
+    return event(
+        step,
+        passes=(Pass("packed", 1, len(positions), len(positions), 0, 0.0, 0.0),),
+        segments=tuple(
+            Segment(0, name, "ab".index(name), "decode" if step else "prefill", step, 1, step + 1)
+            for name in positions
+        ),
+        sampled=tuple(Sampled(0, name, 7, None, None) for name in positions if name not in vain),
+        overrun=tuple(Overrun(name, 1) for name in vain),
+        **{"kv": KV(used, 9), "budget": budget} | facts,
+    )
+
+
+def ends(when: str, name: str = "a") -> dict[str, Any]:
+    """Its end as a step begins, or the end of its last row."""
+    ended = (Finished(name, "cancelled"),) if when == "before" else ()
+    kv = KV(1 if ended else 2, 9, (BlockChange(name, (), True),))
+    return {"finished": ended, "released": (LaneReleased(name, 0, when),), "kv": kv}
+
+
+STOPPED = {"finished": (Finished("a", "stop"),)}  # and holds its lane for a step
+TOO_SOON = {"finished": (Finished("a", "length"),)}
+GOES_ON, LEAVES = "lost a token but goes on", "leave their lanes after the passes"
+WRONG = 3  # blocks that are told as used, of two: the rules go on from the events as they are
+STALLED = {"stalled": (Stalled("a", UNRECORDED),)}
+CARRIED = [Carried(name, lane, 3, (7,), ((lane,),)) for lane, name in enumerate("ab")]
+UNSEEN = GAP._replace(first=2, last=2, missing=1, running=tuple(CARRIED))
+ENDED = UNSEEN._replace(ended=(Finished("a", "stop"),))
+TWO_TOKENS = UNSEEN._replace(running=(CARRIED[0]._replace(tokens=(7, 7)), CARRIED[1]))
+
+
+@pytest.mark.parametrize(
+    ("steps", "fault"),
+    [
+        pytest.param([at(1, "ab", "a"), at(2, "b", **ends("before"))], None, id="is cancelled"),
+        pytest.param([at(1, "ab", "a"), at(2, "ab")], GOES_ON, id="goes on"),
+        pytest.param([at(1, "ab", "a"), at(2, "ab", "a")], None, id="was launched twice"),
+        pytest.param([at(1, "ab", "a"), at(2, "b", **STALLED)], None, id="is in another batch"),
+        pytest.param([at(1, "ab", "a", WRONG), at(2, "ab")], GOES_ON, id="goes on after a warning"),
+        pytest.param([at(1, "ab", **STOPPED), at(2, "ab", "a", **ends("after"))], None, id="stops"),
+        pytest.param([at(1, "ab", **STOPPED), at(2, "ab", "a")], LEAVES, id="stops and stays"),
+        pytest.param(
+            [at(1, "ab", "", WRONG, **STOPPED), at(2, "ab", "a", **ends("after"))],
+            None,
+            id="stops beside a warning",
+        ),
+        pytest.param(
+            [at(1, "ab", "", WRONG, **STOPPED), at(2, "ab", "a")],
+            LEAVES,
+            id="stops beside a warning and stays",
+        ),
+        pytest.param([at(1, "ab", **ends("after"))], LEAVES, id="leaves and goes on"),
+        pytest.param(
+            [at(1, "ab", **TOO_SOON), at(2, "ab", "a", **ends("after"))],
+            "has not come to its end",
+            id="stops too soon",
+        ),
+        pytest.param(
+            [at(1, "ab", "a"), at(3, "ab", resumed=TWO_TOKENS)], None, id="goes on after a gap"
+        ),
+        pytest.param(
+            [at(1, "ab"), at(3, "ab", "a", resumed=ENDED, **ends("after"))],
+            None,
+            id="stops in a gap",
+        ),
+        pytest.param(
+            [at(1, "ab"), at(3, "ab", "a", resumed=ENDED)], LEAVES, id="stops in a gap and stays"
+        ),
+    ],
+)
+def test_who_has_a_row_for_nobody_has_ended_or_is_cancelled(steps, fault):
+    stated = {"inferred": inferred_by(FIRST), "absent": ("prepare", "sample")}
+    checker, told = Checker(replace(header(), **stated)), []
+    for name in "ab":
+        asked = Request(name, prompt_token_ids=(4,), sampling=SamplingParams(max_new_tokens=9))
+        assert checker.fault_of_request(asked, [4]) is None
+    joined = {
+        "arrived": tuple(Arrived(name, 0.0) for name in "ab"),
+        "admitted": (Admitted("a", 0, NOTHING_BINDS), Admitted("b", 1, NOTHING_BINDS)),
+        "kv": KV(2, 9, (BlockChange("a", (0,), False), BlockChange("b", (1,), False))),
+    }
+    for step in (at(0, "ab", **joined), *steps):
+        assert checker.fault(step) is None
+        told += [warning for warning in checker.warnings if "3 of 9 blocks" not in warning]
+    assert len(told) <= 1
+    says(told[0] if told else None, fault)

@@ -5,6 +5,7 @@ and that every number has a source.
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -203,6 +204,13 @@ def test_a_trace_says_what_was_assumed_and_where_each_number_is_from():
         "huggingface.co" in cost["model"]["source"]["url"]
         and "nccl" in cost["all_reduce_source"]["url"]
     )
+    card, link, model = cost["accelerator"], ACCELERATORS["h100"].link, cost["model"]
+    assert (card["flops"], card["link"]) == (ACCELERATORS["h100"].flops, link._asdict())
+    assert model["layers"] == MODELS["70b"].layers
+    one = H100_8B.to_json()
+    assert "all_reduce_s" not in one and "shared" not in one["assumptions"][0]
+    assert Roofline.named("m2-ultra", "8b").to_json()["accelerator"]["link"] is None
+    assert not H100_8B.beyond(Load(10**9, 10**15, 10**15))
     for known in (*ACCELERATORS.values(), *MODELS.values()):
         assert known.source.title and known.source.url.startswith("https://")
 
@@ -215,13 +223,51 @@ def test_other_assumptions_are_stated_as_such():
         {"reached": 0.0},
         {"reached": 1.1},
         {"memory_share": -0.5},
+        {"memory_share": 0.0},
         {"memory_share": 1.01},
         {"overhead_s": float("nan")},
+        {"overhead_s": float("inf")},
     ):
         with pytest.raises(InflightError, match="are shares"):
             replace(H100_8B, **bad)
+    with pytest.raises(InflightError, match="is a number"):
+        replace(H100_8B, overhead_s="0")
+    assert replace(H100_8B, reached=1.0, memory_share=1.0).memory_bytes == 80e9
+    for room, fits in ((131_072, True), (131_071, False)):  # of a token
+        share = (16_060_522_496 + room + 0.5) / 80e9
+        with nullcontext() if fits else pytest.raises(InflightError, match="take 16.1 GB"):
+            assert replace(H100_8B, memory_share=share).kv_bytes == room
+    with pytest.raises(InflightError, match="h100x8:70b has room, with 114.9 GB"):
+        replace(Roofline.named("h100x4", "70b"), cards=2, memory_share=0.4)
     with pytest.raises(InflightError, match="no number of cards has room"):
         replace(Roofline.named("l4", "8b"), memory_share=0.01)
+
+
+@pytest.mark.parametrize(
+    ("altered", "why"),
+    [
+        ({}, None),
+        ({"reached": "fast"}, "no cost by data sheet"),
+        ({"overhead_s": None}, "no cost by data sheet"),
+        ({"weight_bytes": 1}, "other data sheets"),
+        ({"name": "h100x8:70b"}, "other data sheets"),
+        ({"name": "h900:70b"}, "no accelerator"),
+    ],
+)
+def test_a_cost_is_read_from_a_trace_as_it_was_written(altered, why):
+    cost = replace(Roofline.named("h100x4", "70b"), reached=0.5, overhead_s=0.0, memory_share=0.8)
+    told = json.loads(json.dumps(cost.to_json())) | altered
+    if why is None:
+        assert Roofline.from_json(told) == cost
+    else:
+        with pytest.raises(InflightError, match=why):
+            Roofline.from_json(told)
+
+
+def test_what_stands_in_for_a_card_is_named_with_how_many_there_are():
+    assert H100_8B.deployment[1:3] == ("h100", "NVIDIA H100 SXM 80 GB")
+    several = Roofline.named("h100x4", "70b").deployment
+    assert several[1:3] == ("h100x4", "4 × NVIDIA H100 SXM 80 GB")
 
 
 def _tables() -> str:

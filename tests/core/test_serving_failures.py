@@ -9,10 +9,11 @@ from contextlib import suppress
 
 import pytest
 
+from core import Engine, SamplingParams
 from core.config import EngineConfig
 from core.errors import ExecutionFailed, InvalidRequest, Unavailable
 from core.serving.engine import ServingEngine
-from worlds.serving import Fragile, breaks, greedy, idle, serving, tokens, whole
+from worlds.serving import Fragile, between_two_steps, breaks, greedy, idle, serving, tokens, whole
 from worlds.small import generate, memory_engine, request
 
 
@@ -214,7 +215,8 @@ def test_a_bug_between_two_steps_ends_the_request_that_met_it(monkeypatch, times
         assert ends == generate(request("r", (4, 5), 3)) and made.status == "ok"
 
 
-def test_running_ahead_nothing_is_lost_or_said_twice_when_a_launch_fails():
+def fragile_ahead(**limits: int) -> Engine:
+    """As `Fragile`, where a step is launched before the one before it is read."""
     pytest.importorskip("triton", reason="the paged runner needs the package triton")
     from worlds.paged import PagedMemoryModel, paged_engine
 
@@ -224,6 +226,10 @@ def test_running_ahead_nothing_is_lost_or_said_twice_when_a_launch_fails():
                 raise ValueError("a bug of ours")
             return super().forward(batch, pool, backend)
 
+    return paged_engine(model=Breaks(), **limits)
+
+
+def test_running_ahead_nothing_is_lost_or_said_twice_when_a_launch_fails():
     async def around(made: ServingEngine):
         streams = [await made.submit((4, 5), greedy(new)) for new in (1, 2, 3, 40)]
         outcomes = asyncio.gather(*map(whole, streams), return_exceptions=True)
@@ -234,11 +240,54 @@ def test_running_ahead_nothing_is_lost_or_said_twice_when_a_launch_fails():
         await idle(made)
         return found
 
-    with serving(paged_engine(model=Breaks(), max_num_seqs=8)) as made:
+    with serving(fragile_ahead(max_num_seqs=8)) as made:
         for new, found in zip((1, 2, 3, 40), asyncio.run(around(made)), strict=True):
             assert isinstance(found, ExecutionFailed) or tokens(found) == generate(
                 request("r", (4, 5), new)
             )
+
+
+def test_running_ahead_what_was_read_before_a_launch_failed_is_told():
+    """The first step computes all of one prompt, the second would compute the other."""
+
+    async def both(made: ServingEngine):
+        with between_two_steps(made):
+            asking = [
+                asyncio.create_task(made.submit(prompt, greedy(1))) for prompt in ((4, 5), (49,))
+            ]
+            await asyncio.sleep(0)
+        answered, poison = await asyncio.gather(*asking)
+        with pytest.raises(ExecutionFailed):
+            await whole(poison)
+        return await whole(answered)
+
+    with serving(fragile_ahead(max_num_seqs=2, max_num_batched_tokens=2)) as made:
+        assert tokens(asyncio.run(both(made))) == generate(request("r", (4, 5), 1))
+        assert [steps for _, steps in made.sessions] == [1]  # and it is not computed again
+
+
+@pytest.mark.parametrize(
+    ("ahead", "count", "penalty", "refused"),
+    [(True, 1, 0.5, True), (True, 0, 0.5, False), (True, 1, 0.0, False), (False, 1, 0.5, False)],
+)
+def test_alternatives_beside_penalties_are_refused_where_passes_are_launched_ahead(
+    ahead, count, penalty, refused
+):
+    if ahead:
+        pytest.importorskip("triton", reason="the paged runner needs the package triton")
+        from worlds.paged import paged_engine
+
+    async def ask(made: ServingEngine):
+        sampling = SamplingParams(2, presence_penalty=penalty)
+        return await whole(await made.submit((4, 5), sampling, num_top_logprobs=count))
+
+    with serving(paged_engine() if ahead else memory_engine()) as made:
+        if refused:
+            with pytest.raises(InvalidRequest, match="cannot be combined with penalties"):
+                asyncio.run(ask(made))
+        else:
+            assert len(tokens(asyncio.run(ask(made)))) == 2
+        assert made.num_requests == 0
 
 
 def test_whoever_gave_way_after_its_first_tokens_ends_with_a_step_that_fails():

@@ -8,15 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
+from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
 from core.account.metrics import goodput, metrics
 from core.account.request_times import SLOs
 from core.cli import main
 from core.simulate.cost import Load
 from core.simulate.engine import TOKEN, SimulatedEngine
 from core.simulate.fitted import Linear
+from core.simulate.roofline import Roofline
 from core.simulate.totals import LogHistogram, RunTotals, run_stream
 from core.torch_engine.models.tokenizer import describe_model
+from core.trace.events import KV, Arrived, Finished, Pass, Preempted, Sampled
+from worlds.by_hand import event
 from worlds.small import MemoryModel, memory_engine, request
 
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
@@ -157,6 +160,8 @@ def test_no_share_is_said_to_be_nothing():
     engine = SimulatedEngine(replace(COST, most=Load(8, 10**6)))
     engine.run(Workload(list(_requests(1, prompt=9, new=200))))
     assert engine.beyond.startswith("0.5 % of the simulated passes lie beyond")
+    assert "at most 8 positions and 1.0 MiB of KV in a pass" in engine.beyond
+    assert SimulatedEngine(COST).beyond is None  # nothing has run
 
 
 def test_who_has_ended_is_computed_as_a_pad_that_reads_nothing():
@@ -177,6 +182,18 @@ def test_another_engine_on_the_same_cost_stands_for_the_same_model():
     # of a model of which nothing is known
     known = SimulatedEngine(COST, name="m", vocab_size=77)
     assert known.under(EngineConfig()).model.vocab_size == 77
+
+
+def test_a_model_that_was_not_measured_is_refused_and_another_tokenizer_is_noted():
+    named = replace(COST, about={"model": {"name": "n"}})
+    with pytest.raises(InflightError, match="fitted on n, and what is asked for is m"):
+        SimulatedEngine(named, name="m")
+    splits = object()  # is asked nothing before a text comes
+    by_sheet = SimulatedEngine(Roofline.named("h100", "8b"), tokenizer=splits)
+    (note,) = by_sheet.executor.header["notes"]
+    assert "another tokenizer than that of Llama 3.1 8B" in note
+    for engine in (SimulatedEngine(COST, tokenizer=splits), SimulatedEngine(by_sheet.cost)):
+        assert engine.executor.header["notes"] == ()
 
 
 def test_a_flow_equals_the_run_and_forgets():
@@ -230,6 +247,61 @@ def test_totals_count_whoever_ends_by_itself_and_nobody_who_is_sent_away():
     assert told["goodput"]["share"] == goodput(engine.trace, SLOs(e2e_s=1e6))["share"] == 11 / 12
 
 
+@pytest.mark.parametrize(
+    ("slos", "met"),
+    [
+        (SLOs(ttft_s=1.25, tpot_s=1.125, e2e_s=3.5), 1),
+        (SLOs(ttft_s=1.0), 0),
+        (SLOs(tpot_s=1.1), 0),
+        (SLOs(e2e_s=3.4), 0),
+    ],
+)
+def test_totals_of_two_steps_by_hand(slos, met):
+    """a comes at 0.5 s and gets tokens at 1.75, 3 and 4 s; b waits, and gives way at last."""
+
+    def forward(start: float, end: float, rows: int = 1, width: int = 1, padding: int = 0) -> Pass:
+        return Pass("padded", rows, width, rows * width - padding, padding, start, end)
+
+    def sampled(*in_passes: int) -> tuple[Sampled, ...]:
+        return tuple(Sampled(index, "a", 7, None, None) for index in in_passes)
+
+    totals = RunTotals(slos)
+    came = (Arrived("a", 0.5), Arrived("b", 1.0))
+    first = {"arrived": came, "passes": (forward(1.25, 1.75, 2, 3, 1),), "sampled": sampled(0)}
+    totals.add(event(0, t_start=1.0, t_end=2.0, kv=KV(3, 9), **first))
+    second = {
+        "preempted": (Preempted("b", 3, 1),),
+        "passes": (forward(2.0, 3.0), forward(3.0, 4.0)),
+        "sampled": sampled(0, 1),
+        "finished": (Finished("a", "length"),),
+    }
+    totals.add(event(1, t_start=2.0, t_end=5.0, kv=KV(6, 9), **second))
+    told = totals.to_json()
+    assert [told[name]["mean"] for name in ("ttft_s", "itl_s", "e2e_s")] == [1.25, 1.125, 3.5]
+    assert told["itl_s"]["count"] == 2 and told["itl_s"]["max"] == 1.25
+    assert told["goodput"].pop("slos")
+    assert {name: n for name, n in told.items() if name[-2:] != "_s" or name == "wall_s"} == {
+        "wall_s": 4.0,
+        "steps": 2,
+        "passes": 3,
+        "finished": 1,
+        "output_tokens": 3,
+        "padding_waste": 1 / 8,
+        "kv_use": pytest.approx(1 / 2),
+        "preemptions": 1,
+        "goodput": {"met": met, "share": met / 2, "requests_per_s": met / 4},
+    }
+    assert (told["output_tok_s"], told["requests_per_s"]) == (3 / 4, 1 / 4)
+
+
+def test_totals_of_nothing_are_none():
+    told = RunTotals(SLOs(e2e_s=1.0)).to_json()
+    rates = ("output_tok_s", "requests_per_s", "padding_waste", "kv_use")
+    assert not any(told[rate] for rate in rates) and told["goodput"]["share"] is None
+    assert told["ttft_s"] == {"count": 0, **dict.fromkeys(("mean", "max", "p50", "p90", "p99"))}
+    assert "goodput" not in RunTotals().to_json()
+
+
 def test_percentiles_of_a_histogram():
     histogram = LogHistogram()
     for value in range(1, 1001):
@@ -243,3 +315,6 @@ def test_percentiles_of_a_histogram():
     once = LogHistogram()
     once.add(1.0)
     assert once.percentile(99) == 1.0  # not the middle of its bin, which lies beyond
+    once.add(2.0)
+    halves = [once.percentile(share) for share in (50, 51)]
+    assert halves == [pytest.approx(1.0, rel=0.01), pytest.approx(2.0, rel=0.01)]

@@ -2,18 +2,24 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { slowSteps, stepsWaited, timeOf } from "../../assets/player/run/delays.js";
-import { arrivals, event, runOf, two } from "./worlds.js";
+import { admissions, arrivals, event, runOf, two } from "./worlds.js";
 
 test("beside steps that took no time none is slow", () => {
   const run = runOf([0, 0, 0, 1].map((seconds, i) => event(i, { tStart: i, tEnd: i + seconds })));
   assert.deepEqual([...slowSteps(run)], []);
 });
 
-test("whoever waits does so through turns without an event, too", () => {
-  const run = runOf([event(0, { arrived: arrivals("a") }), event(1), event(3)]);
+test("whoever waits does so through turns without an event, too, and later waits are not known yet", () => {
+  const run = runOf([
+    event(2, { arrived: arrivals("a") }),
+    event(3),
+    event(5),
+    event(6, { admitted: admissions(["a", 0]) }),
+    event(7, { preempted: [{ request: "a", tokensLost: 1, lane: 0 }] }),
+  ]);
   assert.deepEqual(
-    [0, 1, 2].map((i) => stepsWaited(run, run.request("a"), i)),
-    [1, 2, 4],
+    [0, 1, 2, 3, 4].map((i) => stepsWaited(run, run.request("a"), i)),
+    [1, 2, 4, 4, 5],
   );
 });
 

@@ -83,4 +83,5 @@ test("the first change is that of the earliest step, whoever's it is", () => {
     texts: 2,
   });
   assert.equal(firstChange(before, before), null);
+  assert.equal(firstChange(before, texts({ a: ["x"] }, { a: [5] })), null, "ends sooner");
 });

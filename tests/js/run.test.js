@@ -12,10 +12,8 @@ import {
   windowScale,
 } from "../../assets/player/run/lane_layout.js";
 import { allowedKeys, guessAt, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
-import { countUpTo, DECODE, PREFILL, Run } from "../../assets/player/run/run.js";
+import { countUpTo, DECODE, PREFILL } from "../../assets/player/run/run.js";
 import { slowSteps, waitedBy, waitedSoFar } from "../../assets/player/run/delays.js";
-import { betweenSteps } from "../../assets/player/run/happenings.js";
-import { placesAt, tokensHeld } from "../../assets/player/run/holdings.js";
 import { whereabouts } from "../../assets/player/live/whereabouts.js";
 import { Beside } from "../../assets/player/watch/beside.js";
 import { BlocksView } from "../../assets/player/views/kv.js";
@@ -215,6 +213,15 @@ test("a scale maps steps and seconds to pixels and back", () => {
     assert.deepEqual([scale.from(0), scale.to(2)], clock ? [24, 59] : [24, 64]);
     assert.equal(indexAt(run, scale, -100), 0);
   }
+  const late = runOf([event(4, { tStart: 7, tEnd: 9 }), event(6, { tStart: 9, tEnd: 10 })]);
+  const ends = [false, true].map((clock) => {
+    const scale = laneScale(late, clock, 24, 10);
+    return [scale.from(0), scale.from(1), scale.to(1)];
+  });
+  assert.deepEqual(ends, [
+    [24, 44, 54],
+    [24, 44, 54],
+  ]);
 });
 
 test("an axis has round marks, at most as many as asked", () => {
@@ -266,11 +273,25 @@ test("passes of a padded wave: pads before tokens, a finished row has no keys, a
   assert.deepEqual([wave.nq, wave.nk], [6, 4]);
   assert.equal(allowedKeys(wave.items[1], 4, null), null, "the second pad of b");
   assert.deepEqual(allowedKeys(wave.items[1], 5, null), [3, 4]);
-  assert.equal(itemAt(wave, 3, "q"), wave.items[1]);
+  for (const axis of ["q", "k"])
+    assert.deepEqual(
+      [2, 3].map((x) => itemAt(wave, x, axis)),
+      wave.items,
+    );
   const [later] = passesOf(run, run.events[1]);
   assert.equal(later.items[1].finished, true);
   assert.equal(allowedKeys(later.items[1], 1, null), null);
   assert.equal(itemAt(later, 3, "k"), later.items[0], "a finished row has no keys");
+});
+
+test("a leak reads the keys of the next request that computes, after the last those of the first", () => {
+  const layout = { layout: "padded", rows: 3, finishedRows: [{ request: "b", lane: 1 }] };
+  const row = event(1, { passes: [pass(1, 2, layout)] });
+  row.segments = [decode("a", 0, 3), decode("c", 2, 5)];
+  const joined = { arrived: arrivals("a", "b", "c"), admitted: admissions(["a", 0], ["c", 2]) };
+  const run = runOf([event(0, joined), row], { max_num_seqs: 3 }, { leak: true });
+  const leaks = passesOf(run, row)[0].items.map(({ leak }) => leak?.request.id);
+  assert.deepEqual(leaks, ["c", undefined, "a"]);
 });
 
 test("a mask is causal within a request and blind between requests, at any window", () => {
@@ -292,7 +313,12 @@ test("invisible characters are made visible, long pieces are cut", () => {
   assert.equal(Array.from(visible("x".repeat(50), 8)).length, 8);
   assert.equal(visible("x".repeat(8), 8), "xxxxxxxx", "as long as there is room for");
   assert.equal(visible("x".repeat(8), 4), "xxx…", "and again where there is less room");
-  assert.equal(visible(" "), "␣");
+  const pieces = [" ", "   ", " ".repeat(9), " a b ", "\r\n\t", "\u0007", ""];
+  const shown = ["␣", "␣␣␣", "␣␣␣␣", "a␣b", "↵⇥", "␇", "◌"];
+  assert.deepEqual(
+    pieces.map((piece) => visible(piece)),
+    shown,
+  );
 });
 
 test("a window of steps stands still around now while the run passes by", () => {
@@ -304,8 +330,8 @@ test("a window of steps stands still around now while the run passes by", () => 
   );
   assert.deepEqual([at(1).from(0), at(1).to(1), at(1).from(2)], [90, 110, 120]);
   assert.deepEqual(
-    [at(0.5).from(0), at(1.5).from(1)],
-    [95, 90],
+    [at(0.5).from(0), at(1.5).from(1), at(2.5).from(2)],
+    [95, 90, 95],
     "half way to the next step, however far that is",
   );
 });
@@ -407,14 +433,6 @@ test("what somebody said is read without what a chat template added", () => {
   assert.deepEqual(run.said(b), [" "], "nobody said anything");
 });
 
-const taken = (/** @type {string} */ request, /** @type {number[]} */ ...added) => ({
-  request,
-  added,
-  group: 0,
-  left: [],
-  released: false,
-});
-
 test("a run opens at a step of a readable size, if one mixes prompt and answer at all", () => {
   const mixed = (/** @type {number} */ step, /** @type {number} */ length) =>
     event(step, { segments: [decode("a", 0, 9 + step), prefill("b", 1, length)] });
@@ -453,48 +471,11 @@ test("the last piece of a prompt is a chunk, too; a whole prompt is none", () =>
   assert.deepEqual(run.eventSteps("chunk"), [1]);
 });
 
-test("a block that two requests share holds the tokens of the one that is farther", () => {
-  const shared = [taken("a", 0), taken("b", 0)];
-  const run = runOf([
-    event(0, {
-      arrived: arrivals("a", "b"),
-      admitted: admissions(["a", 0], ["b", 1]),
-      segments: [prefill("a", 0, 4), prefill("b", 1, 2)],
-      kv: { used: 1, total: 8, changes: shared, prefixHits: [] },
-    }),
-  ]);
-  assert.equal(tokensHeld(run, run.frame(0)), 4);
-});
-
 test("who was preempted before the first step here has waited since it arrived, as far as is known", () => {
   const run = /** @type {any} */ ({ events: [{ tStart: 5, tEnd: 6 }] });
-  const waits = (/** @type {number} */ from) =>
-    waitedBy(run, /** @type {any} */ ({ waits: [[from, Infinity, true]], arrived: 2 }), 0);
-  assert.deepEqual([waits(-3), waits(0)], [4, 1]);
-});
-
-test("only a block that was full is lost to the prefix cache when it is overwritten", () => {
-  const evicted = (/** @type {number} */ length) => {
-    const run = runOf(
-      [
-        event(0, {
-          arrived: arrivals("a", "b"),
-          admitted: admissions(["a", 0]),
-          segments: [prefill("a", 0, length)],
-          released: [{ request: "a", lane: 0, when: "after" }],
-          kv: { used: 1, total: 8, changes: [taken("a", 0)], prefixHits: [] },
-        }),
-        event(1, {
-          admitted: admissions(["b", 0]),
-          segments: [prefill("b", 0, 2)],
-          kv: { used: 1, total: 8, changes: [taken("b", 0)], prefixHits: [] },
-        }),
-      ],
-      { prefix_caching: true },
-    );
-    return betweenSteps(run, 1)?.happened.evicted.map((one) => [one.block, one.request.id]);
-  };
-  assert.deepEqual([evicted(3), evicted(4)], [[], [[0, "a"]]]);
+  const waits = (/** @type {number} */ from, arrived = /** @type {number | null} */ (2)) =>
+    waitedBy(run, /** @type {any} */ ({ waits: [[from, Infinity, true]], arrived }), 0);
+  assert.deepEqual([waits(-3), waits(0), waits(-3, null)], [4, 1, null]);
 });
 
 test("what a step computes for a request begins where its cache ended, in however many passes", () => {
@@ -537,58 +518,6 @@ test("a graph of eight positions has two more than two rows of three", () => {
   assert.equal(passesOf(run, run.events[0])[0].graphPads, 2);
 });
 
-test("after steps that are not shown a request has waited since it came, and holds what is told", () => {
-  const carried = { tokens: [], tables: [], wasPreempted: false, computed: 0, lane: null };
-  const resumed = (/** @type {any} */ given) =>
-    event(5, {
-      resumed: { first: 1, last: 4, arrived: [], ended: [], running: [], waiting: [], ...given },
-    });
-  const waits = runOf([
-    event(0, { arrived: arrivals("a") }),
-    resumed({ waiting: [{ ...carried, request: "a" }] }),
-  ]);
-  assert.equal(waits.waitingAt(1)[0].since, 0);
-  const holds = runOf([
-    event(0, {
-      arrived: arrivals("a"),
-      admitted: admissions(["a", 0]),
-      segments: [prefill("a", 0, 4)],
-      kv: { used: 1, total: 8, changes: [taken("a", 0)], prefixHits: [] },
-    }),
-    resumed({ running: [{ ...carried, request: "a", lane: 0, computed: 4, tables: [[1]] }] }),
-  ]);
-  assert.deepEqual(
-    [0, 1].map((i) => placesAt(holds.laneSpans[0], i).map(({ block }) => block)),
-    [[0], [1]],
-  );
-});
-
-test("an order that was given holds for those who waited then, not for who comes back later", () => {
-  const run = runOf([
-    event(0, { arrived: arrivals("a", "b"), queue: ["b", "a"] }),
-    event(1, { admitted: admissions(["a", 0]), segments: [prefill("a", 0, 4)] }),
-    event(2, { preempted: [{ request: "a", tokensLost: 4, lane: 0 }] }),
-  ]);
-  const order = (/** @type {number} */ i) => run.waitingAt(i).map(({ request }) => request.id);
-  assert.deepEqual([0, 1, 2].map(order), [["b", "a"], ["b"], ["a", "b"]]);
-});
-
-test("between two steps two tokens of a pass are one happening", () => {
-  const run = runOf([
-    event(0, {
-      arrived: arrivals("a"),
-      admitted: admissions(["a", 0]),
-      segments: [prefill("a", 0, 4)],
-    }),
-    event(1, { segments: [decode("a", 0, 4)], sampled: samples("a", "a") }),
-  ]);
-  const { sampled } = betweenSteps(run, 1)?.happened ?? assert.fail();
-  assert.deepEqual(
-    sampled.map(({ count }) => count),
-    [2],
-  );
-});
-
 test("what is computed for nothing is its own part of the budget", () => {
   const run = runOf([
     event(0, {
@@ -606,24 +535,6 @@ test("what is computed for nothing is its own part of the budget", () => {
 
 test("of many as many as fit are shown, the first and the last among them", () => {
   assert.deepEqual([...some([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], 3)], [0, 5, 9]);
-});
-
-test("who was preempted before the first step here waits all the same", () => {
-  const before = { arrived: 0, laneSpans: [], kvLen: 0, tables: [], computed: 0, generated: 1 };
-  const known = ["a", "b"].map((id) => ({ ...before, id, hue: 0, waits: [[2, null, true]] }));
-  const { header } = runOf([]);
-  const run = new Run({
-    header,
-    begin: { step: 5, queue: [], requests: known },
-    events: [event(5)],
-  });
-  assert.deepEqual(
-    run.waitingAt(0).map(({ request, since }) => [request.id, since]),
-    [
-      ["a", -3],
-      ["b", -3],
-    ],
-  );
 });
 
 test("a block is as full as its part of the cache, and new where nothing of it was found", () => {

@@ -70,11 +70,12 @@ export const decode = (request, lane, start) => ({
 export const samples = (...requests) =>
   requests.map((request) => ({ passIndex: 0, request, tokenId: 7, logprob: 0, margin: 0 }));
 
-export const runOf = (events, config = {}) =>
+export const runOf = (events, config = {}, header = {}) =>
   new Run({
     header: {
       config: { policy: "continuous", max_num_seqs: 2, block_size: 4, num_blocks: 8, ...config },
       workload: { requests: [] },
+      ...header,
     },
     events,
     captions: [],

@@ -17,6 +17,7 @@ from core.config import ASSETS, POLICIES, EngineConfig
 from core.errors import InflightError
 from core.simulate.engine import SimulatedEngine
 from core.simulate.named import cost_named
+from core.trace.events import UNRECORDED, Preempted, Sampled, Stalled, Waiting
 from core.trace.messages import english, key_of
 from visualizer.browser.answers import Answers
 from visualizer.words import language
@@ -28,6 +29,7 @@ from visualizer.write.cases import Reply
 from visualizer.write.grade import Grade, graded, judged
 from visualizer.write.measures import MEASURES
 from visualizer.write.tasks import PolicyTask, tasks
+from worlds.by_hand import event
 from worlds.visual import record, request
 
 TASKS = {name: task for name, task in tasks().items() if isinstance(task, PolicyTask)}
@@ -525,24 +527,23 @@ def test_what_a_task_asks_for_is_counted_by_hand(config, asked, expected):
 
 def test_who_never_joined_was_overtaken_and_nobody_waits_in_no_step():
     trace = record(EngineConfig("shortest-first", max_num_seqs=1), A, B, C)
-    assert MEASURES["overtaken"].of(replace(trace, events=trace.events[:5])) == 1
-    assert MEASURES["first_token"].of(replace(trace, events=[])) == 0.0
+    for events, overtaken, waited in ((trace.events[:5], 1, 2.0), ([], 0, 0.0)):
+        cut = replace(
+            trace, events=events
+        )  # B has no token yet, and C got its first in three steps
+        assert MEASURES["overtaken"].of(cut) == overtaken
+        assert MEASURES["first_token"].of(cut) == waited
 
 
 def test_who_has_begun_to_write_and_gets_no_token_is_stalled_until_it_gives_way():
-    config = EngineConfig(
-        "stall", max_num_seqs=3, max_num_batched_tokens=10, block_size=2, num_blocks=13
-    )
-    trace = record(config, request("r0", 5, 20), request("r1", 6, 15), request("r2", 7, 9, 1))
-    count = 0
-    for at, event in enumerate(trace.events):
-        for stalled in event.stalled:
-            begun = False
-            for before in trace.events[:at]:
-                begun &= stalled.request not in {p.request for p in before.preempted}
-                begun |= stalled.request in {s.request for s in before.sampled}
-            count += begun
-    assert MEASURES["stalled"].of(trace) == count > 0
+    """Three times; the lane of whoever stalls is not empty, and b waits beside it at last."""
+    got, gone = (Sampled(0, "a", 7, None, None),), (Preempted("a", 3, 0),)
+    stands = {"stalled": (Stalled("a", UNRECORDED),)}
+    steps = [stands, {"sampled": got}, stands, {"preempted": gone}, stands, {"sampled": got}]
+    steps += [stands, stands | {"waiting": Waiting(1, "b", UNRECORDED)}]
+    events = [event(step, **facts) for step, facts in enumerate(steps)]
+    trace = replace(record(EngineConfig(max_num_seqs=2), A), events=events)
+    assert [MEASURES[name].of(trace) for name in ("stalled", "empty", "alone")] == [3, 1, 1]
 
 
 def test_of_what_code_prints_the_beginning_is_kept_each_time():
