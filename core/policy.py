@@ -302,6 +302,7 @@ class Policy:
         """The limits of an `EngineConfig` that matter under this policy, and not under all."""
         in_line = self.token_budget and self.preemption != "after"
         means = {
+            "max_num_seqs": not self.one_lane,
             "max_num_batched_tokens": self.token_budget,
             "chunked_prefill": in_line and not self.whole_prompts,
             "prefill_first": in_line and self.layout == "packed" and self.mixed_batches,

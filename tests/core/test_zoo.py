@@ -224,3 +224,5 @@ def test_what_a_policy_takes_follows_from_its_fields() -> None:
         and "prefill_first" not in POLICIES["mini-sglang"].knobs
     )
     assert "prefix_caching" in EngineConfig("no-evict", prefix_caching=True).policy.knobs
+    lanes = {name for name, policy in POLICIES.items() if "max_num_seqs" not in policy.knobs}
+    assert lanes == {"sequential"}
