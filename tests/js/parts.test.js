@@ -82,6 +82,9 @@ test("a batch is empty once nobody holds a lane and nobody waits, however long a
   const told = (given, state = {}) =>
     says({ run: given, state: { class: {}, ...state } }, { skipped: false, teaches: false });
   assert.match(told(run({ step: 0 })), /^The batch is empty/);
+  const mine = { state: { class: {} }, broken: "" }; // is under way, and not drawn yet
+  for (const drawn of [null, run({ step: 0 })])
+    assert.equal(says({ run: drawn, ...mine }, { asked: true }), "");
   assert.equal(told(run(null)), "");
   assert.equal(told(run({ step: 0 }, [{}])), "");
   assert.match(told(run(null), { pace: 0 }), /^The batch is paused/);

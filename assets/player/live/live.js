@@ -373,7 +373,7 @@ export class Live {
     const skipped = this.missedAt !== undefined && performance.now() - this.missedAt < SOON;
     const silent = performance.now() - (this.steppedAt ?? performance.now());
     const said = asks
-      ? says(batch, { skipped, teaches: this.teacher.isOn })
+      ? says(batch, { skipped, teaches: this.teacher.isOn, asked: this.mine.open.length > 0 })
       : fleet
         ? allSay(fleet, silent)
         : followedSays(batch, { skipped, silent });

@@ -80,7 +80,7 @@ export class OwnRequests {
     this._stop?.abort();
     const stop = (this._stop = new AbortController());
     for (;;) {
-      const open = this.requests.filter((own) => !own.ended && !own.lost);
+      const { open } = this;
       if (!open.length) return;
       try {
         const places = open.map((own) => `${own.key}:${own.next}`).join(",");
@@ -108,6 +108,11 @@ export class OwnRequests {
       own.ended = ended || own.ended;
     }
     this.changed();
+  }
+
+  /** Those that have not ended. */
+  get open() {
+    return this.requests.filter((own) => !own.ended && !own.lost);
   }
 
   /** How some requests went, by id: one's own are remembered. */

@@ -44,8 +44,11 @@ function inLanes(run) {
 /** Whether no request is in the batch or waiting after the newest step. */
 const isIdle = (run) => !inLanes(run) && !run.waitingAt(run.length - 1).length;
 
-/** The one sentence that matters most now; empty if the batch speaks for itself. */
-export function says({ run, state, broken }, { skipped, teaches }) {
+/**
+ * The one sentence that matters most now; empty if the batch speaks for itself. asked: whether one's
+ * own request is under way, perhaps to a batch that is still drawn as empty.
+ */
+export function says({ run, state, broken }, { skipped, teaches, asked }) {
   const set = state.class || {};
   if (broken) return `${t(broken)} ${t("Trying again.")}`;
   if (!state.class) return t("The engine is starting, which takes a few seconds.");
@@ -63,9 +66,10 @@ export function says({ run, state, broken }, { skipped, teaches }) {
     return t(
       "The record is full: saving gives this run from its beginning, without its latest steps. A new run begins once the batch is empty.",
     );
-  if (!run)
+  if (!run && !asked)
     return `${t("No requests yet: add a prompt, and it joins the batch in the next step.")}${teaches ? t(" Or send a burst.") : ""}`;
-  if (isIdle(run)) return t("The batch is empty. Add a prompt: it joins in the next step.");
+  if (run && !asked && isIdle(run))
+    return t("The batch is empty. Add a prompt: it joins in the next step.");
   if (state.pace === 0) return t("The batch is paused: the teacher takes single steps.");
   return "";
 }
