@@ -480,7 +480,7 @@ def test_what_was_measured_in_a_tab_says_so_and_nothing_of_cpus_and_load(compari
 
 def test_the_race_says_which_rounds_it_shows(comparison):
     shown = dataclasses.replace(comparison, shown={"static": 3, "continuous": 1})
-    assert "from its first step on: round 3 of static, round 1 of continuous." in verdicts.method(
+    assert "nearest to each median: round 3 of static, round 1 of continuous." in verdicts.method(
         shown
     )
 

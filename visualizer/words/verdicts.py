@@ -263,7 +263,7 @@ def method(comparison: Comparison) -> str:
     shown = [t(f"round {comparison.shown[n]} of {{name}}", name=n) for n in raced]
     race = (
         t(
-            "; the race shows the run nearest to each median, from its first step on: {shown}",
+            "; the race shows the run nearest to each median: {shown}",
             shown=", ".join(shown),
         )
         if count > 1 and shown

@@ -21,15 +21,11 @@ export class Racer {
     this.run = run;
     /** @type {RunRequest[] | null} */
     this.focus = null;
-    this.start = run.events[0].tStart;
     this.startStep = run.events[0].step;
-    this.seconds = run.span(true);
+    this.seconds = run.events[run.length - 1].tEnd; // since the requests were handed over
     this.steps = run.span(false);
     /** @type {(e: StepEvent, t?: number) => {seconds: number, steps: number}} */
-    const ends = (e, t = e.tEnd) => ({
-      seconds: t - this.start,
-      steps: e.step + 1 - this.startStep,
-    });
+    const ends = (e, t = e.tEnd) => ({ seconds: t, steps: e.step + 1 - this.startStep });
     this.tokens = run.events.flatMap((e) =>
       e.sampled.map((s) => ends(e, e.passes[s.passIndex].tEnd)),
     );
@@ -92,7 +88,7 @@ export class Racer {
 
   /** The index of the current step at a moment of the race. */
   indexAt(now) {
-    const begins = this.race.clock ? (e) => e.tStart - this.start : (e) => e.step - this.startStep;
+    const begins = this.race.clock ? (e) => e.tStart : (e) => e.step - this.startStep;
     return Math.max(0, countUpTo(this.run.events, now + 1e-9, begins) - 1);
   }
 
@@ -106,12 +102,9 @@ export class Racer {
     const { surface } = lanes;
     if (!surface.visible) return;
     const layout = () => {
-      const scale = laneScale(
-        run,
-        race.clock,
-        GUTTER,
-        Math.max(1, surface.w - GUTTER - race.room) / race.span,
-      );
+      const per = Math.max(1, surface.w - GUTTER - race.room) / race.span;
+      const before = race.clock ? run.events[0].tStart * per : 0;
+      const scale = laneScale(run, race.clock, GUTTER + before, per);
       // after its end there is nothing
       return { scale, axis: STRIP, font: race.font, end: scale.to(run.length - 1) };
     };
@@ -203,7 +196,7 @@ export class Racer {
         ? ` · ${t(`${count(Math.round(tokens / Math.min(now, this.seconds)))} tok/s`)}`
         : "";
     const stepsDone = clock
-      ? countUpTo(run.events, now + 1e-9, (e) => e.tEnd - this.start)
+      ? countUpTo(run.events, now + 1e-9, (e) => e.tEnd)
       : Math.min(Math.floor(now), this.steps);
     setText(
       this.numbers,
