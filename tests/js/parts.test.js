@@ -88,7 +88,11 @@ test("a batch is empty once nobody holds a lane and nobody waits, however long a
   assert.equal(told(run(null)), "");
   assert.equal(told(run({ step: 0 }, [{}])), "");
   assert.match(told(run(null), { pace: 0 }), /^The batch is paused/);
-  assert.deepEqual([null, 0, 4].map(paceWords), ["full speed", "single steps", "4 steps a second"]);
+  assert.deepEqual([null, 0, 4].map(paceWords), [
+    "full speed",
+    "single steps",
+    "at most 4 steps a second",
+  ]);
 
   const followed = (given, silent, one = followedSays) =>
     one(

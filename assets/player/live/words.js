@@ -20,7 +20,7 @@ export function paceWords(pace) {
       ? "full speed"
       : pace === 0
         ? "single steps"
-        : `${count(pace)} [step|steps] a second`,
+        : `at most ${count(pace)} [step|steps] a second`,
   );
 }
 
