@@ -103,6 +103,8 @@ def _one_reads(m: CaptionContext, s: Segment) -> Clause:
         read = f" reads its {s.length:,} [token|tokens]"
     elif s.kv_len < end:
         read = f" reads {part}"
+    elif s.request in m.event.kv.cached_tokens:
+        read = f" needs to read only {part}"
     elif s.length == 1:
         read = f" reads the last of its {end:,} [token|tokens]"
     else:

@@ -17,7 +17,7 @@ import { runBeside } from "./what_if.js";
 
 const POLICIES = ["static", "continuous"];
 const PATIENCE = 2000; // ms for a language to arrive
-const MOST = { desk: 8, tablet: 6, phone: 3 }; // requests named in a line
+const MOST = { desk: 8, tablet: 6, phone: 2 }; // requests named in a line
 
 export class Beside {
   /** @param {App} app */
@@ -175,6 +175,7 @@ export class Beside {
     const some = waited.filter(({ long }) => long >= (clock ? 0.005 : 1));
     const named = some.slice(0, MOST[state.layout]);
     const rest = some.length - named.length;
+    const phone = state.layout === "phone";
     // what a reader gets who adds up what is written, where everyone is named
     const isSum = clock && !rest;
     const all = waited.reduce(
@@ -183,11 +184,11 @@ export class Beside {
     );
     line.replaceChildren(
       h("b", {}, run.header.policy),
-      h("span", { class: "long" }, t("waited so far")),
+      h("span", {}, t(phone ? "waited" : "waited so far")),
       ...named.map(({ request, long }) =>
         h("span", { class: "waiter" }, chip({ run, index: i }, request), words(long)),
       ),
-      rest ? h("span", {}, state.layout === "phone" ? `+${rest}` : t(`and ${rest} more`)) : "",
+      rest ? h("span", {}, phone ? `+${rest}` : t(`and ${rest} more`)) : "",
       h(
         "span",
         { class: some.length ? "long" : null },
