@@ -264,8 +264,7 @@ def test_an_answer_that_cannot_be_followed_is_shown_where_it_was_given():
         "promise", admits("return LimitReached('policy') if request.id == 'r5' else None")
     )
     assert (
-        "Nobody can go on: 0 running, 3 waiting, and none is ever served." in says
-        and step == drawn
+        "Nobody can go on: 0 running, 3 waiting, and none is ever served." in says and step == drawn
     )
 
 
