@@ -18,7 +18,7 @@ const MOST_CELLS = 1500; // of a mask that is compared cell by cell
 
 function rowOf(run, pass) {
   return PackedRow.prototype
-    ._cellsOf(run, pass, Infinity)
+    ._cellsOf(run, pass, { most: Infinity, dots: true })
     .flatMap(({ item, position, pads, graph, guess, phase }) => {
       if (pads) return Array(pads).fill([item.request.id, null]);
       return graph
