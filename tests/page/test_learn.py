@@ -253,9 +253,13 @@ def test_a_term_says_what_it_means_and_what_vllm_calls_it(learn):  # noqa: F811
     page = learn("lesson=one-pass&stop=count")
     drawn(page, "one-pass", "count")
     page.focus(".term")
-    expect(page.locator(".term-card")).to_contain_text("max_num_batched_tokens")
+    expect(page.locator(".term-hint")).to_contain_text("max_num_batched_tokens")
     page.keyboard.press("Escape")
-    expect(page.locator(".term-card")).to_be_hidden()
+    expect(page.locator(".term-hint")).to_be_hidden()
+    page.hover(".term")
+    expect(page.locator(".term-hint")).to_be_visible()
+    page.mouse.move(1100, 500)  # at once to the player
+    expect(page.locator(".term-hint")).to_be_hidden()
 
 
 @pytest.mark.parametrize("size", ["desk", "phone"])

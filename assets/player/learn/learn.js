@@ -12,7 +12,7 @@ import { Home } from "./home.js";
 import { Progress } from "./progress.js";
 import { Choose, Paint } from "./questions.js";
 import { speak, t } from "../parts/speech.js";
-import { byPointer, Terms, sentence, sentenceText } from "./sentences.js";
+import { byPointer, sentence, sentenceText } from "./sentences.js";
 import { Stage } from "./stage.js";
 import { onSwipe } from "./swipe.js";
 import { Task } from "./task.js";
@@ -46,7 +46,6 @@ export class Learn {
     this.large = false;
     this._theme = besidePlayer(root);
     fillTabs(root, this.options.tabs, "learn");
-    this.terms = new Terms(this);
     this.home = new Home(this);
     this.task = new Task(this);
     this._buttons();
@@ -213,7 +212,6 @@ export class Learn {
     this.lesson = null;
     delete this.page.dataset.lesson;
     this._fit();
-    this.terms.hide();
     this.$(".home").hidden = false;
     this.$(".stop-card").hidden = true;
     for (const part of [".lessons-button", ".where", ".presenter-button"])
@@ -344,7 +342,6 @@ export class Learn {
     delete this.page.dataset.lesson;
     this._fit();
     this.$(".stop-card").hidden = true;
-    this.terms.hide();
     this.task.begin();
   }
 
@@ -450,7 +447,7 @@ export class Learn {
       this.go(1);
     else if (e.key === "PageUp" || e.key === "b" || e.key === "B") this.go(-1);
     else if (e.key === "p" || e.key === "P") this.enlarge(!this.large);
-    else if (e.key === "Escape" && !this.terms.hide() && this.large) this.enlarge(false);
+    else if (e.key === "Escape" && this.large) this.enlarge(false);
     else return;
     take(e);
   }

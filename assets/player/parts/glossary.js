@@ -1,12 +1,12 @@
 // Technical terms on the page: pointing at one in any text, or tapping it, shows what it means and
 // what vLLM calls it. The word under the pointer is found by position, so that no text needs to be
-// marked.
+// marked; those that a lesson marks are buttons, for the keyboard.
 
 import { h } from "./dom.js";
 import { t } from "./speech.js";
 
 const DWELL = 350; // ms the pointer rests on a word
-const LEAVE = "canvas, input, textarea, select, button, .texts, .term, .tooltip";
+const LEAVE = "canvas, input, textarea, select, button, .texts, .tooltip";
 
 export class Glossary {
   /** terms: () → {term: {word, means, vllm, words}} in the current language. One per page. */
@@ -18,11 +18,12 @@ export class Glossary {
       clearTimeout(this._timer);
       if (e.pointerType !== "touch") this._timer = setTimeout(() => this._look(e), DWELL);
     });
-    document.addEventListener("click", (e) => this._look(e));
+    for (const kind of ["click", "focusin"]) document.addEventListener(kind, (e) => this._look(e));
     document.addEventListener(
       "keydown",
       (e) => {
-        if (e.key === "Escape") this.card.hidden = true;
+        if (e.key === "Escape" && !this.card.hidden) e.stopPropagation();
+        this.card.hidden = true;
       },
       true,
     );
@@ -69,9 +70,15 @@ export class Glossary {
 
   _look(e) {
     const root = e.target.closest?.(".inflight");
-    const found = root && !e.target.closest(LEAVE) ? this.at(e.clientX, e.clientY, e.target) : null;
+    const marked = root && e.target.closest(".term[data-term]");
+    const found = marked
+      ? { term: marked.dataset.term, box: marked.getBoundingClientRect() }
+      : root && e.clientX !== undefined && !e.target.closest(LEAVE)
+        ? this.at(e.clientX, e.clientY, e.target)
+        : null;
     this.card.hidden = !found;
     if (!found) return;
+    this._use();
     const { word, means, vllm } = this.terms[found.term];
     this.card.replaceChildren(
       h("b", {}, word),
