@@ -141,6 +141,8 @@ def state(http: httpx.Client, url: str) -> dict:
 
 
 def begin(http: httpx.Client, url: str, kind: str, asked: object, visitor: str = "") -> dict:
+    """Begin a job; the workers of a test run share the page, and are visitors of their own."""
+    visitor = visitor and visitor + os.environ.get("PYTEST_XDIST_WORKER", "")
     return http.post(
         f"{url}/inflight/jobs", json={"kind": kind, "spec": asked, "visitor": visitor}
     ).json()
