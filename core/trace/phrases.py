@@ -84,10 +84,10 @@ def not_shown(resumed: Resumed) -> str:
     )
 
 
-def reason(why: LimitReached, promised: bool = False) -> str:
+def reason(why: LimitReached, reserved: bool = False) -> str:
     """The scheduler's reason with its numbers: why a request waits or computes nothing.
 
-    promised: whether blocks that are still free are kept for the rest of others' answers.
+    reserved: whether blocks that are still free are kept for the rest of others' answers.
     """
     has, needs = f"[={why.have} is|are]", f"{why.need:,} [is|are] needed"
     match why.limit:
@@ -99,9 +99,9 @@ def reason(why: LimitReached, promised: bool = False) -> str:
             return f"{why.have:,} of {why.total:,} budget [token|tokens] {has} left, and {needs}"
         case "budget":
             return f"the budget of {why.total:,} [token|tokens] is spent"
-        case "blocks" if promised:
+        case "blocks" if reserved:
             return (
-                f"all but {why.have:,} of {why.total:,} KV [block|blocks] are promised to others,"
+                f"all but {why.have:,} of {why.total:,} KV [block|blocks] are reserved for others,"
                 f" and {needs}"
             )
         case "blocks" if not why.have:  # in the step of a preemption those given up are free
@@ -137,10 +137,10 @@ def reason(why: LimitReached, promised: bool = False) -> str:
             return LIMITS["none"].brief
 
 
-def brief(why: LimitReached, promised: bool = False) -> str:
+def brief(why: LimitReached, reserved: bool = False) -> str:
     """The reason in a few words; see `reason`."""
-    if why.limit == "blocks" and promised:
-        return "the KV blocks are promised to others"
+    if why.limit == "blocks" and reserved:
+        return "the KV blocks are reserved for others"
     return (
         "too little budget is left"
         if why.limit == "budget" and why.have

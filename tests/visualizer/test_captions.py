@@ -138,15 +138,15 @@ def test_a_wait_is_told_with_the_schedulers_own_reason(reason: LimitReached, wor
     assert f"r3 waits: {words}." in why(altered, 2)
 
 
-def test_blocks_that_are_free_but_promised_are_not_told_as_free():
+def test_blocks_that_are_free_but_reserved_are_not_told_as_free():
     trace = crowd("no-evict", num_blocks=12)  # r0 may need 3 of them, r1 6, r2 6
     assert event(trace, 1).kv.used == 5
-    told = "all but 3 of 12 KV blocks are promised to others, and 6 are needed."
+    told = "all but 3 of 12 KV blocks are reserved for others, and 6 are needed."
     assert any(told in sentence for sentence in why(trace, 1))
     simple = next(
         c["simple"] for c, e in zip(captions(trace), trace.events, strict=True) if e.step == 1
     )
-    assert plain(simple).endswith("r2 waits: the memory is promised to others.")
+    assert plain(simple).endswith("r2 waits: the memory is reserved for others.")
 
 
 def test_a_wait_says_since_when_and_how_many_stand_behind():

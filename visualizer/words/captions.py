@@ -123,6 +123,6 @@ def _composed(context: CaptionContext) -> dict[str, Any]:
         "say": sentence(context),
         "simple": plain_sentence(context),
         "why": [said(sentence) for sentence in reasons(context)],
-        "waits": t(reason(event.waiting.why, context.promised)) if event.waiting.why else "",
+        "waits": t(reason(event.waiting.why, context.reserved)) if event.waiting.why else "",
         "bound": t(bound(event.budget.binding)),
     }

@@ -51,8 +51,8 @@ class CaptionContext:
         self.by_request: dict[str, Segment] = {s.request: s for s in self.prefills}
 
     @property
-    def promised(self) -> bool:
-        """Whether KV blocks that are free can be promised to running requests."""
+    def reserved(self) -> bool:
+        """Whether KV blocks that are free can be reserved for running requests."""
         return self.config.policy.reserve == "output"
 
     @property

@@ -211,7 +211,7 @@ def _stalled(m: CaptionContext) -> Clause | None:
     stalled = m.event.stalled
     known = stalled and stalled[0].why.limit != "unrecorded"
     cause = (
-        f", as {brief(stalled[0].why, m.promised)}"
+        f", as {brief(stalled[0].why, m.reserved)}"
         if known
         else f", {brief(stalled[0].why)}"
         if stalled
@@ -275,6 +275,6 @@ def _wait(m: CaptionContext) -> Clause | None:
         f" waits, {others} more behind" if others else " waits",
     ]
     return (
-        [*who, ": ", brief(waiting.why, m.promised)],
-        [*who, ": ", reason(waiting.why, m.promised)],
+        [*who, ": ", brief(waiting.why, m.reserved)],
+        [*who, ": ", reason(waiting.why, m.reserved)],
     )

@@ -150,6 +150,6 @@ def _wait(m: CaptionContext) -> Clause | None:
     if waiting.request in {p.request for p in m.event.preempted}:
         return None  # why it waits is said already
     why = _WAITS.get(waiting.why.limit) or brief(waiting.why)
-    if waiting.why.limit == "blocks" and m.promised:
-        why = "the memory is promised to others"
+    if waiting.why.limit == "blocks" and m.reserved:
+        why = "the memory is reserved for others"
     return _same([{"r": waiting.request}, " waits: ", why])

@@ -270,7 +270,7 @@ def _waiting(m: CaptionContext) -> list[Sentence]:
         [
             {"r": waiting.request},
             f"{again} {how_long}: ",
-            reason(waiting.why, m.promised),
+            reason(waiting.why, m.reserved),
             f".{behind}",
         ]
     ]

@@ -33,8 +33,8 @@ const DOTS = 3; // template tokens in a row that are drawn as one cell where roo
  * @typedef {{item: PassItem, text: string, position?: number, guess?: string, phase?: string,
  * added?: boolean, pads?: number, fold?: number, from?: number | null, sum?: boolean, template?:
  * boolean, graph?: number, bucket?: number | null, out?: string | null}} Cell added: by a chat
- * template, drawn small; template: all that it folds were; out: what came of a request in this pass, "" if only the end of its answer, said after its last
- * token
+ * template, drawn small; template: all that it folds were; out: what came of a request in this
+ * pass, "" if only the end of its answer, said after its last token
  * @typedef {Cell & {x: number, y: number, w: number, h: number, flies?: boolean, come?: number}}
  * PlacedCell come: how far it has come on its way here
  * @typedef {{h: number, pad: number, font: number, line: number, least: number}} Style
@@ -87,26 +87,21 @@ export class PackedRow extends CanvasView {
     const cells = [];
     const end = item.start + item.length;
     const isTemplate = (/** @type {number} */ position) => run.isTemplate(item.request, position);
-    for (let from = item.start, to; from < end && cells.length <= most; from = to) {
-      to = from + 1;
-      if (!dots && isTemplate(from)) while (to < end && isTemplate(to)) to += 1;
+    for (let from = item.start; from < end && cells.length <= most;) {
+      let to = from;
+      while (!dots && to < end && isTemplate(to)) to += 1;
       const fold = to - from;
-      if (fold < DOTS) to = from + 1;
+      if (fold >= DOTS) {
+        cells.push({ item, from, fold, template: true, text: `·×${fold}`, phase: item.phase });
+        from = to;
+        continue;
+      }
       const guess = guessAt(item, from);
       const added = isTemplate(from);
-      cells.push(
-        fold < DOTS
-          ? {
-              item,
-              from,
-              position: from,
-              guess,
-              text: added ? "·" : textOf(run, item, from),
-              added,
-              phase: guess ? "draft" : item.phase,
-            }
-          : { item, from, fold, template: true, text: `·×${fold}`, phase: item.phase },
-      );
+      const text = added ? "·" : textOf(run, item, from);
+      const phase = guess ? "draft" : item.phase;
+      cells.push({ item, from, position: from, guess, text, added, phase });
+      from += 1;
     }
     return cells;
   }
