@@ -145,7 +145,7 @@ def _prefills(m: CaptionContext) -> Clause | None:
 
 
 def _reads(m: CaptionContext, reading: Sequence[Segment]) -> Clause:
-    """What is read of some prompts; its longer form is for a budget that cuts all of them, or none."""
+    """What is read of some prompts; with its reason where the budget cuts all of them, or none."""
     who = names([s.request for s in reading])
     if len(reading) == 1:
         return _one_prefill(m, reading[0], who)
