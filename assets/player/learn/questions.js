@@ -2,6 +2,7 @@
 // trace.
 
 import { clamp, h, newButton, onDrag, reducedMotion } from "../parts/dom.js";
+import { t } from "../parts/speech.js";
 import { sentence, sentenceText } from "./sentences.js";
 
 const MOST_REASONS = 3;
@@ -260,7 +261,7 @@ export class Paint extends Question {
       this.judge(
         false,
         words.wrong,
-        [[`${wrong.length} ${words.cells_wrong}`]],
+        [[t(`${wrong.length} [cell|cells] in red [differs|differ].`)]],
         wrong.slice(0, MOST_REASONS).map(([q, k]) => this._mistake(q, k)),
       );
     else this.judge(true, words.right, [[words.painted], this.ask.why], [], !this.shown);

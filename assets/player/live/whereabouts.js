@@ -68,8 +68,10 @@ export function whereabouts(run, own) {
   if (place === 0) return t("You are next.");
   if (place > 0) {
     const ahead = waiting[place - 1].request;
+    const before = t(`${count(place)} [request|requests] before yours.`);
+    if (ahead.by && ahead.by === request.by) return before; // one is not behind oneself
     const name = isolated(callsItself(ahead) || ahead.letter);
-    return `${t(`${count(place)} [request|requests] before yours.`)} ${t("You are behind {name}.", { name })}`;
+    return `${before} ${t("You are behind {name}.", { name })}`;
   }
   const laneSpan = request.laneSpans.at(-1);
   if (!laneSpan || (!total && laneSpan.to !== Infinity)) return t("On its way.");

@@ -194,7 +194,7 @@ export class Plot {
         9,
         () => [
           ...this._shut(),
-          t(this.shut.length > 1 ? " wait until " : " waits until "),
+          t(this.shut.length > 1 ? " get in only when " : " gets in only when "),
           who(longest),
           t(" finishes."),
         ],
