@@ -26,6 +26,7 @@ PAGE = (
     "<!doctype html><script>%s\nwindow.believed ="
     " inflightModules['write/believed.js'].believed;</script>"
 )
+MASK = "\n\ndef block_diagonal_mask(chunks):\n    {said}\n"
 REFUSED = "This code answered with something that is not an answer."
 ASK = (
     "(text) => { try { believed(JSON.parse(text)); return ''; } catch (error) { return"
@@ -83,6 +84,24 @@ def test_every_answer_of_ours_is_believed(asked):
     ]
     assert any("comparison" in delta for delta in deltas)
     assert {asked(delta) for delta in deltas} == {""}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'print("see https://elsewhere.test, <a href=//elsewhere.test>")',
+        'raise ValueError("//elsewhere.test")',
+        'return [["https://elsewhere.test"], print("https://elsewhere.test")]',
+    ],
+)
+def test_the_learners_own_words_may_name_an_address(asked, said):
+    """They are written as text; a run or a chart that names one is refused, see below."""
+    policy = answered(code=TASK.code.replace("        return", f"        {said}\n        return"))[
+        -1
+    ]
+    mask = answered(task="mask", code=RIGHT + MASK.format(said=said))[-1]
+    assert asked(policy) == asked(mask) == ""
+    assert "elsewhere" in str(policy) and "elsewhere" in str(mask)
 
 
 @pytest.mark.slow

@@ -175,6 +175,28 @@ def test_a_solution_reaches_every_goal(task, code):
     )
 
 
+def test_blocks_that_a_policy_has_promised_are_told_as_reserved():
+    """Not as free, beside a picture in which more are."""
+    replay = attempt("promise", admits(PROMISED))["replay"]
+    told = {True: set[str](), False: set[str]()}
+    for caption, event in zip(replay["captions"], replay["events"], strict=True):
+        if why := event["waiting"].why:
+            free = event["kv"].total - event["kv"].used
+            told[why.have == free].add(caption["waits"].partition(",")[0])
+    assert "all but 8 of 18 KV blocks are reserved for others" in told[False]
+    assert told[True] == {f"{n} of 18 KV blocks are free" for n in (4, 8, 10)}
+    assert not any("free" in said for said in told[False])
+
+
+def test_a_reason_whose_numbers_keep_nobody_out_is_refused():
+    told = PROMISED.replace("capacity.num_blocks - promised, need", "capacity.blocks_free, need")
+    fault = attempt("promise", admits(told))["fault"]
+    assert fault["says"] == "This breaks a rule that every run keeps: {why}"
+    assert fault["holes"]["why"] == (
+        "the head of the queue is said to wait for “blocks”, but needs 11 and 14 are left."
+    )
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_where_a_task_begins_runs_and_is_said_to_be_unchanged(task):
     found = attempt(task, TASKS[task].code)
@@ -549,4 +571,6 @@ def test_of_what_code_prints_the_beginning_is_kept_each_time():
     for _ in range(2):
         for piece in ("a" * (MOST_PRINTED - 3), "bcdef", "g"):
             assert printed.write(piece) == len(piece)
-        assert printed.taken() == "a" * (MOST_PRINTED - 3) + "bcd"
+        assert printed.taken() == "a" * (MOST_PRINTED - 3) + "bcd …"
+    printed.write("a" * MOST_PRINTED)
+    assert printed.taken() == "a" * MOST_PRINTED

@@ -52,8 +52,17 @@ class CaptionContext:
 
     @property
     def reserved(self) -> bool:
-        """Whether KV blocks that are free can be reserved for running requests."""
-        return self.config.policy.reserve == "output"
+        """Whether KV blocks that are free can be reserved for running requests: by the policy's
+        rule, or by a count of its own that leaves fewer than are free.
+        """
+        policy, event = self.config.policy, self.event
+        why = event.waiting.why
+        return policy.reserve == "output" or (
+            why is not None
+            and why.limit == "blocks"
+            and why.have < event.kv.total - event.kv.used
+            and not (policy.watermark or event.preempted or event.stalled)
+        )
 
     @property
     def device_waited(self) -> bool:

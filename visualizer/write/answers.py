@@ -125,19 +125,19 @@ def _raised(error: BaseException) -> dict[str, Any]:
 
 
 class Printed(io.TextIOBase):
-    """What code prints: the beginning of it."""
+    """What code prints: the beginning of it, and "…" for the rest."""
 
     def __init__(self) -> None:
         self._text = ""
 
     def write(self, text: str) -> int:
-        self._text += str(text)[: MOST_PRINTED - len(self._text)]
+        self._text += str(text)[: MOST_PRINTED + 1 - len(self._text)]
         return len(text)
 
     def taken(self) -> str:
         """What was written since the last time."""
         text, self._text = self._text, ""
-        return text
+        return text if len(text) <= MOST_PRINTED else f"{text[:MOST_PRINTED]} …"
 
 
 # -- values as JSON --------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ import { Run } from "../run/run.js";
 const CHARTS = ["bar", "box", "heatmap", "scatter"];
 // names under which a chart or a document has addresses
 const FETCHED = ["images", "src", "href", "url", "urls"];
+// what the learner's code has said, which the page only ever writes as text
+const OWN_WORDS = ["printed", "holes", "got", "order_by"];
 const ADDRESS = /:\/\/|^\s*\/\/|javascript:|<\s*a\b/i;
 const MOST = { lanes: 1024, blocks: 65536, depth: 40 };
 
@@ -74,15 +76,16 @@ function isTrial(delta) {
   return "comparison" in delta ? isComparison(delta.comparison) : isAttempt(delta.attempt);
 }
 
-/** Whether it names no address, at any depth. */
-function isHarmless(value, depth) {
-  if (isText(value)) return !ADDRESS.test(value);
+/** Whether it names no address, at any depth, but in the learner's own words. */
+function isHarmless(value, depth, isOwn = false) {
+  if (isText(value)) return isOwn || !ADDRESS.test(value);
   if (typeof value !== "object" || value === null) return true;
   return (
     depth < MOST.depth &&
     Object.entries(value).every(
       ([name, part]) =>
-        (Array.isArray(value) || !FETCHED.includes(name)) && isHarmless(part, depth + 1),
+        (Array.isArray(value) || !FETCHED.includes(name)) &&
+        isHarmless(part, depth + 1, isOwn || OWN_WORDS.includes(name)),
     )
   );
 }

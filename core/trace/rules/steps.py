@@ -237,6 +237,11 @@ class StepRules:
             return f"request {quoted(str(head))} is said to be the head of the queue, but is not"
         if why and why.limit == "lanes" and len(self.state.lanes) < self._config.num_lanes:
             return "the head of the queue is said to wait for a lane, but one is free"
+        if self._own and why and why.limit in ("budget", "blocks") and why.have >= why.need:
+            return (
+                f"the head of the queue is said to wait for “{why.limit}”, but needs {why.need} and"
+                f" {why.have} are left"
+            )
         return None
 
     def _next(self) -> Collection[str]:
