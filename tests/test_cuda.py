@@ -147,7 +147,7 @@ def test_the_pool_is_as_large_as_the_longest_request_in_every_lane_or_what_is_fr
     )
     with pytest.raises(
         InflightError,
-        match=r"exceed the whole KV pool of 1 blocks of 16 tokens; 0\.00 GiB are left for it: of ",
+        match=r"exceed the whole KV pool of 1 block of 16 tokens; 0\.00 GiB are left for it: of ",
     ):
         tight.run(Workload(list(world("llama").requests), name="families"))
 

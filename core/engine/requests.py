@@ -8,6 +8,7 @@ from typing import Any
 from core.config import EngineConfig
 from core.errors import InvalidRequest, TooLong
 from core.trace.header import ModelFacts
+from core.trace.messages import english
 from core.workload.chat import chat_ids, chat_text, encoded
 from core.workload.request import Request
 
@@ -39,7 +40,10 @@ def validate_request(
     new = request.sampling.max_new_tokens
     if context is not None and len(ids) + new > context:
         raise TooLong(
-            f"{len(ids)} prompt tokens and {new} new ones exceed the model's context of {context}.",
+            english(
+                f"{len(ids)} prompt [token|tokens] and {new} new [one|ones] exceed the model's"
+                f" context of {context}."
+            ),
             request.id,
             param="prompt",
         )
@@ -65,8 +69,11 @@ def check_room(
     new = request.sampling.max_new_tokens
     if len(prompt) + new > num_blocks * block_size:
         raise TooLong(
-            f"{len(prompt)} prompt tokens and {new} new ones exceed the whole KV pool of"
-            f" {num_blocks} blocks of {block_size} tokens{'; ' + sized if sized else ''}.",
+            english(
+                f"{len(prompt)} prompt [token|tokens] and {new} new [one|ones] exceed the whole KV"
+                f" pool of {num_blocks} [block|blocks] of {block_size} [token|tokens]"
+            )
+            + f"{'; ' + sized if sized else ''}.",
             request.id,
             param="prompt",
         )

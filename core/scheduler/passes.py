@@ -193,8 +193,9 @@ def _why_not(
     if why is None:
         return capacity.lacks(request)
     if not isinstance(why, LimitReached) or why.limit not in LIMITS:
+        given = f"limit {shown(why.limit)}" if isinstance(why, LimitReached) else shown(why)
         raise PolicyFailed(
-            f"The policy {state.policy.name} answers `admit` for {request.id!r} with {shown(why)}; "
+            f"The policy {state.policy.name} answers `admit` for {request.id!r} with {given}; "
             f"it must be None or a LimitReached with one of these limits: {', '.join(LIMITS)}."
         )
     return why

@@ -90,7 +90,7 @@ def test_every_answer_of_ours_is_believed(asked):
     "said",
     [
         'print("see https://elsewhere.test, <a href=//elsewhere.test>")',
-        'raise ValueError("//elsewhere.test")',
+        'raise ValueError("https://elsewhere.test")',
         'return [["https://elsewhere.test"], print("https://elsewhere.test")]',
     ],
 )

@@ -179,9 +179,9 @@ def test_blocks_that_a_policy_has_promised_are_told_as_reserved():
     """Not as free, beside a picture in which more are."""
     replay = attempt("promise", admits(PROMISED))["replay"]
     told = {True: set[str](), False: set[str]()}
-    for caption, event in zip(replay["captions"], replay["events"], strict=True):
-        if why := event["waiting"].why:
-            free = event["kv"].total - event["kv"].used
+    for caption, step in zip(replay["captions"], replay["events"], strict=True):
+        if why := step["waiting"].why:
+            free = step["kv"].total - step["kv"].used
             told[why.have == free].add(caption["waits"].partition(",")[0])
     assert "all but 8 of 18 KV blocks are reserved for others" in told[False]
     assert told[True] == {f"{n} of 18 KV blocks are free" for n in (4, 8, 10)}
@@ -238,7 +238,7 @@ def test_an_exception_names_its_line_and_the_step_up_to_which_is_drawn():
         "promise", admits("if capacity.running:\n    return requst\nreturn None")
     )
     assert says == "Line 13 raised NameError: name 'requst' is not defined"
-    assert (line, step, drawn) == (13, 3, 3)
+    assert (line, step, drawn) == (13, 2, 3)
     assert fault("arrival", "x = = 1")[:2] == ("Line 1 is not Python: invalid syntax.", 1)
     assert fault("arrival", "import os\nos.nope")[1] == 2
 
@@ -279,14 +279,29 @@ def test_limits_are_the_tasks_but_for_those_that_it_is_about():
     assert "cannot serve 6 lanes" in fault("budget", changed("budget", ("256", "2")))[0]
 
 
+def test_a_setting_without_a_type_is_told_to_have_no_effect():
+    code = TASKS["shortest"].code.replace("\n    def", "\n    aging = 8\n\n    def")
+    assert fault("shortest", code)[0] == (
+        "`aging` needs a type after it, as in `aging: int = 8`: without one it has no effect."
+    )
+
+
+def test_a_limit_that_there_is_not_is_named():
+    says = fault("refill", changed("refill", (BARRIER, "        return LimitReached('hungry')\n")))[
+        0
+    ]
+    assert "it answers `admit` for 'r0' with limit 'hungry'; it must be None" in says
+
+
 def test_an_answer_that_cannot_be_followed_is_shown_where_it_was_given():
     says, _, step, drawn = fault("victim", changed("victim", (VICTIM, "return None")))
-    assert "lets None give way" in says and step == 10 and drawn == 10
+    assert "lets None give way" in says and step == 9 and drawn == 10
     says, _, step, drawn = fault(
         "promise", admits("return LimitReached('policy') if request.id == 'r5' else None")
     )
     assert (
-        "Nobody can go on: 0 running, 3 waiting, and none is ever served." in says and step == drawn
+        "Nobody can go on: 0 running, 3 waiting, and none is ever served." in says
+        and step == drawn - 1
     )
 
 

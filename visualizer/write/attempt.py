@@ -99,6 +99,8 @@ class Attempt(Work):
         if not isinstance(error, Fault):
             return super().failed(error)
         trace = self.trace if self.trace is not None and self.trace.events else None
+        if trace and error.step is not None:  # it may have failed while the next was decided
+            error.step = min(error.step, trace.events[-1].step)
         return {"attempt": self._report(trace, error)}
 
     def _report(self, trace: Trace | None, fault: Fault | None) -> dict[str, Any]:

@@ -4,6 +4,8 @@ run in a sandbox only: the code can do anything.
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import re
 import sys
 from collections.abc import Mapping
@@ -70,7 +72,7 @@ def written(code: object) -> Written:
     if not isinstance(limits, dict):
         raise Fault(
             "`limits` gives limits by name, as in `{example}`.",
-            example='limits = {"max_num_seqs": 4}',
+            example='limits = {"max_num_batched_tokens": 64}',
         )
     return Written(policy, limits)
 
@@ -92,6 +94,14 @@ def _made(policy: type[Policy]) -> Policy:
             name=policy.__name__,
             decorator="@dataclass(frozen=True, kw_only=True)",
         )
+    ours = {field.name: field for field in dataclasses.fields(Policy)}
+    for name, value in vars(policy).items():
+        if name in ours and name not in inspect.get_annotations(policy):
+            raise Fault(
+                "`{name}` needs a type after it, as in `{example}`: without one it has no effect.",
+                name=name,
+                example=f"{name}: {type(value).__name__} = {value!r}",
+            )
     made = policy() if hasattr(policy, "name") else policy(name="mine")  # type: ignore[call-arg]
     return register_policy(made.name, made)  # under a name that nobody has
 

@@ -9,7 +9,7 @@ const CHARTS = ["bar", "box", "heatmap", "scatter"];
 // names under which a chart or a document has addresses
 const FETCHED = ["images", "src", "href", "url", "urls"];
 // what the learner's code has said, which the page only ever writes as text
-const OWN_WORDS = ["printed", "holes", "got", "order_by"];
+const OWN_WORDS = ["printed", "holes", "got", "notes", "order_by"];
 const ADDRESS = /:\/\/|^\s*\/\/|javascript:|<\s*a\b/i;
 const MOST = { lanes: 1024, blocks: 65536, depth: 40 };
 
