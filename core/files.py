@@ -40,7 +40,10 @@ def written(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     at = path_of(path)
     with _named(path):
         if _is_special(at):
-            with at.open("w", encoding="utf-8", newline="\n") as out:
+            # opened anew by its name, a file behind it would be emptied
+            stream = {"/dev/stdout": 1, "/dev/stderr": 2}.get(str(at))
+            to = at if stream is None else os.dup(stream)
+            with open(to, "w", encoding="utf-8", newline="\n") as out:
                 yield out
             return
         place = _place(at)

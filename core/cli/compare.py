@@ -22,6 +22,7 @@ from core.cli.options import (
     asked_for,
     check_policy,
     engine_for,
+    refuse_idle_limits,
     require_page,
     simulated_engine,
     with_options,
@@ -131,6 +132,8 @@ def compare(
         )
     asked = asked_for(preset, workload, model, limits, device_options, chat)
     configs = [asked.config(name) for name in policies]
+    if not outside:
+        refuse_idle_limits(*configs)
     if simulate is not None:
         one = simulated_engine(simulate, configs[0], asked)
         simulated = [one, *map(one.under, configs[1:])]

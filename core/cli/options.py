@@ -201,6 +201,15 @@ class Asked:
         return self.limits.under(policy or self.limits.policy, **self.given)
 
 
+def refuse_idle_limits(*configs: EngineConfig) -> None:
+    """Raises InflightError if a limit was given that matters under none of these policies."""
+    some, these = (
+        {name for policy in policies for name in policy.knobs}
+        for policies in (POLICIES.values(), [config.policy for config in configs])
+    )
+    refuse_idle(f"under {' and '.join(c.policy.name for c in configs)}", *(some - these))
+
+
 def asked_for(
     preset: str | None,
     workload: Path | None,

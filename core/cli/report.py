@@ -144,7 +144,7 @@ def _gap(gap: Gap, names: Mapping[str, str]) -> str:
             f" ({', '.join(f'{names[r]} {tokens:,}' for r, tokens in gap.prompts)} prefill tokens)"
         )
     if part in ("preempted", "again"):
-        text += f", {gap.again:,} tokens computed again"
+        text += english(f", {gap.again:,} [token|tokens] computed again")
     if part == "stalled" and gap.why is not None:
         text += f": {english(reason(gap.why))}"
     if part in ("others", "decode") and gap.times is not None and gap.times >= SLOW:

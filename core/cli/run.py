@@ -26,6 +26,7 @@ from core.cli.options import (
     asked_for,
     engine_for,
     parse_slos,
+    refuse_idle_limits,
     require_page,
     simulated_engine,
     with_options,
@@ -85,6 +86,7 @@ def run(
     if asked.stream is not None:
         refuse_idle("for a stream of requests, of which totals alone are kept", "steps", "html")
     config = asked.config(policy)
+    refuse_idle_limits(config)
     engine = (
         simulated_engine(simulate, config, asked)
         if simulate

@@ -99,7 +99,7 @@ def mask_lines(
     cached = sum(s.start for s in segments)
     shape = f"[{forward.rows}, {forward.width}]"
     which = f", pass {pass_index} of {len(event.passes)}" if len(event.passes) > 1 else ""
-    computed = f"{forward.tokens} tokens computed, {cached} cached"
+    computed = english(f"{forward.tokens} [token|tokens] computed, {cached} cached")
     if forward.layout == "padded":
         positions = forward.rows * forward.width
         layout = (

@@ -96,6 +96,14 @@ def test_what_cannot_be_saved_in_the_end_is_printed_nevertheless(capsys, tmp_pat
         (("show", TRACE, "--step", "1", "--delays"), "--delays does nothing with --step."),
         ((*RUN, "--simulate", "h100:8b", "--device", "cpu"), "--device does nothing with h100:8b"),
         ((*RUN, "--steps", "--json"), "--steps does nothing with --json"),
+        (
+            (*RUN, "--policy", "static", "--max-num-batched-tokens", "8", "--prefill-first"),
+            "--max-num-batched-tokens and --prefill-first do nothing under static.",
+        ),
+        (
+            (*RUN, "--policy", "sequential", "--max-num-seqs", "5"),
+            "--max-num-seqs does nothing under sequential.",
+        ),
         (("import", RAW, "--out", "x", "--metrics", "x"), "--metrics belongs to --verify"),
         (
             ("serve", "--api-key", "k", "--allow-host", "h"),

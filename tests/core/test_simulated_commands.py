@@ -162,6 +162,17 @@ def test_a_published_trace_runs_through_a_pipe_with_its_own_arrivals(tmp_path):
     assert [request.arrival for request in trace.workload] == [n / 10 for n in range(40)]
 
 
+def test_what_a_file_behind_standard_output_holds_stays(tmp_path):
+    published = _published(tmp_path / "azure.csv", 3)
+    command = f"{sys.executable} -m inflight workload {published} --simulate h100:8b --out -"
+    said = tmp_path / "said"
+    script = f"{{ echo first; {command}; echo last; }} > {said} 2>/dev/null"
+    subprocess.run(script, shell=True, cwd=ROOT, check=True)
+    first, *workload, last = said.read_text(encoding="utf-8").splitlines()
+    assert (first, last) == ("first", "last")
+    assert len(json.loads("\n".join(workload))["requests"]) == 3
+
+
 @pytest.mark.slow
 def test_a_large_workload_file_is_run_request_by_request_in_flat_memory(tmp_path, monkeypatch):
     """Six times as many requests take no more: each is forgotten when it is over."""

@@ -183,6 +183,37 @@ def give(page, name: str, text: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_workload_keeps_what_the_form_has_no_field_for(visit, page_url):
+    """A priority, and when the client leaves: as the command line runs the same file."""
+    page = visit(f"{page_url}/", hash="run=short-and-long")
+    page.locator(".edit-button").click()
+    settled(page, "inflight.editor.state")
+    requests = [
+        {"id": "first", "prompt": "ROMEO", "sampling": {"max_new_tokens": 4}},
+        {"id": "low", "prompt": "JULIET", "sampling": {"max_new_tokens": 4}, "priority": 9},
+        {"id": "gone", "prompt": "O", "sampling": {"max_new_tokens": 40}, "leaves_after": 3},
+        {"id": "high", "prompt": "NURSE", "sampling": {"max_new_tokens": 4}, "priority": -1},
+    ]
+    config = {"policy": "priority-first", "max_num_seqs": 1}
+    workload = {"schema": 1, "name": "queue", "arrival_unit": "step", "requests": requests}
+    give(page, "queue.json", json.dumps({"workload": workload, "config": config}))
+    settled(page, "inflight.editor.rows.length === 4")
+    assert page.locator(".preset-shows").inner_text() == ""
+    assert page.evaluate("() => inflight.editor.field('preset').selectedIndex") == -1
+    page.locator(".run-button").click()
+    settled(page, "inflight.run.complete && inflight.run.requests.some((r) => r.id === 'low')")
+    ends = page.evaluate(
+        "() => inflight.run.events.flatMap((e) => e.finished.map((f) => [f.request, f.finishReason]))"
+    )
+    assert [end for end in ends if end[0] != "gone"] == [
+        ["high", "length"],
+        ["first", "length"],
+        ["low", "length"],
+    ]
+    assert ["gone", "cancelled"] in ends
+
+
+@pytest.mark.slow
 def test_the_editor_takes_a_published_workload_scaled_and_says_by_how_much(visit, page_url):
     page = visit(f"{page_url}/", hash="run=short-and-long")
     page.locator(".edit-button").click()

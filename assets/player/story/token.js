@@ -35,7 +35,7 @@ function gridOf({ w, h, small }, { prompt, output }) {
 function placeOf(state, { prompt, output }) {
   const last = output.length - 1;
   const k = clamp(Math.floor(state.step + 1e-6), 0, last);
-  return { k, last, size: prompt.length + k, share: k === last ? 0 : state.step - k };
+  return { k, size: prompt.length + k, share: k === last ? 0 : state.step - k };
 }
 
 /**
@@ -161,7 +161,7 @@ export const token = {
     const { palette, small, w } = pen;
     const colours = palette.hues[data.hue];
     const at = placeOf(state, data);
-    const { k, last, size } = at;
+    const { k, size } = at;
     const pieces = [...data.prompt, ...data.output].map(shownPiece);
     const p = data.prompt.length;
     const fold = ease(state.fold);
@@ -173,11 +173,7 @@ export const token = {
     const { rows, label, left, top, cell } = gridOf(pen, data);
     pen.faded(1 - fold * 1.6, () => model(pen, flow, pieces, at, reads, colours));
     const isRead = (/** @type {number} */ i) => i >= size - reads && i < size;
-    for (
-      let i = 0;
-      i < Math.min(size + (k === last && fold < 0.5 ? 1 : 0), fold > 0.5 ? rows : pieces.length);
-      i += 1
-    ) {
+    for (let i = 0; i < Math.min(size, fold > 0.5 ? rows : pieces.length); i += 1) {
       const [fx, fy, fw] = flow[i];
       const x = fx + (label - fw + 7 - fx) * fold;
       const y = fy + (top + i * cell + cell / 2 - fy) * fold;

@@ -388,7 +388,10 @@ export class Editor {
         : request.prompt_token_ids && prompt.value === asGiven
           ? { prompt_token_ids: request.prompt_token_ids }
           : { prompt: prompt.value };
+      // what no field of the form shows, as a priority
+      const { prompt: _, prompt_token_ids: __, messages: ___, ...others } = request;
       return {
+        ...others,
         id: request.id || this._freshId(),
         ...given,
         sampling,

@@ -50,9 +50,11 @@ async function published(editor, text, name) {
     shared && policy.knobs.includes("prefix_caching")
       ? { ...now.config, prefix_caching: true, block_size: shared }
       : now.config;
-  edit(editor, { ...now, workload, config });
-  editor.field("preset").value = "";
-  setText(editor.$(".preset-shows"), `${workload.name}: ${says.join(" ")}`);
+  edit(editor, { ...now, workload, config }, `${workload.name}: ${says.join(" ")}`);
 }
 
-const edit = (editor, spec) => editor.setAside(() => editor.edit(spec));
+function edit(editor, spec, says = "") {
+  editor.setAside(() => editor.edit(spec));
+  editor.field("preset").selectedIndex = -1; // neither a preset nor the run on screen
+  setText(editor.$(".preset-shows"), says);
+}
