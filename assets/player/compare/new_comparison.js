@@ -126,7 +126,8 @@ export class NewComparison {
     try {
       const { spec, says } = await this._spec();
       if (this.fields.preset.value !== name) return; // another was chosen meanwhile
-      setText(this.$(".preset-shows"), t(says));
+      const said = [says].flat().filter(Boolean);
+      setText(this.$(".preset-shows"), said.map((sentence) => t(sentence)).join(" "));
       for (const limit of ["max_num_seqs", "max_num_batched_tokens"])
         this.fields[limit].value = String(spec.config[limit]);
       if (!this.model.isOwn) this.model.choose(spec);

@@ -325,6 +325,7 @@ export class RaceBar {
     this.play = find(el, ".play");
     this.moment = find(el, ".race-time");
     this.clock = find(el, ".clock-button");
+    this.title = find(/** @type {HTMLElement} */ (table.closest(".panel")), ".title");
     this.speed = /** @type {HTMLSelectElement} */ (find(el, ".speed"));
     this.speed.replaceChildren(...RACE_SPEEDS.map((s) => h("option", { value: String(s) })));
     this.speed.addEventListener("change", () => {
@@ -368,6 +369,7 @@ export class RaceBar {
     setAttr(this.table, "aria-pressed", String(race.tabled));
     tell(this.clock, `${race.layout === "phone" ? "" : "Axis: "}${race.clock ? "time" : "steps"}`);
     setAttr(this.clock, "aria-pressed", String(race.clock));
+    tell(this.title, `The same requests, ${race.clock ? "on one clock" : "step by step"}`);
   }
 
   /** What a key does, or undefined. */

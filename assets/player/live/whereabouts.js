@@ -34,8 +34,9 @@ export function howItWent(ended) {
  * @param {{id: string, ended?: Json, ends?: number[]}} own
  */
 export function written(run, { id, ended, ends = [] }) {
-  const request = !ended && run && run.request(id);
-  return Math.min(ends.length, request ? run.numGenerated(request, run.length - 1) : Infinity);
+  if (ended || !run) return ends.length;
+  const request = run.request(id);
+  return Math.min(ends.length, request ? run.numGenerated(request, run.length - 1) : 0);
 }
 
 /**

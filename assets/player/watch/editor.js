@@ -222,9 +222,15 @@ export class Editor {
     if (!(await this._follow())) throw new Error(this.frame.message.textContent);
     const fault = this._fault();
     if (fault) throw new Error(`The Watch tab's requests cannot be run: ${fault}`);
+    const spec = this.spec();
+    const { arrival_unit: unit, requests } = spec.workload;
+    const last = unit === "s" ? Math.max(...requests.map(({ arrival }) => arrival)) : 0;
     return {
-      spec: this.spec(),
-      says: `${count(this.rows.length)} [request|requests], ${this.asShown === JSON.stringify(this.spec()) ? "those of the run on screen there" : "as edited there"}.`,
+      spec,
+      says: [
+        `${count(this.rows.length)} [request|requests], ${this.changed ? "as edited there" : "those of the run on screen there"}.`,
+        last > 1 && `The last comes after ${last.toFixed(1)} s: each run takes longer than that.`,
+      ],
     };
   }
 

@@ -166,6 +166,15 @@ export class Plot {
     return at;
   }
 
+  /**
+   * The first second from then on at which nobody is on the way to a lane. @param {number} at
+   */
+  _landed(at) {
+    const entries = [this.slow, this.fast].flatMap((course) => this.entries(course, true));
+    while (entries.some((entry) => entry <= at && at < entry + 0.5)) at += 0.02;
+    return at;
+  }
+
   /** @param {number} r @returns {Span} */
   _who(r) {
     return { request: this.fast.lives[r].request };
@@ -236,7 +245,7 @@ export class Plot {
         ],
       ],
       [
-        14.5,
+        this._landed(14.5),
         () => [
           who(first),
           t(" is done, so "),
