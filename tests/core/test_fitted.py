@@ -152,6 +152,30 @@ def test_the_rest_of_a_step_is_shared_by_its_passes():
     assert sum(p.seconds for p in found) == pytest.approx(event.t_end - event.t_start)
 
 
+def test_a_padded_pass_costs_every_position_of_its_rows():
+    first = ran("static", count=2, prompt=5).events[0]
+    (forward,) = first.passes
+    assert (forward.rows, forward.width) == (2, 5)
+    assert [p.load.tokens for p in measured([first], 100)] == [10]
+
+
+def test_a_cost_is_beyond_what_was_measured_on_either_side():
+    cost = replace(COST, least=Load(2, 0))
+    sizes = {tokens: cost.beyond(Load(tokens, 10_000)) for tokens in (1, 2, 8, 9)}
+    assert sizes == {1: True, 2: False, 8: False, 9: True}
+    assert cost.beyond(Load(8, 10_001))
+
+
+def test_who_came_before_is_there_until_the_end():
+    """Somebody else comes and goes in a step between."""
+    first, *_ = ran(count=1).events
+    there = first._replace(t_start=0.0, t_end=1.0)
+    guest = Arrived("guest", 2.0), Finished("guest", "length")
+    second = first._replace(t_start=3.0, t_end=4.0, arrived=guest[:1], finished=guest[1:])
+    third = first._replace(t_start=9.0, t_end=9.5, arrived=())
+    assert time_between_steps([there, second, third]) == pytest.approx((2.0 + 5.0) / 2)
+
+
 def test_the_time_in_which_nobody_is_there_is_not_between_steps():
     """One request after the other, ten seconds apart: the second comes to an empty engine."""
     requests = [
@@ -248,7 +272,8 @@ def test_a_measured_trace_can_be_fitted_and_a_simulated_one_cannot():
 def test_what_is_not_recorded_of_the_hardware_is_not_said():
     trace = ran()
     header = replace(trace.header, device="not recorded", device_name="", threads=None)
-    (told, *_) = fit(replace(trace, header=header)).assumptions
+    told, *more = fit(replace(trace, header=header)).assumptions
+    assert not any(word in note for note in more for word in ("drafted", "overlapped", "left out"))
     assert told.endswith(" by this engine, on hardware that is not recorded.")
     unknown = replace(COST, about={"device": "", "dtype": None})
     unknown.check_hardware("cuda", "float16")
@@ -459,6 +484,9 @@ def test_requests_that_name_no_model_are_meant_for_the_one_that_was_measured(tmp
         {"about": []},
         {"about": {"model": {"context": "long"}}},
         {"about": {"model": {"odd": 1}}},
+        {"about": {"model": {"layers": 0}}},
+        {"about": {"model": {"layers": True}}},
+        {"about": {"model": {"layers": 2**63, "context": 1}}},
         {"about": {"device": 3}},
         {"error": 1},
         {"kind": "by hand"},
@@ -472,6 +500,21 @@ def test_a_saved_cost_that_was_changed_is_refused(change, tmp_path):
     assert Linear.from_json(json.loads(json.dumps(whole))).to_json() == whole
     with pytest.raises(InflightError, match="no cost that was fitted|not those of a fitted cost"):
         Linear.from_json(json.loads(json.dumps(whole | change)))
+
+
+@pytest.mark.parametrize("data", [None, [], "fitted", {}])
+def test_what_is_no_cost_at_all_is_refused(data):
+    with pytest.raises(InflightError, match="it is no cost that was fitted"):
+        Linear.from_json(data)
+
+
+def test_any_size_that_a_model_can_have_is_taken():
+    sizes = {"layers": 1, "parameters": 2**63 - 1}
+    told = replace(COST, about={"model": sizes, "device": None, "dtype": None}).to_json()
+    found = Linear.from_json(told)
+    assert found.to_json() == told and found.model.parameters == 2**63 - 1
+    assert (found.deployment.device, found.deployment.hardware) == ("cpu", "")
+    found.check_model("anything", layers=7)  # nobody knows which model was measured
 
 
 def test_files_that_no_cost_is_in_are_refused_in_a_sentence_that_names_them(tmp_path, capsys):

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
+from core.errors import InvalidTrace
 from core.measure.baselines.records import BaselineRequest
 from core.measure.baselines.transformers_continuous import TransformersContinuous
 from core.recorders.convert import checked_trace
+from core.recorders.groups import infer_windows, kv_groups
 from core.recorders.raw import Recording, read_raw
 from core.recorders.transformers_batching import recording as recording_transformers
 from core.recorders.vllm.inflight_vllm.groups import Leaving
@@ -83,6 +85,39 @@ def test_what_cannot_be_found_is_said():
         step["blocks_free"] = min(step["blocks_free"] + step["step"] % 2, raw.header["num_blocks"])
     trace = checked_trace(raw)
     assert not any(left_of(trace)) and any("unrecorded" in note for note in trace.header.notes)
+
+
+def test_more_groups_than_can_be_tried_are_left_alone():
+    facts = {"kv_groups": 9}
+    assert not infer_windows(facts, [], []) and facts == {"kv_groups": 9}
+
+
+OF_ALL = GroupFacts(kind="full_attention", block_size=4)
+OF_WINDOW = GroupFacts(kind="sliding_window", window=8, block_size=4, layers=(0, 2))
+FULL_GROUP = {"kind": "full_attention", "window": None, "block_size": 4, "layers": None}
+WINDOW = {"kind": "sliding_window", "window": 8, "block_size": 4, "layers": [0, 2]}
+
+
+@pytest.mark.parametrize(
+    ("said", "groups"),
+    [
+        (None, ()),
+        (1, ()),
+        (2, (GroupFacts(block_size=4),) * 2),
+        (1024, (GroupFacts(block_size=4),) * 1024),
+        ([FULL_GROUP], ()),
+        ([WINDOW], (OF_WINDOW,)),
+        ([FULL_GROUP, WINDOW], (OF_ALL, OF_WINDOW)),
+    ],
+)
+def test_the_groups_that_a_header_names(said, groups):
+    assert kv_groups({"kv_groups": said, "block_size": 4}) == groups
+
+
+@pytest.mark.parametrize("count", [-1, 0, 1025])
+def test_a_number_of_groups_that_there_cannot_be_is_refused(count):
+    with pytest.raises(InvalidTrace, match=f"there cannot be {count} KV cache groups"):
+        kv_groups({"kv_groups": count, "block_size": 4})
 
 
 def test_a_block_that_left_unrecorded_is_noticed():

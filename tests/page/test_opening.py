@@ -203,7 +203,8 @@ def test_a_workload_keeps_what_the_form_has_no_field_for(visit, page_url):
     page.locator(".run-button").click()
     settled(page, "inflight.run.complete && inflight.run.requests.some((r) => r.id === 'low')")
     ends = page.evaluate(
-        "() => inflight.run.events.flatMap((e) => e.finished.map((f) => [f.request, f.finishReason]))"
+        "() => inflight.run.events.flatMap((e) => e.finished)"
+        ".map((f) => [f.request, f.finishReason])"
     )
     assert [end for end in ends if end[0] != "gone"] == [
         ["high", "length"],
