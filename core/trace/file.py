@@ -304,7 +304,7 @@ class Reader:
 
 def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
     """The line's checksum, to be chained, and its data without it."""
-    if require(line, str, "A line of a trace is text").endswith("\r"):
+    if require(line, str, "A line of a trace is text").endswith("}\r"):
         raise InvalidTrace(
             "this line ends with CR LF, as Windows writes it; a trace has LF alone: convert the"
             " file back.",

@@ -94,6 +94,7 @@ def test_line_ends_of_windows_and_blank_lines(small: list[str], tmp_path: Path) 
     with pytest.raises(InvalidTrace, match=f"line {len(small) + 1}: this line is empty"):
         Trace.load(path)
     assert "line 3: this line is empty" in refusal([*small[:2], "  ", *small[2:]])
+    assert "this is no trace" in refusal(["\x89PNG\r", "\x1a"])  # a picture has such ends, too
 
 
 def test_a_line_of_json_without_a_line_end_is_no_trace(tmp_path: Path) -> None:
