@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from core.config import POLICIES, EngineConfig
-from core.trace.events import Finished, Limit, LimitReached, Segment, StepEvent
+from core.trace.events import KV, Finished, Limit, LimitReached, Segment, StepEvent
 from core.trace.phrases import LIMITS, SETTINGS, bound, letter
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
@@ -134,8 +134,10 @@ def test_the_first_chunk_altered_in_the_trace_alters_the_sentence():
 )
 def test_a_wait_is_told_with_the_schedulers_own_reason(reason: LimitReached, words: str):
     trace = crowd()
-    altered = alter(trace, 2, waiting=event(trace, 2).waiting._replace(why=reason))
-    assert f"r3 waits: {words}." in why(altered, 2)
+    told = {"waiting": event(trace, 2).waiting._replace(why=reason)}
+    if reason.limit == "blocks":
+        told["kv"] = KV(reason.total - reason.have, reason.total)
+    assert f"r3 waits: {words}." in why(alter(trace, 2, **told), 2)
 
 
 def test_blocks_that_are_free_but_reserved_are_not_told_as_free():
