@@ -149,7 +149,7 @@ def told(error: BaseException, step: int | None = None) -> Fault:
             why=_THEIRS.sub("it ", str(error)),
         )
     if isinstance(error, InflightError) and (line is None or isinstance(error, InvalidConfig)):
-        return Fault("{why}", line, step, why=str(error))
+        return Fault("The engine refuses this: {why}", line, step, why=str(error))
     name, why = type(error).__name__, " ".join(str(error).split())[:300]
     said = f"{name}: {why}" if why else name
     if line is None:
