@@ -9,7 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.given import refuse_idle
-from core.cli.options import POLICY, DeviceOptions, check_policy, engine_for, with_options
+from core.cli.options import (
+    POLICY,
+    DeviceOptions,
+    check_policy,
+    engine_for,
+    refuse_idle_limits,
+    with_options,
+)
 from core.cli.output import print_note
 from core.config import DEFAULT_MODEL, EngineConfig, Execution
 from core.torch_engine.cpu.threads import wait_passively
@@ -111,6 +118,8 @@ def serve(
         refuse_idle("with --api-key, by which clients are known", "allow_host")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     config = EngineConfig(**{"policy": policy, "max_num_seqs": LANES, **limits})
+    if not teacher:  # who may choose another policy
+        refuse_idle_limits(config)
     engine = engine_for(model, config, device_options, Execution(**execution))
     serving = ServingEngine(
         engine,

@@ -101,6 +101,10 @@ def test_what_cannot_be_saved_in_the_end_is_printed_nevertheless(capsys, tmp_pat
             "--max-num-batched-tokens and --prefill-first do nothing under static.",
         ),
         (
+            ("serve", "--policy", "static", "--no-chunked-prefill"),
+            "chunked-prefill does nothing under static.",
+        ),
+        (
             (*RUN, "--policy", "sequential", "--max-num-seqs", "5"),
             "--max-num-seqs does nothing under sequential.",
         ),

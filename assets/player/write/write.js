@@ -208,6 +208,7 @@ export class Write {
     this.code.code = code;
     this.own.keep(this.task.name, { code });
     this.came = false;
+    this.entry = null; // what is drawn is of the code before
     this.outcome.clear();
     this._remember();
     this._draw();
