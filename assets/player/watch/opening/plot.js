@@ -167,10 +167,11 @@ export class Plot {
   }
 
   /**
-   * The first second from then on at which nobody is on the way to a lane. @param {number} at
+   * The first second from then on at which nobody is on the way to a lane. @param {number} from
    */
-  _landed(at) {
+  _landed(from) {
     const entries = [this.slow, this.fast].flatMap((course) => this.entries(course, true));
+    let at = from;
     while (entries.some((entry) => entry <= at && at < entry + 0.5)) at += 0.02;
     return at;
   }
