@@ -20,9 +20,10 @@ export function momentOf(now, span) {
     : `${Math.round(now * 1000)} of ${duration(span)}`;
 }
 
-/** A whole run's time: "9.54 s", "333 ms". @param {number} seconds */
+/** A whole run's time: "9.54 s", "1,234 s", "333 ms". @param {number} seconds */
 export function duration(seconds) {
-  return seconds >= 1 ? `${seconds.toPrecision(3)} s` : `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
+  return `${seconds < 99.95 ? seconds.toPrecision(3) : count(Math.round(seconds))} s`;
 }
 
 /** Seconds as a clock on the wall shows them: "0.03 s", "12.4 s". @param {number} seconds */
