@@ -388,6 +388,7 @@ def test_a_duration_is_rounded_as_the_player_rounds_it():
         "101 ms",
     ]
     assert [milliseconds(s) for s in (0.00123, 0.0123, 0.123)] == ["1.23 ms", "12.3 ms", "123 ms"]
+    assert [milliseconds(s) for s in (9.9994, 10.0, 61.25)] == ["9999 ms", "10.0 s", "61.3 s"]
 
 
 def test_every_preset_has_a_line_on_what_it_shows():

@@ -49,7 +49,7 @@ SAME = set(
     |Rank|Rank #|Seed|Story|TPOT|TPOT p#|TTFT|TTFT p#|Tab|Text|Token|Top-k|Top-p|Trace|live""".replace(  # noqa: E501
         "\n    |", "|"
     ).split("|")
-) | {"# [CPU|CPUs]", " (# ms)"}
+) | {"# [CPU|CPUs]", " (# ms)", " (# s)"}
 
 RUNS = [
     *catalogue.RUNS,

@@ -79,5 +79,7 @@ def joined(sentences: Iterable[Sentence], separator: str, end: str) -> Sentence:
 def milliseconds(seconds: float) -> str:
     """A duration as the player writes it: halves are rounded up, as in JavaScript."""
     ms = Decimal(seconds * 1000)
+    if ms >= 10_000:
+        return f"{(ms / 1000).quantize(Decimal('0.1'), ROUND_HALF_UP)} s"
     places = "1" if ms >= 100 else "0.1" if ms >= 10 else "0.01"
     return f"{ms.quantize(Decimal(places), ROUND_HALF_UP)} ms"
