@@ -275,6 +275,7 @@ export class Paint extends Question {
 
   clear() {
     this.shown = false;
+    this.answer.hidden = true; // it is of what was painted
     this._fill(() => false);
   }
 }
