@@ -3,6 +3,9 @@
 
 import { h, setText } from "../parts/dom.js";
 import { inLanguage, t, tell } from "../parts/speech.js";
+import { tail } from "../views/texts.js";
+
+const SEEN = 120; // of a prompt: the tokens that are compared come after it
 
 function number(x) {
   if (x === null || x === undefined) return "–";
@@ -22,7 +25,8 @@ function textOf(prompt, text, other, parted, of) {
     h(
       "p",
       { class: "saying", tabindex: "0", "data-of": of },
-      prompt && h("span", { class: "asked" }, prompt),
+      prompt &&
+        h("span", { class: "asked" }, prompt.length > SEEN ? tail([prompt], 1, SEEN) : prompt),
       ...words,
     );
   if (!parted) return said(text || null);
