@@ -30,6 +30,46 @@ test("a view is the whole pass, unless it is zoomed to something that is there",
   );
 });
 
+test("a pass has what was guessed in vain, what a graph adds, and whose row was computed for nobody", () => {
+  const plain = run.events[1]; // one pass: A, then B
+  const [forward] = plain.passes;
+  const changed = (/** @type {object} */ given) => passesOf(run, { ...plain, ...given })[0];
+  assert.deepEqual(
+    pass.items.map(({ drafted, rejected }) => [drafted, rejected]),
+    [
+      [0, 0],
+      [0, 0],
+    ],
+  );
+  const drafts = [{ request: "b", drafted: 3, accepted: 1 }];
+  assert.deepEqual(
+    changed({ drafts }).items.map(({ drafted, rejected }) => [drafted, rejected]),
+    [
+      [0, 0],
+      [3, 2],
+    ],
+  );
+  const positions = forward.rows * forward.width;
+  const graph = (/** @type {number | null} */ bucket) =>
+    changed({ passes: [{ ...forward, bucket }] }).graphPads;
+  assert.deepEqual([null, positions, positions + 3].map(graph), [0, 0, 3]);
+  // rows are in the engine's order, unless some are of lanes whose request has ended
+  const segments = [...plain.segments].reverse();
+  const order = (/** @type {object} */ given) =>
+    changed({ segments, ...given }).items.map(({ request, kvLen }) => [request.id, kvLen]);
+  assert.deepEqual(
+    order({}).map(([id]) => id),
+    ["b", "a"],
+  );
+  const finishedRows = [{ request: "b", lane: -1 }];
+  assert.deepEqual(order({ passes: [{ ...forward, finishedRows }] }), [
+    ["b", 0],
+    ["a", 4],
+    ["b", 2],
+  ]);
+  assert.ok(pass.items.every((item) => item.leak === undefined));
+});
+
 test("cells lie side by side on whole device pixels, inside the canvas", () => {
   for (const [w, h, d] of [
     [640, 400, 1],

@@ -313,6 +313,15 @@ test("invisible characters are made visible, long pieces are cut", () => {
   assert.equal(Array.from(visible("x".repeat(50), 8)).length, 8);
   assert.equal(visible("x".repeat(8), 8), "xxxxxxxx", "as long as there is room for");
   assert.equal(visible("x".repeat(8), 4), "xxx…", "and again where there is less room");
+  for (const length of [99, 100, 200, 201, 5000])
+    for (const again of [1, 2])
+      assert.equal(
+        visible("x".repeat(length), 14),
+        `${"x".repeat(13)}…`,
+        `${length}, time ${again}`,
+      );
+  assert.equal(visible(`${" ".repeat(150)}x`), "x");
+  assert.equal(visible(`${" ".repeat(200)}x`), "␣␣␣␣", "the beginning of what is very long");
   const pieces = [" ", "   ", " ".repeat(9), " a b ", "\r\n\t", "\u0007", ""];
   const shown = ["␣", "␣␣␣", "␣␣␣␣", "a␣b", "↵⇥", "␇", "◌"];
   assert.deepEqual(
