@@ -574,6 +574,12 @@ def test_it_fits_narrow_screens(open_page, size):
         bar.bounding_box()["y"] + bar.bounding_box()["height"] <= page.viewport_size["height"] + 1
     )
     if size == "phone":
+        cut = page.evaluate(
+            "() => { const { race } = inflightCompare, { holder } = race; race.showTable(true);"
+            " race.seek(Infinity); const cut = holder.scrollWidth - holder.clientWidth;"
+            " race.showTable(false); return cut; }"
+        )
+        assert cut <= 0
         small = page.evaluate(
             "[...document.querySelectorAll('.transport button, .transport select, .presets.small"
             " button')].filter((b) => b.offsetHeight && b.offsetHeight < 44).map((b) =>"

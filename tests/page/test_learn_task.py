@@ -52,6 +52,28 @@ def test_the_task_stays_in_sight_and_the_run_is_checked_against_it(visit, page_u
     expect(page.locator(".lesson:nth-child(3) .lesson-asked")).to_have_text("4 questions")
 
 
+@pytest.mark.slow
+def test_two_solved_goals_leave_room_for_the_mask(visit, page_url):  # noqa: F811
+    page = visit(
+        url=page_url,
+        hash="part=learn&lesson=static-batching&stop=now-you",
+        size=(1280, 720),
+        drawn=False,
+    )
+    drawn(page, "static-batching", "now-you")
+    page.click(".edit-run")
+    tokens = page.locator(".drawer .request-row [aria-label='New tokens']")
+    goals = page.locator(".task-goals .goal")
+    tokens.nth(1).fill("40")  # B alone is long, and then A as well
+    page.click(".drawer [type=submit]")
+    expect(goals.last).to_have_class("goal met")
+    tokens.nth(0).fill("40")
+    page.click(".drawer [type=submit]")
+    expect(page.locator(".task-title")).to_have_text("Solved")
+    settled(page, "inflight.drawn >= 0")
+    assert page.locator("#watch .panel.mask .canvas").bounding_box()["height"] > 50
+
+
 def test_whoever_goes_from_a_task_to_watch_finds_their_own_run(visit, page_url):  # noqa: F811
     page = visit(url=page_url, hash="part=learn&lesson=one-token&stop=now-you", drawn=False)
     drawn(page, "one-token", "now-you")
