@@ -8,6 +8,7 @@ own, forked after the heavy imports, as many at a time as there are processors.
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import shutil
 import signal
@@ -28,15 +29,23 @@ from faults import FAULTS, Fault
 from transformers import generation  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("assets/player", "assets/engine")  # those with faults
 PATIENCE = 600  # seconds: a fault that makes a run endless is noticed by that
 
 
-def copy(folder: Path, fault: Fault | None) -> None:
-    """The sources and tests, with the fault in them."""
-    for name in ("core", "visualizer", "tests"):
+def compiled(folder: Path) -> None:
+    """The sources and tests, compiled once for all faults: that takes longer than most tests."""
+    for name in ("core", "visualizer", "tests", *COPIED):
         shutil.copytree(
             ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules")
         )
+        compileall.compile_dir(folder / name, quiet=1)
+
+
+def copy(made: Path, folder: Path, fault: Fault | None) -> None:
+    """The sources and tests, with the fault in them. made: by `compiled`."""
+    for name in ("core", "visualizer", "tests"):
+        shutil.copytree(made / name, folder / name, copy_function=os.link)
     for name in (
         "docs",
         "inflight.py",
@@ -50,8 +59,10 @@ def copy(folder: Path, fault: Fault | None) -> None:
     shutil.copy(ROOT / "app.py", folder)
     (folder / "assets").mkdir()
     for asset in (ROOT / "assets").iterdir():
-        if asset.name in ("player", "engine"):  # those with faults
-            shutil.copytree(asset, folder / "assets" / asset.name)
+        if f"assets/{asset.name}" in COPIED:
+            shutil.copytree(
+                made / "assets" / asset.name, folder / "assets" / asset.name, copy_function=os.link
+            )
         else:
             (folder / "assets" / asset.name).symlink_to(asset)
     if fault is not None:
@@ -60,6 +71,7 @@ def copy(folder: Path, fault: Fault | None) -> None:
         assert source.count(fault.old) == 1, (
             f"{fault.file} has {source.count(fault.old)} of {fault.old!r}"
         )
+        path.unlink()  # a file of its own, no link to that of all
         path.write_text(source.replace(fault.old, fault.new), encoding="utf-8")
 
 
@@ -104,11 +116,12 @@ def main() -> int:
     running: dict[int, tuple[Fault | None, list[str], Path, float]] = {}
     wrong = 0
     with tempfile.TemporaryDirectory() as top:
+        compiled(made := Path(top) / "made")
         while waiting or running:
             while waiting and len(running) < (os.cpu_count() or 1):
                 fault, tests = waiting.pop(0)
                 folder = Path(tempfile.mkdtemp(dir=top))
-                copy(folder, fault)
+                copy(made, folder, fault)
                 running[start(folder, tests)] = fault, tests, folder, time.monotonic()
             for late in [
                 pid
