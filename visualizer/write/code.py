@@ -94,7 +94,7 @@ def _made(policy: type[Policy]) -> Policy:
             name=policy.__name__,
             decorator="@dataclass(frozen=True, kw_only=True)",
         )
-    ours = {field.name: field for field in dataclasses.fields(Policy)}
+    ours = {field.name for field in dataclasses.fields(Policy)}
     for name, value in vars(policy).items():
         if name in ours and name not in inspect.get_annotations(policy):
             raise Fault(
