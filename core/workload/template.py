@@ -1,7 +1,8 @@
 """Chat templates, run in a process of their own: they are programs that come with models, and may
 loop for ever or ask for all memory. It is started at the first text, kept, and started again after
-one that passed a bound. A template that has passed one, and has never written a text, is refused at
-once for a while: each text asked of it would keep all others waiting.
+one that passed a bound of time or memory, which `template_process` keeps. A template that has
+passed one, and has never written a text, is refused at once for a while: each text asked of it
+would keep all others waiting.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What runs in the process of `core.workload.chat`: chat templates, which are programs that
-come with models. It is asked for one text at a time and answers it, a line of JSON each, and knows
-nothing else of this project; its arguments are the folders that hold Jinja.
+"""What runs in the process of `core.workload.template`: chat templates, which are programs that
+come with models, within so many seconds and bytes. It is asked for one text at a time and answers
+it, a line of JSON each, and knows nothing else of this project; its arguments are the folders that
+hold Jinja.
 
 The environment is the one of transformers' `apply_chat_template`, so the texts are the same.
 """
