@@ -105,6 +105,10 @@ def require_writable(*paths: Path | None, read: Iterable[Path] = ()) -> None:
     """
     given = [path for path in paths if path is not None]
     for index, path in enumerate(given):
+        if path == Path("-"):
+            raise InflightError(
+                "- cannot be written: name a file, or /dev/stdout for standard output."
+            )
         with _named(path):
             if _is_special(path):
                 if not os.access(path, os.W_OK):

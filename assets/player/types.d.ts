@@ -25,6 +25,7 @@ interface RunRequest {
   isBot: boolean;
   isOwn: boolean;
   maxNew: number | null;
+  priority: number;
   before: { generated: number; computed: number | null; token: number | null } | null;
   arrived: number | null;
   waits: [first: number, last: number, preempted: boolean, since?: number][];

@@ -1,4 +1,4 @@
-"""A trace as tables: its requests, totals and steps; and where something was measured."""
+"""A trace as tables: requests, totals, steps in a line each; and where something was measured."""
 
 from __future__ import annotations
 

@@ -86,6 +86,7 @@ def test_what_cannot_be_written_is_refused_beforehand(tmp_path):
         (circle, "Too many levels of symbolic links."),
         (tmp_path / ("t" * 300), "File name too long."),
         (here / "t", "there is no folder"),
+        (Path("-"), "name a file, or /dev/stdout"),
     ):
         with pytest.raises(InflightError) as refused:
             require_writable(path)

@@ -184,7 +184,9 @@ def give(page, name: str, text: str) -> None:
 
 @pytest.mark.slow
 def test_a_workload_keeps_what_the_form_has_no_field_for(visit, page_url):
-    """A priority, and when the client leaves: as the command line runs the same file."""
+    """When a client leaves; and a priority, which has a field only where the policy goes by it: as
+    the command line runs the same file.
+    """
     page = visit(f"{page_url}/", hash="run=short-and-long")
     page.locator(".edit-button").click()
     settled(page, "inflight.editor.state")
@@ -200,18 +202,39 @@ def test_a_workload_keeps_what_the_form_has_no_field_for(visit, page_url):
     settled(page, "inflight.editor.rows.length === 4")
     assert page.locator(".preset-shows").inner_text() == ""
     assert page.evaluate("() => inflight.editor.field('preset').selectedIndex") == -1
-    page.locator(".run-button").click()
-    settled(page, "inflight.run.complete && inflight.run.requests.some((r) => r.id === 'low')")
-    ends = page.evaluate(
-        "() => inflight.run.events.flatMap((e) => e.finished)"
-        ".map((f) => [f.request, f.finishReason])"
-    )
+
+    def ends_of_a_run() -> list[list[str]]:
+        page.evaluate("() => { window.before = inflight.run; }")
+        page.locator(".run-button").click()
+        settled(page, "inflight.run !== before && inflight.run.complete && !inflight.running")
+        return page.evaluate(
+            "() => inflight.run.events.flatMap((e) => e.finished)"
+            ".map((f) => [f.request, f.finishReason])"
+        )
+
+    ends = ends_of_a_run()
     assert [end for end in ends if end[0] != "gone"] == [
         ["high", "length"],
         ["first", "length"],
         ["low", "length"],
     ]
     assert ["gone", "cancelled"] in ends
+    fields = page.locator(".request-row .priority")
+    assert [field.input_value() for field in fields.all()] == ["0", "9", "0", "-1"]
+    fields.nth(3).fill("")
+    page.locator(".run-button").click()
+    expect(page.locator(".drawer .run-message")).to_have_text(
+        "Request 4: the priority must be a whole number."
+    )
+    fields.nth(3).fill("20")
+    assert [end[0] for end in ends_of_a_run() if end[0] != "gone"] == ["first", "low", "high"]
+    card = page.locator(".panel.request-card")
+    page.evaluate("() => inflight.pin(inflight.run.request('high'))")
+    expect(card).to_contain_text("priority 20: the lower, the sooner")
+    page.evaluate("() => inflight.pin(inflight.run.request('first'))")
+    expect(card).not_to_contain_text("priority")
+    page.locator("[name=policy]").select_option("continuous")
+    expect(fields.first).to_be_hidden()
 
 
 @pytest.mark.slow

@@ -24,7 +24,8 @@ def for_runs(limits: Limits, model: str = "", facts: Facts = _NONE) -> dict[str,
         **models(limits, model, facts),
         "presets": presets(limits),
         "policies": [
-            {"name": p.name, "shows": p.shows, "knobs": p.knobs} for p in POLICIES.values()
+            {"name": p.name, "shows": p.shows, "knobs": p.knobs, "order_by": p.order_by}
+            for p in POLICIES.values()
         ],
         "limits": asdict(limits),
     }

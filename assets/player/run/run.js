@@ -288,6 +288,7 @@ export class Run {
         maxNew: asked ? asked.maxNew : plan && plan.sampling ? plan.sampling.max_new_tokens : null,
         // {generated, computed, token}: what had happened before the first step here, times in
         // seconds
+        priority: plan?.priority ?? 0, // the lower, the sooner
         before: null,
         arrived: null, // seconds
         waits: [], // [first step, last step, preempted]

@@ -173,6 +173,7 @@ export class RequestCard extends CanvasView {
       here
         ? `${request.cameUnseen ? "before " : ""}step ${run.stepOf(request.waits[0][0])}, ${milliseconds(request.arrived ?? 0)}`
         : "–",
+      request.priority ? `priority ${request.priority}: the lower, the sooner` : null,
     );
     this._row(
       "Tokens",

@@ -24,9 +24,10 @@ export class Editor {
   constructor(drawer, app) {
     this.drawer = drawer;
     this.app = app;
-    this.rows = []; // {el, prompt, tokens, arrival, request, messages, conversation}
+    this.rows = []; // {el, prompt, tokens, arrival, priority, request, messages, conversation}
     this.limits = {};
     this._opening = false; // a recording that matches the form
+    this.isByPriority = false; // the order of the chosen policy
     this.isChosenByHand = false; // the model, about which nothing may be known yet
     const $ = (s) => drawer.querySelector(s);
     this.$ = $;
@@ -279,13 +280,15 @@ export class Editor {
       h("input", { type: "number", inputmode, min, step, value, "aria-label": t(label) });
     const tokens = number("New tokens", maxNew, "numeric", 1, 1);
     const arrival = number("Arrival", request.arrival ?? 0, "decimal", 0, "any");
+    const priority = number("Priority", request.priority ?? 0, "numeric", null, 1);
+    priority.classList.add("priority");
     const remove = iconButton("trash", t("Remove this request"), () => {
       this.rows.splice(this.rows.indexOf(row), 1);
       el.remove();
       this.touch();
     });
-    const el = h("div", { class: "request-row" }, prompt, tokens, arrival, remove);
-    const row = { el, prompt, tokens, arrival, request, asGiven: prompt.value };
+    const el = h("div", { class: "request-row" }, prompt, tokens, arrival, priority, remove);
+    const row = { el, prompt, tokens, arrival, priority, request, asGiven: prompt.value };
     this.rows.push(row);
     this.$(".request-rows").append(el);
     this.messages.added(row);
@@ -372,6 +375,8 @@ export class Editor {
       this.state && this.state.policies.find((p) => p.name === this.field("policy").value);
     if (!policy) return;
     setText(this.$(".policy-shows"), t(policy.shows));
+    this.isByPriority = policy.order_by === "priority";
+    this.drawer.classList.toggle("by-priority", this.isByPriority);
     for (const name of optional(this.state.policies)) {
       this.field(name).disabled = !policy.knobs.includes(name);
       if (this.field(name).disabled && OFF_ELSEWHERE.includes(name))
@@ -382,7 +387,8 @@ export class Editor {
   /** The form as a spec for the engine. */
   spec() {
     const number = (name) => Number(this.field(name).value);
-    const requests = this.rows.map(({ prompt, tokens, arrival, request, asGiven, messages }, i) => {
+    const requests = this.rows.map((row, i) => {
+      const { prompt, tokens, arrival, priority, request, asGiven, messages } = row;
       const sampling = { ...(request.sampling || {}), max_new_tokens: Number(tokens.value) };
       const isSet = (name) => this.touchedSampling.has(name) || !request.sampling;
       for (const name of SAMPLING.filter(isSet))
@@ -394,14 +400,15 @@ export class Editor {
         : request.prompt_token_ids && prompt.value === asGiven
           ? { prompt_token_ids: request.prompt_token_ids }
           : { prompt: prompt.value };
-      // what no field of the form shows, as a priority
-      const { prompt: _, prompt_token_ids: __, messages: ___, ...others } = request;
+      // what no field of the form shows, as when a client leaves
+      const { prompt: _, prompt_token_ids: __, messages: ___, priority: ____, ...others } = request;
       return {
         ...others,
         id: request.id || this._freshId(),
         ...given,
         sampling,
         arrival: Number(arrival.value),
+        ...(Number(priority.value) ? { priority: Number(priority.value) } : {}),
       };
     });
     requests.forEach((r, i) => {
@@ -462,6 +469,8 @@ export class Editor {
         return bad(row.tokens, `${who}: new tokens must be a whole number of at least 1.`);
       if (row.arrival.value === "" || !(Number(row.arrival.value) >= 0))
         return bad(row.arrival, `${who}: the arrival must be a number of at least 0.`);
+      if (this.isByPriority && !/^-?\d+$/.test(row.priority.value))
+        return bad(row.priority, `${who}: the priority must be a whole number.`);
     }
     for (const name of [...NUMBERS, ...SAMPLING, "num_blocks"]) {
       const el = this.field(name);
