@@ -347,6 +347,14 @@ def test_what_is_said_beside_the_runs_adds_up(tmp_path: Path) -> None:
         (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
         with pytest.raises(InflightError):
             load(folder)
+    # the same false words in every place that has them
+    told = copy.deepcopy(true)
+    for switch, names in (("honest", ("solo_text", "batched_text")), ("leak", ("solo_text",))):
+        for name in names:
+            told["equivalence"][switch]["requests"][0][name] = "Other words."
+    (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
+    with pytest.raises(InflightError, match="does not add up"):
+        load(folder)
 
 
 @pytest.mark.slow

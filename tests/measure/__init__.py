@@ -34,6 +34,7 @@
     python tests/measure/press.py            presses at random on a page, and tells what goes wrong
     python tests/measure/size.py             how large the house is, as formatters print it
     python tests/measure/files.py            docs/files.md, what each file says of itself
+    python tests/measure/told.py             tests/told, what is said and counted of runs, as text
     python tests/measure/take_screenshots.py README's pictures of the page
 
 Each has `--help`. They want a quiet machine.

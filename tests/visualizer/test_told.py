@@ -1,0 +1,22 @@
+"""What is said and counted of runs is what somebody has read: see `worlds.as_told`."""
+
+from __future__ import annotations
+
+from difflib import unified_diff
+
+import pytest
+
+from worlds.as_told import FOLDER, texts
+
+MADE = texts()
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_is_said_is_what_was_read(name: str) -> None:
+    then = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    differs = list(unified_diff(then, MADE[name]().splitlines(), lineterm="", n=0))
+    assert not differs, "If it was meant: python tests/measure/told.py\n" + "\n".join(differs[:20])
+
+
+def test_every_text_that_is_kept_is_compared() -> None:
+    assert {path.stem for path in FOLDER.iterdir()} == set(MADE)

@@ -1,0 +1,247 @@
+"""Everything that is said and counted of a run, as text that a person can read.
+
+`tests/told/` holds these texts as they were when somebody last read them, and a test compares: a
+change that was not meant shows there, and one that was meant is read in the diff of the commit,
+after `python tests/measure/told.py` has written them anew. Drawings are there by a digest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from core.account.perfetto import chrome_trace
+from core.account.request_times import SLOs
+from core.account.tables import tables
+from core.cli.check import findings
+from core.cli.report import print_delays, print_steps, print_summary, print_worst, summary
+from core.cli.terminal import mask_lines
+from core.config import ASSETS, POLICIES, EngineConfig
+from core.errors import InflightError
+from core.proof.verify import verify
+from core.recorders.convert import to_trace
+from core.recorders.raw import read_raw
+from core.simulate.cost import Load
+from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear
+from core.trace.divergence import divergence, knobs
+from core.trace.run_state import RunState
+from core.trace.trace import Trace
+from core.workload.request import Request, SamplingParams
+from core.workload.workload import Workload
+from visualizer.charts.plots import kv, lanes
+from visualizer.charts.step_figure import step_figure
+from visualizer.documents.comparison import Shown, document
+from visualizer.documents.replay import replay
+from visualizer.lessons.document import lesson_document, terms
+from visualizer.lessons.document import recorded as recorded_runs
+from visualizer.lessons.lessons import LESSONS, QUESTIONS
+from visualizer.lessons.sheets import KINDS, sheet
+from visualizer.words.findings import fork
+from visualizer.words.vocabulary import plain
+from worlds.comparison import CURVE, ENVIRONMENT, measured
+
+FOLDER = Path(__file__).parents[1] / "told"
+DATA = Path(__file__).parents[1] / "data"
+COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
+READ = 40  # steps of a run whose sentences are there in words
+GOALS = SLOs(ttft_s=0.05, tpot_s=0.02, e2e_s=1.0)
+SHIPPED = (
+    "chunk-7-7-6",
+    "kv-pressure-stall",
+    "long-prompt-arrives",
+    "nanogpt-chunked-4-arrivals",
+    "prefix-too-short",
+    "shared-prefix",
+    "three-lengths",
+    "verses-continuous",
+    "verses-dropped",
+    "verses-dynamic",
+    "verses-sequential",
+    "verses-static",
+)
+RECORDED = (
+    "transformers-5.23",
+    "vllm-0.32-hybrid",
+    "vllm-0.32-sliding-window",
+    "vllm-0.32-snapshots",
+    "vllm-0.32-speculation",
+)
+
+
+def texts() -> dict[str, Callable[[], str]]:
+    """What makes each text, by its name."""
+    made: dict[str, Callable[[], str]] = {}
+    for name in SHIPPED:
+        made[name] = lambda name=name: of_run(Trace.load(ASSETS / "traces" / f"{name}.jsonl"))
+    for name in RECORDED:
+        made[name] = lambda name=name: of_run(recorded(name))
+    for name in POLICIES:
+        made[f"simulated-{name}"] = lambda name=name: of_run(simulated(name))
+    made |= {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
+    return made
+
+
+def recorded(name: str) -> Trace:
+    """The trace of another engine's recording."""
+    return to_trace(read_raw([DATA / f"{name}.raw.jsonl.gz"])[0])
+
+
+def simulated(policy: str) -> Trace:
+    """Nine requests of all lengths under a policy, some with a priority, one of which is left
+    alone; a pool that is too small for all, and prompts that share a beginning.
+    """
+    shape = ((20, 6), (3, 12), (41, 5), (7, 20), (20, 3), (30, 9), (5, 15), (12, 4), (20, 8))
+    requests = [
+        Request(
+            f"r{n}",
+            prompt_token_ids=[*range(min(prompt, 16)), *[n] * max(0, prompt - 16)],
+            sampling=SamplingParams(new, ignore_eos=True),
+            arrival=2 * n,
+            priority=(n * 5) % 3,
+            leaves_after=9 if n == 6 else None,
+        )
+        for n, (prompt, new) in enumerate(shape)
+    ]
+    shares = POLICIES[policy].prefix_caching
+    config = EngineConfig(policy, 3, 24, 8, 8, prefix_caching=shares)
+    return SimulatedEngine(COST, config).run(Workload(requests, "of all lengths"))
+
+
+def of_run(trace: Trace) -> str:
+    """A run, from what `check` believes of it to every step."""
+    return "\n".join(_of_run(trace)) + "\n"
+
+
+def _of_run(trace: Trace) -> Iterator[str]:
+    yield from findings(verify(trace.lines()))
+    yield printed(print_summary, trace, GOALS)
+    yield printed(print_steps, trace)
+    yield printed(print_delays, trace)
+    yield printed(print_worst, trace)
+    told = summary(trace, GOALS)
+    yield from (f"{name}: {compact(value)}" for name, value in told["metrics"].items())
+    yield from (compact(request) for request in told["requests"])
+    yield compact(told["delays"])
+    yield f"as tables {digest(tables(trace))}, for Perfetto {digest(chrome_trace(trace))}"
+    yield f"lanes {digest(lanes(trace).to_json())}, KV {digest(kv(trace).to_json())}"
+    shown = replay(trace)
+    letters, state = (
+        shown["letters"],
+        RunState.of(trace.prompt_lengths, trace.header.policy.requeue),
+    )
+    yield compact(shown["totals"])
+    yield compact(shown["delays"])
+
+    def say(spans: Any) -> str:
+        return spans if isinstance(spans, str) else plain(spans, lambda r: letters.get(r, "?"))
+
+    for number, (event, caption) in enumerate(zip(trace.events, shown["captions"], strict=True)):
+        state.begin(event)
+        frame = digest(state.frame(event))
+        state.end(event)
+        said = [f"    {say(caption[name])}" for name in ("say", "simple", "waits", "bound")]
+        said += [f"    - {say(reason)}" for reason in caption["why"]]
+        in_digest = "" if number < READ else f", said {digest(said)}"
+        yield f"step {event.step}, frame {frame}{in_digest}"
+        yield from () if in_digest else said
+    widest = max(trace.events, key=lambda event: sum(p.tokens for p in event.passes))
+    for step in sorted({widest.step, trace.events[len(trace.events) // 2].step}):
+        yield from mask_of(trace, step)
+
+
+def mask_of(trace: Trace, step: int) -> Iterator[str]:
+    """The mask of a step in letters, and its figure by a digest; where it has no pass, that."""
+    try:
+        yield from (line.plain for line in mask_lines(trace, step, 0, 100))
+        yield f"figure of step {step}: {digest(step_figure(trace, step).to_json())}"
+    except InflightError as error:
+        yield str(error)
+
+
+def of_comparison() -> str:
+    """A comparison of two policies on a clock of its own, as the page is given it."""
+    shown = document(
+        Shown(comparison(), "by hand", ENVIRONMENT, title="By hand", cost=CURVE, created="2026")
+    )
+    del shown["runs"]  # they know the machine, and the date
+    lines = [f"{name}: {compact(value)}" for name, value in shown.items()]
+    return "\n".join(lines) + "\n"
+
+
+comparison = cache(measured)
+
+
+def of_lessons() -> str:
+    """Every lesson with the facts of its runs, and the sheets that are printed of it."""
+    traces = runs()
+    lines = []
+    for lesson in (*LESSONS, QUESTIONS):
+        told = lesson_document(lesson, traces, "en")
+        lines += [f"{lesson.name}: {told['title']} {told['question']}"]
+        lines += [f"    {compact(stop)}" for stop in told["stops"]]
+        lines += [f"    in German {digest(lesson_document(lesson, traces, 'de'))}"]
+        if lesson is not QUESTIONS:
+            sheets = [digest(sheet(lesson.name, kind, traces)) for kind in KINDS]
+            lines += [f"    sheets {', '.join(sheets)}"]
+    lines += [f"{term}: {compact(seen)}" for term, seen in terms(traces, "en").items()]
+    return "\n".join(lines) + "\n"
+
+
+def of_forks() -> str:
+    """Where runs of the same requests under other settings part."""
+    traces = runs()
+    pairs = [
+        ("kv-pressure", "kv-pressure-stall"),
+        ("verses-static", "verses-dropped"),
+        ("verses-static", "verses-continuous"),
+        ("verses-dynamic", "verses-sequential"),
+        ("decode-first", "prefill-first"),
+        ("long-prompt-arrives", "long-prompt-chunked"),
+        ("kv-pressure", "kv-pressure"),
+    ]
+    lines = []
+    for one, other in pairs:
+        before, after = traces(one), traces(other)
+        found = divergence(before, after)
+        lines += [f"{one} and {other}: {compact(found and found.to_json())}"]
+        lines += [compact([vars(knob) for knob in knobs(before, after)])]
+        lines += [compact(fork(found, (len(before.events), len(after.events))))]
+    return "\n".join(lines) + "\n"
+
+
+runs = cache(recorded_runs)
+
+
+def printed(what: Callable[..., object], *given: Any) -> str:
+    """What a function prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        what(*given)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def compact(value: Any) -> str:
+    """JSON in a line; floats to six digits, which every machine has alike."""
+    return json.dumps(rounded(value), ensure_ascii=False, default=str)
+
+
+def digest(value: Any) -> str:
+    """Whether it is the same, without what it is."""
+    return hashlib.sha256(compact(value).encode()).hexdigest()[:12]
+
+
+def rounded(value: Any) -> Any:
+    """Plain data whose floats have six digits."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {str(key): rounded(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [rounded(part) for part in value]
+    return value
