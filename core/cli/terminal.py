@@ -26,7 +26,7 @@ from core.trace.events import Segment, StepEvent
 from core.trace.mask import Mask, Order, rows_of
 from core.trace.messages import english
 from core.trace.phrases import letters
-from core.trace.trace import NO_TEXT, Trace
+from core.trace.trace import NO_TEXT, NOT_TAKEN, Trace
 
 MOST_CELLS = 50_000_000  # of a mask that is derived in full
 MOST_ROWS = 48
@@ -115,12 +115,11 @@ def mask_lines(
     ]
     lines += [Text(unbroken(warning), style="yellow") for warning in event.warnings]
     lines.append(Text())
+    padded_width = forward.width if forward.layout == "padded" else 0
     for row in rows_of(forward, segments):
-        lines.append(
-            _row(
-                trace, row, forward.width if forward.layout == "padded" else 0, names, styles, width
-            )
-        )
+        own = (q for q in mask.queries if q.request == row.request)
+        words = [q.text for q in own if q.position is not None]
+        lines.append(_row(row, words, padded_width, names, styles, width))
     lines += [
         Text(),
         Text("block-diagonal causal mask (row = query, column = key)   # attend   . blocked"),
@@ -166,8 +165,8 @@ def _what(segments: list[Segment]) -> str:
 
 
 def _row(
-    trace: Trace,
     row: Any,
+    words: list[str],
     padded_width: int,
     names: dict[str, str],
     styles: dict[str, str],
@@ -179,8 +178,7 @@ def _row(
     if not isinstance(row, Segment):
         return text.append(f"  lane {row.lane}  finished, computed as padding until the wave ends")
     pads = f"<pad>×{padded_width - row.length} " if padded_width > row.length else ""
-    words = (trace.token_text(row.request, p) for p in range(row.start, row.kv_len))
-    tokens = [word if word is NO_TEXT else repr(word) for word in words]
+    tokens = [word if word is NO_TEXT or word is NOT_TAKEN else repr(word) for word in words]
     text.append(f"  lane {row.lane}  {f'{row.phase}({row.length})':<12} ")
     room = None if width is None else max(20, width - len(text) - len(pads))
     return text.append(pads, style="dim").append(_fold_words(tokens, room), style="default")

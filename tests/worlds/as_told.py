@@ -125,6 +125,7 @@ def _of_run(trace: Trace) -> Iterator[str]:
     yield printed(print_steps, trace)
     yield printed(print_delays, trace)
     yield printed(print_worst, trace)
+    yield from (compact(one.request.to_json()) for one in trace.asked.values())
     told = summary(trace, GOALS)
     yield from (f"{name}: {compact(value)}" for name, value in told["metrics"].items())
     yield from (compact(request) for request in told["requests"])
@@ -157,9 +158,10 @@ def _of_run(trace: Trace) -> Iterator[str]:
 
 
 def mask_of(trace: Trace, step: int) -> Iterator[str]:
-    """The mask of a step in letters, and its figure by a digest; where it has no pass, that."""
+    """The mask of a step in letters, and its figure by a digest; a figure may be too large."""
+    for order in ("request", "cached-new"):
+        yield from (line.plain for line in mask_lines(trace, step, 0, order))
     try:
-        yield from (line.plain for line in mask_lines(trace, step, 0, 100))
         yield f"figure of step {step}: {digest(step_figure(trace, step).to_json())}"
     except InflightError as error:
         yield str(error)
