@@ -58,6 +58,8 @@ def test_lengths():
     assert {s.prompt_tokens for s in sizes} == {7} and {s.output_tokens for s in sizes} == {3, 4, 5}
     long_tail = [s.output_tokens for s in itertools.islice(Lengths("1", "~32").sizes(1), 20_000)]
     assert min(long_tail) >= 1 and statistics.mean(long_tail) == pytest.approx(32, rel=0.05)
+    short = [s.output_tokens for s in itertools.islice(Lengths("1", "~3").sizes(1), 20_000)]
+    assert statistics.mean(short) == pytest.approx(3, rel=0.03)
     for text in ("", "0", "5-2", "~0", "x", "1-2-3", "-4"):
         with pytest.raises(InflightError, match="is no length"):
             Lengths(text)
@@ -99,9 +101,11 @@ def test_requests_are_cut_to_the_context():
     assert (
         len(cut.prompt_token_ids) == 199 and cut.sampling.max_new_tokens == 1 and cut.arrival == 1.5
     )
-    assert request(3, RequestSize(5, 5), 0, 100, 200, seed=1) == request(
-        3, RequestSize(5, 5), 0, 100, 200, seed=1
-    )
+    made = [
+        request(n, RequestSize(5, 5), 0, 100, 200, seed) for n, seed in ((3, 1), (4, 1), (3, 2))
+    ]
+    assert made[0] == request(3, RequestSize(5, 5), 0, 100, 200, seed=1)
+    assert len({one.prompt_token_ids for one in made}) == 3
 
 
 def test_the_requests_of_a_point_arrive_within_three_quarters_of_its_time():

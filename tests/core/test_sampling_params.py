@@ -50,6 +50,17 @@ def test_top_p_measures_what_top_k_has_left():
     assert survivors(filter_logits(scores, [row(top_p=0.57)])) == {0, 1}
 
 
+@pytest.mark.parametrize("params", [{"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}])
+def test_each_filter_alone_is_heeded_by_a_draw(params):
+    """Each leaves the best token only, which a draw at this temperature hardly ever takes."""
+    scores = logits(1)
+    rows = [row(temperature=50.0, seed=n, **params) for n in range(20)]
+    drawn = [sample(scores, [one])[0].token_id for one in rows]
+    assert set(drawn) == {int(scores.argmax())}
+    free = {sample(scores, [row(temperature=50.0, seed=n)])[0].token_id for n in range(20)}
+    assert len(free) > 10
+
+
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize(
     "params",

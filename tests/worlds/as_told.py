@@ -51,6 +51,7 @@ FOLDER = Path(__file__).parents[1] / "told"
 DATA = Path(__file__).parents[1] / "data"
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
 READ = 40  # steps of a run whose sentences are there in words
+LONG = 6000  # characters of one piece
 GOALS = SLOs(ttft_s=0.05, tpot_s=0.02, e2e_s=1.0)
 SHIPPED = (
     "chunk-7-7-6",
@@ -72,6 +73,10 @@ RECORDED = (
     "vllm-0.32-sliding-window",
     "vllm-0.32-snapshots",
     "vllm-0.32-speculation",
+    "vllm-http/priority-pressure",
+    "vllm-http/reset-running",
+    "vllm-http/long-prefill",
+    "vllm-http/async",
 )
 
 
@@ -81,7 +86,7 @@ def texts() -> dict[str, Callable[[], str]]:
     for name in SHIPPED:
         made[name] = lambda name=name: of_run(Trace.load(ASSETS / "traces" / f"{name}.jsonl"))
     for name in RECORDED:
-        made[name] = lambda name=name: of_run(recorded(name))
+        made[name.replace("/", "-")] = lambda name=name: of_run(recorded(name))
     for name in POLICIES:
         made[f"simulated-{name}"] = lambda name=name: of_run(simulated(name))
     made |= {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
@@ -116,10 +121,17 @@ def simulated(policy: str) -> Trace:
 
 def of_run(trace: Trace) -> str:
     """A run, from what `check` believes of it to every step."""
-    return "\n".join(_of_run(trace)) + "\n"
+    return "\n".join(map(shortened, _of_run(trace))) + "\n"
+
+
+def shortened(text: str) -> str:
+    """A text that nobody reads to its end, by its beginning and a digest of the whole."""
+    return text if len(text) < LONG else f"{text[: LONG // 2]} … {digest(text)}"
 
 
 def _of_run(trace: Trace) -> Iterator[str]:
+    if not trace.header.is_simulated:  # which would know this machine and the date
+        yield compact(trace.header.to_json() | {"workload": trace.header.workload})
     yield from findings(verify(trace.lines()))
     yield printed(print_summary, trace, GOALS)
     yield printed(print_steps, trace)

@@ -1,0 +1,92 @@
+"""The answers of one call: all or none, and none goes on for a client that has left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+
+import pytest
+
+from core.errors import InvalidRequest
+from core.serving.engine import ServingEngine
+from core.serving.http.answers import merge_pieces, submit_all
+from core.serving.limits import ServingLimits
+from core.serving.stream import Piece, TokenStream
+from worlds.serving import greedy, idle, served, serving
+from worlds.small import memory_engine
+
+LONG = 3000  # tokens, of which none of these tests waits for the last
+ROOM = {"num_blocks": 200, "block_size": 16}
+
+
+def ended(made: ServingEngine) -> dict[str, float]:
+    """How many requests ended, by reason, in vLLM's words."""
+    return {
+        sample.labels["finished_reason"]: sample.value
+        for metric in made.metrics.registry.collect()
+        for sample in metric.samples
+        if sample.name == "inflight:request_success_total"
+    }
+
+
+def test_either_all_answers_of_a_call_are_queued_or_none():
+    async def ask(made: ServingEngine) -> None:
+        refused = pytest.raises(InvalidRequest, match="exceed the whole KV pool")
+        with made.receive("", 2) as call, refused:
+            await submit_all(call, [((4, 5), greedy(LONG)), ((4,), greedy(3500))], "asked")
+        await idle(made)
+
+    with serving(memory_engine(**ROOM)) as made:
+        asyncio.run(ask(made))
+        assert ended(made) == {"abort": 1}
+
+
+def test_who_stops_reading_several_answers_leaves_no_task_behind():
+    async def ask(made: ServingEngine) -> None:
+        with made.receive("", 2) as call:
+            streams = await submit_all(call, [((4, 5), greedy(LONG)), ((6,), greedy(LONG))], "r")
+        pieces = merge_pieces(streams)
+        await anext(pieces)
+        await pieces.aclose()
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        for stream in streams:
+            stream.cancel()
+        await idle(made)
+
+    with serving(memory_engine(**ROOM)) as made:
+        asyncio.run(ask(made))
+
+
+def test_a_stream_that_has_ended_is_not_cancelled():
+    async def read(cancelled: list[TokenStream]) -> None:
+        stream = TokenStream("r", (4,), greedy(1), None, None, 0.0, cancelled.append)
+        stream.put(Piece(0, 7, "", None, "length"))
+        assert [piece.token_id async for piece in stream] == [7]
+        stream.cancel()
+        assert not cancelled
+        left = TokenStream("r", (4,), greedy(1), None, None, 0.0, cancelled.append)
+        left.cancel()
+        assert cancelled == [left]
+
+    asyncio.run(read([]))
+
+
+def test_a_client_that_hangs_up_before_its_whole_answer_ends_the_request():
+    limits = ServingLimits(max_new_tokens=LONG)
+    body = json.dumps({"model": "memory", "prompt": [4, 5], "max_tokens": LONG}).encode()
+    head = (
+        "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    with served(memory_engine(**ROOM), limits, "memory") as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(head.encode() + body)
+            until = time.monotonic() + 30
+            while not server.serving.engine.running and time.monotonic() < until:
+                time.sleep(0.01)
+        while server.serving.num_requests and time.monotonic() < until:
+            time.sleep(0.01)
+        assert ended(server.serving) == {"abort": 1}
