@@ -8,6 +8,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,11 +17,13 @@ import pytest
 from core import Request, SamplingParams, Trace, Workload
 from core.cli import COMMANDS, main, output
 from core.cli.options import LIMITS
-from core.cli.report import print_steps
+from core.cli.report import print_steps, step_row
 from core.cli.terminal import mask_lines
 from core.config import POLICIES, EngineConfig
+from core.trace.events import LimitReached, Stalled
 from core.trace.phrases import letters
 from core.workload.presets import PRESETS
+from worlds.by_hand import event as event_of
 from worlds.small import memory_trace
 from worlds.visual import record, request
 
@@ -236,6 +239,38 @@ def test_run_takes_what_the_editor_saved_with_its_settings_and_what_is_given_ove
     assert "mine · static, 2 lanes · shakespeare-char" in capsys.readouterr().out
     assert call("run", "-w", str(path), "--policy", "continuous", "--max-num-seqs", "3") == 0
     assert "mine · continuous, 3 lanes" in capsys.readouterr().out
+
+
+def test_a_file_that_breaks_off_is_checked_up_to_there_and_does_not_pass(tmp_path, capsys, three):
+    lines = list(three.lines())
+    cut = tmp_path / "cut.jsonl"
+    cut.write_text("\n".join([*lines[:-4], lines[-4][:20]]), encoding="utf-8")
+    assert call("check", str(cut)) == 1
+    assert "cut.jsonl is valid as far as it goes" in capsys.readouterr().out
+    whole = tmp_path / "whole.jsonl"
+    three.save(whole)
+    assert call("check", str(whole)) == 0
+
+
+def test_ctrl_c_during_a_check_says_how_far_it_came(tmp_path, capsys, monkeypatch, three):
+    def until_the_fifth(path: Path) -> Iterator[str]:
+        yield from list(three.lines())[:5]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("core.cli.check.lines_of", until_the_fifth)
+    three.save(saved := tmp_path / "t.jsonl")
+    assert call("check", str(saved)) == 130
+    # the last line that was read may not have been looked at
+    assert "nothing is wrong in t.jsonl up to line 4" in capsys.readouterr().err
+
+
+def test_those_who_stall_for_one_reason_are_named_together():
+    budget, blocks = LimitReached("budget", 0, 1, 8), LimitReached("blocks", 0, 1, 9)
+    stalled = tuple(Stalled(r, why) for r, why in (("r0", budget), ("r1", blocks), ("r2", budget)))
+    names = {"r0": "A", "r1": "B", "r2": "C"}
+    row = step_row(event_of(stalled=stalled), 3, names, {"r0": 0, "r1": 1, "r2": 2})
+    assert row[-2] == "(A) (B) (C)"
+    assert row[-1].count("stalled") == 2 and "A, C stalled: " in row[-1]
 
 
 @pytest.mark.parametrize("with_out", [True, False])

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import pytest
 
+from core import Request, SamplingParams, Workload
 from core.trace.events import Preempted, StepEvent, Timings
 from core.trace.rules.bounds import parts_fit
 from core.trace.rules.checker import Checker
 from core.trace.trace import Trace
+from worlds.serving import char_engine
 from worlds.small import checker_of, memory_trace
 
 
@@ -102,3 +104,24 @@ def test_the_parts_of_a_step_fit_beside_its_passes(trace):
     assert fits(0.2, 0.2, 0.5, 0.1)
     assert not fits(0.3, 0.2, 0.5, 0.1)
     assert not fits(0.2, 0.2, 0.5, 0.2)
+
+
+def test_the_texts_of_a_request_fit_its_tokens_and_its_end():
+    asked = Request("r", "O Romeo, ", sampling=SamplingParams(6, stop=("§§",), ignore_eos=True))
+    trace = char_engine().run(Workload([asked]))
+    prompt, output = trace.texts.prompt["r"], trace.texts.output["r"]
+
+    def fault(prompt: object, output: object) -> str | None:
+        checker = checker_of(trace)
+        assert [checker.fault(event) for event in trace.events] == [None] * len(trace.events)
+        return checker.fault_of_texts("r", prompt, output)
+
+    assert fault(prompt, output) is None
+    for given in ((prompt, [*output, "x"]), (prompt, output[:-1]), ([*prompt, "x"], output)):
+        assert "do not match its tokens" in str(fault(*given))
+    # it ended by its length: nowhere in it can be what would have stopped it
+    for at in (0, 3, 5):
+        forged = [*output[:at], "§§", *output[at + 1 :]]
+        assert "does not end with its stop string" in str(fault(prompt, forged))
+    halves = [*output[:4], "§", "§"]
+    assert "does not end with its stop string" in str(fault(prompt, halves))

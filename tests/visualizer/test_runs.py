@@ -32,6 +32,9 @@ def test_a_run_arrives_whole_in_order_and_once(runs: Visits):
     events = [e for d in deltas for e in d.get("events", ())]
     trace = runs.store.traces[0]
     assert [e["step"] for e in events] == [e.step for e in trace.events]
+    told = [d["progress"] for d in deltas if d.get("progress", {}).get("step") is not None]
+    last = {"step": trace.events[-1].step, "tokens": 18, "total_tokens": 18}
+    assert told[-1] == last and [p["tokens"] for p in told] == sorted(p["tokens"] for p in told)
     assert all(len(d["events"]) == len(d["captions"]) for d in deltas if "events" in d)
     texts: dict[str, str] = {}
     for d in deltas:

@@ -43,6 +43,11 @@ def test_a_saved_trace_is_put_into_the_store(store):
     assert store.trace(opened["id"]).complete and opened["url"].endswith(f"{opened['id']}.json")
 
 
+def test_a_name_may_have_any_character(store):
+    opened = open_upload(text().encode(), store, HERE, ["a\0b\ud800.jsonl"])
+    assert store.trace(opened["id"]).complete
+
+
 def test_a_recording_of_another_engine_is_put_there_as_a_trace(store):
     """With the texts of its tokens, for which a reader imports the tokenizers before its memory is
     bounded.

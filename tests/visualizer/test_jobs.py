@@ -1,0 +1,67 @@
+"""What a page may ask for: limits, each at its edge, and how many steps work may take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core import EngineConfig, Workload
+from visualizer.jobs.limits import Limits, Refused, Spec, check, check_tokens
+from visualizer.jobs.work import Work
+from worlds.small import memory_engine, requests
+
+
+def asked(*rows: dict[str, Any], unit: str = "step", **config: Any) -> dict[str, Any]:
+    """A spec of requests that are a prompt of ten characters and four new tokens, but for these."""
+    given = [
+        {"id": f"r{n}", "prompt": "0123456789", "sampling": {"max_new_tokens": 4}} | row
+        for n, row in enumerate(rows)
+    ]
+    return {"workload": {"requests": given, "arrival_unit": unit}, "config": config}
+
+
+def refusal(spec: dict[str, Any], **limits: Any) -> str:
+    with pytest.raises(Refused) as refused:
+        check(spec, Limits(**limits))
+    return str(refused.value)
+
+
+def test_characters_are_those_of_all_prompts():
+    check(asked({}, {}, {}), Limits(total_characters=30))
+    said = refusal(asked({}, {}, {}), total_characters=29)
+    assert said == "The prompts have 30 characters together; this page takes at most 29."
+
+
+def test_seconds_of_an_arrival_are_no_steps():
+    check(asked({"arrival": 300}, unit="s"), Limits(seconds=300))
+    assert "Request A arrives after 301 seconds" in refusal(asked({"arrival": 301}, unit="s"))
+    check(asked({"arrival": 301}), Limits(seconds=300))
+
+
+def test_a_request_is_named_by_its_place_among_arrivals():
+    late = {"arrival": 5, "sampling": {"max_new_tokens": 600}}
+    assert refusal(asked(late, {})).startswith("Request B asks for 600 new tokens")
+
+
+def test_tokens_are_prompts_and_what_is_asked_for():
+    workload, prompts = Workload(requests((6, 5), (3, 2))), {"r0": [1] * 6, "r1": [1] * 3}
+    check_tokens(prompts, workload, Limits(total_tokens=16))
+    with pytest.raises(Refused, match="The workload has 16 tokens"):
+        check_tokens(prompts, workload, Limits(total_tokens=15))
+
+
+def test_a_kv_pool_is_measured_in_tokens():
+    check(asked({}, num_blocks=10, block_size=8), Limits(kv_tokens=80))
+    said = refusal(asked({}, num_blocks=10, block_size=8), kv_tokens=79)
+    assert "room for 80 tokens" in said
+
+
+def test_waiting_for_an_arrival_is_no_step_and_the_last_step_is_one_of_those_allowed():
+    workload = Workload(requests((3, 4), (3, 4, 0.05)), arrival_unit="s")
+    spec = Spec(workload, EngineConfig(), "memory", "cpu")
+    turns = list(Work(spec, Limits(steps=8)).steps(memory_engine(), workload))
+    assert turns.count(None) > 0 and len(turns) - turns.count(None) == 8
+    taken = []
+    with pytest.raises(Refused, match="The job was stopped after 7 steps, the most that this page"):
+        taken.extend(Work(spec, Limits(steps=7)).steps(memory_engine(), workload))
