@@ -268,6 +268,30 @@ def test_a_snapshot_that_contradicts_the_steps_is_told(lines):
     assert odd.step == 48 and "positions that do not follow its cache" in odd.warnings[0]
 
 
+def drop(data: dict, request: str) -> None:
+    data["requests"] = [row for row in data["requests"] if row["request"] != request]
+    data["running"].remove(request)
+
+
+@pytest.mark.parametrize(
+    ("forge", "says"),
+    [
+        (lambda data: drop(data, data["running"][0]), "1 requests do not run in both"),
+        (lambda data: data["waiting"].append(data["running"][0]), "1 requests do not wait in both"),
+        (lambda data: data["requests"][0]["output"].append(1), "does not have the same tokens"),
+        (lambda data: data["requests"][0]["blocks"][0].pop(), "does not have the same blocks"),
+    ],
+)
+def test_each_fact_of_a_snapshot_is_held_against_the_steps(lines, forge, says):
+    snapshots = [json.loads(line) for line in lines if line.startswith('{"kind":"snapshot"')]
+    chosen = next(s for s in snapshots if s["step"] == 96)
+    forged = json.loads(json.dumps(chosen))
+    forge(forged)
+    spoiled = [json.dumps(forged) + "\n" if json.loads(line) == chosen else line for line in lines]
+    (fault,) = opened(spoiled)[1]
+    assert f"The snapshot before step {chosen['step']} does not agree" in fault and says in fault
+
+
 def test_a_snapshot_that_cannot_be_read_costs_the_steps_until_the_next(lines):
     at = next(n for n, line in enumerate(lines) if line.startswith('{"kind":"snapshot","step":48,'))
     data = json.loads(lines[at])

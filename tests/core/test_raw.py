@@ -1,0 +1,120 @@
+"""Raw recordings by hand: parts, clocks, steps that are missing; and what a header becomes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from core.config import ASSETS
+from core.recorders.convert import checked_trace
+from core.recorders.raw import MissingSteps, Recording, gathered, is_raw
+from core.recorders.recorded_header import recorded_config, trace_header
+from core.trace.trace import Trace
+
+HEADER = {
+    "kind": "header",
+    "raw": 1,
+    "engine": "vllm",
+    "version": "0",
+    "vocab_size": 50,
+    "max_num_seqs": 4,
+    "max_num_batched_tokens": 16,
+    "block_size": 4,
+    "num_blocks": 16,
+    "first_block": 0,
+}
+
+
+def step(number: int, t: float, **more: Any) -> dict[str, Any]:
+    return {"kind": "step", "step": number, "t_start": t, "segments": [], "arrived": [], **more}
+
+
+def read(*parts: list[dict[str, Any]], **header: Any) -> Recording:
+    """The one recording in these parts."""
+    files = [
+        (
+            f"{number}.raw.jsonl",
+            [json.dumps(row) + "\n" for row in ({**HEADER, "part": number, **header}, *rows)],
+        )
+        for number, rows in enumerate(parts, 1)
+    ]
+    (recording,) = gathered(files)
+    return recording
+
+
+def test_what_was_dropped_is_counted_over_all_parts_and_all_ends():
+    ends = [{"kind": "end", "dropped": n} for n in (2, 3, 4)]
+    recording = read([step(0, 0.0), ends[0], ends[1]], [step(1, 1.0), ends[2]])
+    assert recording.dropped == 9 and recording.complete
+    assert recording.faults == ["The recorder could not keep up and dropped 9 records."]
+
+
+def test_a_clock_may_stand_but_not_run_backwards():
+    assert read([step(0, 1.0), step(1, 1.0)]).faults == []
+    (fault,) = read([step(0, 1.0), step(1, 0.9)]).faults
+    assert fault.startswith("The clock of this recording runs backwards")
+
+
+def test_a_trace_of_ours_is_no_raw_recording_and_the_first_recordings_were():
+    trace = json.loads(next(iter(Trace.load(ASSETS / "traces" / "one-request.jsonl").lines())))
+    assert "crc" in trace and not is_raw(json.dumps(trace | {"kind": "header", "raw": 1}))
+    assert is_raw(json.dumps({"kind": "header", "vllm": "0.9"}))
+    assert not is_raw(json.dumps({"kind": "header"})) and not is_raw("[1]")
+
+
+def test_prompts_and_ends_of_steps_that_are_passed_over_are_kept():
+    missing = MissingSteps(3)
+    missing.reach(step(5, 0.0))
+    arrived = [{"request": "a", "prompt": [1, 2]}, {"request": "b"}]
+    missing.pass_over(step(5, 0.0, arrived=arrived, finished=[["c", "stop"]]))
+    missing.reach(step(8, 0.0))
+    assert (missing.missing, missing.passed, missing.reasons) == (4, 1, {"c": "stop"})
+    told = [{"request": r, "told": True} for r in ("a", "d")]
+    rows = missing.with_prompts({"requests": told}, {"a": [9], "d": [3]})
+    assert rows == {"requests": [told[0] | {"prompt": [1, 2]}, told[1] | {"prompt": [3]}]}
+    assert missing.with_prompts({"requests": [{"request": "b", "told": True}]}, {}) is None
+
+
+def config(**facts: Any) -> Any:
+    return recorded_config(Recording("x", {**HEADER, **facts}))
+
+
+def test_a_policy_claims_what_is_on_record_and_no_more():
+    plain = config()
+    assert plain.policy.name == "continuous" and plain.chunked_prefill
+    assert not config(chunked=False).chunked_prefill
+    whole, chunk = config(reserve_full_isl=True, watermark=0.25), config(reserve_full_isl=False)
+    assert (whole.policy.reserve, whole.policy.watermark) == ("prompt", 0.25)
+    assert (chunk.policy.reserve, chunk.policy.watermark) == ("chunk", 0.0)
+    assert config(policy="priority", priorities=True).policy.name == "priority-first"
+    unknown = config(policy="priority").policy
+    assert unknown.name == unknown.order_by == "priority"
+    assert unknown.victim == "lowest priority"
+    theirs = config(engine="transformers").policy
+    assert (theirs.requeue, theirs.victim, theirs.reserve) == (True, "blocked", "chunk")
+
+
+@pytest.mark.parametrize(("dtype", "each"), [("torch.bfloat16", 2), ("float32", 4)])
+def test_what_the_models_own_config_adds(tmp_path, dtype, each):
+    sizes = {"num_hidden_layers": 3, "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 50}
+    (tmp_path / "config.json").write_text(json.dumps(sizes | {"max_position_embeddings": 64}))
+    recording = Recording("x", {**HEADER, "dtype": dtype})
+    model = trace_header(recording, tmp_path, 0.0, (), ()).model
+    assert model.kv_bytes_per_token == 2 * 3 * 2 * 8 * each  # keys and values
+    assert (model.layers, model.context) == (3, 64)
+    recording.header["max_model_len"] = 32
+    assert trace_header(recording, tmp_path, 0.0, (), ()).model.context == 32
+    assert trace_header(recording, None, 0.0, (), ()).model.kv_bytes_per_token is None
+
+
+def test_a_request_asks_for_no_more_than_the_context_holds():
+    asked = {"request": "a", "t": 0.0, "prompt": [4, 5, 6], "max_tokens": 90}
+    row = {"request": "a", "start": 0, "length": 3, "num_tokens": 3, "draft": 0}
+    first = step(0, 0.0, arrived=[asked], segments=[row], budget=16, waiting=0)
+    first |= {"t_scheduled": 0.1, "t_output": 0.2, "t_end": 0.3, "preempted": [], "finished": []}
+    first |= {"admitted": [{"request": "a", "cached": 0}], "blocks": [["a", [[1]], "table"]]}
+    for limit, most in ((10, 7), (None, 90), (2, 1)):
+        trace = checked_trace(Recording("x", {**HEADER, "max_model_len": limit}, [dict(first)]))
+        assert trace.asked["a"].request.sampling.max_new_tokens == most
