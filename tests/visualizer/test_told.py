@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from difflib import unified_diff
 
 import pytest
 
-from worlds.as_told import FOLDER, texts
+from worlds.as_told import FOLDER, PAGE, texts
 
 MADE = texts()
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_what_is_said_is_what_was_read(name: str) -> None:
+    if name.startswith(PAGE) and shutil.which("node") is None:
+        pytest.skip("node is not installed")
     then = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     differs = list(unified_diff(then, MADE[name]().splitlines(), lineterm="", n=0))
     assert not differs, "If it was meant: python tests/measure/told.py\n" + "\n".join(differs[:20])

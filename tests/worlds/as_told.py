@@ -11,8 +11,10 @@ import contextlib
 import hashlib
 import io
 import json
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,9 @@ FOLDER = Path(__file__).parents[1] / "told"
 DATA = Path(__file__).parents[1] / "data"
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
 READ = 40  # steps of a run whose sentences are there in words
-LONG = 6000  # characters of one piece
+SEEN = 14  # steps of a run that the page is asked about
+PAGE = "page-"
+SCRIPT = Path(__file__).parents[1] / "js" / "told.js"
 GOALS = SLOs(ttft_s=0.05, tpot_s=0.02, e2e_s=1.0)
 SHIPPED = (
     "chunk-7-7-6",
@@ -82,15 +86,19 @@ RECORDED = (
 
 def texts() -> dict[str, Callable[[], str]]:
     """What makes each text, by its name."""
-    made: dict[str, Callable[[], str]] = {}
+    opened: dict[str, Callable[[], Trace]] = {}
     for name in SHIPPED:
-        made[name] = lambda name=name: of_run(Trace.load(ASSETS / "traces" / f"{name}.jsonl"))
+        opened[name] = partial(Trace.load, ASSETS / "traces" / f"{name}.jsonl")
     for name in RECORDED:
-        made[name.replace("/", "-")] = lambda name=name: of_run(recorded(name))
+        opened[name.replace("/", "-")] = partial(recorded, name)
     for name in POLICIES:
-        made[f"simulated-{name}"] = lambda name=name: of_run(simulated(name))
-    made |= {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
-    return made
+        opened[f"simulated-{name}"] = partial(simulated, name)
+    made: dict[str, Callable[[], str]] = {}
+    for name, trace in opened.items():
+        made[name] = lambda trace=trace: of_run(trace())
+        if not name.startswith("vllm-http"):
+            made[f"{PAGE}{name}"] = lambda trace=trace: of_page(trace())
+    return made | {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
 
 
 def recorded(name: str) -> Trace:
@@ -124,9 +132,24 @@ def of_run(trace: Trace) -> str:
     return "\n".join(map(shortened, _of_run(trace))) + "\n"
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, most: int = 6000) -> str:
     """A text that nobody reads to its end, by its beginning and a digest of the whole."""
-    return text if len(text) < LONG else f"{text[: LONG // 2]} … {digest(text)}"
+    return text if len(text) < most else f"{text[: most // 2]} … {digest(text)}"
+
+
+def of_page(trace: Trace) -> str:
+    """What the page makes of a run, asked by Node: `tests/js/told.js`. Of one that is simulated
+    here the header would know this machine and the date.
+    """
+    shown = replay(trace)
+    if trace.header.is_simulated:
+        here = ("created", "device_name", "threads", "versions")
+        shown["header"] = {k: v for k, v in shown["header"].items() if k not in here}
+    with tempfile.TemporaryDirectory() as folder:
+        (file := Path(folder) / "run.json").write_text(json.dumps(shown), encoding="utf-8")
+        command = ["node", str(SCRIPT), str(file), str(SEEN)]
+        asked = subprocess.run(command, check=True, capture_output=True, text=True)
+    return "".join(f"{shortened(line, 400)}\n" for line in asked.stdout.splitlines())
 
 
 def _of_run(trace: Trace) -> Iterator[str]:
@@ -137,10 +160,11 @@ def _of_run(trace: Trace) -> Iterator[str]:
     yield printed(print_steps, trace)
     yield printed(print_delays, trace)
     yield printed(print_worst, trace)
-    yield from (compact(one.request.to_json()) for one in trace.asked.values())
+    yield from (shortened(compact(one.request.to_json()), 300) for one in trace.asked.values())
     told = summary(trace, GOALS)
     yield from (f"{name}: {compact(value)}" for name, value in told["metrics"].items())
-    yield from (compact(request) for request in told["requests"])
+    yield from (compact(request) for request in told["requests"][:12])
+    yield f"all of them {digest(told['requests'])}"
     yield compact(told["delays"])
     yield f"as tables {digest(tables(trace))}, for Perfetto {digest(chrome_trace(trace))}"
     yield f"lanes {digest(lanes(trace).to_json())}, KV {digest(kv(trace).to_json())}"
