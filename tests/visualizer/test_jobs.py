@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from core import EngineConfig, Workload
+from core import Engine, EngineConfig, Workload
+from core.engine.loop import ManualClock
 from visualizer.jobs.limits import Limits, Refused, Spec, check, check_tokens
 from visualizer.jobs.work import Work
-from worlds.small import memory_engine, requests
+from worlds.small import MemoryModel, requests
 
 
 def asked(*rows: dict[str, Any], unit: str = "step", **config: Any) -> dict[str, Any]:
@@ -58,10 +59,14 @@ def test_a_kv_pool_is_measured_in_tokens():
 
 
 def test_waiting_for_an_arrival_is_no_step_and_the_last_step_is_one_of_those_allowed():
-    workload = Workload(requests((3, 4), (3, 4, 0.05)), arrival_unit="s")
+    workload = Workload(requests((3, 4), (3, 4, 9.0)), arrival_unit="s")
     spec = Spec(workload, EngineConfig(), "memory", "cpu")
-    turns = list(Work(spec, Limits(steps=8)).steps(memory_engine(), workload))
-    assert turns.count(None) > 0 and len(turns) - turns.count(None) == 8
-    taken = []
+
+    def turns(steps: int) -> list[Any]:
+        clock = ManualClock()
+        engine = Engine(MemoryModel(), clock=clock, sleep=clock.advance)
+        return list(Work(spec, Limits(steps=steps)).steps(engine, workload))
+
+    assert len([turn for turn in turns(8) if turn is not None]) == 8 and None in turns(8)
     with pytest.raises(Refused, match="The job was stopped after 7 steps, the most that this page"):
-        taken.extend(Work(spec, Limits(steps=7)).steps(memory_engine(), workload))
+        turns(7)
