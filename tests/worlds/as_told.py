@@ -39,6 +39,7 @@ from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.charts.plots import kv, lanes
 from visualizer.charts.step_figure import step_figure
+from visualizer.documents.catalogue import thumbnail
 from visualizer.documents.comparison import Shown, document
 from visualizer.documents.replay import replay
 from visualizer.lessons.document import lesson_document, terms
@@ -168,6 +169,7 @@ def _of_run(trace: Trace) -> Iterator[str]:
     yield compact(told["delays"])
     yield f"as tables {digest(tables(trace))}, for Perfetto {digest(chrome_trace(trace))}"
     yield f"lanes {digest(lanes(trace).to_json())}, KV {digest(kv(trace).to_json())}"
+    yield f"in the list of runs {digest(thumbnail(trace))}"
     shown = replay(trace)
     letters, state = (
         shown["letters"],
