@@ -35,6 +35,9 @@ test("the same requests are the same text, whatever the order of keys; the unit 
   );
   assert.notEqual(canonical({ arrival_unit: "s", requests: [request] }), said);
   assert.notEqual(canonical({ requests: [{ ...request, arrival: 1 }] }), said);
+  for (const more of [{ priority: 1 }, { leaves_after: 3 }])
+    assert.notEqual(canonical({ requests: [{ ...request, ...more }] }), said);
+  assert.equal(canonical({ requests: [{ ...request, priority: 0, leaves_after: null }] }), said);
 });
 
 test("a part of a mask is named by where it begins and ends, and is not empty", () => {

@@ -268,6 +268,8 @@ export function canonical({ requests, arrival_unit: unit }) {
       r.prompt_token_ids ?? null,
       r.messages ?? null,
       r.arrival,
+      r.priority ?? 0,
+      r.leaves_after ?? null,
       Object.entries({ ...SAMPLING_DEFAULTS, ...r.sampling }).sort(([a], [b]) => (a < b ? -1 : 1)),
     ]),
   ]);
