@@ -167,7 +167,8 @@ def _of_run(trace: Trace) -> Iterator[str]:
     yield from (compact(request) for request in told["requests"][:12])
     yield f"all of them {digest(told['requests'])}"
     yield compact(told["delays"])
-    yield f"as tables {digest(tables(trace))}, for Perfetto {digest(chrome_trace(trace))}"
+    as_tables = [table.to_csv(float_format="%.6g") for table in tables(trace)]
+    yield f"as tables {digest(as_tables)}, for Perfetto {digest(chrome_trace(trace))}"
     yield f"lanes {digest(lanes(trace).to_json())}, KV {digest(kv(trace).to_json())}"
     yield f"in the list of runs {digest(thumbnail(trace))}"
     shown = replay(trace)
@@ -268,7 +269,7 @@ def printed(what: Callable[..., object], *given: Any) -> str:
 
 def compact(value: Any) -> str:
     """JSON in a line; floats to six digits, which every machine has alike."""
-    return json.dumps(rounded(value), ensure_ascii=False, default=str)
+    return json.dumps(rounded(value), ensure_ascii=False, default=vars)
 
 
 def digest(value: Any) -> str:
@@ -282,6 +283,6 @@ def rounded(value: Any) -> Any:
         return float(f"{value:.6g}")
     if isinstance(value, dict):
         return {str(key): rounded(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (list, tuple)):
         return [rounded(part) for part in value]
     return value
