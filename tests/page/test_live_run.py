@@ -202,7 +202,7 @@ def test_cancel_keeps_what_ran(visit, page_url):
     page.fill("[name=num_blocks]", "")
     page.select_option("[name=policy]", "sequential")  # the longest way to do it
     for n in range(4):
-        page.fill(f".request-row input >> nth={2 * n}", "400")
+        page.fill(f".request-row [aria-label='New tokens'] >> nth={n}", "400")
     page.click(".run-button")
     page.wait_for_function(
         """() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 1

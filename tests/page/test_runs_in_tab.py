@@ -164,7 +164,7 @@ def test_a_lesson_ends_with_the_learners_own_run(opened):
 def test_two_clicks_start_one_run_and_stop_ends_it(opened):
     page = opened("run=poisson-32")
     page.click(".edit-button")
-    for row in page.locator(".request-rows input").all()[::2]:
+    for row in page.get_by_label("New tokens").all():
         row.fill("300")
     # thousands of steps: it goes on until it is cancelled
     page.select_option("[name=policy]", "sequential")
