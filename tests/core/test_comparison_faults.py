@@ -347,6 +347,12 @@ def test_what_is_said_beside_the_runs_adds_up(tmp_path: Path) -> None:
         (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
         with pytest.raises(InflightError):
             load(folder)
+    for name, metric in (("generate-waves", "padding_waste"), ("static", "budget_use")):
+        told = copy.deepcopy(true)
+        del told["policies"][name]["metrics"][metric]
+        (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
+        with pytest.raises(InflightError, match=f"{metric} in another form than its run"):
+            load(folder)
     # the same false words in every place that has them
     told = copy.deepcopy(true)
     for switch, names in (("honest", ("solo_text", "batched_text")), ("leak", ("solo_text",))):
