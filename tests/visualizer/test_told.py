@@ -10,9 +10,11 @@ import pytest
 from worlds.as_told import FOLDER, PAGE, texts
 
 MADE = texts()
+QUICK = [name for name in MADE if not name.startswith("vllm-http")]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in MADE if name not in QUICK]
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", QUICK + SLOW)
 def test_what_is_said_is_what_was_read(name: str) -> None:
     if name.startswith(PAGE) and shutil.which("node") is None:
         pytest.skip("node is not installed")
