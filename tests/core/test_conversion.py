@@ -18,20 +18,9 @@ from core.recorders.raw import Recording
 from core.recorders.sequence import still_there
 from core.trace.events import NOT_RECORDED, Draft, Finished, Overrun
 from core.trace.trace import Trace
+from worlds.by_hand import HEADER as RECORDED
 
-HEADER = {
-    "kind": "header",
-    "raw": 1,
-    "engine": "vllm",
-    "version": "0",
-    "vocab_size": 50,
-    "max_num_seqs": 4,
-    "max_num_batched_tokens": 16,
-    "block_size": 4,
-    "num_blocks": 16,
-    "first_block": 0,
-    "async_scheduling": True,
-}
+HEADER = {**RECORDED, "async_scheduling": True}
 Rows = dict[str, tuple[int, int]]
 
 

@@ -12,19 +12,7 @@ from core.recorders.convert import checked_trace
 from core.recorders.raw import MissingSteps, Recording, gathered, is_raw
 from core.recorders.recorded_header import recorded_config, trace_header
 from core.trace.trace import Trace
-
-HEADER = {
-    "kind": "header",
-    "raw": 1,
-    "engine": "vllm",
-    "version": "0",
-    "vocab_size": 50,
-    "max_num_seqs": 4,
-    "max_num_batched_tokens": 16,
-    "block_size": 4,
-    "num_blocks": 16,
-    "first_block": 0,
-}
+from worlds.by_hand import HEADER
 
 
 def step(number: int, t: float, **more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is said and counted of runs is what somebody has read: see `worlds.as_told`."""
+"""What is said and counted of runs is what is kept of it: see `worlds.as_told`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in MADE if name not 
 
 
 @pytest.mark.parametrize("name", QUICK + SLOW)
-def test_what_is_said_is_what_was_read(name: str) -> None:
+def test_what_is_said_is_what_was_kept(name: str) -> None:
     if name.startswith(PAGE) and shutil.which("node") is None:
         pytest.skip("node is not installed")
     then = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()

@@ -1,6 +1,6 @@
 """Everything that is said and counted of a run, as text that a person can read.
 
-`tests/told/` holds these texts as they were when somebody last read them, and a test compares: a
+`tests/told/` holds these texts as they were when they were last written, and a test compares: a
 change that was not meant shows there, and one that was meant is read in the diff of the commit,
 after `python tests/measure/told.py` has written them anew. Drawings are there by a digest.
 """
@@ -22,7 +22,7 @@ from core.account.perfetto import chrome_trace
 from core.account.request_times import SLOs
 from core.account.tables import tables
 from core.cli.check import findings
-from core.cli.report import print_delays, print_steps, print_summary, print_worst, summary
+from core.cli.report import print_delays, print_steps, print_summary, summary
 from core.cli.terminal import mask_lines
 from core.config import ASSETS, POLICIES, EngineConfig
 from core.errors import InflightError
@@ -108,8 +108,8 @@ def recorded(name: str) -> Trace:
 
 
 def simulated(policy: str) -> Trace:
-    """Nine requests of all lengths under a policy, some with a priority, one of which is left
-    alone; a pool that is too small for all, and prompts that share a beginning.
+    """Nine requests of all lengths under a policy, some with a priority, one whose client leaves; a
+    pool that is too small for all, and prompts that share a beginning.
     """
     shape = ((20, 6), (3, 12), (41, 5), (7, 20), (20, 3), (30, 9), (5, 15), (12, 4), (20, 8))
     requests = [
@@ -160,7 +160,6 @@ def _of_run(trace: Trace) -> Iterator[str]:
     yield printed(print_summary, trace, GOALS)
     yield printed(print_steps, trace)
     yield printed(print_delays, trace)
-    yield printed(print_worst, trace)
     yield from (shortened(compact(one.request.to_json()), 300) for one in trace.asked.values())
     told = summary(trace, GOALS)
     yield from (f"{name}: {compact(value)}" for name, value in told["metrics"].items())
@@ -209,14 +208,11 @@ def mask_of(trace: Trace, step: int) -> Iterator[str]:
 def of_comparison() -> str:
     """A comparison of two policies on a clock of its own, as the page is given it."""
     shown = document(
-        Shown(comparison(), "by hand", ENVIRONMENT, title="By hand", cost=CURVE, created="2026")
+        Shown(measured(), "by hand", ENVIRONMENT, title="By hand", cost=CURVE, created="2026")
     )
     del shown["runs"]  # they know the machine, and the date
     lines = [f"{name}: {compact(value)}" for name, value in shown.items()]
     return "\n".join(lines) + "\n"
-
-
-comparison = cache(measured)
 
 
 def of_lessons() -> str:

@@ -1,10 +1,26 @@
-"""Events written by hand, fact by fact; what is not said of a step did not happen in it."""
+"""Events written by hand, fact by fact; what is not said of a step did not happen in it. And the
+header of a recording.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from core.trace.events import KV, Budget, Segment, StepEvent, Timings, Waiting
+
+HEADER = {
+    "kind": "header",
+    "raw": 1,
+    "engine": "vllm",
+    "version": "0",
+    "vocab_size": 50,
+    "max_num_seqs": 4,
+    "max_num_batched_tokens": 16,
+    "block_size": 4,
+    "num_blocks": 16,
+    "first_block": 0,
+}
+"""Of a raw recording of vLLM, with what no step can be drawn without."""
 
 
 def event(step: int = 1, **facts: Any) -> StepEvent:
