@@ -92,8 +92,10 @@ const turn = () =>
 
 /** What kind of machine computes, for a trace's header. */
 function machine() {
+  // Edge and Opera call themselves Chrome as well, and that first
+  const names = [/(Firefox|Edg|OPR)\/(\d+)/, /(Chrome|Version)\/(\d+)/];
   const [, name, version] =
-    /(Firefox|Edg|OPR|Chrome|Version)\/(\d+)/.exec(navigator.userAgent) || [];
+    names.map((found) => found.exec(navigator.userAgent)).find(Boolean) || [];
   const known = { Chrome: "Chromium", Edg: "Edge", OPR: "Opera", Version: "Safari" };
   return {
     device_name: `${name ? `${known[name] || name} ${version}` : "a browser"}, WebAssembly`,

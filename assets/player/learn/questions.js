@@ -68,9 +68,9 @@ export class Choose extends Question {
   }
 
   key(digit) {
-    if (!this.buttons[digit - 1]) return false;
-    this.choose(digit - 1);
-    return true;
+    const button = this.buttons[digit - 1];
+    button?.click(); // which does nothing once the question is answered
+    return Boolean(button);
   }
 
   choose(i) {

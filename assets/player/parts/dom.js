@@ -132,6 +132,16 @@ export function setAttr(el, name, value) {
 }
 
 /**
+ * Note in `row` what it is drawn of; whether any of that is new. @param {Json} row @param
+ * {Record<string, unknown>} of
+ */
+export function isRedrawn(row, of) {
+  const isOther = Object.keys(of).some((name) => row[name] !== of[name]);
+  if (isOther) Object.assign(row, of);
+  return isOther;
+}
+
+/**
  * Set a CSS property only if it changes. @param {HTMLElement} el @param {string} name @param
  * {string} value
  */

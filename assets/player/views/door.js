@@ -4,7 +4,7 @@
 
 import { dims } from "../parts/colours.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
-import { find, h, icon, put, setText } from "../parts/dom.js";
+import { find, h, icon, isRedrawn, put, setText } from "../parts/dom.js";
 import { wallClock } from "../parts/format.js";
 import { tell } from "../parts/speech.js";
 import { waitedBy } from "../run/delays.js";
@@ -57,8 +57,7 @@ export class DoorView {
       if (!shown[n]) return;
       const { request } = shown[n];
       const seen = wasAdmitted(request, i);
-      if (row.request !== request || row.run !== run || row.seen !== seen) {
-        [row.request, row.run, row.seen] = [request, run, seen];
+      if (isRedrawn(row, { request, run, seen, language: state.language })) {
         put(row.box, request.isBot && icon("bot"), chip(state, request, false));
         setText(row.name, callsItself(request));
         row.name.hidden = !request.by || request.isOwn;

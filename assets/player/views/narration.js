@@ -2,7 +2,7 @@
 // words come with the replay; here they are only shown.
 
 import { dims } from "../parts/colours.js";
-import { find, findAll, h, put, setText } from "../parts/dom.js";
+import { find, findAll, h, isRedrawn, put, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { plain, spans } from "../parts/chips.js";
 import { warningsOf } from "../run/events.js";
@@ -35,8 +35,8 @@ export class Narration {
     this.list = find(panel, ".why-list");
     this.live = find(panel, ".live");
     /**
-     * @type {{caption?: Caption | null, run?: Run, focus?: Focus, dimmed?: Caption | null, simple?:
-     * boolean}}
+     * @type {{caption?: Caption | null, run?: Run, focus?: Focus, simple?: boolean,
+     * language?: string}}
      */
     this._shown = {};
     /** @type {number | undefined} */
@@ -55,13 +55,11 @@ export class Narration {
   draw(state) {
     const { run, frame, focus, simple } = (this.state = state);
     tell(this.pill, `step ${frame.event.step}`);
-    if (
-      this._shown.caption !== frame.caption ||
-      this._shown.run !== run ||
-      this._shown.simple !== simple
-    ) {
-      if (this._shown.run !== run) setText(this.live, ""); // what was heard is of another run
-      Object.assign(this._shown, { caption: frame.caption, run, simple });
+    const { caption } = frame;
+    const isOther = this._shown.run !== run;
+    const isAnew = isRedrawn(this._shown, { caption, run, simple, language: state.language });
+    if (isAnew) {
+      if (isOther) setText(this.live, ""); // what was heard is of another run
       const odd = warningsOf(frame.event).map((warning) =>
         h("span", { class: "odd" }, " ", ...said(state, warned(run, warning))),
       );
@@ -76,11 +74,9 @@ export class Narration {
       );
       if (!this.list.hidden) this._fill(state);
     }
-    if (this._shown.focus !== focus || this._shown.dimmed !== frame.caption) {
-      Object.assign(this._shown, { focus, dimmed: frame.caption });
+    if (isRedrawn(this._shown, { focus }) || isAnew)
       for (const el of findAll(this.sentence, ".chip"))
         el.classList.toggle("dim", dims(focus, run.requests[Number(el.dataset.request)]));
-    }
     // a screen reader hears the step that stays, not every one that flies by
     clearTimeout(this._timer);
     const heard = () =>

@@ -4,7 +4,7 @@
 
 import { dims } from "../parts/colours.js";
 import { chip } from "../parts/chips.js";
-import { h, icon, put, setAttr, setStyle, setText } from "../parts/dom.js";
+import { h, icon, isRedrawn, put, setAttr, setStyle, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 import { t, tell } from "../parts/speech.js";
 import { windowScale } from "../run/lane_layout.js";
@@ -217,14 +217,9 @@ export class PeopleView {
   _fill(row, state, request, { over, holds, status }) {
     const { run, frame, focus, language } = state;
     const mine = this.isMine(request.id);
-    if (
-      row.request !== request ||
-      row.run !== run ||
-      row.held !== holds ||
-      row.language !== language
-    ) {
-      if (mine && holds && row.request !== request) this._show(row);
-      Object.assign(row, { request, run, held: holds, language });
+    const isOther = row.request !== request;
+    if (isRedrawn(row, { request, run, held: holds, language })) {
+      if (mine && holds && isOther) this._show(row);
       put(row.chip, request.isBot && icon("bot"), chip(state, request, holds));
       row.el.dataset.request = String(request.index);
       const { hue } = request;

@@ -2,7 +2,7 @@
 // limit bound. Numbers from the event, words from its caption.
 
 import { dims } from "../parts/colours.js";
-import { find, h, setAttr, setStyle, setText } from "../parts/dom.js";
+import { find, h, isRedrawn, setAttr, setStyle, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count, joined, milliseconds } from "../parts/format.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
@@ -183,8 +183,7 @@ export class QueueView {
       }
       if (!wait) return;
       const seen = wasAdmitted(wait.request, frame.i);
-      if (row.request !== wait.request || row.run !== run || row.seen !== seen) {
-        [row.request, row.run, row.seen] = [wait.request, run, seen];
+      if (isRedrawn(row, { request: wait.request, run, seen, language: state.language })) {
         row.box.replaceChildren(chip(state, wait.request, false));
       }
       row.el.dataset.request = String(wait.request.index);

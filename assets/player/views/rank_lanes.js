@@ -2,7 +2,7 @@
 // step at that moment is marked, and a sentence above its lanes says what happens in it. A click on
 // a step opens that rank there.
 
-import { canvasIn, find, h, newButton, onDrag, pointIn, setAttr } from "../parts/dom.js";
+import { canvasIn, find, h, isRedrawn, newButton, onDrag, pointIn, setAttr } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
 import { plain, spans } from "../parts/chips.js";
 import { t, tell } from "../parts/speech.js";
@@ -57,10 +57,9 @@ class Band {
       this.stage,
     );
     this.chart = new LaneChart(canvas, view.actions.redraw);
-    this._said = "";
+    /** @type {{at?: string, length?: number, language?: string}} */
+    this._said = {};
     this.at = { i: -1, inside: false }; // where it stands
-    /** @type {number | null} */
-    this._length = null; // steps for which it has been said what they are
   }
 
   get run() {
@@ -131,8 +130,7 @@ class Band {
   /** @param {ViewState & {ranks: RanksState}} state */
   _say({ ranks, simple, language }) {
     const { member, run } = this;
-    if (this._length !== run.length) {
-      this._length = run.length;
+    if (isRedrawn(this._said, { length: run.length, language })) {
       setAttr(
         this.chart.canvas,
         "aria-label",
@@ -143,9 +141,8 @@ class Band {
       tell(this.share, `busy ${Math.round(100 * busy(member, ranks.from, ranks.span))} %`);
     }
     const { pill, say } = this.words();
-    const said = JSON.stringify([this.at, run.stepOf(this.at.i), run.length, simple, language]);
-    if (said === this._said) return;
-    this._said = said;
+    const at = JSON.stringify([this.at, run.stepOf(this.at.i), run.length, simple, language]);
+    if (!isRedrawn(this._said, { at })) return;
     tell(this.pill, pill);
     this.pill.classList.toggle("off", !this.at.inside);
     const held = new Set(

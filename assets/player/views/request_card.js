@@ -2,7 +2,7 @@
 // tokens, the size of its cache, up to the step on screen; and where all its time went, once the
 // run is over.
 
-import { find, h, put, setText } from "../parts/dom.js";
+import { find, h, isRedrawn, put, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count, joined, milliseconds } from "../parts/format.js";
 import { CanvasView, fillBox } from "../parts/surface.js";
@@ -105,7 +105,7 @@ export class RequestCard extends CanvasView {
     this.more.addEventListener("click", () => this.unfold(panel.classList.contains("folded")));
     find(panel, ".card-close").addEventListener("click", () => actions.pin(null));
     this.rows = new Map();
-    /** @type {{request?: RunRequest, run?: Run}} */
+    /** @type {{request?: RunRequest, run?: Run, language?: string}} */
     this._named = {}; // whose name is shown
     this._wentStamp = "";
   }
@@ -143,9 +143,9 @@ export class RequestCard extends CanvasView {
     const { run, frame, pinned: request } = state;
     this.panel.hidden = !request;
     if (!request) return;
-    if (this._named.request !== request || this._named.run !== run) {
-      this._named = { request, run };
-      this.unfold(state.layout !== "phone");
+    const isOther = this._named.request !== request || this._named.run !== run;
+    if (isOther) this.unfold(state.layout !== "phone");
+    if (isRedrawn(this._named, { request, run, language: state.language })) {
       this.name.replaceChildren(
         chip(state, request, true),
         request.by ? h("bdi", {}, request.by) : "",

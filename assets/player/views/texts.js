@@ -2,7 +2,7 @@
 // data: always text nodes.
 
 import { dims } from "../parts/colours.js";
-import { find, h, setStyle, setText } from "../parts/dom.js";
+import { find, h, isRedrawn, setStyle, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { chip } from "../parts/chips.js";
 import { unbroken, wallClock } from "../parts/format.js";
@@ -168,8 +168,7 @@ export class TextsView {
       row.el.hidden = !request;
       if (!request) return;
       const holds = held.includes(request);
-      if (row.request !== request || row.run !== run || row.holds !== holds) {
-        [row.request, row.run, row.holds] = [request, run, holds];
+      if (isRedrawn(row, { request, run, holds, language: state.language })) {
         row.chip.replaceChildren(chip(state, request, holds));
         row.el.dataset.request = String(request.index);
       }

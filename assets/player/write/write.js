@@ -26,7 +26,8 @@ export class Write {
     this.$ = (s) => root.querySelector(s);
     this.own = new OwnCode();
     this.task = null;
-    this.came = false; // whether the code on screen came with a link, unchanged
+    /** @type {string | null} */
+    this.came = null; // the code of a link, as it stands there, while it is on screen unchanged
     this.stop = null; // ends the trial that is going on
     this.entry = null; // of the run that the last trial made
     this._theme = besidePlayer(root);
@@ -89,19 +90,19 @@ export class Write {
     const same = task === this.task;
     if (!same) this.stop?.abort();
     this.task = task;
-    this.came = code !== null;
-    if (!same || this.came) {
+    if (!same || code !== null) {
+      this.came = code === null ? null : addressed().get("code");
       this.code.code = code ?? this.own.of(task.name) ?? task.code;
       this.outcome.clear();
     }
     this._draw();
-    this._remember(this.came ? addressed().get("code") : null);
+    this._remember();
   }
 
-  _remember(/** @type {string | null} */ code = null) {
+  _remember() {
     if (this.page.dataset.part !== "write") return;
     const p = new URLSearchParams({ part: "write", task: this.task.name });
-    if (code) p.set("code", code);
+    if (this.came !== null) p.set("code", this.came);
     putLanguage(p);
     const turned =
       this._written &&
@@ -190,9 +191,9 @@ export class Write {
   _changed() {
     const { task } = this;
     if (!task) return;
-    if (this.came) {
+    if (this.came !== null) {
       const before = this.own.of(task.name);
-      this.came = false;
+      this.came = null;
       this._remember();
       this._draw();
       if (before !== null)
@@ -207,7 +208,7 @@ export class Write {
   _put(code) {
     this.code.code = code;
     this.own.keep(this.task.name, { code });
-    this.came = false;
+    this.came = null;
     this.entry = null; // what is drawn is of the code before
     this.outcome.clear();
     this._remember();
@@ -272,7 +273,7 @@ export class Write {
     const isOurs = this._isOurs;
     this.page.toggleAttribute("data-written", isOurs);
     if (!isOurs && this.page.dataset.side !== "code") this.side("code");
-    $(".came").hidden = !this.came;
+    $(".came").hidden = this.came === null;
     $(".beside-button").hidden = !isOurs || task.kind !== "policy" || Boolean(this.attempt?.fault);
     setText($(".hidden-run p"), t(task.before));
     $(".task-list").replaceChildren(
@@ -307,7 +308,7 @@ export class Write {
       this._open({ step: this.watch.step, pin: this.watch.state.pinned?.letter });
     this._draw();
     this.outcome.named();
-    this._remember(this.came ? addressed().get("code") : null);
+    this._remember();
   }
 
   toast(sentence, /** @type {Action | null} */ action = null) {

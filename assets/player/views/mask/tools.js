@@ -26,9 +26,8 @@ export class MaskTools {
     const zoomable = pinned && pass && pass.items.some((i) => i.request === pinned && i.length);
     const windows = new Set(run.windows);
     const signature = JSON.stringify([
-      frame.passes.length,
       pass?.index,
-      frame.passes.map((p) => p.items.length + p.layout),
+      frame.passes.map(takenBy),
       zoomable && pinned.letter,
       Boolean(mask.zoom),
       mask.layer,
@@ -41,10 +40,13 @@ export class MaskTools {
     this._signature = signature;
     const { passes } = frame;
     const each = passes.map((p, i) => {
-      const what = p.padded ? t("decode") : p.items.map((x) => x.request.letter).join(" ");
       const title = `Pass ${i + 1} of ${passes.length}`;
       const kind = "pass-choice";
-      return mini(`${i + 1} ${what}`, () => actions.choosePass(i), { title, on: p === pass, kind });
+      return mini(`${i + 1} ${takenBy(p)}`, () => actions.choosePass(i), {
+        title,
+        on: p === pass,
+        kind,
+      });
     });
     const whole = () => {
       mask.zoom = null;
@@ -83,6 +85,10 @@ export class MaskTools {
     });
   }
 }
+
+/** Who is in a pass, as its button says it. @param {Pass} pass */
+const takenBy = ({ padded, items }) =>
+  padded ? t("decode") : items.map(({ request }) => request.letter).join(" ");
 
 /**
  * A small button. title: what it does; on: whether it is pressed, where it stays so. @param {string}
