@@ -146,6 +146,8 @@ def _cannot_listen(host: str, port: int) -> str:
     """Why the page cannot be served there, in a sentence; empty if it can."""
     if not 0 < port < 65536:
         return f"Port {port} does not exist: choose one from 1 to 65535."
+    if not host:
+        return "Name an address to listen on: 127.0.0.1 for this machine alone, 0.0.0.0 for all."
     try:
         with socket.create_server(
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET

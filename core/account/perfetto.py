@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from core.account.delays import NAMES, SHARE_NAMES, spans
-from core.trace.events import StepEvent
+from core.trace.events import Finished, StepEvent
 from core.trace.phrases import letters
 from core.trace.trace import Trace
 
@@ -73,7 +73,7 @@ def _lanes(event: StepEvent) -> list[dict[str, Any]]:
 
 
 def _instants(event: StepEvent) -> list[dict[str, Any]]:
-    lane = {s.request: s.lane for s in event.segments}
+    lane = {r.request: r.lane for r in event.released} | {s.request: s.lane for s in event.segments}
     marks = [(f"{a.request} arrives", _ENGINE, a.t) for a in event.arrived]
     marks += [(f"{p.request} preempted", p.lane + 1, event.t_start) for p in event.preempted]
     if event.resumed is not None:
@@ -86,13 +86,20 @@ def _instants(event: StepEvent) -> list[dict[str, Any]]:
         )
         marks += [(f"{a.request} arrives", _ENGINE, a.t) for a in event.resumed.arrived]
     marks += [
-        (f"{f.request} {f.finish_reason}", lane.get(f.request, _ENGINE - 1) + 1, event.t_end)
+        (f"{f.request} {f.finish_reason}", lane.get(f.request, _ENGINE - 1) + 1, _moment(f, event))
         for f in event.ends
     ]
     return [
         {"name": n, "ph": "i", "s": "t", "pid": _PID, "tid": tid, "ts": _us(t)}
         for n, tid, t in marks
     ]
+
+
+def _moment(ended: Finished, event: StepEvent) -> float:
+    """When a request was over: as recorded, or on the side of the passes on which it ended."""
+    if ended.t is not None:
+        return ended.t
+    return event.t_start if ended.when == "before" else event.t_end
 
 
 def _counters(event: StepEvent) -> list[dict[str, Any]]:

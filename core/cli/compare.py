@@ -168,7 +168,7 @@ def compare(
         def on_run(progress: Progress) -> None:
             bar.update(progress.index, f"{progress.turn}: {progress.contender}")
 
-        result = timed(contenders, repeats, on_run=on_run, until_interrupted=True)
+        result = timed(contenders, repeats, on_run=on_run, until=KeyboardInterrupt)
     data = _data(asked.workload, where, result, repeats)
     finish(data, lambda _: _print_comparison(result, data), json, out, _keep(result, kept, html))
     if not data["complete"]:

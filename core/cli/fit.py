@@ -105,11 +105,12 @@ def _print(cost: Linear, found: list[dict[str, Any]]) -> None:
 
 def _time(seconds: float) -> str:
     """Three digits with their unit."""
+    rounded = float(f"{seconds:.3g}")
     unit, number = (
         ("s", seconds)
-        if seconds >= 1
+        if rounded >= 1
         else ("ms", 1e3 * seconds)
-        if seconds >= 1e-3
+        if rounded >= 1e-3
         else ("µs", 1e6 * seconds)
     )
     return f"{number:,.0f} {unit}" if number >= 100 or not number else f"{number:.3g} {unit}"

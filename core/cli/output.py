@@ -151,7 +151,7 @@ def seconds(value: float | None) -> str:
     """A time in milliseconds or seconds; a dash for None."""
     if value is None:
         return "–"
-    return f"{_fixed(value * 1000, 1)} ms" if value < 1 else f"{value:.2f} s"
+    return f"{_fixed(value * 1000, 1)} ms" if value < 0.99995 else f"{value:.2f} s"
 
 
 def percentile(numbers: Mapping[str, Any] | None, name: str) -> str:

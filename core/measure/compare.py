@@ -224,33 +224,39 @@ def compare(
     warmup: int = 1,
     clock: Callable[[], float] = time.perf_counter,
     on_run: Callable[[Progress], None] = lambda progress: None,
-    until_interrupted: bool = False,
+    until: type[BaseException] | tuple[()] = (),
 ) -> Comparison:
     """Time every contender `repeats` times in rotated order, and compare every output with the
     first one written.
 
-    until_interrupted: a KeyboardInterrupt ends it, with the rounds that are whole by then, if there
-    are any. Raises InflightError for no contenders, two of the same name, fewer than one repeat, or
+    until: what may be raised to end it, with the rounds that are whole by then, if there are any.
+    Raises InflightError for no contenders, two of the same name, fewer than one repeat, or
     a run that took no time on its clock.
     """
     timed = _Timed([c.name for c in contenders])
     try:
         for progress in _turns(timed, contenders, repeats, warmup, clock):
             on_run(progress)
-    except KeyboardInterrupt:
-        if not (until_interrupted and timed.rounds):
+    except until:
+        if not timed.rounds:
             raise
     return timed.comparison(contenders)
 
 
 def comparing(
-    contenders: Sequence[Contender], repeats: int = 5
+    contenders: Sequence[Contender],
+    repeats: int = 5,
+    until: type[BaseException] | tuple[()] = (),
 ) -> Generator[Progress, None, Comparison]:
     """The same turn by turn: yields before each, for a caller who has more to do than to compare,
     and returns the comparison.
     """
     timed = _Timed([c.name for c in contenders])
-    yield from _turns(timed, contenders, repeats)
+    try:
+        yield from _turns(timed, contenders, repeats)
+    except until:
+        if not timed.rounds:
+            raise
     return timed.comparison(contenders)
 
 

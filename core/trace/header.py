@@ -164,13 +164,17 @@ class GroupFacts(Facts):
     units: int | None = None
     most_blocks: int | None = None
 
-    def blocks_for(self, tokens: int, block_size: int) -> int:
-        """Blocks of the pool that a request of so many tokens is counted with when it is admitted.
-        block_size: where the group does not say.
+    def blocks_of(self, tokens: int, block_size: int) -> int:
+        """Blocks of the pool in the table of a request of so many tokens. block_size: where the
+        group does not say.
         """
         kept = min(tokens, self.window or tokens) if self.kind == "ring" else tokens
-        needed = -(-kept // (self.block_size or block_size))
-        return min(needed, self.most_blocks or needed) * (self.units or 1)
+        return -(-kept // (self.block_size or block_size)) * (self.units or 1)
+
+    def blocks_for(self, tokens: int, block_size: int) -> int:
+        """The same as a request is counted with when it is admitted."""
+        needed, most = self.blocks_of(tokens, block_size), self.most_blocks
+        return min(needed, most * (self.units or 1)) if most else needed
 
     def first_seen(self, position: int) -> int | None:
         """The first position that a query at `position` attends to; None without a window."""

@@ -73,7 +73,7 @@ class Workload:
         requests = [
             replace(r, sampling=replace(r.sampling, temperature=0.0)) for r in self.requests
         ]
-        return Workload(requests, self.name, self.arrival_unit)
+        return Workload(requests, self.name, self.arrival_unit, self.prompts)
 
     def without_texts(self) -> Workload:
         """The same requests, for an engine without a tokenizer: as token ids where these are known,

@@ -15,7 +15,7 @@ from core.trace.trace import Trace
 from visualizer.charts.comparison import FIGURES, traced
 from visualizer.charts.figure import Figure
 from visualizer.charts.step_figure import NOTHING, coloured, step_figure
-from visualizer.charts.theme import HUES, INK, LEFT, MUTED, RIGHT, UNNAMED, deal, titled
+from visualizer.charts.theme import HUES, INK, LEFT, MUTED, RIGHT, UNNAMED, deal, escaped, titled
 from visualizer.words import findings, verdicts
 from visualizer.words.language import t
 
@@ -226,4 +226,5 @@ def cell_of(row: LaneRow | None, hues: dict[str, int]) -> int:
 def _said(row: LaneRow | None) -> str:
     if row is None:
         return "empty"
-    return f"{row.request}: {' and '.join(row.doing) or 'nothing'}, {row.kv_len:,} in its cache"
+    doing = " and ".join(row.doing) or "nothing"
+    return f"{escaped(row.request)}: {doing}, {row.kv_len:,} in its cache"

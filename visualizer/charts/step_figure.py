@@ -7,7 +7,6 @@ figure can be shown beside it.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -18,7 +17,18 @@ from core.trace.messages import english
 from core.trace.phrases import letters as letters_of
 from core.trace.trace import Trace
 from visualizer.charts.figure import Figure
-from visualizer.charts.theme import EMPTY, HUES, INK, MUTED, RULE, TEMPLATE, UNNAMED, deal, tint
+from visualizer.charts.theme import (
+    EMPTY,
+    HUES,
+    INK,
+    MUTED,
+    RULE,
+    TEMPLATE,
+    UNNAMED,
+    deal,
+    escaped,
+    tint,
+)
 from visualizer.words.captions import captions, plain
 
 MAX_CELLS = 60_000
@@ -65,7 +75,7 @@ def step_figure(trace: Trace, step: int) -> Figure:
     simulated = "Simulated. " if trace.header.is_simulated else ""
     figure.update_layout(
         template=TEMPLATE,
-        title=f"{simulated}Step {step}: {_escape(plain(said, lambda r: letters.get(r, '?')))}",
+        title=f"{simulated}Step {step}: {escaped(plain(said, lambda r: letters.get(r, '?')))}",
         height=_SPACE_PIXELS + sum(heights),
         showlegend=False,
     )
@@ -146,7 +156,7 @@ def _letters_at(positions: Sequence[Position], letters: dict[str, str]) -> dict[
 
 def _token(position: Position) -> str:
     """A position's token as a cell shows it, escaped."""
-    return "pad" if position.position is None else _escape(position.text.strip() or "␣")[:14]
+    return "pad" if position.position is None else escaped((position.text.strip() or "␣")[:14])
 
 
 def _reason(query: Position, key: Position, allowed: bool) -> str:
@@ -192,10 +202,5 @@ def _label(position: Position, letters: dict[str, str]) -> str:
     return (
         f"{name} · padding"
         if position.position is None
-        else f"{name} · {position.position} · {_escape(position.text)!s}"
+        else f"{name} · {position.position} · {escaped(position.text)!s}"
     )
-
-
-def _escape(text: str) -> str:
-    """Escape text, because Plotly interprets some HTML."""
-    return html.escape(text.replace("\n", "↵").replace("\t", "→").replace("\x00", "␀"), quote=False)

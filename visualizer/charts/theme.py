@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import textwrap
 from collections import Counter
@@ -126,6 +127,11 @@ def outlined(colours: list[str]) -> dict[str, Any]:
     }
 
 
+def escaped(text: str) -> str:
+    """A text as it is, since Plotly interprets some HTML."""
+    return html.escape(text.replace("\n", "↵").replace("\t", "→").replace("\x00", "␀"), quote=False)
+
+
 def titled(figure: Figure, finding: str, defined: Sequence[str] = (), **layout: Any) -> Figure:
     """Give a figure its finding as title. The page shows `meta.finding` as text and drops the
     title, which is for exports.
@@ -136,7 +142,7 @@ def titled(figure: Figure, finding: str, defined: Sequence[str] = (), **layout: 
     figure.update_layout(
         template=TEMPLATE,
         title={
-            "text": "<br>".join(lines),
+            "text": "<br>".join(map(escaped, lines)),
             "font": {"size": 16},
             "x": 0,
             "xref": "paper",

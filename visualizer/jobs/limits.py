@@ -25,6 +25,10 @@ class Refused(InflightError):
     """The page does not accept something; the message says why in one sentence."""
 
 
+class TimeIsUp(Refused):
+    """A job has run for as long as the page allows."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """offered: models that may be chosen by name. any_model: any folder and hub id as well.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from core.workload.workload import Workload
 from visualizer.documents.comparison import Shown, document, fork_document
-from visualizer.jobs.limits import Limits, Refused, Spec, check
+from visualizer.jobs.limits import Limits, Refused, Spec, TimeIsUp, check
 from visualizer.jobs.work import Going, Host, Work
 
 _COST_SECONDS = 4.0
@@ -36,7 +37,9 @@ class Measurement(Work):
 
 
 class Compare(Measurement):
-    """The same requests under several policies. spec: also "policies" and "repeats"."""
+    """The same requests under several policies. spec: also "policies" and "repeats". Once time is
+    up, the rounds that are whole are the answer, which says how many these are.
+    """
 
     noun = "comparison"
     period = 0.5
@@ -75,9 +78,16 @@ class Compare(Measurement):
             for engine in engines
         ]
         where = environment(engines[0].trace.header)
-        result = yield from self.followed(comparing(contenders, self._repeats), asdict)
-        self.progress = {**self.progress, "index": self.progress["total"], "contender": ""}
-        cost = yield from measuring_cost(engines[0].executor, repeats=3, seconds=_COST_SECONDS)
+        turns = comparing(contenders, self._repeats, until=TimeIsUp)
+        result = yield from self.followed(turns, asdict)
+        rounds = len(result.walls[result.baseline])
+        cost = None
+        if rounds == self._repeats:  # there is time left
+            self.progress = {**self.progress, "index": self.progress["total"], "contender": ""}
+            with suppress(TimeIsUp):
+                cost = yield from measuring_cost(
+                    engines[0].executor, repeats=3, seconds=_COST_SECONDS
+                )
         # unchanged
         is_preset = workload.name in PRESETS and PRESETS[workload.name].workload == workload
         shown = Shown(
@@ -88,7 +98,7 @@ class Compare(Measurement):
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             cost=cost,
         )
-        return {"url": host.keep_document(document(shown))}
+        return {"url": host.keep_document(document(shown)), "rounds": rounds}
 
     def _timed(self, host: Host, engine: EngineCore, workload: Workload) -> Iterator[StepEvent]:
         """The steps of a timed run."""

@@ -20,7 +20,7 @@ from core.trace.messages import english
 from core.trace.trace import Trace
 from core.workload.workload import Workload
 from visualizer.documents.replay import Deltas
-from visualizer.jobs.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
+from visualizer.jobs.limits import Limits, Refused, Spec, TimeIsUp, as_the_page_says, check_tokens
 
 Going = Generator[Any, None, dict[str, Any]]
 Turn = TypeVar("Turn")
@@ -109,12 +109,15 @@ class Work:
         self, turns: Generator[Turn, None, Made], progress: Callable[[Turn], dict[str, Any]]
     ) -> Generator[None, None, Made]:
         """What the turns come to, with the progress that each of them is."""
-        while True:
-            try:
+        try:
+            while True:
                 self.progress = progress(next(turns))
-            except StopIteration as end:
-                return end.value
-            yield
+                try:
+                    yield
+                except TimeIsUp as up:
+                    turns.throw(up)
+        except StopIteration as end:
+            return end.value
 
     def steps(self, engine: EngineCore, workload: Workload) -> Iterator[StepEvent | None]:
         """The steps of an engine, None while it waits for an arrival. Everything is checked before

@@ -26,7 +26,7 @@ from core.serving.timeouts import Wait
 from core.serving.turns import beyond
 from core.torch_engine.cpu.threads import CORE_SHARES
 from core.torch_engine.models.libraries import load_libraries
-from visualizer.jobs.limits import Limits, Refused, Spec
+from visualizer.jobs.limits import Limits, Refused, Spec, TimeIsUp
 from visualizer.jobs.work import Work
 from visualizer.server.store import Store
 
@@ -153,11 +153,11 @@ class Job:
     # -- its thread --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raises Cancelled, or Refused once the job has exceeded its time limit."""
+        """Raises Cancelled, or TimeIsUp."""
         if self.is_cancelled:
             raise Cancelled
         if time.monotonic() > self._deadline:
-            raise Refused(
+            raise TimeIsUp(
                 f"The {self.noun} was stopped after {self.limits.seconds:,.0f} seconds, the longest"
                 " that this page runs."
             )
@@ -193,14 +193,19 @@ class Job:
                 self._ended.set()
 
     def _done(self) -> dict[str, Any]:
-        """The answer of the work, which can be stopped wherever it yields."""
+        """The answer of the work, which can be stopped wherever it yields: it is told there that
+        its time is up, and may have an answer by then.
+        """
         with closing(self.work.run(self)) as going:
-            while True:
-                try:
+            try:
+                while True:
                     next(going)
-                except StopIteration as end:
-                    return end.value
-                self.between()
+                    try:
+                        self.between()
+                    except TimeIsUp as up:
+                        going.throw(up)
+            except StopIteration as end:
+                return end.value
 
     def start(self) -> None:
         """Start the thread in the caller's context, which names the visitor."""
@@ -257,20 +262,24 @@ class JobQueue:
         """Queue a job: its round is after its address's last, and not before the current one."""
         if not self._jobs:
             self._last_round.clear()
-        served = max((j.round for j in self._jobs if j.has_begun), default=1)
-        job.round = self._last_round[job.address] = max(
-            served, self._last_round.get(job.address, 0) + 1
-        )
+        job.round = self._last_round[job.address] = self._next_round(job.address)
         self._jobs.append(job)
+
+    def _next_round(self, address: str) -> int:
+        served = max((j.round for j in self._jobs if j.has_begun), default=1)
+        return max(served, self._last_round.get(address, 0) + 1)
 
     def make_room(self, address: str) -> bool:
         """Whether there is room; if not, the job that would wait longest is ended, provided the
         next one of this address would be served before it.
         """
-        if len(self._jobs) < self._places + self._waiting:
+        here = [j for j in self._jobs if j.has_begun or not j.is_cancelled]
+        if len(here) < self._places + self._waiting:
             return True
-        last = max((j for j in self._jobs if not j.has_begun), key=lambda j: j.round, default=None)
-        if last is None or last.round <= self._last_round.get(address, 0) + 1:
+        # of those of the last round, who came last
+        waiting = (j for j in reversed(here) if not j.has_begun)
+        last = max(waiting, key=lambda j: j.round, default=None)
+        if last is None or last.round <= self._next_round(address):
             return False
         last.cancel()
         return True

@@ -64,4 +64,4 @@ def owners_models(named: str) -> tuple[str, ...]:
 
 def are_strangers(host: str | None, trusted: bool) -> bool:
     """Whether strangers can reach the page: see `limits`."""
-    return not trusted and host not in (None, "", *LOOPBACK)
+    return not trusted and host not in (None, *LOOPBACK)

@@ -174,9 +174,11 @@ export class NewComparison {
       );
       await this.options.done(answer.url, spec);
       this.drawer.say(
-        repeats > 1
-          ? "Done: the race shows the runs of median time."
-          : "Done: the race shows the run of each.",
+        answer.rounds < repeats
+          ? `Time was up after ${answer.rounds} of ${repeats} rounds: the race shows these.`
+          : repeats > 1
+            ? "Done: the race shows the runs of median time."
+            : "Done: the race shows the run of each.",
       );
       if (this.options.phone()) this.toggle(false);
     } catch (error) {

@@ -548,6 +548,27 @@ export class Run {
     return this.header.source === "simulated";
   }
 
+  /** Whether its requests came while the engine ran, as those of visitors do. */
+  get isInteractive() {
+    const { name, arrival_unit: unit } = this.header.workload || {};
+    return name === "interactive" && unit === "s";
+  }
+
+  /**
+   * Its requests for another run. Those of visitors come in the steps in which they came: their
+   * pauses and the pace that a teacher set say nothing about a policy.
+   */
+  get workload() {
+    const { workload } = this.header;
+    if (!this.isInteractive) return workload;
+    const came = new Map(this.requests.map(({ id, waits }) => [id, waits[0]?.[0] ?? 0]));
+    const requests = workload.requests.map((/** @type {Json} */ request) => ({
+      ...request,
+      arrival: came.get(request.id) ?? 0,
+    }));
+    return { ...workload, arrival_unit: "step", requests };
+  }
+
   get asynchronous() {
     return Boolean((this.header.execution || {}).asynchronous);
   }

@@ -230,6 +230,9 @@ export class Editor {
       spec,
       says: [
         `${count(this.rows.length)} [request|requests], ${this.changed ? "as edited there" : "those of the run on screen there"}.`,
+        !this.changed &&
+          this.app.run.isInteractive &&
+          "Each comes in the step in which it came: pauses and pace are left out.",
         last > 1 && `The last comes after ${last.toFixed(1)} s: each run takes longer than that.`,
       ],
     };
@@ -332,12 +335,7 @@ export class Editor {
     const model = this.state.models.find(
       (m) => m === name || m.split("/").at(-1) === name.split("/").at(-1),
     );
-    return {
-      workload: header.workload,
-      config: header.config,
-      model: model || name,
-      device: "auto",
-    };
+    return { workload: run.workload, config: header.config, model: model || name, device: "auto" };
   }
 
   _fromRun() {

@@ -5,6 +5,7 @@ pickle is never opened, since opening one can run code.
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
 from collections import Counter
@@ -57,8 +58,8 @@ def stored_weights(folder: str) -> StoredWeights:
         size, header = _header(path, name)
         total += size
         for tensor in header.values():
-            begin, end = tensor["data_offsets"]
-            values[_NAMES.get(tensor["dtype"], str(tensor["dtype"]).lower()[:20])] += end - begin
+            dtype = _NAMES.get(tensor["dtype"], str(tensor["dtype"]).lower()[:20])
+            values[dtype] += math.prod(tensor["shape"])
     return StoredWeights(total, tuple(dtype for dtype, _ in values.most_common()))
 
 

@@ -247,11 +247,7 @@ class RecordedRules:
         )
         lacks = 0
         for index, group in enumerate(self._groups):
-            kept = min(most, group.window or most) if group.kind == "ring" else most
-            needed = -(-kept // (group.block_size or self._config.block_size)) - len(
-                state.tables.get(request, {}).get(index, ())
-            )
-            lacks += max(needed, 0 if group.kind in BY_POSITION else 1 + self.ahead) * (
-                group.units or 1
-            )
+            held = len(state.tables.get(request, {}).get(index, ()))
+            least = 0 if group.kind in BY_POSITION else (1 + self.ahead) * (group.units or 1)
+            lacks += max(group.blocks_of(most, self._config.block_size) - held, least)
         return lacks

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from core.trace.events import NOT_RECORDED, Carried, Resumed, StepEvent
 from core.trace.header import Header
+from core.trace.rules.blocks import BY_POSITION
 from core.trace.rules.followable import FINISH_REASONS, quoted
 from core.trace.run_state import RunState
 
@@ -76,7 +77,6 @@ def oddity(resumed: Resumed, state: RunState, header: Header) -> str | None:
     tokens = [token for carried in resumed.carried for token in carried.tokens]
     if header.model.vocab_size is not None and max(tokens, default=0) >= header.model.vocab_size:
         return "a token from the missing steps is beyond the vocabulary"
-    sizes = [group.block_size or header.config.block_size for group in header.groups]
     places: dict[int, tuple[int, int]] = {}  # block -> its group and its place in the table
     for carried in resumed.running:
         request = quoted(carried.request)
@@ -86,10 +86,9 @@ def oddity(resumed: Resumed, state: RunState, header: Header) -> str | None:
         ):
             return f"request {request} goes on with more positions than it has tokens"
         for group, table in enumerate(carried.tables):
-            if (
-                len(table) * sizes[group] < carried.computed
-                and header.groups[group].kind != "mamba"
-            ):
+            facts = header.groups[group]
+            needed = facts.blocks_of(carried.computed, header.config.block_size)
+            if facts.kind in BY_POSITION and len(table) < needed:
                 return (
                     f"request {request} goes on with too few blocks for {carried.computed}"
                     " positions"
