@@ -9,7 +9,14 @@ import pytest
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidConfig
-from core.measure.compare import Verdict, compare, first_differences, median_of, nearest_to_median
+from core.measure.compare import (
+    Verdict,
+    compare,
+    comparing,
+    first_differences,
+    median_of,
+    nearest_to_median,
+)
 from core.measure.rounds import Contender, RunResult
 
 OUTPUTS = {"r0": [1, 2, 3], "r1": [4, 5]}
@@ -215,3 +222,27 @@ def test_a_comparison_of_nothing_is_refused(names, repeats):
     track = Track()
     with pytest.raises(InflightError):
         compare([track.contender(n, []) for n in names], repeats, clock=track.clock)
+
+
+def test_whatever_may_end_it_leaves_the_rounds_that_are_whole():
+    """Ended in its seventh turn, the first of the third round: two rounds are whole. In the third,
+    of the first round, none is.
+    """
+
+    class TimeIsUp(Exception):
+        pass
+
+    def ended(turn: int):
+        track = Track()
+        turns = comparing(
+            [track.contender("a", [1] * 4), track.contender("b", [2] * 4)], 3, TimeIsUp
+        )
+        for _ in range(turn):
+            next(turns)
+        with pytest.raises(StopIteration) as end:
+            turns.throw(TimeIsUp())
+        return end.value.value
+
+    assert {name: len(walls) for name, walls in ended(7).walls.items()} == {"a": 2, "b": 2}
+    with pytest.raises(TimeIsUp):
+        ended(3)

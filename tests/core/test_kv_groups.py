@@ -19,9 +19,20 @@ from core.recorders.groups import infer_windows, kv_groups
 from core.recorders.raw import Recording, read_raw
 from core.recorders.transformers_batching import recording as recording_transformers
 from core.recorders.vllm.inflight_vllm.groups import Leaving
-from core.trace.events import KV, Admitted, Arrived, BlockChange, LimitReached, Segment, StepEvent
+from core.trace.events import (
+    KV,
+    Admitted,
+    Arrived,
+    BlockChange,
+    Carried,
+    LimitReached,
+    Resumed,
+    Segment,
+    StepEvent,
+)
 from core.trace.header import GroupFacts
 from core.trace.rules.blocks import PoolRules
+from core.trace.rules.resumption import oddity
 from core.trace.run_state import RunState
 from core.trace.trace import Trace
 
@@ -219,6 +230,30 @@ def test_a_request_needs_the_blocks_of_its_window_and_no_others(template):
     assert "too few blocks" in (
         rules.misfit(Segment(0, "r", 0, "decode", 16, 1, 17), state, 0) or ""
     )
+
+
+@pytest.mark.parametrize(
+    ("group", "computed", "needed"),
+    [
+        (GroupFacts(kind="full_attention"), 9, 3),
+        (GroupFacts(kind="full_attention", block_size=8), 9, 2),
+        (GroupFacts(kind="full_attention", block_size=8, units=2), 9, 4),
+        (GroupFacts(kind="sliding_window", window=6), 9, 3),  # those behind keep empty places
+        (GroupFacts(kind="ring", window=6), 9, 2),
+        (GroupFacts(kind="mamba"), 9, 0),
+    ],
+)
+def test_who_goes_on_after_a_gap_has_the_blocks_of_its_positions(template, group, computed, needed):
+    config = replace(template.header.config, block_size=4)
+    header = replace(template.header, kv_groups=(group,), config=config)
+    state = RunState.of({"r": 20})
+
+    def odd(blocks: int) -> str | None:
+        one = Carried("r", 0, computed, tables=(tuple(range(blocks)),))
+        return oddity(Resumed(1, 3, 3, (), (), (one,), ()), state, header)
+
+    assert odd(needed) is None
+    assert not needed or "too few blocks for 9 positions" in (odd(needed - 1) or "")
 
 
 # -- what the recorder notices ---------------------------------------------------------------------

@@ -96,11 +96,20 @@ def test_an_end_is_marked_on_its_lane_and_that_of_who_held_none_on_the_engines_t
         if event.step == 0:
             engine.cancel("r1")
     marks = [e for e in chrome_trace(engine.trace)["traceEvents"] if e["ph"] == "i"]
-    ended = {f.request: e.t_end for e in engine.trace.events for f in e.finished}
+    step = {f.request: e for e in engine.trace.events for f in e.finished}
     assert {e["name"]: (e["tid"], e["ts"]) for e in marks if "arrives" not in e["name"]} == {
-        "r0 length": (1, pytest.approx(ended["r0"] * 1e6)),
-        "r1 cancelled": (0, pytest.approx(ended["r1"] * 1e6)),
+        "r0 length": (1, pytest.approx(step["r0"].t_end * 1e6)),
+        "r1 cancelled": (0, pytest.approx(step["r1"].t_start * 1e6)),
     }
+
+
+def test_who_is_cancelled_in_a_lane_is_marked_there_before_the_passes():
+    engine = memory_engine(max_num_seqs=2)
+    for event in engine.stream(Workload(requests((3, 9), (3, 4)))):
+        if event.step == 1:
+            engine.cancel("r1")
+    (mark,) = [e for e in chrome_trace(engine.trace)["traceEvents"] if e["name"] == "r1 cancelled"]
+    assert (mark["tid"], mark["ts"]) == (2, pytest.approx(engine.trace.events[2].t_start * 1e6))
 
 
 def test_a_finished_row_that_is_computed_on_is_drawn_as_padding():

@@ -236,6 +236,8 @@ def test_greedy_requests_come_when_they_would_have() -> None:
     assert found.heading() == drawn.heading() and found.requests == (
         replace(asked, sampling=SamplingParams(3)),
     )
+    ran = Workload([asked], "mine", "s", {"a": (1, 2)})
+    assert ran.greedy().prompts == {"a": (1, 2)}  # so an engine without a tokenizer takes it
 
 
 def test_requests_without_texts_have_no_stop_strings_and_messages_end() -> None:

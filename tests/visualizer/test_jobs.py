@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core import Engine, EngineConfig, Workload
 from core.engine.loop import ManualClock
-from visualizer.jobs.limits import Limits, Refused, Spec, check, check_tokens
+from core.torch_engine.models.cache import ModelCache
+from visualizer.jobs.limits import HERE, Limits, Refused, Spec, TimeIsUp, check, check_tokens
+from visualizer.jobs.measured import Compare
 from visualizer.jobs.work import Work
+from visualizer.server.jobs import Job, JobQueue
+from visualizer.server.store import Store
 from worlds.small import MemoryModel, requests
 
 
@@ -70,3 +77,59 @@ def test_waiting_for_an_arrival_is_no_step_and_the_last_step_is_one_of_those_all
     assert len([turn for turn in turns(8) if turn is not None]) == 8 and None in turns(8)
     with pytest.raises(Refused, match="The job was stopped after 7 steps, the most that this page"):
         turns(7)
+
+
+# -- the queue -------------------------------------------------------------------------------------
+
+
+def queued(places: int, waiting: int, *addresses: str) -> tuple[JobQueue, list[Job]]:
+    """A queue with a job of each of these, the first of which have begun."""
+    queue, jobs = JobQueue(places, waiting), []
+    for address in addresses:
+        job = Job(Work(Spec(Workload([]), EngineConfig(), "m", "cpu"), HERE), HERE, ModelCache())
+        job.address = job.visitor = address
+        queue.enter(job)
+        job.has_begun = len(jobs) < places
+        jobs.append(job)
+    return queue, jobs
+
+
+def test_in_a_full_queue_who_came_last_in_the_last_round_gives_way():
+    queue, jobs = queued(1, 4, "a", "a", "b", "c", "c")  # rounds 1, 2, 1, 1, 2
+    assert queue.make_room("d") and [job.is_cancelled for job in jobs] == [False] * 4 + [True]
+    assert queue.make_room("e") and not jobs[1].is_cancelled  # its place is not free yet
+
+
+def test_nobody_gives_way_for_who_would_be_served_after_them():
+    """A job of the fifth round runs: whoever comes now is of that round, too."""
+    queue, jobs = queued(1, 2, "a")
+    jobs[0].round = 5
+    for job in queued(1, 2, "b", "c")[1]:
+        queue.enter(job)
+        job.has_begun = False
+    assert not queue.make_room("d") and not any(job.is_cancelled for job in queue)
+
+
+class Hurried(Job):
+    """Whose time is up after so many looks at the clock."""
+
+    def check(self) -> None:
+        self.looks = getattr(self, "looks", self.limits.steps) - 1
+        if not self.looks:
+            raise TimeIsUp("The time is up.")
+
+
+def test_once_time_is_up_the_rounds_that_are_whole_are_the_answer(tmp_path: Path):
+    models, rounds, store = ModelCache(), [], Store(tmp_path, 2**24, str)
+    spec = asked({}, {}, max_num_seqs=1) | {"policies": ["static", "continuous"], "repeats": 2}
+    for looks in range(10, 400, 15):
+        limits = replace(HERE, steps=looks)
+        job = Hurried(Compare(spec, replace(HERE)), limits, models, store)
+        job.run()
+        rounds.append(job.answer.get("rounds"))
+        if rounds[-1] is None:
+            assert job.answer == {"error": "The time is up."}
+            continue
+        walls = json.loads(Path(job.answer["url"]).read_text())["walls"]
+        assert {len(of) for of in walls.values()} == {rounds[-1]}
+    assert list(dict.fromkeys(rounds)) == [None, 1, 2]

@@ -6,13 +6,15 @@ import pytest
 from PIL import Image
 
 import inflight
+from core import Engine
 from core.errors import InflightError
 from core.simulate.engine import SimulatedEngine
 from core.simulate.roofline import Roofline
+from core.trace.mask import Position
 from core.workload.workload import Workload
-from visualizer.charts.step_figure import CELLS
+from visualizer.charts.step_figure import CELLS, _token
 from visualizer.charts.theme import HUES, tint
-from worlds.small import memory_trace, requests
+from worlds.small import MemoryModel, memory_trace, request, requests
 
 ROWS = ((3, 2), (2, 1), (2, 1, 3))  # prompt, new tokens, arrival
 
@@ -111,3 +113,15 @@ def test_an_animation_that_cannot_be_made_is_refused_and_leaves_no_file(
         with pytest.raises(InflightError, match=refusal):
             trace.animate(tmp_path / name, **given)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_and_texts_of_a_trace_are_data_in_a_figure():
+    ran = Engine(MemoryModel()).run(Workload([request("<b>a</b>", 3, 2)], "<i>w</i>"))
+    figure = ran.plot()
+    assert figure.data[0].text[0][1].startswith("&lt;b&gt;a&lt;/b&gt;: decode")
+    assert figure.layout.title.text.startswith("&lt;i&gt;w&lt;/i&gt;")
+    (times, *_) = inflight.compare(ran, ran, names=["one", "two"]).plot("latency").data
+    assert list(times.text) == ["&lt;b&gt;a&lt;/b&gt;"]
+    assert (
+        _token(Position("a", 0, "aaaaaaaaaaaa<<<")) == "aaaaaaaaaaaa&lt;&lt;"
+    )  # cut, then escaped
