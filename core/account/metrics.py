@@ -18,6 +18,7 @@ from typing import Any
 from core.account.delays import AGAIN, PREEMPTED, delays
 from core.account.request_times import RequestTimes, SLOs, request_times, rounded
 from core.errors import require
+from core.trace.events import StepEvent
 from core.trace.trace import Trace, require_trace
 
 DEFINITIONS: dict[str, str] = {
@@ -218,12 +219,19 @@ def _lane_steps(trace: Trace) -> dict[str, int]:
 
 
 def _positions(trace: Trace) -> dict[str, int]:
-    passes = [forward for event in trace.events for forward in event.passes]
-    overrun = sum(row.rows for event in trace.events for row in event.overrun)
-    beyond = sum(p.bucket - p.rows * p.width for p in passes if p.bucket is not None)
-    tokens = sum(p.tokens for p in passes) - overrun
-    padding = sum(p.padding for p in passes) + overrun + beyond
-    return {"tokens": tokens, "padding": padding, "computed": tokens + padding}
+    of_steps = [(0, 0), *(positions_of(event) for event in trace.events)]
+    computed, padding = (sum(numbers) for numbers in zip(*of_steps, strict=True))
+    return {"tokens": computed - padding, "padding": padding, "computed": computed}
+
+
+def positions_of(event: StepEvent) -> tuple[int, int]:
+    """Positions that the passes of a step computed, and how many of them were padding: rows that
+    were filled up, those of requests that were over already, and the rest of a CUDA graph.
+    """
+    padding = sum(p.padding for p in event.passes) + sum(row.rows for row in event.overrun)
+    beyond = sum(p.bucket - p.rows * p.width for p in event.passes if p.bucket is not None)
+    tokens = sum(p.tokens for p in event.passes) - sum(row.rows for row in event.overrun)
+    return tokens + padding + beyond, padding + beyond
 
 
 LOST_TO_PREEMPTION = (

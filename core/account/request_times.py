@@ -46,7 +46,8 @@ class RequestTimes:
     """The times of one request, read from the events, in steps and seconds; None for what has not
     happened, or happened in steps that are not shown.
 
-    is_unseen: its first pass was in one of those. num_computed: positions computed for it, of which
+    is_unseen: its first pass was in one of those. is_cut: it ended there, so its last tokens are
+    not known. num_computed: positions computed for it, of which
     `num_recomputed` had been computed before and were thrown away; num_read: positions of its cache
     that these passes read, its own included.
     """
@@ -65,6 +66,7 @@ class RequestTimes:
     num_read: int = 0
     finish_step: int | None = None
     finish_reason: str | None = None
+    is_cut: bool = False
 
     @property
     def num_tokens(self) -> int:
@@ -102,8 +104,13 @@ class RequestTimes:
     @property
     def e2e_s(self) -> float | None:
         """Seconds from its arrival to its last token; None until it has ended by itself."""
-        last = self.token_times[-1] if self.is_done and self.token_times else None
+        last = self._last if self.is_done else None
         return None if last is None or self.arrival is None else last - self.arrival
+
+    @property
+    def _last(self) -> float | None:
+        """When its last token came; None where that is not known."""
+        return self.token_times[-1] if self.token_times and not self.is_cut else None
 
     @property
     def tpot_s(self) -> float | None:
@@ -112,7 +119,7 @@ class RequestTimes:
         """
         if not self.is_done or self.num_tokens < 2:
             return None
-        first, last = self.token_times[0], self.token_times[-1]
+        first, last = self.token_times[0], self._last
         return None if first is None or last is None else (last - first) / (self.num_tokens - 1)
 
     def meets(self, slos: SLOs) -> bool:
@@ -164,6 +171,8 @@ def request_times(trace: Trace) -> dict[str, RequestTimes]:
             if not mine.token_times:
                 mine.first_token_step = event.step
             mine.token_times.append(event.passes[sampled.pass_index].t_end)
+        for finished in event.resumed.ended if event.resumed else ():
+            times[finished.request].is_cut = True
         for finished in event.ends:
             mine = times[finished.request]
             mine.finish_step, mine.finish_reason = event.step, finished.finish_reason

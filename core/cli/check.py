@@ -86,6 +86,7 @@ def check(
         "apart": found.rerun and found.rerun.apart,
         "from_outside": found.from_outside,
         "unknown_facts": found.header.unknown,
+        "unlike_installed": found.header.unlike_installed,
         "not_replayed": found.not_replayed,
         "not_decoded": found.not_decoded,
         "texts_as_ids": found.texts_as_ids,
@@ -179,10 +180,12 @@ def findings(found: CheckResult) -> list[str]:
         last = (
             " but those of the last step" if header.is_asynchronous and not found.complete else ""
         )
+        unlike = header.unlike_installed
+        told = f", with another {', '.join(unlike)} than the installed one" if unlike else ""
         lines = [
             f"Decisions: all{last} taken again by the scheduler under the policy"
-            f" {header.policy.name}, and the same; what would not change them does not show, such"
-            " as another policy, switch or block size, an arrival between the same steps, or a"
+            f" {header.policy.name}{told}, and the same; what would not change them does not show,"
+            " such as another policy, switch or block size, an arrival between the same steps, or a"
             " priority where the policy has none."
         ]
     if found.never_bound:

@@ -103,7 +103,6 @@ def plan(
     require_page(html)
     if traces is not None and not traces.is_dir():
         raise InflightError(f"There is no folder {traces}.")
-    require_writable(out, html, read=[recording])
     slos, policies = parse_slos(slo), _parts(policy)
     for name in policies:
         check_policy(name)
@@ -112,6 +111,9 @@ def plan(
         for option, given in (("--lanes", lanes), ("--budget", budget), ("--blocks", blocks))
     ]
     total = math.prod(max(1, len(values)) for values in numbers) * max(1, len(policies))
+    kinds = (".jsonl", *([] if html is None else [".html"]))
+    kept = [traces / f"{n}{kind}" for n in range(total + 1) for kind in kinds] if traces else []
+    require_writable(out, html, *kept, read=[recording])
     with ProgressReporter(f"Reading {recording.name}"):
         trace = open_run(recording)
     unknown = [name for name in request or () if name not in trace.asked]

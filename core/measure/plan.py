@@ -22,7 +22,7 @@ from core.account.metrics import distribution, wall_s
 from core.account.request_times import RequestTimes, SLOs, request_times
 from core.collector import uncollected
 from core.config import ASSETS, EngineConfig, PolicyOrName
-from core.errors import InflightError, require
+from core.errors import InflightError, InvalidConfig, require
 from core.policy import POLICIES, RecordedPolicy
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear, fit
@@ -257,10 +257,16 @@ def planning(
     )
     if (total := math.prod(map(len, axes))) > MOST_SETTINGS:
         raise InflightError(f"{total:,} settings are too many; {MOST_SETTINGS} are the most.")
-    settings = [
-        recorded.under(policy, max_num_seqs=number, max_num_batched_tokens=budget, num_blocks=pool)
-        for policy, number, budget, pool in product(*axes)
-    ]
+    settings, contradictions = [], list[InvalidConfig]()
+    for policy, number, budget, pool in product(*axes):
+        limits_of = {"max_num_seqs": number, "max_num_batched_tokens": budget, "num_blocks": pool}
+        try:
+            settings.append(recorded.under(policy, **limits_of))
+        except InvalidConfig as error:
+            contradictions.append(error)
+    if not settings:
+        raise contradictions[0]
+    notes += dict.fromkeys(f"One setting is left out: {error}" for error in contradictions)
     times = request_times(trace)
     done = frozenset(request for request, one in times.items() if one.is_done)
     if not done:

@@ -24,15 +24,17 @@ class RerunResult:
     """What the model computed again. tokens: that are the model's, of which `ties` are not the best
     here, by less than `rounding` in their logits. parted: tokens in 16 bits that temperature or
     penalties chose and that are others here; under penalties with all after them. drawn: tokens by
-    another engine's noise, which were not compared. apart: the most by which a log-probability or a
-    margin on record differs from the model's, which is less than `rounding`; None if none are on
-    record. facts: of the model, on record and the same here.
+    another engine's noise, which were not compared. failed: requests that ended by an error after
+    tokens that parted, of which the model cannot say whether it is its own. apart: the most by
+    which a log-probability or a margin on record differs from the model's, which is less than
+    `rounding`; None if none are on record. facts: of the model, on record and the same here.
     """
 
     tokens: int
     ties: int
     parted: int
     drawn: int
+    failed: int
     rounding: float
     apart: float | None
     facts: tuple[str, ...]
@@ -76,7 +78,7 @@ class ModelRerun:
         self._engine, self._header, self._own = engine, header, header.engine is None
         self._rounding = _ROUNDED if header.dtype in ("float32", "float64") else _ROUNDED_SHORT
         self._facts = tuple(_same_facts(engine.trace.header, header))
-        self._ties = self._parted = 0
+        self._ties = self._parted = self._failed = 0
         self._apart: float | None = None
         if header.leak and (
             header.is_interactive or header.is_asynchronous or not header.counts_steps
@@ -113,7 +115,14 @@ class ModelRerun:
                 more for request, known in to_run if (more := self._compare(request, known, here))
             ]
         return RerunResult(
-            num_tokens, self._ties, self._parted, drawn, self._rounding, self._apart, self._facts
+            num_tokens,
+            self._ties,
+            self._parted,
+            drawn,
+            self._failed,
+            self._rounding,
+            self._apart,
+            self._facts,
         )
 
     def _compare(
@@ -144,6 +153,7 @@ class ModelRerun:
             if may_part and asked.sampling.looks_back:
                 # those after it depend on what was generated
                 self._parted += len(tokens) - position
+                self._failed += record.ends.get(request) == "error"
                 return None
             if may_part:
                 self._parted += 1
@@ -191,8 +201,8 @@ class ModelRerun:
         """The rest of a request, from `position` on, after what is on record; None for none."""
         tokens = self.on_record.tokens[asked.id]
         most = asked.sampling.max_new_tokens - (position - known)
-        if position == len(tokens):
-            return None
+        if position == len(tokens) and self.on_record.ends.get(asked.id) != "error":
+            return None  # how it ended, the scheduler has decided again
         taken = tuple(tokens[known:position])
         prompt = (*(asked.prompt_token_ids or ()), *taken)
         return (

@@ -61,6 +61,7 @@ class Retimed:
 
     def __init__(self, cost: Cost) -> None:
         self._cost = cost
+        self._now, self._there = 0.0, 0  # the clock, and how many requests are there
 
     @classmethod
     def of(cls, header: Header) -> Retimed | None:
@@ -96,6 +97,17 @@ class Retimed:
                     f"a pass of step {event.step} takes {one.seconds:.6f} s, and its cost model"
                     f" says {said:.6f} s."
                 )
+        return self._fault_of_clock(event)
+
+    def _fault_of_clock(self, event: StepEvent) -> str | None:
+        """A simulated clock moves with passes alone and, where nobody is there, to an arrival."""
+        came = [arrived.t for arrived in event.arrived]
+        begins = max(self._now, min(came)) if came and not self._there else self._now
+        ends = (begins, event.t_start, *[p.t_end for p in event.passes])
+        starts = (event.t_start, *[p.t_start for p in event.passes], event.t_end)
+        self._now, self._there = event.t_end, self._there + len(came) - len(event.finished)
+        if any(abs(start - end) > _ROUNDED for start, end in zip(starts, ends, strict=True)):
+            return f"step {event.step} begins or goes on when a simulated clock does not."
         return None
 
 
@@ -203,8 +215,6 @@ def _verify(
     bound, retimed = _Bound(header), Retimed.of(header)
     _refuse(retimed.fault_of_header(header) if retimed else None, reader.line)
     requests = steps = tokens = 0
-    # that logits were not finite, the model can say
-    outside = ("cancelled",) if again and header.engine is None else ("cancelled", "error")
     ended = Counter[str]()
     complete = breaks_off = False
     warnings: list[tuple[int, str]] = []
@@ -233,6 +243,9 @@ def _verify(
         else:
             complete, breaks_off = record.complete, not record.is_written
             _refuse(replay.fault_at_end(complete) if replay else None, reader.line)
+    rerun = again.run() if again else None
+    if rerun is not None and header.engine is None:
+        ended["error"] = rerun.failed  # that logits were not finite, the model can say
     return CheckResult(
         header,
         complete,
@@ -258,14 +271,14 @@ def _verify(
             )
         ),
         bound.never,
-        again.run() if again else None,
+        rerun,
         tuple(warnings),
         texts.as_ids if texts else 0,
         bound.unrecorded,
         breaks_off,
         retimed is not None,
         bound.skipped,
-        {reason: ended[reason] for reason in outside if ended[reason]},
+        {reason: ended[reason] for reason in ("cancelled", "error") if ended[reason]},
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
+from core.account.metrics import positions_of
 from core.account.request_times import SLOs
 from core.collector import uncollected
 from core.engine.engine import EngineCore
@@ -78,12 +79,14 @@ class RunTotals:
 
     def add(self, event: StepEvent) -> None:
         """Count a step; events must come in order."""
-        self.first = event.t_start if not self.steps else self.first
+        if not self.steps:
+            self.first = min([event.t_start, *(arrived.t for arrived in event.arrived)])
         self.last = event.t_end
         self.steps += 1
         self.passes += len(event.passes)
-        self.positions += sum(p.rows * p.width for p in event.passes)
-        self.padding += sum(p.padding for p in event.passes)
+        computed, padding = positions_of(event)
+        self.positions += computed
+        self.padding += padding
         self.preemptions += len(event.preempted)
         self.kv_use += event.kv.used / event.kv.total
         self.output_tokens += len(event.sampled)

@@ -242,6 +242,15 @@ class Header(Facts):
         return self.config.policy
 
     @property
+    def unlike_installed(self) -> tuple[str, ...]:
+        """The fields that its policy has otherwise than the one that is installed by its name."""
+        own, installed = (
+            self.policy.to_json(),
+            POLICIES.get(self.policy.name, self.policy).to_json(),
+        )
+        return tuple(name for name, value in own.items() if value != installed[name])
+
+    @property
     def groups(self) -> tuple[GroupFacts, ...]:
         """The KV cache groups, of which there is always one."""
         return self.kv_groups or (GroupFacts(block_size=self.config.block_size),)

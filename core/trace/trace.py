@@ -258,7 +258,7 @@ class Trace(OnPage):
                     f" {shown(pass_index)}."
                 )
             )
-        windows = self.header.model.windows or (None,)
+        windows = self.header.model.windows or (None,) * (self.header.model.layers or 1)
         if layer is None:
             window = None if None in windows else max(w for w in windows if w is not None)
         elif not 0 <= layer < len(windows):

@@ -252,6 +252,28 @@ def test_in_16_bits_what_was_drawn_otherwise_is_no_lie_and_is_taken_on_trust() -
         assert "not what the model gives it" in refusal(forged, engine=there(0.1))
 
 
+@pytest.mark.parametrize("penalty", [0.0, 0.01])
+def test_an_error_after_a_token_that_parted_is_computed_again_or_counted(penalty: float) -> None:
+    """Nothing of such a request can be compared under a penalty, so its end is taken on trust."""
+    asked = request("r0", 5, 20, temperature=1.0, seed=3, presence_penalty=penalty)
+    rows = made(asked, model=Undecided(-0.1))
+    rows[0]["dtype"] = "bfloat16"
+    before, last = steps(rows)[-2:]
+    before["sampled"][0][2] ^= 1
+    last["sampled"], last["finished"] = [], [["r0", "error"]]
+    for line in rows:
+        if line.get("kind") == "texts":
+            line["output"].pop()
+
+    def there(_: Any) -> Any:
+        return memory_engine(model=Undecided(0.1), **LIMITS)
+
+    if penalty:
+        assert checked(rows, engine=there).from_outside == {"error": 1}
+    else:
+        assert "the logits of request 'r0' were not finite on record" in refusal(rows, engine=there)
+
+
 def test_what_a_rerun_cannot_tell_apart_is_said_with_its_size() -> None:
     """A stop string that never occurs, and numbers as far off as 16 bits round them."""
     rows = made(request("r0", 5, 3, temperature=0.5, seed=1))

@@ -26,7 +26,7 @@ from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.recorders.convert import import_recording
 from core.torch_engine.eager import ModelRunner
-from core.trace.events import Carried, Draft, Overrun, Resumed
+from core.trace.events import Carried, Draft, Finished, Overrun, Resumed
 from core.trace.header import ExecutionFacts
 from core.trace.trace import Trace
 from core.workload.request import SamplingParams
@@ -208,6 +208,16 @@ def test_of_steps_that_are_not_shown_no_time_is_known():
     assert a.itl_s == whole["a"].itl_s[5:] and a.e2e_s == whole["a"].e2e_s
     assert not b.is_unseen and b.token_times == whole["b"].token_times
     assert (b.first_step, b.first_token_step) == (8, 8) and b.queue_s == whole["b"].queue_s
+
+
+def test_of_who_ended_in_steps_that_are_not_shown_the_last_token_is_not_known():
+    trace = record(EngineConfig(max_num_seqs=2), request("a", 3, 4), request("b", 3, 9))
+    b = Carried("b", 0, 8, (7, 7), ((),))
+    gap = Resumed(3, 4, 2, (), (Finished("a", "length"),), (b,), ())
+    back = trace.events[5]._replace(resumed=gap)
+    a = request_times(replace(trace, events=[*trace.events[:3], back, *trace.events[6:]]))["a"]
+    assert a.is_done and a.e2e_s is a.tpot_s is None and a.ttft_s is not None
+    assert not a.meets(SLOs(e2e_s=1e9))
 
 
 def test_a_refused_draft_is_not_computed_again():

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -344,11 +345,31 @@ def test_the_command_prints_saves_and_draws(tmp_path: Path, capsys: Any) -> None
         (("--request", "zz"), "gpt2-six.jsonl has no request 'zz'."),
         (("--slo", "ttft"), "'ttft' is no SLO"),
         (("--traces", "nowhere"), "There is no folder nowhere."),
+        (("--lanes", "64", "--budget", "32"), "A token budget of 32 cannot serve 64 lanes"),
     ],
 )
 def test_odd_input_is_refused_in_a_sentence(capsys: Any, given: tuple[str, ...], says: str) -> None:
     assert call("plan", SIX, *given) == 2
     assert says in capsys.readouterr().err
+
+
+def test_no_run_of_a_plan_takes_the_place_of_what_is_read_or_written(
+    tmp_path: Path, capsys: Any
+) -> None:
+    recording = tmp_path / "0.jsonl"
+    shutil.copy(SIX, recording)
+    was = recording.read_bytes()
+    for given, name in (((), "0.jsonl"), (("--out", tmp_path / "1.jsonl"), "1.jsonl")):
+        source = recording if not given else SIX
+        assert call("plan", source, "--lanes", "1", "--traces", tmp_path, *given) == 2
+        assert f"{name} cannot be written" in capsys.readouterr().err
+    assert recording.read_bytes() == was and sorted(tmp_path.iterdir()) == [recording]
+
+
+def test_settings_that_contradict_each_other_are_left_out_and_named() -> None:
+    made = inflight.plan(measured(4), lanes=[1, 64], budgets=[32])
+    assert [point.config.max_num_seqs for point in made.points] == [1]
+    assert any("cannot serve 64 lanes" in note for note in made.notes)
 
 
 @pytest.mark.slow

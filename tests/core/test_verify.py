@@ -675,3 +675,13 @@ def test_every_fact_of_a_trace_is_in_the_table(made: dict[str, Rows]) -> None:
     told = {word for fact in PROOFS for word in re.findall(r"\w+", fact)}
     assert set(StepEvent._fields) <= told
     assert {f.name for f in fields(Header)} - {"more", "arrival_unit"} <= told
+
+
+def test_a_policy_that_is_otherwise_than_the_installed_one_is_named() -> None:
+    """A run under `stall` that calls itself `continuous`: its decisions are those of its fields."""
+    trace = memory_trace((4, 3), (4, 3), policy="stall", num_blocks=3, block_size=4)
+    rows = rows_of(trace)
+    assert not checked(rows).header.unlike_installed
+    rows[0]["policy"] = rows[0]["config"]["policy"] = "continuous"
+    found = checked(rows)
+    assert f"with another {', '.join(found.header.unlike_installed)} than" in findings(found)[0]
