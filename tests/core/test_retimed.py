@@ -47,6 +47,7 @@ def _run(cost: Cost, policy: str = "continuous") -> Trace:
             f"r{i}",
             prompt_token_ids=(1,) * (3 + 5 * i),
             sampling=SamplingParams(2 + 3 * i, ignore_eos=True),
+            arrival=i if i > 2 else 0,
         )
         for i in range(5)
     ]
@@ -103,6 +104,7 @@ OTHERWISE: dict[str, Callable[[Rows], Any]] = {
         timings=[1e-6, *steps(rows)[1]["timings"][1:]]
     ),
     "it begins later than the step before it ends": lambda rows: _later(rows, 2),
+    "it begins later, with who comes, though others are there": lambda rows: _later(rows, 3),
     "a token has a probability": lambda rows: _token(rows).__setitem__(3, -0.5),
     "a token has a margin": lambda rows: _token(rows).__setitem__(4, 0.5),
     "another accelerator": lambda rows: rows[0].update(device="simulated a100"),

@@ -647,8 +647,8 @@ FAULTS = (
     Fault(
         "an overrun is counted as useful work",
         "core/account/metrics.py",
-        "sum(p.tokens for p in passes) - overrun\n",
-        "sum(p.tokens for p in passes)\n",
+        "sum(p.tokens for p in event.passes) - sum(row.rows for row in event.overrun)",
+        "sum(p.tokens for p in event.passes)",
         (METRICS, ASYNC),
     ),
     Fault(
@@ -1001,29 +1001,15 @@ FAULTS = (
     Fault(
         "a state of a preempting engine has no blocks for drafts",
         "core/trace/rules/recorded.py",
-        "else 1 + self.ahead)",
-        "else 1)",
+        "else (1 + self.ahead) *",
+        "else 1 *",
         (RECORDED_RULES,),
     ),
     Fault(
         "one request's spare blocks are another's",
         "core/trace/rules/recorded.py",
-        "max(needed, 0 if group.kind",
-        "max(needed, -99 if group.kind",
-        (RECORDED_RULES,),
-    ),
-    Fault(
-        "a ring grows with its request",
-        "core/trace/rules/recorded.py",
-        'kept = min(most, group.window or most) if group.kind == "ring" else most',
-        "kept = most",
-        (RECORDED_RULES,),
-    ),
-    Fault(
-        "a group's blocks have the size of all others",
-        "core/trace/rules/recorded.py",
-        "(group.block_size or self._config.block_size)) - len",
-        "self._config.block_size) - len",
+        "least = 0 if group.kind",
+        "least = -99 if group.kind",
         (RECORDED_RULES,),
     ),
     Fault(
@@ -1826,10 +1812,8 @@ FAULTS = (
     Fault(
         "a newcomer has a round from before the present one",
         "visualizer/server/jobs.py",
-        "job.round = self._last_round[job.address] = max(\n"
-        "            served, self._last_round.get(job.address, 0) + 1\n"
-        "        )",
-        "job.round = self._last_round[job.address] = self._last_round.get(job.address, 0) + 1",
+        "return max(served, self._last_round.get(address, 0) + 1)",
+        "return self._last_round.get(address, 0) + 1",
         ("visualizer/test_runs.py::test_who_comes_late_has_no_round_from_before_the_present_one",),
     ),
     Fault(
@@ -2729,8 +2713,8 @@ FAULTS = (
     Fault(
         "what a graph has beyond its rows is not counted",
         "core/account/metrics.py",
-        "padding = sum(p.padding for p in passes) + overrun + beyond",
-        "padding = sum(p.padding for p in passes) + overrun",
+        "return tokens + padding + beyond, padding + beyond",
+        "return tokens + padding, padding",
         (METRICS,),
     ),
     Fault(
@@ -2842,8 +2826,8 @@ FAULTS = (
     Fault(
         "an end is marked where its step begins",
         "core/account/perfetto.py",
-        "lane.get(f.request, _ENGINE - 1) + 1, event.t_end)",
-        "lane.get(f.request, _ENGINE - 1) + 1, event.t_start)",
+        'if ended.when == "before" else event.t_end',
+        'if ended.when == "before" else event.t_start',
         ("core/test_perfetto.py",),
     ),
     Fault(
@@ -3552,8 +3536,8 @@ FAULTS = (
     Fault(
         "a state space needs as many blocks as positions",
         "core/trace/rules/resumption.py",
-        '                len(table) * sizes[group] < carried.computed\n                and header.groups[group].kind != "mamba"\n',  # noqa: E501
-        "                len(table) * sizes[group] < carried.computed\n",
+        "facts.kind in BY_POSITION and len(table) < needed",
+        "len(table) < needed",
         (
             "core/test_recorded_rules.py::test_after_a_gap_only_who_writes_on_has_no_more_positions_than_tokens_and_blocks_for_them",
         ),
@@ -3568,8 +3552,8 @@ FAULTS = (
     Fault(
         "greedy requests arrive in steps",
         "core/workload/workload.py",
-        "for r in self.requests\n        ]\n        return Workload(requests, self.name, self.arrival_unit)\n\n    def without",  # noqa: E501
-        "for r in self.requests\n        ]\n        return Workload(requests, self.name)\n\n    def without",  # noqa: E501
+        "return Workload(requests, self.name, self.arrival_unit, self.prompts)",
+        "return Workload(requests, self.name, prompts=self.prompts)",
         ("core/test_workload.py::test_greedy_requests_come_when_they_would_have",),
     ),
     Fault(
@@ -3955,8 +3939,8 @@ FAULTS = (
     Fault(
         "a row for nobody is a token, too",
         "core/account/metrics.py",
-        "tokens = sum(p.tokens for p in passes) - overrun",
-        "tokens = sum(p.tokens for p in passes)",
+        "for p in event.passes) + sum(row.rows for row in event.overrun)",
+        "for p in event.passes)",
         ("core/test_metrics.py::test_overruns_are_computed_for_nobody",),
     ),
     Fault(
@@ -4852,15 +4836,15 @@ FAULTS = (
     Fault(
         "a run's totals begin with its last step",
         "core/simulate/totals.py",
-        "self.first = event.t_start if not self.steps else self.first",
-        "self.first = event.t_start",
+        "        if not self.steps:\n            self.first",
+        "        if self.steps:\n            self.first",
         ("core/test_simulate.py::test_totals_of_two_steps_by_hand",),
     ),
     Fault(
         "a wave's width counts once",
         "core/simulate/totals.py",
-        "sum(p.rows * p.width for p in event.passes)",
-        "sum(p.width for p in event.passes)",
+        "self.positions += computed",
+        "self.positions += len(event.passes)",
         ("core/test_simulate.py::test_totals_of_two_steps_by_hand",),
     ),
     Fault(
@@ -5988,5 +5972,130 @@ FAULTS = (
         'if path == Path("-"):',
         "if False:",
         ("core/test_files.py",),
+    ),
+    Fault(
+        "a ring grows with its request",
+        "core/trace/header.py",
+        'kept = min(tokens, self.window or tokens) if self.kind == "ring" else tokens',
+        "kept = tokens",
+        (
+            "core/test_kv_groups.py",
+            "core/test_recorded_rules.py",
+        ),
+    ),
+    Fault(
+        "a group's blocks have the size of all others",
+        "core/trace/header.py",
+        "-(-kept // (self.block_size or block_size))",
+        "-(-kept // block_size)",
+        (
+            "core/test_kv_groups.py",
+            "core/test_recorded_rules.py",
+        ),
+    ),
+    Fault(
+        "in a full queue who came first of the last round gives way",
+        "visualizer/server/jobs.py",
+        "for j in reversed(here)",
+        "for j in here",
+        ("visualizer/test_jobs.py",),
+    ),
+    Fault(
+        "a newcomer ends whom it would not be served before",
+        "visualizer/server/jobs.py",
+        "last.round <= self._next_round(address)",
+        "last.round <= self._last_round.get(address, 0) + 1",
+        ("visualizer/test_jobs.py",),
+    ),
+    Fault(
+        "one job gives way to two newcomers",
+        "visualizer/server/jobs.py",
+        "here = [j for j in self._jobs if j.has_begun or not j.is_cancelled]",
+        "here = self._jobs",
+        ("visualizer/test_jobs.py",),
+    ),
+    Fault(
+        "once time is up the rounds that are whole are lost",
+        "visualizer/jobs/measured.py",
+        ", until=TimeIsUp)",
+        ")",
+        ("visualizer/test_jobs.py",),
+    ),
+    Fault(
+        "once time is up while the cost is measured, the rounds are lost",
+        "visualizer/jobs/measured.py",
+        "with suppress(TimeIsUp):",
+        "with suppress():",
+        ("visualizer/test_jobs.py",),
+    ),
+    Fault(
+        "a simulated step may begin at any time",
+        "core/proof/verify.py",
+        "ends = (begins, event.t_start,",
+        "ends = (event.t_start, event.t_start,",
+        ("core/test_retimed.py",),
+    ),
+    Fault(
+        "a simulated clock moves to an arrival though others are there",
+        "core/proof/verify.py",
+        "if came and not self._there else",
+        "if came else",
+        ("core/test_retimed.py",),
+    ),
+    Fault(
+        "an error after a token that parted is believed",
+        "core/proof/rerun.py",
+        ' and self.on_record.ends.get(asked.id) != "error"',
+        "",
+        ("core/test_check_rerun.py",),
+    ),
+    Fault(
+        "an error that no rerun can see is not counted",
+        "core/proof/rerun.py",
+        'self._failed += record.ends.get(request) == "error"',
+        "self._failed += 0",
+        ("core/test_check_rerun.py",),
+    ),
+    Fault(
+        "a policy that only has another's name is believed",
+        "core/trace/header.py",
+        "if value != installed[name])",
+        "if False)",
+        ("core/test_verify.py",),
+    ),
+    Fault(
+        "the last token that is seen ends who ended unseen",
+        "core/account/request_times.py",
+        " and not self.is_cut",
+        "",
+        ("core/test_metrics.py",),
+    ),
+    Fault(
+        "a plan's runs take the place of what it reads",
+        "core/cli/plan.py",
+        "require_writable(out, html, *kept, read=[recording])",
+        "require_writable(out, html, read=[recording])",
+        ("core/test_plan.py::test_no_run_of_a_plan_takes_the_place_of_what_is_read_or_written",),
+    ),
+    Fault(
+        "names in a figure's title are markup",
+        "visualizer/charts/theme.py",
+        '"<br>".join(map(escaped, lines))',
+        '"<br>".join(lines)',
+        ("visualizer/test_plots.py",),
+    ),
+    Fault(
+        "who is cancelled in a lane is marked on the engine's track",
+        "core/account/perfetto.py",
+        "{r.request: r.lane for r in event.released} | ",
+        "",
+        ("core/test_perfetto.py",),
+    ),
+    Fault(
+        "a saved order of settings that contradict each other ends the plan",
+        "core/measure/plan.py",
+        "    if not settings:\n",
+        "    if contradictions:\n",
+        ("core/test_plan.py::test_settings_that_contradict_each_other_are_left_out_and_named",),
     ),
 )
