@@ -12,10 +12,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 from core.errors import InvalidRequest, Unavailable
 from core.workload import chat, template
-from core.workload.chat import chat_text
+from core.workload.chat import chat_ids, chat_text
 from core.workload.template import TemplateProcess
 from worlds import own_models
 from worlds.serving import MODEL, char_engine, served
@@ -76,6 +77,18 @@ def words():
 
 def by_transformers(tokenizer) -> str:
     return tokenizer.apply_chat_template(MESSAGES, add_generation_prompt=True, tokenize=False)
+
+
+def test_special_tokens_are_those_of_the_template_alone(words):
+    """The tokenizer puts one before every text, and so does the template of such a model."""
+    name, *_ = words.all_special_tokens
+    start = words.convert_tokens_to_ids(name)
+    words.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{name} $A", special_tokens=[(name, start)]
+    )
+    assert list(words("a").input_ids)[:1] == [start]
+    found = chat_ids(words, f"{name}a")
+    assert found.count(start) == 1 and found[0] == start
 
 
 @pytest.mark.parametrize("name", WRITES)

@@ -115,10 +115,9 @@ def test_conversations_need_a_tokenizer(tmp_path):
 
 
 def test_lengths_of_our_own_still_open(tmp_path):
-    assert read_dataset(put(tmp_path / "own.jsonl", "[10, 5]\n[3, 4]\n")).sizes == (
-        RequestSize(10, 5),
-        RequestSize(3, 4),
-    )
+    path = put(tmp_path / "own.jsonl", "[10, 5]\n[3, 4]\n")
+    assert read_dataset(path).sizes == (RequestSize(10, 5), RequestSize(3, 4))
+    assert read_dataset(path, most=1).sizes == (RequestSize(10, 5),)
 
 
 def test_the_hit_ratio_follows_from_the_hashes(mooncake):

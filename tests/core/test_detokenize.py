@@ -182,6 +182,7 @@ def test_long_sequences_cost_the_same_a_token() -> None:
         ("one two three", ("e t",), 4),
         ("one two three", ("zzz", "o"), 0),
         ("one two three", ("zzz",), None),
+        ("one two three", ("z", "ne two th"), 9),  # as far back as the longest reaches
         ("aab", ("ab",), 2),
         ("so 😀!", ("😀",), 6),
     ],

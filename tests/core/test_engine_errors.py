@@ -12,7 +12,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
+from core.config import Execution
 from core.errors import ExecutionFailed, InvalidConfig, InvalidRequest, InvalidWorkload
+from core.proof.verify import check
 from core.workload.presets import preset
 from worlds.small import (
     EOS,
@@ -370,6 +372,30 @@ def test_empty_turns_count_but_are_not_waited_out() -> None:
     one_by_one = memory_engine()
     one_by_one.add_request(request("late", 4, 1, 2))
     assert [one_by_one.step() is None for _ in range(3)] == [True, True, False]
+
+
+def test_who_is_cancelled_before_arriving_is_gone_before_the_next_one_comes() -> None:
+    engine = memory_engine()
+    for event in engine.stream(Workload(requests((3, 2), (3, 2, 30), (3, 2, 60)))):
+        if event.finished and event.finished[0].request == "r0":
+            engine.cancel("r1")
+    numbers = {f.request: e.step for e in engine.trace.events for f in e.finished}
+    assert numbers["r0"] < numbers["r1"] < 30 and numbers["r2"] > 60
+    assert check(engine.trace).from_outside == {"cancelled": 1}
+
+
+def test_other_limits_make_another_pool_and_keep_how_passes_are_computed() -> None:
+    engine = Engine(MemoryModel(), config=EngineConfig(num_blocks=8, block_size=4))
+    first = engine.run(Workload(requests((9, 4), (5, 6))))
+    engine.begin(config=EngineConfig(num_blocks=8, block_size=8))
+    for one in requests((9, 4), (5, 6)):
+        engine.add_request(one)
+    while engine.has_work:
+        engine.step()
+    assert engine.trace.outputs == first.outputs and check(engine.trace).num_tokens == 10
+    assert [event.kv.used for event in engine.trace.events] != [e.kv.used for e in first.events]
+    exact = Execution(asynchronous=False)
+    assert Engine(MemoryModel(), execution=exact).under(EngineConfig()).execution is exact
 
 
 def test_arrivals_in_seconds_are_slept_for() -> None:

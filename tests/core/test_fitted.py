@@ -18,7 +18,15 @@ from core.recorders.convert import open_run
 from core.simulate import fitted
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
-from core.simulate.fitted import Linear, Measured, fit, fit_passes, measured, time_between_steps
+from core.simulate.fitted import (
+    NOT_KNOWN,
+    Linear,
+    Measured,
+    fit,
+    fit_passes,
+    measured,
+    time_between_steps,
+)
 from core.simulate.least_squares import least_squares
 from core.simulate.named import cost_in, cost_named
 from core.trace.events import Arrived, Finished, Resumed
@@ -275,8 +283,9 @@ def test_what_is_not_recorded_of_the_hardware_is_not_said():
     told, *more = fit(replace(trace, header=header)).assumptions
     assert not any(word in note for note in more for word in ("drafted", "overlapped", "left out"))
     assert told.endswith(" by this engine, on hardware that is not recorded.")
-    unknown = replace(COST, about={"device": "", "dtype": None})
-    unknown.check_hardware("cuda", "float16")
+    for nothing in ("", None, NOT_KNOWN):
+        unknown = replace(COST, about={"device": nothing, "dtype": nothing})
+        unknown.check_hardware("cuda", "float16")
     with pytest.raises(InflightError, match="with device cpu, and cuda is asked for"):
         replace(COST, about={"device": "cpu"}).check_hardware("cuda", "auto")
 

@@ -44,6 +44,16 @@ def read(content: bytes, folder: Path) -> None:
         pass
 
 
+def test_tensors_lie_where_the_files_own_alignment_has_them(tmp_path):
+    files = [tmp_path / f"{unit}.gguf" for unit in (32, 4096)]
+    for path, unit in zip(files, (32, 4096), strict=True):
+        write(path, alignment=unit)
+    usual, wide = (GgufFile(reader(io.BytesIO(path.read_bytes()))) for path in files)
+    for name, tensor in usual.tensors.items():
+        other = wide.tensors[name]
+        assert other.at % 4096 == 0 and wide.content(other, 64) == usual.content(tensor, 64)
+
+
 @pytest.mark.parametrize("arch", ["llama", "qwen2", "qwen3"])
 @given(share=st.floats(0, 1), wrong=WRONG)
 @example(share=0.0, wrong=b"")

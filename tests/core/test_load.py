@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from core import EngineConfig, InflightError
+from core import EngineConfig, InflightError, Workload
 from core.account.request_times import SLOs
-from core.measure.load import Sweep, adds_up, capacity, sweep_load, workload
+from core.measure.load import Sweep, _run, adds_up, capacity, sweep_load, workload
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
 from core.workload.arrivals import Lengths, RequestSize, arrivals, request, sizes_in
+from worlds.small import requests
 
 COST = Linear(0.010, 0.0001, 0.0, 100, Load(1000, 10**9))
 
@@ -279,6 +280,14 @@ def test_each_policy_of_a_sweep_has_every_rate_and_its_own_numbers():
 
 def asked_order(asked):
     return [{"policy": policy} for policy, rate in asked if not math.isinf(rate)]
+
+
+def test_a_point_that_is_done_as_its_time_is_up_is_not_cut():
+    asked = Workload(requests((5, 8), (5, 8), (5, 9)), arrival_unit="s")
+    trace, cut = _run(_engine(), asked, math.inf)
+    assert not cut
+    before, last = trace.events[-2:]
+    assert not _run(_engine(), asked, last.t_end)[1] and _run(_engine(), asked, before.t_end)[1]
 
 
 def test_a_point_whose_time_is_up_is_cut_and_the_engine_is_free_again():

@@ -104,6 +104,15 @@ def test_the_parts_of_a_step_fit_beside_its_passes(trace):
     assert fits(0.2, 0.2, 0.5, 0.1)
     assert not fits(0.3, 0.2, 0.5, 0.1)
     assert not fits(0.2, 0.2, 0.5, 0.2)
+    assert not fits(0.2, 0.2, 0.4, 0.1)  # a tenth of the pass is nobody's
+
+
+def test_where_finished_requests_are_forgotten_their_ids_come_again(trace):
+    checker = checked_to(trace, len(trace.events))
+    one = next(iter(trace.asked.values()))
+    assert "two requests" in (checker.fault_of_request(one.request, one.prompt) or "")
+    checker.forget_finished()
+    assert checker.fault_of_request(one.request, one.prompt) is None
 
 
 def test_the_texts_of_a_request_fit_its_tokens_and_its_end():

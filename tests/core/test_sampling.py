@@ -101,6 +101,8 @@ def test_supports_are_exact() -> None:
         assert set(drawn(logits, 400, temperature=1.0, **params)) == support, params
     tied = drawn([1.0, 1.0, 1.0, 0.0], 200, temperature=1.0, top_k=2)
     assert set(tied) == {0, 1}  # of equals the first
+    halves = drawn([1.0] * 4, 200, temperature=1.0, top_p=0.5)
+    assert set(halves) == {0, 1}  # they have the mass exactly, and none is wanted beyond
 
 
 def test_mass_is_measured_after_the_temperature() -> None:

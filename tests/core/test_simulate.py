@@ -236,19 +236,21 @@ def test_totals_count_whoever_ends_by_itself_and_nobody_who_is_sent_away():
     engine.cancel("r11")
     while engine.has_work:
         totals.add(engine.step())
+        if totals.steps == 4:
+            engine.cancel("r0")  # who has some tokens already
     engine.trace.complete = True
     reasons = [f.finish_reason for event in engine.trace.events for f in event.finished]
-    assert min(map(reasons.count, ("length", "stop"))) > 1 and reasons.count("cancelled") == 1
+    assert min(map(reasons.count, ("length", "stop"))) > 1 and reasons.count("cancelled") == 2
     told, numbers = totals.to_json(), metrics(engine.trace)
     assert (
         told["finished"]
         == told["e2e_s"]["count"]
         == numbers["finished"]
         == numbers["e2e_s"]["count"]
-        == 11
+        == 10
     )
     assert told["e2e_s"]["mean"] == pytest.approx(numbers["e2e_s"]["mean"], abs=2e-6)
-    assert told["goodput"]["share"] == goodput(engine.trace, SLOs(e2e_s=1e6))["share"] == 11 / 12
+    assert told["goodput"]["share"] == goodput(engine.trace, SLOs(e2e_s=1e6))["share"] == 10 / 12
 
 
 @pytest.mark.parametrize(

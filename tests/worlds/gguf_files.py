@@ -41,16 +41,18 @@ def write(
     tokens=TOKENS,
     own_head=False,
     template=TEMPLATE,
+    alignment=32,
     **facts,
 ):
     """A small model of random weights, its matrices as `kind`, or as `kinds` has it by the ends of
     their names; facts: of the header, also by names with `__` for a dot. spoiled: (name, shape) of
-    tensors more.
+    tensors more. alignment: of the places of tensors, in bytes.
     """
     rng = np.random.default_rng(1)
     inner = hidden + hidden // 2 if hidden == HIDDEN else hidden
     size = 128 if arch == "qwen3" else hidden // HEADS  # of a head; transformers knows no other
     writer = GGUFWriter(file, arch)
+    writer.add_custom_alignment(alignment)
     writer.add_context_length(256)
     writer.add_embedding_length(hidden)
     writer.add_block_count(LAYERS)
