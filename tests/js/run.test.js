@@ -598,3 +598,23 @@ test("beside a step, the run below is shown as far as it had come by then", () =
   Beside.prototype.draw.call(beside, state);
   assert.deepEqual(told, [1, 1]);
 });
+
+test("requests that came while an engine ran come in the same steps again", () => {
+  const requests = ["a", "b"].map((id) => ({ id, arrival: 90 }));
+  const workload = { name: "interactive", arrival_unit: "s", requests };
+  const events = [
+    event(0, { arrived: arrivals("a"), admitted: admissions(["a", 0]), segments: [prefill("a", 0, 2)] }),
+    event(7, { segments: [decode("a", 0, 2)] }),
+    event(9, { arrived: arrivals("b"), segments: [decode("a", 0, 3)] }),
+  ];
+  const again = runOf(events, {}, { workload }).workload;
+  assert.equal(again.arrival_unit, "step");
+  assert.deepEqual(again.requests, [
+    { id: "a", arrival: 0 },
+    { id: "b", arrival: 2 },
+  ]);
+  for (const planned of [{ name: "mine" }, { arrival_unit: "step" }]) {
+    const given = { ...workload, ...planned };
+    assert.equal(runOf(events, {}, { workload: given }).workload, given);
+  }
+});

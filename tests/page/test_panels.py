@@ -266,6 +266,25 @@ def test_a_long_answer_shows_the_words_that_are_new(visit, page_url):
     assert all(end <= seen + 1 for _, end, seen in rows)
 
 
+def test_the_buttons_of_passes_name_who_is_in_them_at_every_step(visit, page_url):
+    page = visit(f"{page_url}/", hash="run=nanogpt-chunked-4&detail=full&step=0")
+    told, ran = page.evaluate(
+        """(async () => {
+          const told = [], ran = [];
+          for (const { i } of inflight.run.events.map((_, i) => ({ i }))) {
+            inflight.seek(i);
+            await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+            const { passes } = inflight.frame;
+            const names = (p) => p.padded ? "decode" : p.items.map((x) => x.request.letter).join(" ");
+            ran.push(passes.length > 1 ? passes.map((p, n) => `${n + 1} ${names(p)}`) : []);
+            told.push([...document.querySelectorAll(".pass-choice")].map((b) => b.textContent));
+          }
+          return [told, ran];
+        })()"""
+    )
+    assert told == ran and len({tuple(step) for step in told}) > 2
+
+
 def test_what_is_pointed_at_belongs_to_the_run_on_screen(visit, page_url):
     """Live: a run that has dropped its oldest steps takes the place of the one drawn before it."""
     page = visit(f"{page_url}/", hash="run=gpt2-six&detail=full&step=9")

@@ -72,6 +72,8 @@ def test_code_of_a_link_is_shown_and_nothing_of_it_runs(write):
         "[inflightWrite.stop, inflightWrite.trials._sandbox]"
     ) == [None, None]
     assert page.evaluate("document.querySelectorAll('iframe').length") == 0
+    page.click(".task-list [aria-current]")  # it is open already
+    assert page.is_visible(".came") and "&code=" in page.url
     page.click(".own-button")
     assert '"later"' in page.evaluate("inflightWrite.code.code") and not page.is_visible(".came")
 
