@@ -12,8 +12,9 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import TextIO, cast
 
 from core.errors import InflightError, require, shown
 
@@ -66,7 +67,7 @@ def _opened(partial: Path, compressed: bool) -> TextIO:
     return partial.open("w", encoding="utf-8", newline="\n")
 
 
-def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+def open_file(path: str | os.PathLike[str]) -> BufferedReader:
     """A file, to be read. Raises OSError for what is none: at a pipe one would wait until somebody
     writes to it. Streams under their names in /dev are as good as files.
     """
@@ -152,7 +153,9 @@ def _place(path: Path) -> Path:
 
 def _partial(place: Path) -> Path:
     """Beside it, to be moved there; named by process, so that two do not write into one."""
-    return place.with_name(f"{place.name}.{os.getpid()}.partial")
+    # 255 bytes are the most of a name, and a character has up to four
+    name = place.name if len(os.fsencode(place.name)) <= 230 else place.name[-57:]
+    return place.with_name(f"{name}.{os.getpid()}.partial")
 
 
 @contextmanager

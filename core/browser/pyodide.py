@@ -14,6 +14,7 @@ import shutil
 import tarfile
 import tempfile
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -64,7 +65,7 @@ def fetch_pyodide() -> Path:
     try:
         with urlopen(address, timeout=30) as answer:
             content = answer.read()
-    except (OSError, ValueError):
+    except (OSError, ValueError, HTTPException):
         raise InflightError(
             f"Pyodide cannot be fetched from {address}, so there is no Write and no engine in a"
             " visitor's tab."

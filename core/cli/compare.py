@@ -98,6 +98,10 @@ def compare(
     """
     require_page(html)
     policies = policy or ["static", "continuous"]
+    for name in policies:
+        check_policy(name)
+    if len(set(policies)) < len(policies):
+        raise InflightError("Each policy can be compared once.")
     if traces is not None and not traces.is_dir():
         raise InflightError(f"There is no folder {traces}.")
     kept = {name: traces / f"{name}.jsonl" for name in policies} if traces else {}
@@ -107,10 +111,6 @@ def compare(
         *kept.values(),
         read=[*([workload] if workload else []), *([Path(simulate)] if simulate else [])],
     )
-    for name in policies:
-        check_policy(name)
-    if len(set(policies)) < len(policies):
-        raise InflightError("Each policy can be compared once.")
     outside = list(dict.fromkeys(baseline or []))
     for name in outside:
         if name not in BASELINES:

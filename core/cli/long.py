@@ -17,6 +17,7 @@ from core.simulate.totals import RunTotals
 from core.trace.events import StepEvent
 from core.trace.file import BREAKS_OFF, End, Reader, lines_of
 from core.trace.header import Header
+from core.trace.messages import english
 from core.trace.trace import Trace
 
 # of which a run is kept whole, to be summed up exactly and request by request
@@ -66,10 +67,13 @@ def print_long(header: Header, totals: RunTotals, complete: bool) -> None:
 def print_totals(totals: Mapping[str, Any]) -> None:
     """`RunTotals` as lines. Times of a simulated run are simulated."""
     print_line(
-        f"{totals['finished']:,} requests, {totals['output_tokens']:,} tokens in"
-        f" {totals['steps']:,} steps: {totals['wall_s']:,.1f} seconds,"
-        f" {number(totals['output_tok_s'])} tok/s, {number(totals['requests_per_s'])} requests/s,"
-        f" {totals['preemptions']:,} preemptions, KV use {percent(totals['kv_use'])}"
+        english(
+            f"{totals['finished']:,} [request|requests], {totals['output_tokens']:,} [token|tokens]"
+            f" in {totals['steps']:,} [step|steps]: {totals['wall_s']:,.1f} seconds,"
+            f" {number(totals['output_tok_s'])} tok/s, {number(totals['requests_per_s'])}"
+            f" requests/s, {totals['preemptions']:,} [preemption|preemptions], KV use"
+            f" {percent(totals['kv_use'])}"
+        )
     )
     for name in ("ttft_s", "itl_s", "e2e_s"):
         n = totals[name]

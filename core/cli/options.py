@@ -281,9 +281,11 @@ def _is_run(path: Path) -> bool:
 
 def _saved(path: Path) -> SavedWorkload:
     """The requests in a workload file, or those of a run: of a trace, or of another engine's
-    recording, as they came and went, with its limits and its model.
+    recording, as they came and went, with its limits and its model. A pipe, which can be read only
+    once, has a workload.
     """
-    if not _is_run(path):
+    path = Path("/dev/stdin") if path == Path("-") else path
+    if not (path.is_file() and _is_run(path)):
         return SavedWorkload.load(path)
     from core.recorders.convert import open_run
 

@@ -179,7 +179,7 @@ def headline(trace: Trace) -> Text:
 
 
 def _parameters(count: int) -> str:
-    return f"{count / 1e9:.1f} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
+    return f"{count / 1e9:.1f} B" if count >= 999.95e6 else f"{count / 1e6:.1f} M"
 
 
 def circumstances(header: Header) -> list[str]:
@@ -199,8 +199,7 @@ def circumstances(header: Header) -> list[str]:
         )
     if memory := header.memory:
         sizes = ", ".join(
-            f"{name.replace('_', ' ')} {memory[name] / 2**30:.2f} GiB"
-            for name in ("weights", "kv_pool", "peak")
+            f"{name.replace('_', ' ')} {size / 2**30:.2f} GiB" for name, size in memory.items()
         )
         lines.append(f"memory: {sizes}")
     return lines + cost_sentences(header.cost) + list(header.notes)
@@ -256,8 +255,8 @@ def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
     wall = numbers["wall_s"]
     lines = [
         (
-            f"{number(numbers['steps'])} steps, {number(numbers['output_tokens'])} tokens in"
-            f" {seconds(wall)}: {number(numbers['output_tok_s'])} output tok/s,"
+            f"{number(numbers['steps'])} [step|steps], {number(numbers['output_tokens'])}"
+            f" [token|tokens] in {seconds(wall)}: {number(numbers['output_tok_s'])} output tok/s,"
             f" {number(numbers['total_tok_s'])} with prompts"
         ),
         (
@@ -266,9 +265,9 @@ def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
         ),
         (
             f"padding waste {percent(numbers['padding_waste'])} ({number(positions['padding'])} of"
-            f" {number(positions['computed'])} positions), lane occupancy"
+            f" {number(positions['computed'])} [position|positions]), lane occupancy"
             f" {percent(numbers['lane_occupancy'])} ({number(lanes['useful'])} of"
-            f" {number(lanes['total'])} lane-steps)"
+            f" {number(lanes['total'])} [lane-step|lane-steps])"
         ),
         (
             f"budget use {percent(numbers['budget_use'])}, "
@@ -276,12 +275,13 @@ def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
             else ""
         )
         + f"KV use {percent(numbers['kv_use'])} (at most {number(kv['peak'])} of"
-        f" {number(kv['total'])} blocks), {number(numbers['preemptions'])} preemptions,"
-        f" {number(numbers['tokens_recomputed'])} tokens recomputed"
+        f" {number(kv['total'])} [block|blocks]), {number(numbers['preemptions'])}"
+        f" [preemption|preemptions], {number(numbers['tokens_recomputed'])} [token|tokens]"
+        " recomputed"
         + (f", {number(numbers['cached_tokens'])} cached" if numbers["cached_tokens"] else ""),
         _time(parts, wall, asynchronous) if wall else "time: none",
     ]
-    return [*lines, *goodput_lines(numbers)]
+    return [*map(english, lines), *goodput_lines(numbers)]
 
 
 def goodput_lines(numbers: Mapping[str, Any]) -> list[str]:

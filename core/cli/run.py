@@ -40,6 +40,7 @@ from core.files import require_writable
 from core.simulate.engine import SimulatedEngine
 from core.simulate.totals import RunTotals, run_stream
 from core.torch_engine.models.tensor_parallel import is_first
+from core.trace.messages import english
 from core.workload.request import Request
 from core.workload.workload import Workload
 
@@ -127,12 +128,12 @@ def run(
     elif json:
         data = {"schema": "run/1", **summary(trace, slos)}
     finish(data, print_run, json, refused=refused)
+    steps_made = english(f"{num_steps:,} [step|steps]")
     if out is not None:
-        print_note(f"Saved {out.name}: {num_steps} steps, {out.stat().st_size / 1024:,.0f} KB.")
+        print_note(f"Saved {out.name}: {steps_made}, {out.stat().st_size / 1024:,.0f} KB.")
     if not done:
         print_note(
-            f"Interrupted after {num_steps} steps"
-            + ("; the trace so far is saved." if out else ".")
+            f"Interrupted after {steps_made}" + ("; the trace so far is saved." if out else ".")
         )
         raise typer.Exit(INTERRUPTED)
 

@@ -268,10 +268,8 @@ class _Grid:
             names = ", ".join(self._names[request] for request in hidden[:12]) + (
                 " …" if len(hidden) > 12 else ""
             )
-            yield Text(
-                f"{len(hidden)} more requests are not drawn ({names}); --full draws them",
-                style="dim",
-            )
+            which = english(f"{len(hidden):,} more [request is|requests are] not drawn")
+            yield Text(f"{which} ({names}); --full draws them", style="dim")
 
     def _row(self, index: int) -> Text:
         query, allowed = self._mask.queries[index], self._mask.allowed[index]

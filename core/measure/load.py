@@ -146,6 +146,8 @@ def sweep_load(
     points so far, if there are any; `complete` is then false.
     """
     names = list(engines)
+    if not names:
+        raise InflightError("A sweep needs an engine.")
     capacities: dict[str, float] = {}
     rates: Sequence[float] = sweep.rates or ()
     if not rates:

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +31,7 @@ from core.files import open_file
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.rules.checker import Checker
-from core.workload.request import Request
+from core.workload.request import Request, is_text
 
 SCHEMA = 4
 MAX_LINE_BYTES = 128 * 2**20
@@ -41,6 +43,7 @@ _FIELDS = {  # of every line but the header and the steps
 _CRC = ',"crc":"%08x"}'
 _CRC_LENGTH = len(_CRC % 0)
 _SEALED = re.compile(rb',"crc":"[0-9a-f]{8}"}$')
+_END = re.compile(rb'"kind"\s*:\s*"end"')
 BREAKS_OFF = (
     "This file breaks off after its last step: the run was killed while it was written, or the file"
     " was cut."
@@ -155,13 +158,14 @@ class Records:
 
 def lines_of(path: Path) -> Iterator[str]:
     """The lines of a file, compressed by gzip or not, without their ends. A last line that was not
-    written to its end is left out.
+    written to its end is left out, unless the trace had ended before it.
 
     Raises InvalidTrace for what is no text and for a line too long to be one.
     """
-    number = 0
+    number, before = 0, b""
     try:
-        with gzip.open(path) if is_compressed(path) else path.open("rb") as file:
+        with open_file(path) as content:  # once: a pipe is read only once
+            file = gzip.GzipFile(fileobj=content) if _is_gzip(content) else content
             while line := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 if len(line) > MAX_LINE_BYTES:
@@ -170,8 +174,10 @@ def lines_of(path: Path) -> Iterator[str]:
                         " have.",
                         number,
                     )
-                if not line.endswith(b"\n") and number > 1 and not _SEALED.search(line):
+                is_whole = line.endswith(b"\n") or number == 1 or _SEALED.search(line)
+                if not is_whole and not _END.search(before):
                     return
+                before = line
                 try:
                     yield line.removesuffix(b"\n").decode()
                 except UnicodeDecodeError:
@@ -190,10 +196,14 @@ def lines_of(path: Path) -> Iterator[str]:
 def is_compressed(path: Path) -> bool:
     """Whether a file is gzip's, whatever its name; raises InvalidTrace if it cannot be read."""
     try:
-        with open_file(path) as start:
-            return start.read(2) == b"\x1f\x8b"
+        with open_file(path) as content:
+            return _is_gzip(content)
     except OSError as error:
         raise _unreadable(path, error) from None
+
+
+def _is_gzip(content: BufferedReader) -> bool:
+    return content.peek(2).startswith(b"\x1f\x8b")
 
 
 def _unreadable(path: Path, error: OSError) -> InvalidTrace:
@@ -220,6 +230,8 @@ class Reader:
             raise InvalidTrace(
                 f"the trace has schema {schema!r}; this version reads schema {SCHEMA}.", 1
             )
+        if not is_text(json.dumps(first, ensure_ascii=False)):
+            raise InvalidTrace("the header holds half of a character, which is no text.", 1)
         self.header = Header.from_json(first)
         self._checker = None if trusted else Checker(self.header)
 
@@ -356,12 +368,25 @@ def _no_number(name: str) -> float:
     raise _LineRefused(f"{name} is no number in JSON")
 
 
+def _finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise _too_large(digits)
+    return number
+
+
 def _count(digits: str) -> int:
     if len(digits) > 20 or not -(2**63) <= (count := int(digits)) < 2**64:
-        raise _LineRefused(f"{digits[:20]}{'…' * (len(digits) > 20)} has more than 64 bits")
+        raise _too_large(digits)
     return count
 
 
+def _too_large(digits: str) -> _LineRefused:
+    return _LineRefused(f"{digits[:20]}{'…' * (len(digits) > 20)} has more than 64 bits")
+
+
 _JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
-_LONG = re.compile(r"\d{19}")  # only then it is looked at each number, which takes time
-_CAREFUL = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number, parse_int=_count)
+# only then it is looked at each number, which takes time
+_LONG = re.compile(r"\d(?:\d{18}|[eE]\+?\d{3})")
+_CAREFUL = json.JSONDecoder(
+    object_pairs_hook=_once, parse_constant=_no_number, parse_int=_count, parse_float=_finite
+)

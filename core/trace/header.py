@@ -392,6 +392,9 @@ class Header(Facts):
                     )
         if self.is_simulated != (self.cost is not None):
             return "a simulated run has a cost model, and no other has one."
+        assumptions = (self.cost or {}).get("assumptions", [])
+        if not (isinstance(assumptions, list) and all(isinstance(a, str) for a in assumptions)):
+            return "the cost model's assumptions are not a list of sentences."
         counts = {"threads": self.threads, "tensor_parallel": self.tensor_parallel}
         if wrong := [name for name, count in counts.items() if count is not None and count < 1]:
             return f"the header's {wrong[0]} is not a count."

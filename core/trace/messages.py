@@ -27,13 +27,17 @@ def key_of(text: str) -> tuple[str, list[str]]:
 def fill(
     template: str, given: Sequence[str], language: str, written: Callable[[str], str] = str
 ) -> str:
-    """A template with its placeholders filled in order. written: of a number or a quote."""
+    """A template with its placeholders filled in order; those for which nothing is given stay.
+    written: of a number or a quote.
+    """
     parts, number = iter(given), next(iter(given), "0")
 
     def filled(hole: re.Match[str]) -> str:
         nonlocal number
         own, forms = hole.groups()
-        part = next(parts) if own or forms is None else number
+        part = next(parts, None) if own or forms is None else number
+        if part is None:
+            return hole[0]
         if hole[0] != "“…”":
             number = part
         return written(part) if forms is None else forms.split("|")[_PLACES[language](_value(part))]

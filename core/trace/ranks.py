@@ -166,7 +166,7 @@ class Placement:
         return [f"Of {self.count} ranks, {_named(absent)} not among these files."] * bool(
             absent
         ) + [
-            f"Rank {place.rank} is of {place.engine}, rank {first.rank} of {first.engine.version}."
+            f"Rank {place.rank} is of {place.engine}, rank {first.rank} of {first.engine}."
             for place in others
             if place.engine.version != first.engine.version
         ]

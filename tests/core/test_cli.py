@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 from core import Request, SamplingParams, Trace, Workload
 from core.cli import COMMANDS, main, output
 from core.cli.options import LIMITS
-from core.cli.report import print_steps, step_row
+from core.cli.report import _parameters, circumstances, print_steps, step_row
 from core.cli.terminal import mask_lines
 from core.config import POLICIES, EngineConfig
 from core.trace.events import LimitReached, Stalled
@@ -130,6 +131,8 @@ def test_what_there_is_one_of_is_singular(tmp_path, capsys):
     memory_trace((3, 1)).save(tmp_path / "one.jsonl")
     call("check", str(tmp_path / "one.jsonl"))
     assert "1 step, 1 token, 1 request." in capsys.readouterr().out
+    call("show", str(tmp_path / "one.jsonl"))
+    assert "1 step, 1 token in " in capsys.readouterr().out
 
 
 # -- run, show, check ------------------------------------------------------------------------------
@@ -417,6 +420,22 @@ def test_a_huge_mask_is_folded_to_the_width():
         assert "more requests are not drawn" in lines[-1]
     assert any("⋮" in str(line) for line in mask_lines(trace, 0, width=100))
     assert not any("…" in str(line) for line in mask_lines(trace, 1, width=None))
+
+
+def test_one_request_for_which_there_is_no_room_is_one():
+    four = [request(f"r{i}", 9, 2) for i in range(4)]
+    trace = record(EngineConfig(max_num_seqs=4), *four, num_blocks=100)
+    said = [str(mask_lines(trace, 1, width=width)[-1]) for width in range(12, 30)]
+    assert "1 more request is not drawn (D); --full draws them" in said
+
+
+def test_a_size_is_rounded_before_its_unit_is_chosen():
+    assert [_parameters(n) for n in (999_940_000, 999_960_000)] == ["999.9 M", "1.0 B"]
+
+
+def test_memory_is_told_by_what_took_it(three):
+    header = replace(three.header, memory={"weights": 2**30})
+    assert circumstances(header) == ["memory: weights 1.00 GiB"]
 
 
 def test_letters_go_on_after_z():

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import typer
 
-from core import Trace, files
+from core import Request, SamplingParams, Trace, Workload, files
 from core.cli import COMMANDS, app, output
 from core.config import POLICIES
 from core.measure import compare
@@ -66,6 +66,28 @@ def test_what_is_read_is_not_overwritten(capsys, tmp_path):
     (sizes := tmp_path / "sizes.jsonl").write_text('{"prompt_tokens": 9, "output_tokens": 4}\n')
     assert "it is what is read" in refusal(capsys, "workload", str(sizes), "--out", str(sizes))
     assert "it is what is read" in refusal(capsys, *RUN, "--simulate", TRACE, "--out", TRACE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_a_workload_comes_through_a_pipe(command, name, tmp_path):
+    asked_for = Request("a", prompt_token_ids=(1, 2), sampling=SamplingParams(3))
+    Workload([asked_for], arrival_unit="s").save(path := tmp_path / "w.json")
+    asked = (command, "--workload", name, "--simulate", "h100:8b")
+    said = subprocess.run(
+        [sys.executable, "-m", "core", *asked],
+        input=path.read_text(),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert said.returncode == 0 and "Nothing was measured" in said.stdout, said.stderr
+
+
+def test_a_policy_is_looked_for_before_a_file_is_named_after_it(capsys, tmp_path):
+    asked = ("compare", *RUN[1:], "--policy", "a/b", "--traces", str(tmp_path))
+    assert "no policy 'a/b'" in refusal(capsys, *asked)
 
 
 def test_what_cannot_be_saved_in_the_end_is_printed_nevertheless(capsys, tmp_path, monkeypatch):

@@ -130,3 +130,12 @@ def test_a_stream_in_dev_is_as_good_as_a_file():
         out.write("{}")
     with os.fdopen(reading), open_file(f"/dev/fd/{reading}") as file:
         assert file.read() == b"{}"
+
+
+@pytest.mark.parametrize("name", ["t" * 255, "ä" * 127, "t" * 252 + ".gz"])
+def test_the_longest_names_that_there_are_can_be_written(tmp_path, name):
+    path = tmp_path / name
+    require_writable(path)
+    with written(path) as out:
+        out.write("new")
+    assert os.listdir(tmp_path) == [name]

@@ -191,6 +191,11 @@ def test_unknown_facts_survive_in_a_trace() -> None:
         ),
         ("source", "recorded", "a simulated run has a cost model, and no other has one."),
         ("cost", None, "a simulated run has a cost model, and no other has one."),
+        (
+            "cost",
+            {"assumptions": 5},
+            "the cost model's assumptions are not a list of sentences.",
+        ),
         ("threads", 0, "the header's threads is not a count."),
         ("tensor_parallel", -8, "the header's tensor_parallel is not a count."),
         ("memory", {"peak": -1}, "the header's memory is not a number of bytes."),

@@ -139,6 +139,12 @@ def test_capacity_is_what_the_lanes_can_do():
         )
 
 
+def test_a_sweep_of_no_engine_is_refused():
+    for rates in ((1.0,), None):
+        with pytest.raises(InflightError, match="A sweep needs an engine"):
+            sweep_load({}, Sweep(rates, seconds=1.0))
+
+
 @pytest.mark.slow
 def test_a_sweep_draws_throughput_against_latency():
     engines = {"static": _engine("static"), "continuous": _engine()}

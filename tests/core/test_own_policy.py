@@ -129,6 +129,17 @@ def test_where_it_is_not_installed_it_is_checked_by_the_rules_of_every_run(recor
     assert replay(again)["captions"] == replay(recorded)["captions"]
 
 
+@pytest.mark.parametrize("words", ["#", "Job #1 [or|and] more", "The [oldest|newest]"])
+def test_its_sentence_is_drawn_as_it_was_written(recorded, words):
+    header = recorded.header
+    policy = replace(header.policy, victim=words)
+    trace = replace(recorded, header=replace(header, config=replace(header.config, policy=policy)))
+    made = [replay(trace), *elsewhere(lambda: replay(trace)).values()]
+    step = next(index for index, event in enumerate(trace.events) if event.preempted)
+    for told, gives_way in zip(made, ("gives way", "weicht"), strict=True):
+        assert any(f" {words} {gives_way}: " in plain(w) for w in told["captions"][step]["why"])
+
+
 def test_it_is_drawn_with_the_sentence_that_it_brings(recorded):
     step = next(index for index, event in enumerate(recorded.events) if event.preempted)
     english = replay(recorded)["captions"][step]["why"]

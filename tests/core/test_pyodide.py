@@ -77,3 +77,19 @@ def test_one_that_is_named_is_the_only_one_looked_for(registry, tmp_path, monkey
         pyodide.find_pyodide()
     with pytest.raises(InflightError, match="nowhere has none"):
         pyodide.find_pyodide(tmp_path / "nowhere")
+
+
+def test_a_download_that_breaks_off_is_said(registry, monkeypatch):
+    class Breaking(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("content-length", "1000")
+            self.end_headers()
+            self.wfile.write(b"half")
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Breaking)
+    threading.Thread(target=server.handle_request, daemon=True).start()
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"http://127.0.0.1:{server.server_port}/")
+    with pytest.raises(InflightError, match="cannot be fetched from http"):
+        pyodide.fetch_pyodide()
+    server.server_close()

@@ -92,7 +92,10 @@ def test_what_is_wrong_is_said_and_the_rest_opens():
         "Of 4 ranks, ranks 2, 3 are not among these files.",
     )
     assert ranks(text(0), text(1, version="0.30.0")).faults == (
-        "Rank 1 is of vLLM 0.30.0, rank 0 of 0.32.0.",
+        "Rank 1 is of vLLM 0.30.0, rank 0 of vLLM 0.32.0.",
+    )
+    assert ranks(text(0, drop=("version", "vllm")), text(1)).faults == (
+        "Rank 1 is of vLLM 0.32.0, rank 0 of vLLM.",
     )
     late = clock(1) | {"monotonic_ns": clock(1)["monotonic_ns"] + LATER}
     (parted,) = ranks(text(0), text(1, clock=late)).faults

@@ -8,6 +8,7 @@ import gc
 import gzip
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,6 +104,38 @@ def test_a_line_of_json_without_a_line_end_is_no_trace(tmp_path: Path) -> None:
     path.write_text('{"a": 1}', encoding="utf-8")
     with pytest.raises(InvalidTrace, match="this is no trace"):
         verify(file.lines_of(path))
+
+
+def test_what_was_begun_after_the_end_of_a_trace_is_not_passed_over(
+    small: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(line + "\n" for line in small) + '{"kind":"step","for', "utf-8")
+    with pytest.raises(InvalidTrace, match=f"line {len(small) + 1}: this is not a line"):
+        verify(file.lines_of(path))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_trace_comes_through_a_pipe(small: list[str], packed: bool) -> None:
+    content = "".join(line + "\n" for line in small).encode()
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as out:
+        out.write(gzip.compress(content) if packed else content)
+    try:
+        assert list(file.lines_of(Path(f"/dev/fd/{reading}"))) == small
+    finally:
+        os.close(reading)
+
+
+def test_half_of_a_character_in_a_header(small: list[str]) -> None:
+    body = small[0][: -file._CRC_LENGTH].replace('"threads":', '"notes":["\\ud800"],"threads":')
+    assert "line 1: the header holds half of a character" in refusal(with_seal(small, 1, body))
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1E+400", f"{10**310}.0", "9" * 250 + "e90"])
+def test_a_fraction_that_no_computer_holds(small: list[str], number: str) -> None:
+    body = small[0][: -file._CRC_LENGTH].replace('"threads":', f'"load":[{number}],"threads":')
+    assert re.fullmatch(r"line 1: \S+ has more than 64 bits\.", refusal(with_seal(small, 1, body)))
 
 
 def test_a_key_that_stands_twice(small: list[str]) -> None:

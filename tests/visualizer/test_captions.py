@@ -11,6 +11,8 @@ from typing import Any, get_args
 import pytest
 
 from core.config import POLICIES, EngineConfig
+from core.simulate.engine import SimulatedEngine
+from core.simulate.named import cost_named
 from core.trace.events import KV, Finished, Limit, LimitReached, Segment, StepEvent
 from core.trace.phrases import LIMITS, SETTINGS, bound, letter
 from core.trace.trace import Trace
@@ -389,6 +391,26 @@ def test_a_duration_is_rounded_as_the_player_rounds_it():
     ]
     assert [milliseconds(s) for s in (0.00123, 0.0123, 0.123)] == ["1.23 ms", "12.3 ms", "123 ms"]
     assert [milliseconds(s) for s in (9.9994, 10.0, 61.25)] == ["9999 ms", "10.0 s", "61.3 s"]
+    assert milliseconds(9.9996) == "10.0 s"
+
+
+@pytest.mark.parametrize("limits", [{"prefix_caching": True}, {}, {"policy": "static"}])
+def test_thousands_have_their_comma_everywhere(limits):
+    config = EngineConfig(max_num_seqs=4, max_num_batched_tokens=1500, **limits)
+    sizes = (("r0", 4000), ("r1", 1399), ("r2", 3900))
+    asked = [
+        Request(
+            name,
+            prompt_token_ids=tuple(range(1, size + 1)),
+            sampling=SamplingParams(max_new_tokens=3, ignore_eos=True),
+            arrival=arrival,
+        )
+        for arrival, (name, size) in enumerate(sizes)
+    ]
+    trace = SimulatedEngine(cost_named("h100:8b"), config).run(Workload(asked))
+    told = [plain(one) for c in captions(trace) for one in (c["say"], c["simple"], *c["why"])]
+    assert not [sentence for sentence in told if re.search(r"\d{4}", sentence)]
+    assert any("1,399" in sentence for sentence in told)
 
 
 def test_every_preset_has_a_line_on_what_it_shows():

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from core import Request, SamplingParams, Workload, compare_policies
 from core.account.metrics import DEFINITIONS
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
@@ -21,6 +22,8 @@ from core.measure.difference import Contribution, Difference
 from core.measure.difference import difference as difference_of
 from core.measure.rounds import RunResult
 from core.proof.equivalence import differing
+from core.simulate.engine import SimulatedEngine
+from core.simulate.named import cost_named
 from core.trace.trace import Trace
 from measure.record import record_comparisons
 from visualizer.charts.comparison import (
@@ -175,6 +178,20 @@ def test_the_fastest_is_named_where_it_is_a_third():
 )
 def test_durations_have_units(value, text):
     assert findings.seconds(value) == text
+
+
+def test_a_duration_among_the_totals_is_in_seconds_once_it_is_written_as_one():
+    assert [findings._duration(s) for s in (0.9994, 0.9996, 1.0)] == ["999 ms", "1.00 s", "1.00 s"]
+
+
+def test_answers_of_one_token_have_no_gaps_to_tell_of():
+    engine = SimulatedEngine(cost_named("h100:8b"), EngineConfig())
+    one = SamplingParams(max_new_tokens=1, ignore_eos=True)
+    work = Workload([Request(name, prompt_token_ids=(1, 2), sampling=one) for name in "ab"])
+    both = compare_policies(engine, work, ["static", "continuous"])
+    assert findings.latency(both) == (
+        "Half of the first tokens come within 8.19 ms with continuous, 8.19 ms with static."
+    )
 
 
 def test_the_waste_of_running_ahead_is_called_so(comparison):

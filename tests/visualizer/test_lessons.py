@@ -422,6 +422,13 @@ def test_a_run_of_other_requests_meets_no_goal_and_is_named_so():
         check("nonsense", TRACES("one-request"), TRACES)
 
 
+def test_a_run_without_a_step_is_no_answer_to_a_task():
+    nothing = dataclasses.replace(TRACES("one-request"), events=[])
+    for lesson in LESSONS:
+        with pytest.raises(InflightError, match="This run has no steps"):
+            check(lesson.name, nothing, TRACES)
+
+
 def test_texts_speak_of_keys_or_of_fingers():
     at = At(TRACES("brief-static"), 0)
     spans = filled("<Press →|Tap the arrow> and watch {A}.", at, {}, "en")

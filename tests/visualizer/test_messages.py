@@ -31,6 +31,7 @@ def samples() -> list[str]:
         "all 1,024 lanes are taken",
         "“2 [a|b] of 3” is one text, 4 [step|steps]",
         "nothing counts",
+        "job #1 [or|and] more, [=# who|whose] #",
     ]
     for key in keys:
         for turn in range(len(NUMBERS)):
@@ -77,6 +78,7 @@ def test_the_page_and_python_find_the_same_entries_and_write_the_same():
         ("1 + 1 [position|positions]", "1 + 1 positions"),
         ("[is|are] 1", "is 1"),
         ("“3 [a|b]”", "“3 [a|b]”"),
+        ("# [a|b]", "# b"),
     ],
 )
 def test_a_form_goes_with_its_number(text, written):

@@ -29,6 +29,7 @@ from visualizer.jobs.offers import preset_entry, presets
 from visualizer.page.engine_files import ISOLATED
 from visualizer.server.limits import SPACE, limits
 from visualizer.server.middleware import SafeAnswers, address_of
+from visualizer.server.routes import _visitor
 from worlds.page_server import begin, follow, last_of, serve, state
 from worlds.serving import listening
 from worlds.visitors import endless, spec
@@ -97,12 +98,20 @@ def test_a_tunnel_that_gradio_opens_by_itself_lets_strangers_in(monkeypatch):
         (True, "1.2.3.4, 8.8.8.8, 10.1.2.3", "8.8.8.8"),
         (True, "2a00:1450:4001:810::200e", "2a00:1450:4001:810::/64"),
         (True, "<script>", "10.0.0.1"),
+        (True, "::ffff:8.8.8.8", "8.8.8.8"),
+        (True, "1.2.3.4, 8.8.8.8:4321", "8.8.8.8"),
+        (True, "1.2.3.4, [2a00:1450:4001:810::200e]:443", "2a00:1450:4001:810::/64"),
     ],
 )
 def test_an_address_is_that_of_the_visitor(behind_proxy, forwarded, found):
     headers = [(b"x-forwarded-for", forwarded.encode())] if forwarded else []
     request = Request({"type": "http", "headers": headers, "client": ("10.0.0.1", 1234)})
     assert address_of(behind_proxy)(request) == found
+
+
+def test_nobody_can_name_itself_as_the_visitor_at_another_address():
+    assert _visitor("at 8.8.8.8", "9.9.9.9") != _visitor(None, "8.8.8.8")
+    assert _visitor("me", "9.9.9.9") == _visitor("me", "8.8.8.8") != _visitor("", "8.8.8.8")
 
 
 @pytest.mark.slow  # it waits the five seconds that a reader is given

@@ -66,6 +66,8 @@ def _same_place(stop: Stop, run: Trace) -> At:
     try:
         return At(run, stop.place.step(run))
     except (InflightError, IndexError):
+        if not run.events:
+            raise InflightError("This run has no steps.") from None
         return At(run, run.events[0].step)
 
 

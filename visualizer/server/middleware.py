@@ -61,12 +61,18 @@ class ClientAddressed:
         await self._app(scope, receive, send)
 
 
+_PORT = re.compile(r"^\[(.*)\](?::\d+)?$|^([^:]*):\d+$")
+
+
 def _public(hop: str) -> str:
-    """A public address, of IPv6 its /64 network, which is one household's; else empty."""
+    """A public address, of IPv6 its /64 network, which is one household's; else empty. Some proxies
+    add a port, and some write an address of IPv4 as one of IPv6.
+    """
     try:
-        address = ipaddress.ip_address(hop)
+        address = ipaddress.ip_address(_PORT.sub(r"\1\2", hop))
     except ValueError:
         return ""
+    address = getattr(address, "ipv4_mapped", None) or address
     if not address.is_global:
         return ""
     return (

@@ -336,5 +336,7 @@ def _plotly() -> bytes:
 
 
 def _visitor(named: object, address: str) -> str:
-    """A visitor by the name that its page generated; without one, each address is one visitor."""
-    return named[:64] if isinstance(named, str) and named else f"at {address}"
+    """A visitor by the name that its page generated; without one, each address is one visitor, as
+    whom nobody can name itself.
+    """
+    return f"named {named[:64]}" if isinstance(named, str) and named else f"at {address}"

@@ -126,14 +126,21 @@ def latency(comparison: Comparison) -> str:
     holes = {"mine": mine, "first": seconds(first[mine]), "gap": seconds(gaps[mine])}
     if base == mine or first[base] is None:
         return t(
-            "Half of the first tokens come within {first} with {mine}; ITL p99 is {gap}.", **holes
+            "Half of the first tokens come within {first} with {mine}; ITL p99 is {gap}."
+            if gaps[mine] is not None
+            else "Half of the first tokens come within {first} with {mine}.",
+            **holes,
+        )
+    holes |= {"base": base, "other_first": seconds(first[base])}
+    if gaps[mine] is None or gaps[base] is None:  # answers of one token have none
+        return t(
+            "Half of the first tokens come within {first} with {mine}, {other_first} with {base}.",
+            **holes,
         )
     return t(
         "Half of the first tokens come within {first} with {mine}, {other_first} with {base}; "
         "99 of 100 gaps between tokens are under {gap} with {mine}, {other_gap} with {base}.",
         **holes,
-        base=base,
-        other_first=seconds(first[base]),
         other_gap=seconds(gaps[base]),
     )
 
@@ -436,4 +443,4 @@ def _times(spread: dict[str, Any]) -> str | None:
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else milliseconds(seconds)
+    return f"{seconds:.2f} s" if seconds >= 0.9995 else milliseconds(seconds)

@@ -125,7 +125,7 @@ def _decodes(m: CaptionContext) -> Clause | None:
     rows = {(s.pass_index, s.request) for s in m.decodes}
     total = sum((s.pass_index, s.request) in rows for s in m.event.sampled)
     if total > len(writing):  # speculation
-        adds = f" [={len(writing)} adds|add] {total} [token|tokens]"
+        adds = f" [={len(writing)} adds|add] {total:,} [token|tokens]"
     else:
         adds = f" [={len(writing)} adds one token|each add one token]"
     short = [*([then] if then else []), *names(writing), adds]
@@ -181,13 +181,13 @@ def _one_prefill(m: CaptionContext, s: Segment, who: Sentence) -> Clause:
         return short, [*short, limit or ", lost when it was preempted"]
     first = " and writes its first token" if s.request in m.sampled else ""
     if not all_of_it:
-        short = [*who, f" reads {s.length} of its {end:,} prompt [token|tokens]"]
+        short = [*who, f" reads {s.length:,} of its {end:,} prompt [token|tokens]"]
         return short, [*short, limit]
     if s.start:
         cached = m.event.kv.cached_tokens.get(s.request)
-        last = "the last" if s.length == 1 else f"the last {s.length}"
+        last = "the last" if s.length == 1 else f"the last {s.length:,}"
         short = [*who, f" reads {last} of its {end:,} prompt [token|tokens]", first]
-        return short, [*short, f", as {cached} were in the prefix cache" if cached else ""]
+        return short, [*short, f", as {cached:,} were in the prefix cache" if cached else ""]
     short = [*who, f" reads its {s.length:,} prompt [token|tokens]", first]
     return short, [*short, _room(m)]
 
@@ -203,7 +203,7 @@ def _room(m: CaptionContext) -> str:
     return (
         f", as lane {lanes[0]} was free"
         if len(lanes) == 1
-        else f", as {len(lanes)} lanes were free"
+        else f", as {len(lanes):,} lanes were free"
     )
 
 
@@ -226,7 +226,7 @@ def _padding(m: CaptionContext) -> Clause | None:
         return None
     positions = sum(p.rows * p.width for p in m.event.passes)
     short: Sentence = [
-        f"{padding} of {positions:,} [position|positions] [={padding} is|are] padding"
+        f"{padding:,} of {positions:,} [position|positions] [={padding} is|are] padding"
     ]
     return short, [*short, ", ", *padding_causes(m.event.passes)]
 
@@ -272,7 +272,7 @@ def _wait(m: CaptionContext) -> Clause | None:
     others = waiting.count - 1
     who: Sentence = [
         {"r": waiting.request},
-        f" waits, {others} more behind" if others else " waits",
+        f" waits, {others:,} more behind" if others else " waits",
     ]
     return (
         [*who, ": ", brief(waiting.why, m.reserved)],

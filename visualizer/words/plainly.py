@@ -63,7 +63,7 @@ def _writes(m: CaptionContext) -> Clause | None:
         return None
     rows = {(s.pass_index, s.request) for s in m.decodes}
     total = sum((s.pass_index, s.request) in rows for s in m.event.sampled)
-    more = "one more token" if total == len(writing) else f"{total} more tokens"
+    more = "one more token" if total == len(writing) else f"{total:,} more tokens"
     return _same(
         [
             *names(writing),
@@ -80,7 +80,9 @@ def _reads(m: CaptionContext) -> Clause | None:
         return _one_reads(m, reading[0])
     who = names([s.request for s in reading])
     total = sum(s.length for s in reading)
-    numbers = " + ".join(str(s.length) for s in reading) if len(reading) <= NAMED else str(total)
+    numbers = (
+        " + ".join(f"{s.length:,}" for s in reading) if len(reading) <= NAMED else f"{total:,}"
+    )
     if again := sum(map(m.recomputed, reading)):
         return _same([*who, f" read {numbers} tokens{once_more(again, total)}"])
     came = {a.request for a in m.event.admitted}

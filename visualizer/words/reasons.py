@@ -17,7 +17,7 @@ from core.trace.events import (
 )
 from core.trace.phrases import GOES_ON, bound, not_shown, reason
 from visualizer.words.context import CaptionContext
-from visualizer.words.vocabulary import Sentence, milliseconds, names, padding_causes
+from visualizer.words.vocabulary import AsItIs, Sentence, milliseconds, names, padding_causes
 
 
 def reasons(m: CaptionContext) -> list[Sentence]:
@@ -124,7 +124,9 @@ def _gives_way(victim: str) -> Sentence:
         "lowest priority": "The newest of those with the lowest priority gives way",
         "not recorded": "Whoever its own scheduler chooses gives way",
     }
-    return [known[victim]] if victim in known else [victim[:1].upper() + victim[1:], " gives way"]
+    if victim in known:
+        return [known[victim]]
+    return [AsItIs(victim[:1].upper() + victim[1:]), " gives way"]
 
 
 def _behind(m: CaptionContext) -> list[Sentence]:
@@ -189,21 +191,27 @@ def _share(m: CaptionContext, s: Segment, why: LimitReached) -> Sentence:
         if m.old_decodes and not m.config.prefill_first
         else ""
     )
-    room = f"{before}{left} of {limit:,} budget [token|tokens] [={left} is|are] left: "
+    room = f"{before}{left:,} of {limit:,} budget [token|tokens] [={left} is|are] left: "
     if why.limit == "chunk":
         return [
             room
-            + f"its first chunk is {s.length} of {need}, the most that a step computes of a prompt"
+            + (
+                f"its first chunk is {s.length:,} of {need:,}, the most that a step computes of a"
+                " prompt"
+            )
         ]
     if why.limit == "unrecorded":
         return [
             room
-            + f"its first chunk is {s.length} of {need}, and why it is no longer is not recorded"
+            + (
+                f"its first chunk is {s.length:,} of {need:,}, and why it is no longer is not"
+                " recorded"
+            )
         ]
     return [
         room
         + (
-            f"its first chunk is {s.length} of {need}"
+            f"its first chunk is {s.length:,} of {need:,}"
             if s.length < need
             else f"its {need:,} [token|tokens] fit"
         )
@@ -246,8 +254,8 @@ def _hit(m: CaptionContext, request: str, cached: int) -> Sentence:
     return [
         {"r": request},
         (
-            f" finds {cached} of its {known:,} [token|tokens] in the prefix cache ({blocks:,}"
-            f" [block|blocks]), so {known - cached} [is|are] left to compute."
+            f" finds {cached:,} of its {known:,} [token|tokens] in the prefix cache ({blocks:,}"
+            f" [block|blocks]), so {known - cached:,} [is|are] left to compute."
         ),
     ]
 
@@ -263,7 +271,7 @@ def _waiting(m: CaptionContext) -> list[Sentence]:
     since = m.state.since.get(waiting.request, m.event.step)
     steps = m.event.step - since
     others = waiting.count - 1
-    behind = f" {others} more [waits|wait] behind it." if others else ""
+    behind = f" {others:,} more [waits|wait] behind it." if others else ""
     how_long = f"has waited since step {since}, for {steps:,} [step|steps]" if steps else "waits"
     again = ", preempted," if waiting.request in m.state.lost else ""
     return [
@@ -303,9 +311,12 @@ def _padding(m: CaptionContext) -> list[Sentence]:
                 [
                     (
                         f"The pass computes {forward.rows:,} [row|rows] × {forward.width:,} "
-                        f"[position|positions] = {positions}; "
+                        f"[position|positions] = {positions:,}; "
                     ),
-                    f"{forward.padding} of them ({share} %) [={forward.padding} is|are] padding: ",
+                    (
+                        f"{forward.padding:,} of them ({share} %) [={forward.padding} is|are]"
+                        " padding: "
+                    ),
                     *padding_causes([forward]),
                     ".",
                 ]
@@ -329,7 +340,7 @@ def _graph(m: CaptionContext) -> list[Sentence]:
     """What a CUDA graph computes beyond the pass: graphs come in a few sizes only."""
     beyond = [(p, p.bucket - p.rows * p.width) for p in m.event.passes if p.bucket is not None]
     said = (
-        "The pass runs as a CUDA graph of {:,} [position|positions]: {} of them [is|are] padding"
+        "The pass runs as a CUDA graph of {:,} [position|positions]: {:,} of them [is|are] padding"
         " that belongs to no request."
     )
     return [[said.format(p.bucket, pads)] for p, pads in beyond if pads > 0]
@@ -341,7 +352,7 @@ def _draft(m: CaptionContext, d: Draft) -> Sentence:
     then = "" if not forgotten else f"; the [={forgotten} other is|others are] forgotten"
     if not d.accepted:
         then = f"; [={forgotten} it is|they are] forgotten"
-    right = "none is right" if not d.accepted else f"{d.accepted} [is|are] right"
+    right = "none is right" if not d.accepted else f"{d.accepted:,} [is|are] right"
     return [
         {"r": d.request},
         (
@@ -370,7 +381,7 @@ def _finished(m: CaptionContext, f: Finished) -> Sentence:
     cause = {
         "length": f"it has the {written:,} [token|tokens] it asked for",
         "stop": (
-            f"its token number {written} "
+            f"its token number {written:,} "
             f"{'completes a stop string' if m.has_stop_string(f.request) else 'ends the answer'}"
         ),
         "cancelled": (

@@ -18,6 +18,10 @@ Sentence = list[Span]
 NAMED = 4  # requests named before "and 7 more"
 
 
+class AsItIs(str):
+    """Words of somebody else's, which are not translated: [a|b] and # in them mean nothing."""
+
+
 def plain(sentence: Sentence, name: Callable[[str], str] = str) -> str:
     """The sentence as text; `name` turns a request id into what is shown for it."""
     return "".join(span if isinstance(span, str) else name(span["r"]) for span in sentence)
@@ -25,7 +29,7 @@ def plain(sentence: Sentence, name: Callable[[str], str] = str) -> str:
 
 def once_more(again: int, total: int) -> str:
     """How much of a computation is repeated."""
-    return " again" if again == total else f", {again} of them again"
+    return " again" if again == total else f", {again:,} of them again"
 
 
 def padding_causes(passes: Sequence[Pass]) -> Sentence:
@@ -39,7 +43,7 @@ def padding_causes(passes: Sequence[Pass]) -> Sentence:
     return (
         causes
         + [" and "] * bool(over and shorter)
-        + [f"{shorter} to fill rows up to the longest"] * bool(shorter)
+        + [f"{shorter:,} to fill rows up to the longest"] * bool(shorter)
     )
 
 
@@ -50,7 +54,7 @@ def names(requests: Sequence[str], limit: int = NAMED) -> Sentence:
     for request in shown:
         spans += [" "] * bool(spans) + [{"r": request}]
     if len(shown) < len(requests):
-        spans.append(f" and {len(requests) - len(shown)} more")
+        spans.append(f" and {len(requests) - len(shown):,} more")
     return spans
 
 
@@ -60,7 +64,7 @@ def said(sentence: Sentence) -> Sentence:
     """
     merged: Sentence = []
     for span in sentence:
-        spoken = t(span) if isinstance(span, str) else span
+        spoken = span if isinstance(span, dict | AsItIs) else t(span)
         if isinstance(spoken, str) and merged and isinstance(merged[-1], str):
             merged[-1] += spoken
         elif spoken:
@@ -79,7 +83,7 @@ def joined(sentences: Iterable[Sentence], separator: str, end: str) -> Sentence:
 def milliseconds(seconds: float) -> str:
     """A duration as the player writes it: halves are rounded up, as in JavaScript."""
     ms = Decimal(seconds * 1000)
-    if ms >= 10_000:
+    if ms >= 9_999.5:
         return f"{(ms / 1000).quantize(Decimal('0.1'), ROUND_HALF_UP)} s"
     places = "1" if ms >= 100 else "0.1" if ms >= 10 else "0.01"
     return f"{ms.quantize(Decimal(places), ROUND_HALF_UP)} ms"

@@ -6,7 +6,7 @@ export const count = (n) => (n < 1000 ? String(n) : String(n).replace(/\B(?=(\d{
 /** @param {number} seconds */
 export function milliseconds(seconds) {
   const ms = seconds * 1000;
-  if (ms >= 10000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms >= 9999.5) return `${(ms / 1000).toFixed(1)} s`;
   return `${ms >= 100 ? Math.round(ms) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)} ms`;
 }
 

@@ -37,7 +37,8 @@ export const keyOf = (text) => [
 ];
 
 /**
- ** A template with its placeholders filled, in order. written: how a number or a quote is written.
+ ** A template with its placeholders filled, in order; those for which nothing is given stay.
+ * written: how a number or a quote is written.
  * @param {string} template
  * @param {string[]} given
  * @param {string} language
@@ -48,6 +49,7 @@ export function fill(template, given, language, written = (part) => part) {
   let number = given[0] || "0";
   return template.replace(HOLES, (hole, own, forms) => {
     const part = own || forms === undefined ? given[at++] : number;
+    if (part === undefined) return hole;
     if (hole !== "“…”") number = part;
     return forms === undefined ? written(part) : forms.split("|")[placeOf(language, valueOf(part))];
   });
