@@ -19,6 +19,7 @@ at("");
 const { Address, pack } = await import("../../assets/player/watch/address.js");
 const { Beside } = await import("../../assets/player/watch/beside.js");
 const { Editor } = await import("../../assets/player/watch/editor.js");
+const { exportMenu } = await import("../../assets/player/watch/export.js");
 const { openRacer } = await import("../../assets/player/watch/open_file.js");
 const { Player } = await import("../../assets/player/watch/player.js");
 const { Store } = await import("../../assets/player/watch/store.js");
@@ -113,6 +114,15 @@ test("the last step of another run is not the newest of the one in progress", ()
     return app.following;
   };
   assert.deepEqual([seek(going, 1), seek(going, 2), seek(recorded, 2)], [false, true, false]);
+});
+
+test("a replay is offered of what is here or can be fetched, not of a run that nobody kept", () => {
+  const offered = (state) => {
+    const app = playerOf({ run: {}, ...state }, { ranks: {}, address: {} });
+    return exportMenu(app).some((item) => item.text === "Replay");
+  };
+  const states = [{ replay: {} }, { entry: { url: "u" } }, { entry: null }];
+  assert.deepEqual(states.map(offered), [true, true, false]);
 });
 
 test("without the other policy below, a run is on its own axis or the chosen one", () => {

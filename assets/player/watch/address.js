@@ -247,11 +247,13 @@ export class Address {
       return noLink(
         app.root,
         why,
-        app.run && app.run.length
-          ? app.engines && app.runId
+        !app.run?.length
+          ? null
+          : app.engines && app.runId
             ? { text: "Save it as one page (HTML)", act: () => app.take("html") }
-            : { text: "Save its replay (JSON)", act: () => app.take("replay") }
-          : null,
+            : app.isKept
+              ? { text: "Save its replay (JSON)", act: () => app.take("replay") }
+              : null,
       );
     }
     this.write();

@@ -230,6 +230,10 @@ export class Player {
   get document() {
     return this.ranks.current ? this.ranks.doc : this.replay;
   }
+  /** Whether it is here, or can be fetched. */
+  get isKept() {
+    return Boolean(this.document || this.entry?.url);
+  }
   /** The server's id of the run on screen, if it has one. */
   get runId() {
     return (this.ranks.current || this.entry)?.id || null;
