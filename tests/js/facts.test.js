@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { howItWent, whereabouts, written } from "../../assets/player/live/whereabouts.js";
+import { speak } from "../../assets/player/parts/speech.js";
 import { factsOf, limitsOf, notesOf, sourceOf } from "../../assets/player/watch/facts.js";
 
 /** A run whose header says so much. */
@@ -52,6 +53,10 @@ test("times of a data sheet are told with what is assumed, or not at all", () =>
     fit,
     /^fitted to 1,234 measured steps of vLLM; .* off by 5 % \(median\), by 20 % for/,
   );
+  speak({ name: "de", words: {} });
+  const german = facts({ cost: { about: { steps: 1234 }, error } })["Cost model"];
+  speak(null);
+  assert.match(german, /^fitted to 1\.234 measured/);
 });
 
 test("where a run is from, whether it ended, and what was odd in it", () => {

@@ -76,6 +76,7 @@ for (const [write, cases] of WRITTEN)
 test("a moment is in the unit of its span", () => {
   assert.equal(momentOf(0.1, 0.333), "100 of 333 ms");
   assert.equal(momentOf(0.2666, 1), "0.27 of 1.00 s");
+  assert.equal(momentOf(0.5, 0.9996), "0.50 of 1.00 s");
   assert.equal(momentOf(600, 1234), "600.00 of 1,234 s");
 });
 

@@ -5,6 +5,7 @@ import { allowedKeys, passesOf, queryOf } from "../../assets/player/run/passes.j
 import { inkCells, inkLeaks, inkWeights } from "../../assets/player/views/mask/cells.js";
 import { coverTiles, layoutMask, viewOf } from "../../assets/player/views/mask/geometry.js";
 import { inkLabels } from "../../assets/player/views/mask/labels.js";
+import { maskPointers } from "../../assets/player/views/mask/pointers.js";
 import {
   admissions,
   arrivals,
@@ -295,4 +296,26 @@ test("a request that is zoomed to is there with its pads", () => {
   const item = { request, q0: 1, pads: 2, length: 3, k0: 4, kvLen: 3 };
   const padded = /** @type {Pass} */ ({ ...pass, items: [item], nq: 6, nk: 7 });
   assert.deepEqual(viewOf(padded, { request }), [1, 6, 4, 7]);
+});
+
+test("the address is told of the part that the wheel shows", () => {
+  /** @type {Record<string, (e: object) => void>} */
+  const on = {};
+  /** @type {string[]} */
+  const told = [];
+  const canvas = {
+    addEventListener: (/** @type {string} */ name, /** @type {(e: object) => void} */ act) => {
+      on[name] = act;
+    },
+    getBoundingClientRect: () => ({ left: 0, top: 0 }),
+  };
+  const at = { view: [0, 10, 0, 10], top: 0, gutter: 0, ch: 1, cw: 1, rows: 10, cols: 10 };
+  const mask = /** @type {any} */ ({
+    surface: { canvas },
+    drawn: { at, pass: { nq: 10, nk: 10 } },
+    actions: { redraw: () => told.push("redraw"), changed: () => told.push("changed") },
+  });
+  maskPointers(mask);
+  on.wheel({ deltaY: -1, clientX: 5, clientY: 5, preventDefault() {} });
+  assert.deepEqual([mask.zoom, told], [{ view: [1, 9, 1, 9] }, ["redraw", "changed"]]);
 });

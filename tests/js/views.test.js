@@ -3,10 +3,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { speak } from "../../assets/player/parts/speech.js";
 import { OwnRequests } from "../../assets/player/live/own_requests.js";
 import { covered, knobAt } from "../../assets/player/views/lane_chart.js";
 import { Flights } from "../../assets/player/views/flights.js";
 import { LanesView } from "../../assets/player/views/lanes.js";
+import { warned } from "../../assets/player/views/narration.js";
 import { PackedRow } from "../../assets/player/views/packed_row.js";
 import { PeopleView } from "../../assets/player/views/people.js";
 import { budgetParts } from "../../assets/player/views/queue.js";
@@ -114,6 +116,18 @@ test("a token fed back comes from where it was written, others from where their 
     [0, 6],
     [0, 7],
   ]);
+});
+
+test("a warning names a request by its chip in every language, and quotes the rest", () => {
+  const a = { id: "a" };
+  const run = { request: (id) => (id === "a" ? a : null) };
+  const odd = () => warned(run, "Request “a” is not in the phase “b”.");
+  assert.deepEqual(odd(), ["Request ", { request: a }, " is not in the phase ", "“b”", "."]);
+  const words = { "Request “…” is not in the phase “…”.": "Anfrage “…” ist nicht in Phase “…”." };
+  speak({ name: "de", words });
+  const german = odd();
+  speak(null);
+  assert.deepEqual(german, ["Anfrage ", { request: a }, " ist nicht in Phase ", "„b“", "."]);
 });
 
 test("a stream that is resumed goes on behind what has come", () => {

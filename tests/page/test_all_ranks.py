@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from core.cli import main
 from visualizer.documents.replay import ranks_document, replay
@@ -88,6 +89,21 @@ def choose(page, *files, entry: str = "Open a trace or a replay") -> None:
     with page.expect_file_chooser() as chooser:
         page.get_by_role("menuitem", name=entry).click()
     chooser.value.set_files(list(files))
+
+
+def test_a_rank_without_steps_says_so_and_the_others_are_drawn(visit):
+    header = text(0).splitlines(keepends=True)[0]
+    page = visit(replay=replay(memory_trace((3,))))
+    document = ranks_document(ranks(header, text(1)))
+    page.evaluate("(document) => inflight.openReplay(document)", document)
+    says = page.locator(".band-say")
+    expect(says.first).to_have_text("It has no steps.")
+    assert "step -1" not in says.last.inner_text()
+    page.keyboard.press("0")
+    expect(page.locator("#watch .empty-state")).to_contain_text("This run has no steps")
+    page.keyboard.press("a")
+    expect(says.first).to_be_visible()
+    expect(page.locator("#watch .empty-state")).to_be_hidden()
 
 
 @pytest.mark.slow

@@ -52,6 +52,28 @@ def test_the_task_stays_in_sight_and_the_run_is_checked_against_it(visit, page_u
     expect(page.locator(".lesson:nth-child(3) .lesson-asked")).to_have_text("4 questions")
 
 
+def test_another_language_leaves_the_task_with_what_was_typed_and_found(visit, page_url):  # noqa: F811
+    page = visit(url=page_url, hash="part=learn&lesson=static-batching&stop=now-you", drawn=False)
+    drawn(page, "static-batching", "now-you")
+    page.click(".edit-run")
+    tokens = page.locator(".drawer .request-row input").first
+    tokens.fill("12")
+    page.click(".drawer [type=submit]")
+    met = page.locator(".task-goals .goal.met")
+    expect(met).to_have_count(1)
+    title = page.locator(".task-title")
+    english = title.inner_text()
+    page.evaluate("inflightLearn.speak('de')")
+    expect(title).to_have_text(page.evaluate("inflightLearn.words.task"))
+    assert title.inner_text() != english and in_sight(page, ".task-back")
+    expect(met).to_have_count(1)
+    expect(tokens).to_have_value("12")
+    assert tokens.is_visible()
+    page.click(".task-back")
+    drawn(page, "static-batching", "now-you")
+    expect(page.locator(".stop-do .goal.met")).to_have_count(1)
+
+
 @pytest.mark.slow
 def test_two_solved_goals_leave_room_for_the_mask(visit, page_url):  # noqa: F811
     page = visit(

@@ -202,9 +202,9 @@ export class Card {
     if (!on) return;
     const next = () => {
       const { key, from, to } = this.slider;
-      const at = this.position();
-      this.take({ [key]: at >= to ? from : at + 1 });
-      if (at + 1 >= to && at < to) this.play(false);
+      const at = this.position() < to ? this.position() + 1 : from;
+      this.take({ [key]: at });
+      if (at >= to) this.play(false);
       else this._playing = setTimeout(next, 500);
     };
     this._playing = setTimeout(next, this.position() >= this.slider.to ? 0 : 250);

@@ -161,7 +161,9 @@ export class Home {
     // at once: later it would count as a pop-up
     const tab = kind === "offline" ? null : window.open("", "_blank");
     const made = engines?.can("lesson_file")
-      ? await engines.call("lesson_file", lesson.name, kind, language)
+      ? await engines
+          .call("lesson_file", lesson.name, kind, language)
+          .catch((error) => ({ error: error.message }))
       : { url: options.papers[lesson.name][`${kind}-${language}`] };
     if (!made.url) {
       tab?.close();

@@ -97,10 +97,14 @@ export class Learn {
     await this._load(language).catch(() => this._load("en")); // an address may name any language
   }
 
+  /** Read the lessons in a language; false if another was chosen meanwhile. */
   async _load(language) {
+    this._asked = language;
     let url = this.options.documents[language] || this.options.documents.en;
     if (this.engines?.can("lessons")) url = (await this.engines.call("lessons", language)).url;
-    this.doc = await fetchJson(url);
+    const doc = await fetchJson(url);
+    if (this._asked !== language) return false;
+    this.doc = doc;
     /** @type {Record<string, string>} */
     this.words = Object.fromEntries(
       Object.entries(this.doc.words).map(([name, text]) => [name, byPointer(text)]),
@@ -121,6 +125,7 @@ export class Learn {
     this._speak();
     this._labels();
     this.home.draw();
+    return true;
   }
 
   /**
@@ -138,8 +143,12 @@ export class Learn {
   async speak(language) {
     keepLanguage(language);
     await this.ready;
-    await this._load(language);
-    if (this.lesson) await this.open(this._lesson(this.lesson.name), this.at);
+    if (!(await this._load(language))) return;
+    const lesson = this.lesson && this._lesson(this.lesson.name);
+    if (this.task.on) {
+      this.lesson = lesson;
+      this.task.renew();
+    } else if (lesson) await this.open(lesson, this.at);
     this._remember();
   }
 

@@ -30,13 +30,12 @@ export class Progress {
   }
 
   answered(lesson, stop) {
+    this.lessons = { ...this.lessons, ...keptData("good", KEPT_AS) }; // another tab may know more
     const { answered } = this.of(lesson);
     if (!answered.includes(stop.name)) this._keep(lesson, { answered: [...answered, stop.name] });
   }
 
   _keep(lesson, change) {
-    const { at, answered } = this.of(lesson);
-    const now = { at, answered, ...change };
-    this.lessons = keepEntry("good", KEPT_AS, this.lessons, lesson.name, now);
+    this.lessons = keepEntry("good", KEPT_AS, this.lessons, lesson.name, change);
   }
 }

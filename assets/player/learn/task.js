@@ -15,6 +15,7 @@ export class Task {
     this.strip = learn.$(".task-strip");
     this.on = false;
     this.made = false; // a run, since it began
+    this.isAnswered = false; // all that is asked was done since then
     this.awaited = false; // a run of it goes on, though the learner has left
     this.found = {}; // goal → {met, says}, of the runs made so far: what was met once stays so
     this.next = learn.$(".task-next");
@@ -34,7 +35,7 @@ export class Task {
   offer(holder, stop) {
     const { learn } = this;
     const { words } = learn;
-    if (this.stop !== stop) this.found = {};
+    if (this.lesson?.name !== learn.lesson.name) this.found = {};
     this.stop = stop;
     this.lesson = learn.lesson;
     const engine = learn.watch.engines && learn.options.tabs.length;
@@ -60,22 +61,20 @@ export class Task {
 
   begin() {
     const { learn } = this;
-    const { $, words } = learn;
     this.on = true;
-    this.made = false;
+    this.made = this.isAnswered = false;
     this.page.dataset.task = learn.lesson.name;
-    setText($(".task-title"), words.task);
-    $(".task-text").replaceChildren(
-      ...this.stop.text.map((spans) =>
-        h("p", {}, ...sentence(spans, learn.watch.state, learn.doc.terms)),
-      ),
-    );
-    setText($(".task-edit"), words.edit);
-    setText($(".task-back"), words.to_lesson);
-    this._offerNext(false);
     this._draw();
     this.strip.hidden = false;
     learn.watch.edit(true);
+  }
+
+  /** The same in another language: what was typed and found stays. */
+  renew() {
+    const { lesson, at } = this.learn;
+    this.lesson = lesson;
+    this.stop = lesson.stops[at];
+    this._draw();
   }
 
   end() {
@@ -89,17 +88,17 @@ export class Task {
   }
 
   async _check(id) {
-    const { learn, stop, lesson } = this;
+    const { learn, lesson } = this;
     this.made = this.on;
     this.awaited = false;
     const answer = await learn.engines.call("lesson_check", lesson.name, id, learn.language);
-    if (this.stop !== stop) return;
+    if (this.lesson.name !== lesson.name) return;
     if (!answer.goals) return learn.watch.toast(answer.error);
     for (const goal of answer.goals)
       if (goal.met || !this.found[goal.name]?.met) this.found[goal.name] = goal;
-    if (!this.on) return learn.lesson?.stops[learn.at] === stop && learn._do(stop);
-    this._draw();
+    if (!this.on) return learn.lesson?.stops[learn.at] === this.stop && learn._do(this.stop);
     if (this.solved) this._answer(Math.max(...answer.goals.map(({ step }) => step)));
+    this._draw();
     learn._heard(
       answer.goals
         .map(({ name }) => this.found[name])
@@ -114,25 +113,30 @@ export class Task {
   /** All is done: what to look at, and where to go from here. @param {number} step */
   _answer(step) {
     const { learn } = this;
-    const { $, words } = learn;
     learn.watch.edit(false);
     learn.watch.turnToStep(step);
     learn.stage.point(this.stop.views);
-    setText($(".task-title"), words.solved);
-    $(".task-text").replaceChildren(h("p", {}, words.solved_look));
-    this._offerNext(Boolean(learn.nextLesson));
+    this.isAnswered = true;
   }
 
-  /** @param {boolean} on */
-  _offerNext(on) {
-    this.next.hidden = !on;
-    this.strip.classList.toggle("solved", on);
-    this.learn.$(".task-back").classList.toggle("primary", !on);
-    if (on) setText(this.next, this._toNext());
-  }
-
+  /** What the strip says. */
   _draw() {
-    this.learn.$(".task-goals").replaceChildren(this._goals());
+    const { learn, isAnswered } = this;
+    const { $, words } = learn;
+    setText($(".task-title"), isAnswered ? words.solved : words.task);
+    $(".task-text").replaceChildren(
+      ...(isAnswered ? [[words.solved_look]] : this.stop.text).map((spans) =>
+        h("p", {}, ...sentence(spans, learn.watch.state, learn.doc.terms)),
+      ),
+    );
+    $(".task-goals").replaceChildren(this._goals());
+    setText($(".task-edit"), words.edit);
+    setText($(".task-back"), words.to_lesson);
+    const next = isAnswered && Boolean(learn.nextLesson);
+    this.next.hidden = !next;
+    this.strip.classList.toggle("solved", next);
+    $(".task-back").classList.toggle("primary", !next);
+    if (next) setText(this.next, this._toNext());
   }
 
   /** What is asked, each with what the learner's run shows of it. */

@@ -10,19 +10,21 @@ export function milliseconds(seconds) {
   return `${ms >= 100 ? Math.round(ms) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)} ms`;
 }
 
+const SECOND = 0.9995; // as many seconds are no longer 999 ms
+
 /**
  * A moment of a span of seconds, both in the unit of the span: "0.27 of 2.39 s", "100 of 333 ms".
  * @param {number} now @param {number} span
  */
 export function momentOf(now, span) {
-  return span >= 1
+  return span >= SECOND
     ? `${now.toFixed(2)} of ${duration(span)}`
     : `${Math.round(now * 1000)} of ${duration(span)}`;
 }
 
 /** A whole run's time: "9.54 s", "1,234 s", "333 ms". @param {number} seconds */
 export function duration(seconds) {
-  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < SECOND) return `${Math.round(seconds * 1000)} ms`;
   return `${seconds < 99.95 ? seconds.toPrecision(3) : count(Math.round(seconds))} s`;
 }
 

@@ -11,12 +11,13 @@ import { warningsOf } from "../run/events.js";
  * A warning of a step, with a chip for each request that it quotes. @param {Run} run @param
  * {string} warning @returns {Span[]}
  */
-const warned = (run, warning) =>
+export const warned = (run, warning) =>
   t(warning)
-    .split(/“([^”]*)”/)
-    .map((part, n) =>
-      n % 2 ? (run.request(part) ? { request: run.request(part) } : `“${part}”`) : part,
-    );
+    .split(/([“„][^“”]*[“”])/)
+    .map((part, n) => {
+      const request = n % 2 ? run.request(part.slice(1, -1)) : null;
+      return request ? { request } : part;
+    });
 
 /** A line of a step, whose requests are in lanes or not. @param {ViewState} state @param {Span[]} line */
 function said(state, line) {

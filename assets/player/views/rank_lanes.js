@@ -83,6 +83,7 @@ class Band {
       const say = (this.view.state?.simple && caption?.simple) || caption?.say || [];
       return { pill: `step ${run.stepOf(i)}`, say };
     }
+    if (!run.length) return { pill: "idle", say: [t("It has no steps.")] };
     const before = i < 0 ? 0 : stretch(this.member, i)[1];
     const after = i + 1 < run.length ? stretch(this.member, i + 1)[0] : null;
     const last = run.stepOf(i);

@@ -7,6 +7,7 @@ import { addressed, copyLink, copyText, linkTo, noLink, setAddress } from "../pa
 import { t } from "../parts/speech.js";
 import { ownAxis } from "./layout.js";
 import { bytesOf, openAddress, openRacer } from "./open_file.js";
+import { UNLIT } from "./store.js";
 
 const FIGURES = ["lanes", "row", "mask", "kv", "text"]; // the views that an embedded figure has
 
@@ -32,7 +33,11 @@ export class Address {
     this.app = app;
     this.owes = false; // whether it names a run that is yet to be begun: till then it stays
     this.due = 0; // the timer of the next write; 0: none is pending
-    window.addEventListener("hashchange", () => this.follow());
+    window.addEventListener("hashchange", () => {
+      // what is still on its way does not take the place of what is asked for now
+      if (!addressed().has("part")) app.fetching = null;
+      this.follow();
+    });
   }
 
   read() {
@@ -185,8 +190,15 @@ export class Address {
       (wanted.what ? wanted.what !== app.pair.address?.what : wanted.spec !== app.entry?.spec)
     )
       app.editor.restore(wanted);
-    else if (app.ranks.current) app.ranks.look(wanted);
-    else if (app.run) app.look(wanted);
+    else {
+      if (wanted.run || wanted.trace.length || wanted.comparison || wanted.spec) {
+        // what a link leaves out is as the run was opened
+        app.store.set({ ...UNLIT, pass: Infinity });
+        app.mask.reset();
+      }
+      if (app.ranks.current) app.ranks.look(wanted);
+      else if (app.run) app.look(wanted);
+    }
   }
 
   /**
@@ -235,11 +247,13 @@ export class Address {
       return noLink(
         app.root,
         why,
-        app.run && app.run.length
-          ? app.engines && app.runId
+        !app.run?.length
+          ? null
+          : app.engines && app.runId
             ? { text: "Save it as one page (HTML)", act: () => app.take("html") }
-            : { text: "Save its replay (JSON)", act: () => app.take("replay") }
-          : null,
+            : app.isKept
+              ? { text: "Save its replay (JSON)", act: () => app.take("replay") }
+              : null,
       );
     }
     this.write();

@@ -11,7 +11,7 @@ import { hideToast } from "../parts/look.js";
 import { inLanguage, runOf, speaking, t } from "../parts/speech.js";
 import { stepsWaited, waitedSoFar } from "../run/delays.js";
 import { countUpTo, Run } from "../run/run.js";
-import { setAxis } from "./layout.js";
+import { ownAxis, setAxis } from "./layout.js";
 import { comparisonOf } from "./open_file.js";
 import { runBeside } from "./what_if.js";
 
@@ -121,14 +121,13 @@ export class Beside {
   /** @param {boolean} clock both on one clock of seconds, else by steps */
   _begin(clock) {
     this.on = true;
-    this.axis = this.app.clock;
     setAxis(this.app, clock);
   }
 
   _end() {
     if (!this.on) return;
     this.on = false;
-    setAxis(this.app, Boolean(this.axis));
+    setAxis(this.app, this.app.store.state.chosenAxis ?? ownAxis(this.app));
   }
 
   /** A run was put on screen. wanted: see `Address.read`. @param {Wanted} wanted */

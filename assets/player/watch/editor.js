@@ -592,6 +592,7 @@ export class Editor {
 
   /** Run the spec of a link, and go to its step. */
   async restore(wanted) {
+    this.app.address.owes = true;
     if (await this.ready()) await this._restore(wanted);
     this.app.address.owes = false;
   }
@@ -637,6 +638,6 @@ export class Editor {
     if (!this.edited) this.edit(spec);
     this.app.toast("Running what the link describes.");
     if (wanted.what && (await restoreFork(this.app, spec, wanted))) return;
-    if (await this.runSpec(spec)) this.app.look(wanted);
+    if ((await this.runSpec(spec)) && this.app.run === this.app.live.run) this.app.look(wanted);
   }
 }

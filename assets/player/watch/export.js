@@ -157,7 +157,7 @@ export function exportMenu(app) {
   const file = (kind, text, note) => item(text, () => take(app, kind), note);
   const open = (text, note) => item(text, () => openFile(app), note);
   const items = [file("png", "Picture of this view", "PNG")];
-  if (!running && app.run)
+  if (app.isKept)
     items.push(
       file("replay", "Replay", "JSON: every step, text and sentence; it opens here again"),
     );
@@ -182,11 +182,9 @@ export function exportMenu(app) {
   ];
 }
 
-/** The replay as received; a streamed run is assembled from its pieces. */
+/** The replay as received; that of a run that came in pieces, as its engine kept it. */
 async function saveReplay(app) {
-  const data =
-    app.document || (app.entry && app.entry.url ? await (await fetch(app.entry.url)).json() : null);
-  if (!data) throw new Error("this run is kept nowhere");
+  const data = app.document || (await (await fetch(app.entry.url)).json());
   download(
     `${nameOf(app)}.replay.json`,
     new Blob([JSON.stringify(data)], { type: "application/json" }),

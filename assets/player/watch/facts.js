@@ -154,7 +154,7 @@ function costOf({ cost }) {
     t(
       "fitted to {steps} measured steps of {engine}; on steps left out of the fit it is off by {median} (median), by {most} for one in ten, and in total by {total}",
       {
-        steps: count(about.steps),
+        steps: t(count(about.steps)),
         engine: about.engine || t("this engine"),
         median: percent(error.median),
         most: percent(error.p90),

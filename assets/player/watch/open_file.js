@@ -41,15 +41,16 @@ export function openDropped(app) {
   });
 }
 
-const openFiles = (app, chosen) =>
-  tried(app, "file", async () => {
-    if (!chosen?.length) return;
-    if (app.engines?.tab && chosen.length === 1 && isFile(chosen[0].name))
-      return app.editor.openModel(chosen[0]);
+function openFiles(app, chosen) {
+  if (!chosen?.length) return;
+  if (app.engines?.tab && chosen.length === 1 && isFile(chosen[0].name))
+    return app.editor.openModel(chosen[0]);
+  return tried(app, "file", async () => {
     const files = [];
     for (const file of chosen) files.push([file.name, await textOf(app, file.stream())]);
-    await openTexts(app, files, {});
+    return read(app, files, {});
   });
+}
 
 /** The run at an address, or the ranks at several, at a step. True if it is on screen. */
 export async function openAddress(app, addresses, wanted = {}) {
@@ -58,7 +59,7 @@ export async function openAddress(app, addresses, wanted = {}) {
     const files = await Promise.all(
       urls.map(async (url) => [url.pathname.split("/").at(-1), await textAt(app, url)]),
     );
-    await openTexts(app, files, { trace: addresses.length > 1 ? addresses : addresses[0] }, wanted);
+    return read(app, files, { trace: addresses.length > 1 ? addresses : addresses[0] }, wanted);
   });
 }
 
@@ -67,12 +68,8 @@ export async function openRacer(app, { comparison, racer, ...wanted }) {
   return tried(app, "comparison", async () => {
     const doc = await comparisonOf(app, comparison);
     if (!doc.runs[racer]) throw new Error(`nobody in it is called ${racer}.`);
-    app.openReplay(runOf(doc, racer), wanted, {
-      name: null,
-      title: `${doc.title}: ${racer}`,
-      comparison,
-      racer,
-    });
+    const entry = { name: null, title: `${doc.title}: ${racer}`, comparison, racer };
+    return () => app.openReplay(runOf(doc, racer), wanted, entry);
   });
 }
 
@@ -100,9 +97,15 @@ async function textAt(app, url) {
   return textOf(app, answer.body);
 }
 
-async function tried(app, what, open) {
+/**
+ * Show what `find` finds, unless another run was asked for meanwhile. False if there is nothing to
+ * show. @param {App} app @param {keyof typeof WHAT} what @param {() => Promise<() => unknown>} find
+ */
+async function tried(app, what, find) {
+  const mine = (app.fetching = {});
   try {
-    await open();
+    const show = await find();
+    if (app.fetching === mine) await show();
     return true;
   } catch (error) {
     app.toast(`${WHAT[what]} could not be opened: ${error.message}`, 8000);
@@ -164,27 +167,26 @@ export async function bytesOf(stream, most) {
 }
 
 /**
- * files: [name, text] of each; several are ranks of one engine. entry: what is known of the run,
- * for the address.
+ * What shows the run in some files. files: [name, text] of each; several are ranks of one engine.
+ * entry: what is known of the run, for the address. @returns {Promise<() => unknown>}
  */
-async function openTexts(app, files, entry, wanted = {}) {
+async function read(app, files, entry, wanted = {}) {
   const replays = files.map(([, text]) => replayIn(text));
   if (replays[0] && files.length === 1) {
-    app.openReplay(
-      replays[0].ranks
-        ? {
-            ...replays[0],
-            ranks: replays[0].ranks.map((rank) => ({
-              ...rank,
-              id: null,
-              replay: uploaded(rank.replay),
-            })),
-          }
-        : uploaded(replays[0]),
-      wanted,
-      entry.trace ? { name: null, ...entry } : null,
-    );
-    return app.changed();
+    const replay = replays[0].ranks
+      ? {
+          ...replays[0],
+          ranks: replays[0].ranks.map((rank) => ({
+            ...rank,
+            id: null,
+            replay: uploaded(rank.replay),
+          })),
+        }
+      : uploaded(replays[0]);
+    return () => {
+      app.openReplay(replay, wanted, entry.trace ? { name: null, ...entry } : null);
+      app.changed();
+    };
   }
   if (replays.some(Boolean))
     throw new Error(
@@ -200,9 +202,11 @@ async function openTexts(app, files, entry, wanted = {}) {
     files.map(([, text]) => text).join("\x1e"),
   );
   if (answer.error) throw new Error(answer.error);
-  await app.open({ name: null, title: names[0], ...entry, ...answer }, wanted);
-  if (isOurs(answer.id))
-    app.toast("Read and checked in this tab: nothing of it left your machine.", 8000);
+  return async () => {
+    await app.open({ name: null, title: names[0], ...entry, ...answer }, wanted);
+    if (isOurs(answer.id))
+      app.toast("Read and checked in this tab: nothing of it left your machine.", 8000);
+  };
 }
 
 /** A replay marked as coming from elsewhere. */

@@ -82,7 +82,7 @@ export class Player {
     this.drawn = -1;
     this.drawsSoon = false;
     this.lastMs = 0;
-    this.fetching = null; // the entry being fetched for display; only the latest is shown
+    this.fetching = null; // what is being fetched for display; only the latest is shown
     const $ = (this.$ = (s) => root.querySelector(s));
     this.scrubber = $(".scrubber");
     root.classList.toggle("embedded", Boolean(this.options.embedded));
@@ -229,6 +229,10 @@ export class Player {
   /** The document of the run on screen: its replay, or that of all ranks. */
   get document() {
     return this.ranks.current ? this.ranks.doc : this.replay;
+  }
+  /** Whether it is here, or can be fetched. */
+  get isKept() {
+    return Boolean(this.document || this.entry?.url);
   }
   /** The server's id of the run on screen, if it has one. */
   get runId() {
@@ -387,7 +391,8 @@ export class Player {
       this.mask.zoom =
         wanted.zoom === "pin" ? (request ? { request } : null) : { view: wanted.zoom };
     if (wanted.tab) this.chooseTab(wanted.tab);
-    if (wanted.view && this.presenter) focusView(this, wanted.view);
+    // asked for again it would show all
+    if (wanted.view && this.presenter && wanted.view !== this.alone) focusView(this, wanted.view);
     this.redraw();
     this.changed();
   }
@@ -432,7 +437,8 @@ export class Player {
       this.transport.track.length - 1,
     );
     if (this.ranks.all) return this.ranks.seek(to);
-    if (byHand && this.running) this.store.set({ following: to === this.run.length - 1 });
+    if (byHand && this.running && this.run === this.edge?.run)
+      this.store.set({ following: to === this.run.length - 1 });
     if (byHand) this.intro.used();
     if (to !== this.index && !this.mask.zoom?.request) this.mask.zoom = null;
     this.motion.settle();

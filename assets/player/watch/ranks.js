@@ -58,7 +58,7 @@ export class Ranks {
     );
     this._walk();
     app.store.set({ following: false });
-    this._put(this.members[0], entry);
+    this._put(this._first, entry);
     this.look(
       Number.isInteger(wanted.step) || Number.isInteger(wanted.rank) || wanted.request
         ? wanted
@@ -124,6 +124,11 @@ export class Ranks {
     return this.members.find((m) => m.run === this.app.run) || null;
   }
 
+  /** The first that has steps: without one on screen nothing is drawn. */
+  get _first() {
+    return this.members.find((m) => m.run.length) || this.members[0];
+  }
+
   /** Where a page that shows the same opens, besides its step: empty if there are no ranks. */
   get place() {
     if (!this.current) return {};
@@ -184,6 +189,7 @@ export class Ranks {
     if (on && this.members.length < 2) return;
     if (!on && this.alone) return this.choose(this.current);
     const { app } = this;
+    if (on && !app.run.length) this._put(this._first);
     if (on !== this.all) app.transport.toggle(false);
     this.all = on;
     app.root.toggleAttribute("data-ranks", on);

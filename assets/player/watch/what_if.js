@@ -208,8 +208,11 @@ export async function restoreFork(app, spec, wanted) {
   if (!change) return false;
   const failed = await fork(app, spec, { knob, ...change }, (words) => app.toast(t(words), 8000));
   if (failed) app.toast(failed, 8000);
-  else if (wanted.side === "before") app.pair.flip();
-  if (!failed) app.look(wanted);
+  else if (app.pair.members.length) {
+    // no other run was opened meanwhile
+    if (wanted.side === "before") app.pair.flip();
+    app.look(wanted);
+  }
   return true;
 }
 

@@ -32,6 +32,7 @@ export function maskPointers(mask) {
   const show = (/** @type {number[]} */ view, /** @type {Pass} */ { nq, nk }) => {
     mask.zoom = view[1] - view[0] === nq && view[3] - view[2] === nk ? null : { view };
     mask.actions.redraw();
+    mask.actions.changed();
   };
   /** Where a point lies in the cells that are drawn, as shares of them. */
   const shares = (/** @type {number[]} */ [x, y]) => {

@@ -82,6 +82,7 @@ export class MaskTools {
     return choice("Layer", ["widest layer", ...names], (mask.layer ?? -1) + 1, (n) => {
       mask.layer = n ? n - 1 : null;
       mask.actions.redraw();
+      mask.actions.changed();
     });
   }
 }

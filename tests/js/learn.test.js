@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+globalThis.window = /** @type {any} */ ({});
+const { Home } = await import("../../assets/player/learn/home.js");
+const { Learn } = await import("../../assets/player/learn/learn.js");
+
+test("of two languages chosen in a row the last one stays, whichever comes first", async () => {
+  const come = {};
+  const documentOf = (language) =>
+    `data:application/json,${JSON.stringify({ language, words: {}, questions: {} })}`;
+  const none = () => {};
+  const learn = Object.assign(Object.create(Learn.prototype), {
+    options: { documents: {} },
+    engines: {
+      can: () => true,
+      call: (_, language) =>
+        new Promise((resolve) => {
+          come[language] = () => resolve({ url: documentOf(language) });
+        }),
+    },
+    root: {},
+    task: {},
+    home: { draw: none },
+    ...Object.fromEntries(["_speak", "_labels", "_remember"].map((name) => [name, none])),
+  });
+  const both = ["de", "en"].map((language) => learn.speak(language));
+  await new Promise((resolve) => setTimeout(resolve));
+  come.en();
+  await both[1];
+  come.de();
+  await both[0];
+  assert.equal(learn.language, "en");
+});
+
+test("a sheet that could not be made leaves no empty tab of the browser", async () => {
+  const done = [];
+  window.open = () => /** @type {any} */ ({ close: () => done.push("closed") });
+  const call = async () => {
+    throw new Error("The server cannot be reached.");
+  };
+  const learn = {
+    options: {},
+    engines: { can: () => true, call },
+    watch: { toast: (words) => done.push(words) },
+  };
+  await Home.prototype._paper.call({ learn }, { name: "l" }, "learner");
+  assert.deepEqual(done, ["closed", "The server cannot be reached."]);
+});
