@@ -206,7 +206,7 @@ def _errors(plan: Plan) -> tuple[str, ...]:
 
 
 def _signed(error: float | None) -> str:
-    return "–" if error is None else f"{'+' if error > 0 else ''}{percent(error)}"
+    return "–" if error is None else f"{'+' if round(100 * error, 1) > 0 else ''}{percent(error)}"
 
 
 def _story(plan: Plan, request: str) -> list[dict[str, Any]]:

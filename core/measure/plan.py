@@ -23,6 +23,7 @@ from core.account.request_times import RequestTimes, SLOs, request_times
 from core.collector import uncollected
 from core.config import ASSETS, EngineConfig, PolicyOrName
 from core.errors import InflightError, InvalidConfig, require
+from core.files import written
 from core.policy import POLICIES, RecordedPolicy
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear, fit
@@ -180,10 +181,8 @@ class Plan:
             folder = quote(Path(os.path.relpath(pages, Path(path).parent)).as_posix())
             script = (ASSETS / "plan" / "points.js").read_text(encoding="utf-8")
             script = script.replace("FOLDER", json.dumps(folder))
-        try:
-            self.plot().write_html(str(path), include_plotlyjs=True, post_script=script)
-        except OSError as error:
-            raise InflightError(f"{path} cannot be written: {error.strerror}.") from None
+        with written(path) as file:
+            file.write(self.plot().to_html(include_plotlyjs=True, post_script=script))
 
     @property
     def has_slos(self) -> bool:

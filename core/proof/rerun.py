@@ -170,7 +170,9 @@ class ModelRerun:
                 self._ties += 1
                 return self._from(asked, known, position + 1)
         ended, ends_here = record.ends.get(request), here.ends.get(request)
-        if ended in ("length", "stop") and len(ours) > len(tokens) - known:
+        # whoever was run on does not see a stop string that began before
+        sees_stop = not (known and asked.sampling.stop)
+        if ended in ("length", "stop") and sees_stop and len(ours) > len(tokens) - known:
             raise InvalidTrace(
                 f"request {request!r} ends after {len(tokens)} tokens on record, and the model"
                 " goes on."

@@ -52,10 +52,13 @@ test("numbers as words", () => {
     [milliseconds(0.00123), milliseconds(0.0123), milliseconds(0.123), milliseconds(12.3)],
     ["1.23 ms", "12.3 ms", "123 ms", "12.3 s"],
   );
-  assert.deepEqual(
-    [0.9996, 1.5, 9.9994, 9.9996, 10].map(milliseconds),
-    ["1000 ms", "1500 ms", "9999 ms", "10.0 s", "10.0 s"],
-  );
+  assert.deepEqual([0.9996, 1.5, 9.9994, 9.9996, 10].map(milliseconds), [
+    "1000 ms",
+    "1500 ms",
+    "9999 ms",
+    "10.0 s",
+    "10.0 s",
+  ]);
   assert.deepEqual([duration(9.5432), duration(0.333)], ["9.54 s", "333 ms"]);
 });
 

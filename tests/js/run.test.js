@@ -603,7 +603,11 @@ test("requests that came while an engine ran come in the same steps again", () =
   const requests = ["a", "b"].map((id) => ({ id, arrival: 90 }));
   const workload = { name: "interactive", arrival_unit: "s", requests };
   const events = [
-    event(0, { arrived: arrivals("a"), admitted: admissions(["a", 0]), segments: [prefill("a", 0, 2)] }),
+    event(0, {
+      arrived: arrivals("a"),
+      admitted: admissions(["a", 0]),
+      segments: [prefill("a", 0, 2)],
+    }),
     event(7, { segments: [decode("a", 0, 2)] }),
     event(9, { arrived: arrivals("b"), segments: [decode("a", 0, 3)] }),
   ];

@@ -275,7 +275,8 @@ def test_the_buttons_of_passes_name_who_is_in_them_at_every_step(visit, page_url
             inflight.seek(i);
             await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
             const { passes } = inflight.frame;
-            const names = (p) => p.padded ? "decode" : p.items.map((x) => x.request.letter).join(" ");
+            const letters = (p) => p.items.map((x) => x.request.letter).join(" ");
+            const names = (p) => p.padded ? "decode" : letters(p);
             ran.push(passes.length > 1 ? passes.map((p, n) => `${n + 1} ${names(p)}`) : []);
             told.push([...document.querySelectorAll(".pass-choice")].map((b) => b.textContent));
           }

@@ -76,8 +76,11 @@ export function pageActions(app) {
     },
     /** @param {Held} held */
     restore(held) {
+      const { shown } = held;
+      // it may have ended meanwhile, and is kept since then
+      const kept = app.visit.runs.find(({ run }) => run === shown.run);
       speech.opened = held.opened;
-      app.enter(held.shown, held);
+      app.enter({ ...shown, entry: shown.entry || kept?.entry || null }, held);
     },
     start: () => app.start(),
 
@@ -86,7 +89,10 @@ export function pageActions(app) {
     /** New steps come from here; null: from the runs that Watch makes. @param {Edge | null} edge */
     lead(edge, following = true) {
       if (edge) app.fetching = null; // a pending fetch is for Watch
-      store.set({ edge: edge || app.live, following });
+      store.set({
+        edge: edge || app.live,
+        following: following && Boolean(edge || app.live.going),
+      });
     },
     stay: () => store.set({ following: false }),
     get running() {
