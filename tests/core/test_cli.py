@@ -195,7 +195,7 @@ def test_what_a_file_names_says_nothing_to_the_terminal(tmp_path, capsys):
     """Clearing the screen, another title, a line turned around, C1's own introducer, a line of its
     own.
     """
-    hostile = "a\nforged\x1b[2J\x1b]0;title\x07\r\u202e\x9b31m\x00b"
+    hostile = "a\nforged\x1b[2J\x1b]0;title\x07\r\u202e\u2066\x9b31m\x00b"
     asked = {"name": hostile, "requests": [{"id": hostile, "prompt_token_ids": [1]}]}
     (tmp_path / "w.json").write_text(json.dumps(asked))
     out = tmp_path / "run.jsonl"
@@ -208,7 +208,7 @@ def test_what_a_file_names_says_nothing_to_the_terminal(tmp_path, capsys):
     ):
         call(*map(str, words))
         said = capsys.readouterr()
-        assert not set("\x1b\x07\r\u202e\x9b\x00") & set(said.out + said.err)
+        assert not set("\x1b\x07\r\u202e\u2066\x9b\x00") & set(said.out + said.err)
         assert r"\x1b[2J" in said.out + said.err or words[0] == "check"
         assert not [line for line in (said.out + said.err).split("\n") if line.startswith("forged")]
 

@@ -219,3 +219,6 @@ def test_the_command_shows_the_scale(mooncake, tmp_path, capsys):
         and "Prefixes are shared" in text
     )
     assert len(Workload.load(tmp_path / "w.json")) == 5
+    with pytest.raises(SystemExit):
+        main(["workload", str(mooncake), "--out", str(tmp_path / "w"), "--speed", "2", "--json"])
+    assert json.loads(capsys.readouterr().out)["arrives_within_s"] == pytest.approx(1.0, abs=0.1)

@@ -25,7 +25,7 @@ from core.errors import InvalidTrace
 from core.recorders.raw import MissingSteps, Recording, read_raw
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.vllm.inflight_vllm import recorder as inflight_vllm
-from core.recorders.vllm.inflight_vllm.recorder import Recorder
+from core.recorders.vllm.inflight_vllm.recorder import Recorder, _place
 from core.recorders.vllm.inflight_vllm.schedulers import RecordsSteps
 from core.recorders.vllm.inflight_vllm.snapshot import Snapshot
 from core.recorders.vllm.inflight_vllm.writer import Parts, RawWriter
@@ -451,6 +451,12 @@ def test_an_engine_waits_for_no_pipe(tmp_path, caplog):
         lines = [json.loads(line) for line in reader]
     assert [line["kind"] for line in lines] == ["header", "step", "end"]
     unread._thread.join(10)
+
+
+def test_a_rank_is_one_of_several_by_its_number_too():
+    assert _place(0, 1) == _place(None, None) == (0, 1)
+    assert _place(0, 4) == (0, 4) and _place(3, 4) == (3, 4)
+    assert _place(2, 1) == _place(2, None) == (2, None)  # configured as if it were alone
 
 
 def test_a_place_that_cannot_be_written_is_a_line_in_the_log(tmp_path, caplog):

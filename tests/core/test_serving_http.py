@@ -400,10 +400,14 @@ def test_what_load_generators_send_is_taken(server):
 # -- those who watch -------------------------------------------------------------------------------
 
 
-def watched(server: Served, until: str, **headers: str) -> list[tuple[int, list[dict]]]:
+def watched(
+    server: Served, until: str, query: str = "", **headers: str
+) -> list[tuple[int, list[dict]]]:
     """(id, messages) of live events until one of them holds `until`."""
     found: list[tuple[int, list[dict]]] = []
-    with httpx.stream("GET", server.url + "/events", headers=headers, timeout=30) as response:
+    with httpx.stream(
+        "GET", f"{server.url}/events{query}", headers=headers, timeout=30
+    ) as response:
         number = -1
         for line in response.iter_lines():
             if line.startswith("id: "):
@@ -444,6 +448,11 @@ def test_events_tell_each_step_and_resume_where_a_viewer_was(server):
     ]
     assert [m["id"] for m in resumed if m["kind"] == "request"] == [again]
     assert resumed[0]["kind"] in ("request", "step")
+    # a browser that connects again says where it was, and its address still says where it began
+    first, _ = watched(
+        server, f'[["{again}","length"]]', "?after=0", **{"Last-Event-ID": str(last)}
+    )[0]
+    assert first > last
 
 
 def test_metrics_have_vllms_names_and_count_what_happened(server):

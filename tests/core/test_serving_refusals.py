@@ -66,6 +66,9 @@ def test_the_type_of_a_body_is_read_as_http_writes_it(server):
     for kind, expected in (("Application/JSON; charset=utf-8", 200), ("application/jsonl", 415)):
         asked = {"content-type": kind} | KEY
         assert server.post("/v1/completions", HARK, headers=asked).status_code == expected
+        pieces = iter([json.dumps(HARK).encode()])  # without a length
+        address = f"{server.url}/v1/completions"
+        assert httpx.post(address, content=pieces, headers=asked).status_code == expected
 
 
 def test_every_refusal_has_its_type_code_and_headers_and_is_counted(server):

@@ -713,12 +713,20 @@ def test_what_a_teacher_cannot_have_is_refused_in_a_sentence(taught, asked, says
         "\u0000",
         "a\nb",
         "<img src=x onerror=y>",
+        "Bot 1",
+        "\uff22\uff4f\uff54 1",  # the same in letters of full width
     ],
 )
 def test_a_nickname_that_is_none_is_refused_and_not_repeated(taught, name):
     answer = taught.post("/generate", {"prompt": "Hark", "max_tokens": 2, "nickname": name})
     assert answer.status_code == 400 and name not in answer.json()["error"]["message"]
     unhurt(taught)
+
+
+def test_names_alone_may_be_hidden(taught):
+    for hidden in (True, False):
+        asked = {"hide_nicknames": hidden}
+        assert taught.post("/control", asked, headers=TEACHER).json()["hide_nicknames"] is hidden
 
 
 @pytest.mark.slow

@@ -228,6 +228,7 @@ def test_a_notebook_shows_the_player(visit):
         request("r1", 9, 4, 1),
     )
     frame = ran._repr_html_()
+    assert "allow-same-origin" not in frame  # what a trace says is none of the notebook's
     page = visit(files={"notebook": f"<html><body><h1>cell</h1>{frame}</body></html>"}, drawn=False)
     page.goto("http://page.test/notebook")
     inside = page.frames[1]

@@ -7,8 +7,11 @@ import json
 import numpy as np
 import pytest
 
+from core import Workload
 from core.config import EngineConfig
 from core.errors import InflightError
+from core.simulate.engine import SimulatedEngine
+from core.simulate.roofline import Roofline
 from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
@@ -17,6 +20,7 @@ from visualizer.page.step import PLOTLY, step_page
 from visualizer.server.recorded_runs import promise_recorded_runs
 from visualizer.server.store import Store
 from worlds.figures import drawn
+from worlds.small import requests
 from worlds.visual import record, request
 
 
@@ -160,6 +164,9 @@ def test_texts_in_a_figure_are_data():
     ran.recorded_texts.prompt["r0"][0] = "<img src=x onerror=alert(1)></script><!--PLOTLY-->"
     assert "<img" not in json.dumps(step_figure(ran, 0).to_json())
     page = step_page(ran, 0)
+    assert "<title>Inflight: step 0</title>" in page
+    made_up = SimulatedEngine(Roofline.named("h100", "8b")).run(Workload(requests((3, 2))))
+    assert "<title>Inflight: step 0, simulated</title>" in step_page(made_up, 0)
     assert page.count("</script>") == 2 and page.count(PLOTLY) == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from core.engine.loop import ManualClock
 from core.torch_engine.models.cache import ModelCache
 from visualizer.jobs.limits import HERE, Limits, Refused, Spec, TimeIsUp, check, check_tokens
 from visualizer.jobs.measured import Compare
-from visualizer.jobs.work import Work
+from visualizer.jobs.work import Run, Work
 from visualizer.server.jobs import Job, JobQueue
 from visualizer.server.store import Store
 from worlds.small import MemoryModel, requests
@@ -77,6 +78,30 @@ def test_waiting_for_an_arrival_is_no_step_and_the_last_step_is_one_of_those_all
     assert len([turn for turn in turns(8) if turn is not None]) == 8 and None in turns(8)
     with pytest.raises(Refused, match="The job was stopped after 7 steps, the most that this page"):
         turns(7)
+
+
+def test_a_preset_that_was_changed_is_compared_under_no_name_of_ours(tmp_path: Path):
+    spec = asked({}) | {"policies": ["continuous"], "repeats": 1}
+    spec["workload"]["name"] = "gpt2-six"
+    job = Job(Compare(spec, HERE), HERE, ModelCache(), Store(tmp_path, 2**24, str))
+    job.run()
+    assert json.loads(Path(job.answer["url"]).read_text())["title"] == "Your requests"
+
+
+class Slow(ModelCache):
+    """Loads a model for half a second."""
+
+    def get(self, *which: Any) -> Any:
+        time.sleep(0.5)
+        return super().get(*which)
+
+
+def test_the_time_in_which_a_model_is_loaded_is_not_the_runs():
+    models, spec = Slow(), check(asked({}), HERE)
+    ModelCache.get(models, spec.model, "auto", "auto", lambda *progress: None)
+    job = Job(Run(spec, HERE), replace(HERE, seconds=0.4), models)
+    job.run()
+    assert not {"error", "stopped"} & job.answer.keys() and job.work.trace.complete
 
 
 # -- the queue -------------------------------------------------------------------------------------
