@@ -89,17 +89,18 @@ def test_a_preset_that_was_changed_is_compared_under_no_name_of_ours(tmp_path: P
 
 
 class Slow(ModelCache):
-    """Loads a model for half a second."""
+    """Loads a model for longer than a run may take."""
 
     def get(self, *which: Any) -> Any:
-        time.sleep(0.5)
+        time.sleep(3.0)
         return super().get(*which)
 
 
+@pytest.mark.slow
 def test_the_time_in_which_a_model_is_loaded_is_not_the_runs():
     models, spec = Slow(), check(asked({}), HERE)
     ModelCache.get(models, spec.model, "auto", "auto", lambda *progress: None)
-    job = Job(Run(spec, HERE), replace(HERE, seconds=0.4), models)
+    job = Job(Run(spec, HERE), replace(HERE, seconds=2.5), models)
     job.run()
     assert not {"error", "stopped"} & job.answer.keys() and job.work.trace.complete
 
