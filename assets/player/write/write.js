@@ -57,6 +57,7 @@ export class Write {
   async shown() {
     this._theme();
     await this.ready;
+    if (this.page.dataset.part !== "write") return;
     this.watch.need("full"); // a scheduler is about budgets, blocks and queues
     await this._follow();
   }
@@ -137,7 +138,7 @@ export class Write {
     this._acts();
     try {
       for await (const delta of this.trials.run({ task: task.name, code, ...how }, stop.signal)) {
-        if (stop.signal.aborted) break;
+        stop.signal.throwIfAborted();
         if (delta.error || delta.stopped) throw new Error(delta.error || delta.stopped);
         if (delta.done) this._take(done, delta);
         else this.outcome.progress(delta);
@@ -147,6 +148,7 @@ export class Write {
       else this.outcome.say(error.message);
     } finally {
       this.stop = null;
+      if (this.task !== task) this.outcome.named(); // the bar goes
       this._acts();
     }
   }
@@ -206,6 +208,7 @@ export class Write {
   }
 
   _put(code) {
+    this.stop?.abort(); // a trial of the code before
     this.code.code = code;
     this.own.keep(this.task.name, { code });
     this.came = null;
