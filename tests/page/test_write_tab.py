@@ -265,15 +265,19 @@ def test_a_trial_ends_with_its_code_and_leaves_nothing_in_another_task(write):
         }"""
     )
     bar = page.locator(".inflight-write .progress")
+    put(page, "mine = 1")
     page.click(".run-button")
     expect(bar).to_have_text("Step 5")
     page.click(".again-button")
     expect(page.locator(".outcome")).to_contain_text("Stopped.")
     expect(bar).to_be_hidden()
+    offered = page.locator(".inflight-write .toast", has_text="Back to my code")
+    expect(offered).to_be_visible()
     page.click(".run-button")
     expect(bar).to_be_visible()
     page.locator(".task-list button").nth(1).click()
     expect(bar).to_be_hidden()
+    expect(offered).to_be_hidden()
     expect(page.locator(".outcome")).to_be_empty()
 
 

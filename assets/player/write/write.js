@@ -5,7 +5,15 @@
 import { h, newButton, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress, turnPage } from "../parts/link.js";
-import { besidePlayer, fillPart, fillTabs, goToPart, pageWatch, showToast } from "../parts/look.js";
+import {
+  besidePlayer,
+  fillPart,
+  fillTabs,
+  goToPart,
+  hideToast,
+  pageWatch,
+  showToast,
+} from "../parts/look.js";
 import { inLanguage, Speech, t } from "../parts/speech.js";
 import { CodeField } from "./code_field.js";
 import { Outcome, coded } from "./outcome.js";
@@ -76,8 +84,8 @@ export class Write {
       this.task ||
       this._next();
     const code = wanted.has("code") ? await unpacked(wanted.get("code") || "") : null;
-    if (wanted.has("code") && code === null) this.toast("The code in this link cannot be read.");
     this.open(task, code);
+    if (wanted.has("code") && code === null) this.toast("The code in this link cannot be read.");
   }
 
   /** The first task that is not done. */
@@ -89,7 +97,10 @@ export class Write {
   /** Open a task. code: what came with a link. */
   open(task, /** @type {string | null} */ code = null) {
     const same = task === this.task;
-    if (!same) this.stop?.abort();
+    if (!same) {
+      this.stop?.abort();
+      hideToast(this.root); // it offers code of the task before
+    }
     this.task = task;
     if (!same || code !== null) {
       this.came = code === null ? null : addressed().get("code");
