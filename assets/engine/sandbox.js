@@ -301,6 +301,7 @@ export class Sandbox {
 
   /** The frame once it has started. Aborted, it is left to the next job. */
   async *_waited(start, signal) {
+    const { frames } = this; // once `end` took them away, the start is of no use
     let frame, told;
     const aborted = new Promise((_, fail) => {
       signal?.addEventListener("abort", () => fail(signal.reason), { once: true });
@@ -318,7 +319,8 @@ export class Sandbox {
         told = this.loading;
       }
     } finally {
-      if (!frame && !this.waiting && signal?.aborted) this.waiting = start;
+      if (!frame && !this.waiting && signal?.aborted && frames === this.frames)
+        this.waiting = start;
     }
   }
 

@@ -284,17 +284,7 @@ async function load({ id, model: name, agreed = false, fresh = false, file = nul
   if (room && !models.has(name)) models.set(name, model(files, name, room));
   try {
     const [restored] = await Promise.all([begun, models.get(name)]);
-    const bytes =
-      [...models.values()].length &&
-      (await Promise.all(models.values())).reduce((sum, { bytes }) => sum + bytes, 0);
-    say({
-      kind: "ready",
-      id,
-      restored,
-      ms: performance.now() - began,
-      fetched: files.fetched,
-      memory: python._module.HEAPU8.length + bytes,
-    });
+    say({ kind: "ready", id, restored, ms: performance.now() - began, fetched: files.fetched });
   } catch (error) {
     if (!python) begun = undefined; // asked again, it starts again …
     if (!(error instanceof Refused)) await files.forget(true); // … from what is fetched anew

@@ -93,6 +93,16 @@ test("whoever goes on with one of them asks for what follows, not for all of it 
   );
 });
 
+test("a request that is sent while a server that was started again has told no step changes no letter", () => {
+  const two = fleet();
+  chapter(two, "a", 0, 2);
+  const batch = two.batches.get("a");
+  const { run } = batch;
+  batch.take({ kind: "skipped", messages: 0 });
+  batch.relabel();
+  assert.equal(batch.run, run);
+});
+
 test("how the latest requests went is known, and of earlier ones no more", () => {
   const { batches } = fleet();
   const batch = batches.get("a");

@@ -39,8 +39,10 @@ test("a run's steps span all of them, those that nobody recorded too", () => {
 
 test("a text stays in its lane for a while after its end, and nobody's is in use", () => {
   const [request, other] = [{ finished: { step: 2 } }, { finished: null }];
-  const span = { lane: 0, to: 2, request };
-  const run = { numLanes: 2, laneSpans: [span, { lane: 1, to: Infinity, request: other }] };
+  const span = { lane: 0, to: 2, end: "finished", request };
+  const away = { lane: 1, to: 1, end: "preempted", request }; // it went on in lane 0
+  const still = { lane: 1, to: Infinity, end: null, request: other };
+  const run = { numLanes: 2, laneSpans: [away, span, still] };
   const left = (i) => [...PeopleView.prototype._left(run, { i }).keys()];
   assert.deepEqual([left(2), left(3), left(18), left(19)], [[], [0], [0], []]);
   const key = { textContent: "" };

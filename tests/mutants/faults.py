@@ -3596,7 +3596,7 @@ FAULTS = (
     Fault(
         "a finished text stays in its lane",
         "assets/player/views/people.js",
-        "        to >= frame.i - STAYS &&\n",
+        "to >= frame.i - STAYS && ",
         "",
         ("js/views.test.js",),
     ),

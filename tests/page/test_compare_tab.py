@@ -633,6 +633,23 @@ def test_a_comparison_starts_from_the_watch_tabs_requests(visit, page_url):
     )
 
 
+def test_two_results_of_one_minute_are_two_and_a_card_on_top_has_the_keys(open_page):
+    page = open_page()
+    page.evaluate("inflightCompare._add(inflightCompare.doc, null)")
+    page.evaluate("inflightCompare._add({ ...inflightCompare.doc }, null)")
+    made = page.locator(".top .presets > [data-name*='Measured']")
+    expect(made).to_have_count(2)
+    assert made.evaluate_all("all => all.map(el => el.classList.contains('on'))") == [False, True]
+    page.evaluate("inflightCompare.present(true)")
+    page.evaluate("inflightCompare._share()")
+    page.keyboard.press("p")
+    page.keyboard.press("Escape")
+    assert page.evaluate("[inflightCompare.presenter, document.querySelector('dialog[open]')]") == [
+        True,
+        None,
+    ]
+
+
 def test_dark_is_dark(open_page):
     page = open_page(hash="&theme=dark")
     assert page.evaluate(

@@ -171,6 +171,20 @@ def test_the_download_says_how_far_it_is_and_can_be_cancelled(host, opened):
 
 
 @pytest.mark.slow
+def test_a_model_that_is_on_its_way_holds_up_no_other(opened, host):
+    page = opened()
+    host.held = {"shakespeare-char/weights.gz"}
+    page.evaluate(
+        """() => {
+            engine.ready('shakespeare-char').catch(() => {});
+            engine.ready('shakespeare-bpe').then(() => { window.isReady = true; });
+        }"""
+    )
+    page.wait_for_function("window.isReady")
+    host.held = set()
+
+
+@pytest.mark.slow
 def test_a_download_that_breaks_off_is_said_and_tried_again(host, opened):
     page = opened()
     host.broken = {"python_stdlib.zip.gz": 100_000}

@@ -415,6 +415,9 @@ def test_live_and_what_is_measured_here_are_german(live_url, visit):  # noqa: F8
     page.wait_for_function("inflightLive.batch.run?.length >= 3 && inflight.drawn === 2")
     said = heard(page, "inflight.narration.open(true)")
     assert page.evaluate("inflight.sentence()").startswith("A★ schreibt ein Token")
+    page.fill(".limits [name=max_num_seqs]", "9")
+    page.evaluate("inflightLearn.speak('en').then(() => inflightLearn.speak('de'))")
+    expect(page.locator(".limits [name=max_num_seqs]")).to_have_value("3")  # as it is set
     page.click(".qr-button")
     expect(page.locator(".qr-card code")).to_contain_text("--host 0.0.0.0")
     said += heard(page)

@@ -206,7 +206,14 @@ def test_a_projector_of_1280_by_720_shows_names_and_texts_large_and_the_hood_at_
         "document.querySelector('.panel.mask').checkVisibility() &&"
         " !document.querySelector('.panel.people').checkVisibility()",
     )
-    page.click(".present-bar .hood-button")
+    note = page.evaluate(
+        """() => {
+            inflightLive.room.draw("What matters most.");
+            document.querySelector(".present-bar .hood-button").click();
+            return document.querySelector(".people-note").textContent;
+        }"""
+    )
+    assert note == "What matters most."
     page.keyboard.press("2")  # the mask alone, and back
     settled(
         page,

@@ -40,6 +40,9 @@ def test_a_folder_is_named_foreseen_run_and_remembered(visit, page_url, folder, 
     before = page.evaluate("inflight.run.length")
     name_it(page, alibi(tmp_path / "alibi"))
     expect(says).to_contain_text("ALiBi")
+    for dtype in ("bfloat16", "auto"):  # of which it is asked again
+        with page.expect_response("**/call/model"):
+            page.select_option("[name=dtype]", dtype)
     name_it(page, f' "{folder}" ')
     expect(says).to_contain_text("LlamaForCausalLM")
     expect(says).to_contain_text("34,720, 2 layers")

@@ -258,6 +258,31 @@ def test_an_exercise_is_checked_in_the_tab_as_by_the_command(write):
     assert page.evaluate("[...inflight.speech.missingKeys]") == []
 
 
+def test_a_trial_ends_with_its_code_and_leaves_nothing_in_another_task(write):
+    page = write("task=arrival")
+    page.evaluate(
+        """inflightWrite.trials.run = async function* (_, signal) {
+            yield { progress: { step: 5 } };
+            await new Promise((_, fail) => { signal.onabort = () => fail(signal.reason); });
+        }"""
+    )
+    bar = page.locator(".inflight-write .progress")
+    put(page, "mine = 1")
+    page.click(".run-button")
+    expect(bar).to_have_text("Step 5")
+    page.click(".again-button")
+    expect(page.locator(".outcome")).to_contain_text("Stopped.")
+    expect(bar).to_be_hidden()
+    offered = page.locator(".inflight-write .toast", has_text="Back to my code")
+    expect(offered).to_be_visible()
+    page.click(".run-button")
+    expect(bar).to_be_visible()
+    page.locator(".task-list button").nth(1).click()
+    expect(bar).to_be_hidden()
+    expect(offered).to_be_hidden()
+    expect(page.locator(".outcome")).to_be_empty()
+
+
 @pytest.mark.slow
 def test_stop_ends_a_trial_and_the_next_one_runs(write):
     page = write("task=budget")

@@ -86,7 +86,8 @@ export class Compare {
     this.engines = Engines.of(this.options);
     const visitor = randomHex(12);
     // the job's last delta; throws its sentence
-    const ask = (kind, spec, onprogress) => this.engines?.ask(kind, spec, visitor, onprogress);
+    const ask = (kind, spec, onprogress, signal) =>
+      this.engines?.ask(kind, spec, visitor, onprogress, signal);
     $(".new-button").hidden = !this.engines;
     this.form = new NewComparison($(".drawer"), {
       engines: this.engines,
@@ -273,7 +274,7 @@ export class Compare {
   async _add(doc, spec, verb = "Measured", shows = doc.names.join(", ")) {
     const at = new Date().toLocaleTimeString(speaking(), { hour: "2-digit", minute: "2-digit" });
     const title = t(`${verb} ${at}`);
-    this.made.push({ name: title, title, shows, doc, spec });
+    this.made.push({ name: `${title} #${this.made.length}`, title, shows, doc, spec });
     this.chooser.fill(this.catalogue.recorded, this.made);
     await this.open(this.made.at(-1));
   }
@@ -615,7 +616,7 @@ export class Compare {
 
   _keys() {
     document.addEventListener("keydown", (e) => {
-      if (!isOurKey(e, this.root)) return;
+      if (!isOurKey(e, this.root) || this.root.querySelector("dialog[open]")) return;
       if (e.key === "Escape") {
         if (this.form.isOpen) this.form.toggle(false);
         else if (this.presenter) this.present(false);

@@ -37,8 +37,8 @@ function textOf(prompt, text, other, parted, of) {
 
 export class EquivalencePanel {
   /**
-   * el: the panel. options: {ask(spec, progress) → answer, base() → spec or null, can: whether
-   * there is an engine for it}.
+   * el: the panel. options: {ask(kind, spec, progress, signal) → answer, base() → spec or null, can:
+   * whether there is an engine for it}.
    */
   constructor(el, options) {
     this.el = el;
@@ -49,7 +49,7 @@ export class EquivalencePanel {
     this.leak = this.$("[name=leak]");
     this.leak.addEventListener("change", () => this.say());
     this.$(".equivalence-run").addEventListener("click", () => this._run());
-    this.$(".equivalence-cancel").addEventListener("click", () => this._cancel?.());
+    this.$(".equivalence-cancel").addEventListener("click", () => this._stop?.abort());
   }
 
   /**
@@ -122,29 +122,26 @@ export class EquivalencePanel {
   async _run() {
     const base = this.options.base();
     const leak = this.leak.checked;
+    const { kept } = this;
+    // of the comparison that it was asked for, which may have made room for another
+    const message = (words, bad = false) => kept === this.kept && this._message(words, bad);
+    this._stop = new AbortController();
     this.$(".equivalence-run").disabled = true;
-    this._message("starting");
+    this.$(".equivalence-cancel").hidden = false;
+    message("starting");
     try {
       const answer = await this.options.ask(
         "equivalence",
         { ...base, leak },
-        (progress, cancel) => {
-          this._cancel = cancel;
-          this.$(".equivalence-cancel").hidden = false;
-          this._message(
-            progress.ahead
-              ? `${progress.ahead} ahead of yours`
-              : progress.step
-                ? `step ${progress.step}`
-                : "loading the model",
-          );
-        },
+        ({ ahead, step }) =>
+          message(ahead ? `${ahead} ahead of yours` : step ? `step ${step}` : "loading the model"),
+        this._stop.signal,
       );
-      this.kept[leak ? "leak" : "honest"] = answer.result;
-      this._message("measured here, just now");
+      kept[leak ? "leak" : "honest"] = answer.result;
+      message("measured here, just now");
       this.say();
     } catch (error) {
-      this._message(error.message, true);
+      message(error.message, true);
     }
     this.$(".equivalence-run").disabled = false;
     this.$(".equivalence-cancel").hidden = true;

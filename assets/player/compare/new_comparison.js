@@ -12,14 +12,14 @@ const FIRST = ["static", "continuous"]; // who runs unless chosen
 
 export class NewComparison {
   /**
-   * form: its element. options: {engines, ask(kind, spec, onprogress), done(url, spec), watched() →
-   * {spec, says}, throws a sentence; null where there is no Watch tab, opener, phone()}.
+   * form: its element. options: {engines, ask(kind, spec, onprogress, signal), done(url, spec),
+   * watched() → {spec, says}, throws a sentence; null where there is no Watch tab, opener, phone()}.
    */
   constructor(form, options) {
     this.options = options;
     this.drawer = new Drawer(form, "New comparison", {
       close: () => this.toggle(false),
-      cancel: () => this._cancel?.(),
+      cancel: () => this._stop?.abort(),
     });
     this.$ = (s) => form.querySelector(s);
     this.fields = form.elements;
@@ -77,6 +77,7 @@ export class NewComparison {
     const first = presets.find((p) => p.name === "gpt2-six") || presets[0];
     if (first) this.fields.preset.value = first.name;
     this.named();
+    this._chosen();
   }
 
   /** What depends on the language and not on the choices. */
@@ -90,7 +91,7 @@ export class NewComparison {
         option.textContent = t(this.presets.find((p) => p.name === option.value).title);
     for (const [n, row] of [...this.$(".policy-rows").querySelectorAll("small")].entries())
       setText(row, t(this.policies[n].shows));
-    this._chosen();
+    this._say();
   }
 
   toggle(on = !this.drawer.isOpen) {
@@ -121,27 +122,30 @@ export class NewComparison {
     return { spec: preset.spec, says: preset.shows };
   }
 
-  async _chosen() {
+  /** Say what is chosen; its spec, or null if there is none or another was chosen meanwhile. */
+  async _say() {
     const name = this.fields.preset.value;
-    try {
-      const { spec, says } = await this._spec();
-      if (this.fields.preset.value !== name) return; // another was chosen meanwhile
-      const said = [says].flat().filter(Boolean);
-      setText(this.$(".preset-shows"), said.map((sentence) => t(sentence)).join(" "));
-      for (const limit of ["max_num_seqs", "max_num_batched_tokens"])
-        this.fields[limit].value = String(spec.config[limit]);
-      if (!this.model.isOwn) this.model.choose(spec);
-      this.device.choose(spec.device || "auto");
-      this.drawer.say(this.note);
-    } catch (error) {
-      setText(this.$(".preset-shows"), "");
-      this.drawer.say(error.message, true);
-    }
+    const { spec, says, error } = await this._spec().catch((error) => ({ error }));
+    if (this.fields.preset.value !== name) return null;
+    const said = [says].flat().filter(Boolean);
+    setText(this.$(".preset-shows"), said.map((sentence) => t(sentence)).join(" "));
+    if (!this._running) this.drawer.say(error?.message ?? this.note, Boolean(error));
+    return spec || null;
+  }
+
+  async _chosen() {
+    const spec = await this._say();
+    if (!spec) return;
+    for (const limit of ["max_num_seqs", "max_num_batched_tokens"])
+      this.fields[limit].value = String(spec.config[limit]);
+    if (!this.model.isOwn) this.model.choose(spec);
+    this.device.choose(spec.device || "auto");
   }
 
   async _run() {
     if (this._running) return;
     this._running = true;
+    this._stop = new AbortController();
     this.drawer.busy(true);
     try {
       const { spec: chosen } = await this._spec();
@@ -167,10 +171,8 @@ export class NewComparison {
       const answer = await this.options.ask(
         "compare",
         { ...spec, policies, repeats },
-        (progress, cancel) => {
-          this._cancel = cancel;
-          this._progress(progress);
-        },
+        (progress) => this._progress(progress),
+        this._stop.signal,
       );
       await this.options.done(answer.url, spec);
       this.drawer.say(

@@ -19,7 +19,8 @@ const partsOf = (text) => [
 
 export class PlanPanel {
   /**
-   * el: the panel. options: {ask(kind, spec, onprogress) → answer, done(url), watch(url, entry)}.
+   * el: the panel. options: {ask(kind, spec, onprogress, signal) → answer, done(url), watch(url,
+   * entry)}.
    */
   constructor(el, options) {
     this.el = el;
@@ -27,7 +28,7 @@ export class PlanPanel {
     this.$ = (s) => el.querySelector(s);
     this.request = this.$("[name=request]");
     this.request.addEventListener("change", () => this._table());
-    this.$(".plan-cancel").addEventListener("click", () => this._cancel?.());
+    this.$(".plan-cancel").addEventListener("click", () => this._stop?.abort());
     this.$("form").addEventListener("submit", (e) => {
       e.preventDefault();
       this._run();
@@ -107,7 +108,8 @@ export class PlanPanel {
     const name = inLanguage(this.doc).table.rows[n + 1][0];
     await this._busy(async (told) => {
       told(t("The run is simulated …"));
-      const answer = await this.options.ask("simulate", { run, config: configs[n] }, () => {});
+      const spec = { run, config: configs[n] };
+      const answer = await this.options.ask("simulate", spec, () => {}, this._stop?.signal);
       await this.options.watch(answer, `${t("Simulated")}: ${name}`);
     });
   }
@@ -126,11 +128,11 @@ export class PlanPanel {
         throw new Error("The limits of a good request are seconds above 0.");
       told(t("A cost is fitted to the run …"));
       const spec = { run: this.run, lanes, budgets, blocks, policies: given("policies"), slos };
-      const answer = await this.options.ask("plan", spec, ({ ahead, setting, done }, cancel) => {
-        this._cancel = cancel;
+      const progress = ({ ahead, setting, done }) => {
         if (ahead) told(t(`${ahead} ahead of you.`));
         else if (setting) told(t(`Setting ${done + 1}: {setting}`, { setting }));
-      });
+      };
+      const answer = await this.options.ask("plan", spec, progress, this._stop?.signal);
       await this.options.done(answer.url);
     });
   }
@@ -138,6 +140,7 @@ export class PlanPanel {
   /** One at a time. @param {(told: (words: string) => void) => Promise<void>} act */
   async _busy(act) {
     if (this.el.hasAttribute("data-busy")) return;
+    this._stop = new AbortController();
     this.el.toggleAttribute("data-busy", true);
     try {
       await act((words) => this._message(words));
@@ -145,7 +148,6 @@ export class PlanPanel {
     } catch (error) {
       this._message(t(error.message), true);
     }
-    this._cancel = null;
     this.el.toggleAttribute("data-busy", false);
   }
 

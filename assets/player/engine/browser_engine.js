@@ -31,7 +31,7 @@ export class BrowserEngine {
     this.base = new URL(base, document.baseURI).href;
     this.bar = bar;
     this.worker = null;
-    this._last = 0; // the number of the last request
+    this.requests = 0; // so far: the number of the last one
     this._crashed = false;
     /** @type {Map<number, {resolve: Function, reject: Function, heard: (message: Json) => void}>} */
     this._asked = new Map();
@@ -80,6 +80,7 @@ export class BrowserEngine {
   /** Start a job once its model is loaded; returns its id. Throws a sentence. */
   async begin(kind, spec, _who, /** @type {AbortSignal | undefined} */ signal = undefined) {
     await this.ready(spec.model, signal);
+    signal?.throwIfAborted(); // what other jobs need is loaded all the same
     const job = new TabJob(this._next());
     const id = `tab-job-${job.number}`;
     this._jobs.set(id, job);
@@ -102,17 +103,25 @@ export class BrowserEngine {
     this._jobs.delete(id);
   }
 
-  /** End a job at its next step, or, where that is too long, with the worker. */
+  /**
+   * End a job at its next step, or, where that is too long, with the worker; at once while it waits
+   * for another, which goes on.
+   */
   async cancel(id) {
     const job = this._jobs.get(id);
     if (!job) return { cancelled: false };
     job.isCancelled = true;
     this.worker?.postMessage({ id: this._next(), do: "cancel", of: job.number });
-    setTimeout(
-      () =>
-        job.isOver || this.end("Cancelled. The engine was ended too: the next run loads it again."),
-      ENDS,
-    );
+    if (job.waits) {
+      this._asked.delete(job.number);
+      job.add({ done: true, stopped: "Cancelled." });
+    } else
+      setTimeout(
+        () =>
+          job.isOver ||
+          this.end("Cancelled. The engine was ended too: the next run loads it again."),
+        ENDS,
+      );
     return { cancelled: true };
   }
 
@@ -217,8 +226,8 @@ export class BrowserEngine {
   }
 
   _next() {
-    this._last += 1;
-    return this._last;
+    this.requests += 1;
+    return this.requests;
   }
 
   /**
@@ -295,13 +304,14 @@ export class BrowserEngine {
 class TabJob {
   constructor(number) {
     this.number = number;
-    this.isOver = this.isCancelled = false;
+    this.isOver = this.isCancelled = this.waits = false;
     this._unread = [];
     this._wake = () => {};
   }
 
   add(delta) {
     this._unread.push(delta);
+    this.waits = Boolean(delta.progress?.ahead);
     this.isOver ||= Boolean(delta.done);
     this._wake();
   }

@@ -120,7 +120,7 @@ export class Engines {
     throw new Error("The engine in this tab cannot run this: it takes a page with a server.");
   }
 
-  async begin(kind, spec, who, signal = undefined) {
+  async begin(kind, spec, who, /** @type {AbortSignal | undefined} */ signal = undefined) {
     const first = this.whose(kind, spec);
     const ask = async (/** @type {Engine} */ engine) => {
       const job = await engine.begin(kind, spec, who, signal);
@@ -143,14 +143,25 @@ export class Engines {
     }
   }
 
-  /** Run a job; returns its last delta. onprogress(progress, cancel). Throws a sentence. */
-  async ask(kind, spec, who, onprogress) {
-    const job = await this.begin(kind, spec, who);
+  /**
+   * Run a job; returns its last delta. onprogress(progress); an aborted `signal` cancels it. Throws a
+   * sentence.
+   */
+  async ask(
+    kind,
+    spec,
+    who,
+    onprogress,
+    /** @type {AbortSignal | undefined} */ signal = undefined,
+  ) {
+    const job = await this.begin(kind, spec, who, signal).catch((error) => {
+      throw error.name === "AbortError" ? new Error("Cancelled.") : error;
+    });
+    signal?.addEventListener("abort", () => this.cancel(job).catch(() => {}));
     let last = /** @type {Json} */ ({});
     for await (const delta of this.follow(job)) {
       last = delta;
-      if (!delta.done && delta.progress)
-        onprogress(delta.progress, () => this.cancel(job).catch(() => {}));
+      if (!delta.done && delta.progress) onprogress(delta.progress);
     }
     if (last.error || last.stopped) throw new Error(last.error || last.stopped);
     return last;

@@ -135,7 +135,7 @@ export class Batch {
 
   /** One's own requests have changed. */
   relabel() {
-    if (this.run) this._fold();
+    if (this.run && this.chapters.length) this._fold();
   }
 
   _begin(beginning) {

@@ -34,6 +34,7 @@ export class Room {
     this.details = [turn(), turn()]; // in the bar, and beside the tabs of a phone
     live.$(".presenter-button").before(this.details[0]);
     this.isIn = false;
+    this._said = "";
     /** @type {Promise<unknown> | null} the code that stands in the presenter, asked for once */
     this.join = null;
     // not of what Watch showed
@@ -102,7 +103,8 @@ export class Room {
   }
 
   /** Show it as it is: with no run, its lanes are free. said: what matters most now. */
-  draw(said = "") {
+  draw(said = this._said) {
+    this._said = said;
     const { watch, batch, options } = this.live;
     for (const button of this.details) {
       button.hidden = options.asks && !this.isOpen;

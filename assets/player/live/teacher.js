@@ -10,6 +10,8 @@ import { sharedModel } from "./shared_model.js";
 import { paceWords } from "./words.js";
 
 const TOKEN = "inflight-teacher"; // in the session's storage
+const WRONG = 403; // the server's answer to another token
+const AGAIN = 2000; // ms before one is tried again that it has not answered
 const FASTEST = 20; // steps a second, on the slider
 
 export class Teacher {
@@ -21,7 +23,7 @@ export class Teacher {
     this.button = live.$(".teacher-button");
     this.token = kept("visit", TOKEN) || "";
     this.isOn = false; // the server accepted the token
-    this._asking = 0; // changes that the server has not answered
+    this._asking = 0; // how often the server has not answered yet
     this.button.addEventListener("click", () => (this.isOn ? this._toggle() : this._ask()));
   }
 
@@ -32,7 +34,11 @@ export class Teacher {
       this.token = token;
       this.live.address(); // remove it from the address, where others could read it
     }
-    if (this.token && !this.isOn) this._begin(this.token);
+    this._resume();
+  }
+
+  _resume() {
+    if (this.token && !this.isOn && !this._asking) this._begin(this.token);
   }
 
   /** Ask for the token. */
@@ -66,17 +72,25 @@ export class Teacher {
   }
 
   async _begin(token, byHand = false) {
+    this._hold(token);
+    this._asking += 1;
     try {
       const set = await this.live.server.get("serve/control", { "X-Teacher-Token": token });
-      [this.token, this.isOn] = [token, true];
-      keep("visit", TOKEN, token);
+      this.isOn = true;
       this._build(set);
       this._toggle(true);
     } catch (error) {
-      keep("visit", TOKEN, null);
+      if (byHand || error.status === WRONG) this._hold("");
+      else setTimeout(() => this._resume(), AGAIN); // a server that starts, or is away for a while
       if (byHand) this._ask(error.message);
     }
+    this._asking -= 1;
     this.live.redraw();
+  }
+
+  _hold(token) {
+    this.token = token;
+    keep("visit", TOKEN, token || null);
   }
 
   _toggle(on = this.panel.hidden) {
@@ -120,6 +134,7 @@ export class Teacher {
 
   _build(set) {
     this._given = set;
+    this._touched = false; // its fields are new
     const { bursts = [] } = set;
     const { policies } = this.live.options;
     const number = (name, label, most) =>

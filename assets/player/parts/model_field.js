@@ -102,7 +102,9 @@ export class ModelField {
       e.preventDefault(); // look at it first
       if (this.own.value.trim()) this._look(this.own.value);
     });
-    this.dtype.addEventListener("change", () => this.facts && this._look(this.facts.name));
+    this.dtype.addEventListener("change", () => {
+      if (this.value && (this.facts || this.looking || this.error)) this._look(this.value);
+    });
   }
 
   /** The available choices. @param {Offered} offered */

@@ -11,7 +11,7 @@ export class Server {
   }
 
   /** Post data to one of the server's own addresses and return its answer; throws its sentence. */
-  post(path, data, headers = {}, signal = undefined) {
+  post(path, data, headers = {}, /** @type {AbortSignal | undefined} */ signal = undefined) {
     const type = { "Content-Type": "application/json" };
     return this._post(path, JSON.stringify(data), { ...type, ...headers }, signal);
   }
@@ -21,7 +21,7 @@ export class Server {
     return this._post(path, text, { "Content-Type": "text/plain" });
   }
 
-  async _post(path, body, more, signal = undefined) {
+  async _post(path, body, more, /** @type {AbortSignal | undefined} */ signal = undefined) {
     const headers = { ...more, ...(await visitor()) };
     return (await fetched(this.base + path, { method: "POST", headers, body, signal })).json();
   }
@@ -71,7 +71,7 @@ export class Server {
    * Request a job; returns its id. kind: run, leak, compare, equivalence or fork. Throws the
    * server's sentence.
    */
-  async begin(kind, spec, who, signal = undefined) {
+  async begin(kind, spec, who, /** @type {AbortSignal | undefined} */ signal = undefined) {
     const asked = { kind, spec, visitor: who };
     const { job, error } = await this.post("inflight/jobs", asked, {}, signal);
     if (error) throw new Error(error);
@@ -138,10 +138,13 @@ function pause(ms, signal) {
   });
 }
 
-/** A refusal by the server. retryAfter: seconds after which to try again, if given. */
+/**
+ * A refusal by the server. status: of HTTP; retryAfter: seconds after which to try again, if given.
+ */
 export class Refusal extends Error {
-  constructor(sentence, /** @type {number | null} */ retryAfter = null) {
+  constructor(sentence, status, /** @type {number | null} */ retryAfter = null) {
     super(sentence);
+    this.status = status;
     this.retryAfter = retryAfter;
   }
 }
@@ -152,6 +155,7 @@ async function refusal(answer) {
   const sentence = said && (typeof said.error === "string" ? said.error : said.error?.message);
   return new Refusal(
     sentence || `the server answered ${answer.status}`,
+    answer.status,
     Number(answer.headers.get("retry-after")) || null,
   );
 }

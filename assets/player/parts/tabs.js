@@ -71,9 +71,11 @@ function pageParts(holder, parts) {
       page.dataset.part = name;
     }
     try {
-      (await fetched(name)).shown(wish);
+      const made = await fetched(name);
+      if (page.dataset.part === name) made.shown(wish);
     } catch (error) {
       opened.delete(name);
+      if (page.dataset.part !== name) return; // it was left before it came
       page.dataset.part = "watch";
       window.inflightWatch?.toast(`This part could not be opened: ${error.message}.`);
     }

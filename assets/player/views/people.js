@@ -175,14 +175,8 @@ export class PeopleView {
       n >= 0 && n >= run.laneSpans.length - 4 * run.numLanes - 8 * STAYS;
       n -= 1
     ) {
-      const { lane, to, request } = run.laneSpans[n];
-      if (
-        !left.has(lane) &&
-        to < frame.i &&
-        to >= frame.i - STAYS &&
-        request.finished &&
-        request.finished.step <= frame.i
-      )
+      const { lane, to, end, request } = run.laneSpans[n];
+      if (!left.has(lane) && to < frame.i && to >= frame.i - STAYS && end === "finished")
         left.set(lane, request);
     }
     return left;

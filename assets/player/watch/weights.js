@@ -15,6 +15,7 @@ export class Weights {
   }
 
   reset() {
+    clearTimeout(this._timer);
     [this.on, this.layer, this.head] = [false, 0, 0];
     /** @type {Map<string | null, Map<string, {weights: number[][]}> | null>} */
     this.known = new Map(); // step/pass/layer/head -> Map of request id -> {start, weights}
@@ -46,13 +47,14 @@ export class Weights {
     const key = pass && `${frame.event.step}/${pass.index}/${layer}/${head}`;
     const error = this.error?.key === key ? this.error.says : null;
     const wanted = Boolean(on && !error && offered && pass);
-    if (wanted && pass && !this.known.has(key)) this._soon(key, frame.event.step, pass.index);
+    if (wanted && pass && !this.known.has(key))
+      this._soon(key, [frame.event.step, pass.index, layer, head]);
     const found = wanted ? this.known.get(key) || null : null;
     const loading = wanted && !found;
     return { offered, on, layer, head, withoutFirst, error, found, loading };
   }
 
-  _soon(key, step, passIndex) {
+  _soon(key, which) {
     clearTimeout(this._timer);
     const { app } = this;
     this._timer = setTimeout(async () => {
@@ -61,14 +63,7 @@ export class Weights {
       const { run } = app;
       let answer;
       try {
-        answer = await app.engines?.call(
-          "attention",
-          app.runId,
-          step,
-          passIndex,
-          this.layer,
-          this.head,
-        );
+        answer = await app.engines?.call("attention", app.runId, ...which);
       } catch (error) {
         answer = { error: `The weights could not be fetched: ${error.message}.` };
       }

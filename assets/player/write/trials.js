@@ -69,8 +69,9 @@ export class Trials {
     await files.manifest(); // says whether this browser keeps anything
     if (!tab || !files.keeps || (await files.snapshot())) return;
     const isIdle = !tab.worker;
+    const before = tab.requests;
     await tab.ready("", signal);
     for (let look = 0; look < LOOKS && !(await files.snapshot()); look += 1) await pause(SOON);
-    if (isIdle) tab.end();
+    if (isIdle && tab.requests === before + 1) tab.end(); // nobody else has asked it for anything
   }
 }

@@ -5,7 +5,15 @@
 import { h, newButton, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress, turnPage } from "../parts/link.js";
-import { besidePlayer, fillPart, fillTabs, goToPart, pageWatch, showToast } from "../parts/look.js";
+import {
+  besidePlayer,
+  fillPart,
+  fillTabs,
+  goToPart,
+  hideToast,
+  pageWatch,
+  showToast,
+} from "../parts/look.js";
 import { inLanguage, Speech, t } from "../parts/speech.js";
 import { CodeField } from "./code_field.js";
 import { Outcome, coded } from "./outcome.js";
@@ -57,6 +65,7 @@ export class Write {
   async shown() {
     this._theme();
     await this.ready;
+    if (this.page.dataset.part !== "write") return;
     this.watch.need("full"); // a scheduler is about budgets, blocks and queues
     await this._follow();
   }
@@ -75,8 +84,8 @@ export class Write {
       this.task ||
       this._next();
     const code = wanted.has("code") ? await unpacked(wanted.get("code") || "") : null;
-    if (wanted.has("code") && code === null) this.toast("The code in this link cannot be read.");
     this.open(task, code);
+    if (wanted.has("code") && code === null) this.toast("The code in this link cannot be read.");
   }
 
   /** The first task that is not done. */
@@ -88,7 +97,10 @@ export class Write {
   /** Open a task. code: what came with a link. */
   open(task, /** @type {string | null} */ code = null) {
     const same = task === this.task;
-    if (!same) this.stop?.abort();
+    if (!same) {
+      this.stop?.abort();
+      hideToast(this.root); // it offers code of the task before
+    }
     this.task = task;
     if (!same || code !== null) {
       this.came = code === null ? null : addressed().get("code");
@@ -137,7 +149,7 @@ export class Write {
     this._acts();
     try {
       for await (const delta of this.trials.run({ task: task.name, code, ...how }, stop.signal)) {
-        if (stop.signal.aborted) break;
+        stop.signal.throwIfAborted();
         if (delta.error || delta.stopped) throw new Error(delta.error || delta.stopped);
         if (delta.done) this._take(done, delta);
         else this.outcome.progress(delta);
@@ -147,6 +159,7 @@ export class Write {
       else this.outcome.say(error.message);
     } finally {
       this.stop = null;
+      if (this.task !== task) this.outcome.named(); // the bar goes
       this._acts();
     }
   }
@@ -206,6 +219,7 @@ export class Write {
   }
 
   _put(code) {
+    this.stop?.abort(); // a trial of the code before
     this.code.code = code;
     this.own.keep(this.task.name, { code });
     this.came = null;

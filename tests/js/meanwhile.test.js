@@ -1,0 +1,260 @@
+// What arrives after its visitor has left, stopped or chosen something else.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Sandbox } from "../../assets/engine/sandbox.js";
+import { EquivalencePanel } from "../../assets/player/compare/equivalence.js";
+import { NewComparison } from "../../assets/player/compare/new_comparison.js";
+import { BrowserEngine } from "../../assets/player/engine/browser_engine.js";
+import { Engines } from "../../assets/player/engine/engines.js";
+import { Teacher } from "../../assets/player/live/teacher.js";
+import { Weights } from "../../assets/player/watch/weights.js";
+import { Trials } from "../../assets/player/write/trials.js";
+
+const { setTimeout: wait } = globalThis; // not a test's own
+const soon = () => new Promise((done) => wait(done));
+
+/** A promise, and what settles it. */
+function later() {
+  let settle;
+  const promise = new Promise((done, fail) => (settle = { done, fail }));
+  return { promise, ...settle };
+}
+
+/** An object of a class, without what its constructor needs. */
+const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
+
+test("in the tab a job that waits is cancelled alone, and one that computes may end the engine", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  Object.assign(globalThis, {
+    window: { addEventListener() {} },
+    document: { baseURI: "http://page.test/" },
+    location: { protocol: "http:" },
+    Worker: class {
+      postMessage() {}
+      terminate() {}
+    },
+  });
+  const engine = new BrowserEngine("engine/", /** @type {any} */ ({ open() {}, close() {} }));
+  engine._loaded.set("small", Promise.resolve());
+  const first = await engine.begin("run", { model: "small" });
+  const second = await engine.begin("run", { model: "small" });
+  engine._hear({ kind: "delta", id: 2, delta: { progress: { ahead: 1 } } });
+  await engine.cancel(second);
+  t.mock.timers.tick(10_000);
+  assert.ok(engine.worker);
+  const said = [];
+  for await (const delta of engine.follow(second)) said.push(delta);
+  assert.deepEqual(said.at(-1), { done: true, stopped: "Cancelled." });
+  await engine.cancel(first);
+  t.mock.timers.tick(10_000);
+  assert.equal(engine.worker, null);
+});
+
+test("what is asked of an engine is cancelled before it has said anything, too", async () => {
+  const cancelled = [];
+  const [begun, gone] = [later(), later()];
+  const tab = {
+    begin: (_kind, _spec, _who, signal) =>
+      Promise.race([
+        begun.promise,
+        new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason))),
+      ]),
+    async *follow() {
+      await gone.promise;
+      yield { done: true, stopped: "Cancelled here." };
+    },
+    cancel: async (job) => gone.done(cancelled.push(job)),
+  };
+  const engines = new Engines(/** @type {any} */ (tab), null, { models: ["m"] });
+  const asked = (stop) => engines.ask("compare", { model: "m" }, "", () => {}, stop.signal);
+  const loading = new AbortController();
+  const first = asked(loading);
+  loading.abort();
+  await assert.rejects(first, /^Error: Cancelled\.$/);
+  begun.done("tab-job-1");
+  const going = new AbortController();
+  const second = asked(going);
+  await soon();
+  going.abort();
+  await assert.rejects(second, /Cancelled here/);
+  assert.deepEqual(cancelled, ["tab-job-1"]);
+});
+
+test("a sandbox that was ended while it started is not what the next job waits for", async () => {
+  const sandbox = new Sandbox(() => new Promise(() => {}), "small");
+  const begin = () => {
+    const stop = new AbortController();
+    const job = sandbox.run("policy", {}, stop.signal).next();
+    job.catch(() => {});
+    return [stop, job];
+  };
+  const [stopped, job] = begin();
+  await soon();
+  stopped.abort();
+  await assert.rejects(job, /Abort/);
+  assert.ok(sandbox.waiting, "stopped, it is left to the next job");
+  const [left, another] = begin();
+  await soon();
+  left.abort();
+  sandbox.end(); // the part is left
+  await assert.rejects(another, /Abort/);
+  assert.equal(sandbox.waiting, undefined);
+});
+
+test("the page's engine that took a picture of the interpreter is ended unless somebody has used it", async () => {
+  const ended = async (used) => {
+    const tab = {
+      worker: null,
+      requests: 4,
+      isEnded: false,
+      async ready() {
+        this.requests += 1;
+      },
+      end() {
+        this.isEnded = true;
+      },
+    };
+    const looks = [null, null, "a picture"];
+    const files = { manifest() {}, keeps: true, snapshot: async () => looks.shift() };
+    const trials = new Trials({ engine: "", model: "" }, () => /** @type {any} */ (tab));
+    const pictured = trials._pictured(files, undefined);
+    await soon();
+    if (used) tab.requests += 2; // a run: its model, and itself
+    await pictured;
+    return tab.isEnded;
+  };
+  assert.deepEqual([await ended(false), await ended(true)], [true, false]);
+});
+
+test("a part that was left before its script came is not shown", async () => {
+  const [arrived, page] = [later(), { dataset: {} }];
+  const shown = [];
+  Object.assign(globalThis, {
+    window: { addEventListener() {}, slow: () => arrived.promise },
+    document: {
+      documentElement: page,
+      addEventListener() {},
+      querySelector: () => null,
+      createElement: () => ({}),
+    },
+    location: { hash: "" },
+  });
+  await import("../../assets/player/parts/tabs.js");
+  const parts = { slow: { mounts: "slow", options: {} } };
+  const open = /** @type {any} */ (window).inflightParts({ append() {} }, parts);
+  const opening = open("slow");
+  await open("watch");
+  arrived.done({ shown: () => shown.push("slow") });
+  await opening;
+  assert.deepEqual([page.dataset.part, shown], ["watch", []]);
+  await open("slow");
+  assert.deepEqual([page.dataset.part, shown], ["slow", ["slow"]]);
+});
+
+test("an equivalence belongs to the comparison that it was measured for", async () => {
+  const measured = later();
+  const said = [];
+  const panel = of(EquivalencePanel, {
+    kept: {},
+    leak: { checked: false },
+    options: { base: () => ({}), ask: () => measured.promise },
+    $: () => ({}),
+    say() {},
+    _message: (words) => said.push(words),
+  });
+  const first = panel.kept;
+  const running = panel._run();
+  panel.kept = {}; // another comparison is shown
+  measured.done({ result: "of the first" });
+  await running;
+  assert.deepEqual([first, panel.kept, said], [{ honest: "of the first" }, {}, ["starting"]]);
+});
+
+test("in another language a form says what is chosen again, and what was typed stays", async () => {
+  const preset = { name: "six", shows: "Six.", spec: { config: { max_num_seqs: 4 } } };
+  const said = [];
+  const form = of(NewComparison, {
+    presets: [preset],
+    note: "",
+    options: { watched: () => Promise.reject(new Error("Nothing to run.")) },
+    fields: { preset: { value: "six" }, max_num_seqs: { value: "7" } },
+    drawer: { say: (...words) => said.push(words) },
+    $: () => ({ firstChild: null, childNodes: [] }),
+  });
+  assert.equal(await form._say(), preset.spec);
+  assert.deepEqual([form.fields.max_num_seqs.value, said], ["7", [["", false]]]);
+  form.fields.preset.value = "";
+  const gone = form._say();
+  form.fields.preset.value = "six"; // chosen before the other was found to have nothing
+  assert.equal(await gone, null);
+  assert.equal(said.length, 1);
+});
+
+test("weights are asked of the layer that they are kept under, and of no other run", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const asked = [];
+  const app = {
+    runId: "a",
+    engines: { can: () => true, call: async (...what) => asked.push(what) && { segments: [] } },
+    leak: {},
+    run: { header: { model: { layers: 2 } } },
+    transport: {},
+    lanes: {},
+    redraw() {},
+  };
+  const weights = new Weights(/** @type {any} */ (app));
+  const look = () =>
+    weights.state(/** @type {any} */ ({ event: { step: 3 } }), /** @type {any} */ ({ index: 0 }));
+  [weights.on, weights.layer] = [true, 1];
+  look();
+  weights.layer = 0; // before it was asked
+  t.mock.timers.tick(1000);
+  await soon();
+  assert.deepEqual(
+    [asked, [...weights.known.keys()]],
+    [[["attention", "a", 3, 0, 1, 0]], ["3/0/1/0"]],
+  );
+  look();
+  weights.reset(); // another run is on screen
+  t.mock.timers.tick(1000);
+  assert.equal(asked.length, 1);
+});
+
+test("a teacher's token is tried until the server has answered, and forgotten if it is wrong", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const kept = new Map();
+  globalThis.sessionStorage = /** @type {any} */ ({
+    setItem: (key, text) => kept.set(key, text),
+    removeItem: (key) => kept.delete(key),
+  });
+  const answers = [new Error("The server cannot be reached."), { status: 503 }, { bursts: [] }];
+  const get = async () => {
+    const answer = answers.shift();
+    if (!answer?.bursts) throw answer;
+    return answer;
+  };
+  const teacher = of(Teacher, {
+    token: "",
+    isOn: false,
+    _asking: 0,
+    live: { server: { get }, redraw() {}, address() {} },
+    _build() {},
+    _toggle() {},
+  });
+  teacher.read(new URLSearchParams("teacher=secret"));
+  for (let n = 0; n < 2; n += 1) {
+    await soon();
+    assert.deepEqual([teacher.isOn, [...kept.values()]], [false, ["secret"]]);
+    t.mock.timers.tick(5000);
+  }
+  await soon();
+  assert.ok(teacher.isOn);
+  teacher.isOn = false;
+  answers.push({ status: 403 });
+  teacher.read(new URLSearchParams());
+  await soon();
+  t.mock.timers.tick(5000);
+  assert.deepEqual([teacher.token, kept.size, teacher.isOn], ["", 0, false]);
+});
