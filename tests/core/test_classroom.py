@@ -185,6 +185,28 @@ def test_a_change_when_idle_keeps_nobody_out():
         asyncio.run(change(made))
 
 
+def test_who_is_held_at_a_barrier_is_not_overtaken_after_a_change_when_idle():
+    async def change(made: ServingEngine):
+        room = Classroom(made)
+        made.set_pace(0)
+        runs, waits = [await made.submit((4, 5, i), greedy(9)) for i in range(2)]
+        made.step()
+        while made.engine.num_steps < 1:
+            await asyncio.sleep(0.001)
+        room.configure(max_num_seqs=2)
+        room.configure(start="idle", max_num_seqs=3)
+        late = await made.submit((4, 5, 6), greedy(9))
+        assert room.state["held"] == 2
+        made.set_pace(None)
+        await asyncio.gather(*map(whole, (runs, waits, late)))
+        await idle(made)
+        assert made.engine.config.max_num_seqs == 3
+        assert len(made.session(0).prompts) == len(made.session(1).prompts) == 2
+
+    with serving(memory_engine(max_num_seqs=1)) as made:
+        asyncio.run(change(made))
+
+
 @pytest.mark.parametrize(
     ("limits", "says"),
     [
