@@ -18,7 +18,7 @@ from core.errors import InvalidConfig, InvalidTrace, PolicyFailed
 from core.policy import Capacity, LimitReached, Policy, RecordedPolicy, RequestView, register_policy
 from core.proof.verify import CheckResult, verify
 from core.scheduler.scheduler_state import WaitingQueue
-from core.scheduler.state import RequestState
+from core.scheduler.state import RequestState, RequestStatus
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
@@ -220,6 +220,28 @@ def test_either_all_requests_have_a_key_or_none():
         PolicyFailed, match="orders request 'r2' by 'a' and those before it by None"
     ):
         ordered(None, None, "a")
+
+
+def test_who_joins_the_queue_again_is_ordered_anew():
+    """A request that is put back before anyone has asked who is next: its old key is forgotten."""
+
+    def queue(order) -> tuple[WaitingQueue, RequestState, RequestState]:
+        own = type("O", (Policy,), {"order": order})
+        queue = WaitingQueue(own(name="anew", order_by="something", requeue=True))
+        short, long = (RequestState(r, (1,) * 2) for r in requests((2, 20), (2, 20)))
+        queue.add(short)
+        queue.remove(short, RequestStatus.RUNNING)
+        short.token_ids += [1] * 9
+        queue.add(long)
+        return queue, short, long
+
+    fewest, short, long = queue(lambda self, request: request.num_tokens)
+    fewest.put_back(short)
+    assert fewest.head() is long
+    changing, short, long = queue(lambda self, request: "x" if request.num_tokens > 9 else 0)
+    with pytest.raises(PolicyFailed, match="orders request 'r0' by 'x', which cannot be compared"):
+        changing.put_back(short)
+    assert list(changing) == [long]
 
 
 # -- answers that cannot be followed ---------------------------------------------------------------

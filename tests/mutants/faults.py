@@ -2434,8 +2434,8 @@ FAULTS = (
     Fault(
         "whoever gave way loses its place by priority",
         "core/scheduler/scheduler_state.py",
-        "self._put_in_order(state, self._policy.order(state))",
-        "pass",
+        "            self._put_in_order(state, self._key(state))\n",
+        "            self._put_in_order(state, None)\n",
         ("core/test_priorities.py",),
     ),
     Fault(
