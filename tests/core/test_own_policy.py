@@ -29,7 +29,7 @@ from visualizer.words.language import elsewhere
 from visualizer.words.vocabulary import plain
 from worlds.forging import sealed
 from worlds.most_blocks import MostBlocks
-from worlds.small import SchedulerWorld, memory_engine, requests, world_of
+from worlds.small import SchedulerWorld, memory_engine, memory_trace, requests, world_of
 
 ROWS = ((18, 12), (5, 12), (7, 12), (4, 12))
 SHORT = {"max_num_seqs": 4, "max_num_batched_tokens": 24, "block_size": 4, "num_blocks": 12}
@@ -242,6 +242,27 @@ def test_who_joins_the_queue_again_is_ordered_anew():
     with pytest.raises(PolicyFailed, match="orders request 'r0' by 'x', which cannot be compared"):
         changing.put_back(short)
     assert list(changing) == [long]
+
+
+@pytest.mark.parametrize(
+    ("base", "changed"),
+    [
+        ("transformers", {"requeue": False}),
+        ("continuous", {"preemption": "after"}),
+        ("continuous", {"preemption": "after", "requeue": True}),
+        ("continuous", {"preemption": "after", "victim": "blocked"}),
+    ],
+)
+def test_who_passes_over_some_may_let_anybody_give_way_and_join_again(base, changed):
+    policy = replace(POLICIES[base], name="varied", **changed)
+    limits = {"max_num_seqs": 3, "max_num_batched_tokens": 8, "block_size": 2}
+    for rows in (
+        ((7, 4), (2, 1), (6, 6), (8, 3), (1, 5)),
+        ((9, 3), (1, 5), (4, 3), (1, 4), (7, 6)),
+    ):
+        trace = memory_trace(*rows, policy=policy, num_blocks=10, **limits)
+        assert Trace.from_lines(trace.lines()).events == trace.events
+        world_of(policy, rows, 10, **limits).run()  # which checks itself after each step
 
 
 # -- answers that cannot be followed ---------------------------------------------------------------
