@@ -252,7 +252,7 @@ class ChatMessage(_Body):
 
 
 class ChatBody(_OpenAIBody):
-    """`POST /v1/chat/completions`. max_tokens: by default what context and server allow."""
+    """`POST /v1/chat/completions`. max_tokens: by default what context, KV pool and server allow."""
 
     neutral_values = {
         "tools": [[]],
