@@ -217,11 +217,12 @@ class OutputProcessor:
         reasons: dict[str, Any] = {f.request: f.finish_reason for f in ended}
         last = {s.request: index for index, s in enumerate(event.sampled)}
         try:
+            hits = event.kv.cached_tokens
             for admitted in event.admitted:
                 stream = self.streams[admitted.request]
                 if stream.times.admitted is None:  # it may be preempted, and admitted again
                     stream.times.admitted = self._began + event.t_start
-                    self.metrics.admitted(stream)
+                    self.metrics.admitted(stream, hits.get(stream.id, 0))
             for index, sampled in enumerate(event.sampled):
                 stream, answer = self.streams[sampled.request], self._answers[sampled.request]
                 reason = reasons.pop(stream.id, None) if last[stream.id] == index else None
