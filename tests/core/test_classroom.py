@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -156,6 +159,31 @@ def test_of_two_changes_at_once_neither_undoes_the_other():
 
     with serving(memory_engine(max_num_seqs=2)) as made:
         asyncio.run(change(made))
+
+
+def test_of_two_changes_by_two_threads_neither_undoes_the_other():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with (
+            serving(memory_engine(max_num_batched_tokens=64)) as made,
+            between_two_steps(made),
+            ThreadPoolExecutor(2) as teachers,
+        ):
+            room, both = Classroom(made), threading.Barrier(2)
+
+            def change(**limits: int) -> None:
+                both.wait()
+                room.configure(**limits)
+
+            for number in range(1, 51):
+                lanes = teachers.submit(change, max_num_seqs=number)
+                budget = teachers.submit(change, max_num_batched_tokens=64 + number)
+                assert lanes.result() is budget.result() is None
+                config = made.config_to_come
+                assert (config.max_num_seqs, config.max_num_batched_tokens) == (number, 64 + number)
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_a_change_when_idle_keeps_nobody_out():
@@ -412,7 +440,13 @@ def test_only_a_model_that_is_asked_by_messages_takes_a_system_prompt():
         assert said["system"] == "Be kind."
         refused = chat.post("/control", {"system": "x" * 1001}, headers=token)
         assert refused.status_code == 400 and "at most 1,000 characters" in refused.text
-        assert chat.get("/control", headers=token).json()["system"] == "Be kind."
+        for both in (
+            {"system": "x" * 1001, "max_num_seqs": 2},
+            {"system": "Be brief.", "max_num_seqs": 0},
+        ):
+            assert chat.post("/control", both, headers=token).status_code == 400
+        told = chat.get("/control", headers=token).json()
+        assert (told["system"], told["max_num_seqs"]) == ("Be kind.", 4)
     with served(char_engine(), teacher_token="t") as plain:
         assert plain.get("/control", headers=token).json()["system"] is None
         refused = plain.post("/control", {"system": "Be kind."}, headers=token)

@@ -4020,8 +4020,8 @@ FAULTS = (
     Fault(
         "what is hidden is not announced",
         "core/serving/classroom.py",
-        ")\n        self._serving.set_class(self._serving.settings)",
-        ")",
+        "            )\n        self._set()\n",
+        "            )\n",
         (
             "core/test_classroom.py::test_what_is_hidden_is_not_sent_not_even_of_what_happened_before",
         ),
