@@ -306,6 +306,7 @@ class EngineThread:
                 if stream.is_leaving:
                     self._outputs.cancelled(stream)
                 else:
+                    stream.times.admitted = None  # or only to the run that has ended
                     self.submit(stream)
             except Exception as error:
                 _log.error("A request could not be queued again.", exc_info=error)

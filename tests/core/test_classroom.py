@@ -29,7 +29,7 @@ from worlds.serving import (
     tokens,
     whole,
 )
-from worlds.small import generate, memory_engine, request
+from worlds.small import MemoryModel, generate, memory_engine, request
 
 SHOWN = Hidden(texts=False, nicknames=False)
 
@@ -184,6 +184,47 @@ def test_of_two_changes_by_two_threads_neither_undoes_the_other():
                 assert (config.max_num_seqs, config.max_num_batched_tokens) == (number, 64 + number)
     finally:
         sys.setswitchinterval(interval)
+
+
+def test_who_had_a_lane_before_a_step_failed_waits_for_the_new_limits_like_anybody():
+    """The second joins, gives way while its prompt is read, and is not in the step that fails."""
+
+    class Breaking(MemoryModel):
+        is_broken = False
+
+        def forward(self, batch, pool, backend=None):
+            if self.is_broken:
+                raise ValueError("a bug of ours")
+            return super().forward(batch, pool, backend)
+
+    async def change(made: ServingEngine, model: Breaking):
+        made.set_pace(0)
+        first = await made.submit((4, 5, 6, 7), greedy(40))
+        second = await made.submit((4, 5) * 20, greedy(2))
+
+        async def steps_until(done) -> None:
+            while not done():
+                made.step()
+                await asyncio.sleep(0.005)
+
+        await steps_until(lambda: made.engine.running == (first.id, second.id))
+        await steps_until(lambda: made.engine.running == (first.id,))
+        model.is_broken = True
+        await steps_until(lambda: made.num_step_failures)
+        model.is_broken = False
+        Classroom(made).configure(max_num_seqs=3)
+        made.set_pace(None)
+        await whole(second)
+        await idle(made)
+        assert made.session().config.max_num_seqs == 3 and list(made.session().prompts) == [
+            second.id
+        ]
+
+    model = Breaking()
+    with serving(
+        memory_engine(model=model, max_num_batched_tokens=8, block_size=4, num_blocks=11)
+    ) as made:
+        asyncio.run(change(made, model))
 
 
 def test_a_change_when_idle_keeps_nobody_out():
