@@ -94,7 +94,7 @@ class Dataset:
                     size.arrival,
                 )
             )
-        return replace(self, sizes=tuple(sizes), scale=scale, block_tokens=block)
+        return replace(self, sizes=tuple(sizes), scale=self.scale * scale, block_tokens=block)
 
     def within(self, context: int, output: int, total: int, block: int) -> Dataset:
         """Scaled further where needed: answers of at most `output` tokens, prompts and answers of

@@ -185,6 +185,11 @@ def test_requests_come_as_much_sooner_as_asked():
     assert [request.arrival for request in data.requests(50, speed=2)] == [0.0, 1.5]
 
 
+def test_what_is_scaled_twice_says_by_how_much_in_all():
+    data = Dataset("x", (RequestSize(64, 64),)).scaled(64).scaled(32)
+    assert data.scale == 0.25 and "Lengths are 25 % of those on record." in data.sentences()
+
+
 def test_what_fits_is_not_scaled(mooncake):
     data = read_dataset(mooncake)
     assert data.scaled(4096) is data and data.scale == 1.0
