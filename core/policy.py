@@ -288,9 +288,14 @@ class Policy:
     @property
     def keeps_arrival_order(self) -> bool:
         """Whether running requests always arrived before waiting ones: only arrival decides who
-        joins, and the newest give way.
+        joins, none is passed over, and the newest give way.
         """
-        return self.order_by == "arrival" and self.victim == "newest" and not self.requeue
+        return (
+            self.order_by == "arrival"
+            and self.victim == "newest"
+            and self.preemption != "after"
+            and not self.requeue
+        )
 
     @property
     def keeps_finished(self) -> bool:

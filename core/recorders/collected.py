@@ -40,7 +40,7 @@ class Full(InflightError):
 @dataclass
 class _CollectedStream:
     """One recording. path, size: of its newest part, in bytes. taken: how many lines of the
-    recording are in the files or lost for good.
+    recording are in the files or lost for good, which the files say, too.
     """
 
     header: dict[str, Any]
@@ -126,7 +126,8 @@ class Collection:
                 )
             )
         news = lines[max(0, stream.taken - first) :]
-        if stream.size >= self._part_bytes and news:
+        # lines that follow a gap need a part of their own, whose header says which they are
+        if wants_snapshot or (stream.size >= self._part_bytes and news):
             self._begin(stream, first + len(lines) - len(news))
             wants_snapshot = True
         content = b"".join(news)
@@ -193,7 +194,7 @@ class Collection:
         header = (json.dumps({**stream.header, "part": part, "line": line}) + "\n").encode()
         path.unlink(missing_ok=True)
         _append(path, header, anew=True)
-        stream.path, stream.part, stream.size = path, part, len(header)
+        stream.path, stream.part, stream.size, stream.taken = path, part, len(header), line
         self._bytes += len(header)
 
     def _files(self) -> list[Path]:

@@ -8,6 +8,7 @@ tokens are handled elsewhere.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,6 +29,8 @@ class Classroom:
 
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving
+        # so that of two changes at once neither undoes the other
+        self._lock = threading.Lock()
         serving.set_class(serving.settings)  # for viewers, from now on
 
     @property
@@ -42,41 +45,53 @@ class Classroom:
         Raises InvalidConfig, with nothing changed, for limits that this engine cannot have.
         """
         serving = self._serving
-        before = serving.config_to_come or serving.engine.config
-        config = before.under(limits.pop("policy", before.policy), **limits)
-        most = serving.limits
-        for name, value, limit in (
-            ("lanes", config.max_num_seqs, most.max_lanes),
-            ("tokens in a step's budget", config.max_num_batched_tokens, most.max_budget),
-        ):
-            if value > limit:
-                raise InvalidConfig(f"At most {limit:,} {name} are allowed here, not {value:,}.")
-        serving.engine.check_config(config)
-        serving.change(config, start)
+        with self._lock:
+            before = serving.config_to_come or serving.engine.config
+            config = before.under(limits.pop("policy", before.policy), **limits)
+            most = serving.limits
+            for name, value, limit in (
+                ("lanes", config.max_num_seqs, most.max_lanes),
+                ("tokens in a step's budget", config.max_num_batched_tokens, most.max_budget),
+            ):
+                if value > limit:
+                    raise InvalidConfig(
+                        f"At most {limit:,} {name} are allowed here, not {value:,}."
+                    )
+            serving.engine.check_config(config)
+            serving.change(config, start)
         return config
 
     def hide(self, *, texts: bool | None = None, nicknames: bool | None = None) -> None:
         """Set whether viewers see prompts and tokens, and nicknames, even of earlier messages."""
         log, given = self._serving.event_log, {"texts": texts, "nicknames": nicknames}
-        log.hidden = replace(
-            log.hidden, **{name: value for name, value in given.items() if value is not None}
-        )
-        self._serving.set_class(self._serving.settings)
+        with self._lock:
+            log.hidden = replace(
+                log.hidden, **{name: value for name, value in given.items() if value is not None}
+            )
+        self._set()
 
     def accept(self, accepting: bool) -> None:
         """Set whether requests are accepted; a prepared burst always is."""
-        self._serving.set_class(replace(self._serving.settings, accepting=accepting))
+        self._set(accepting=accepting)
 
     def tell_first(self, system: str) -> None:
         """Set what a model with a chat template is told before each question of a person; nothing
         if it is empty. Raises InvalidRequest for any other model, and for a text that is too long.
         """
-        serving, most = self._serving, self._serving.limits.max_system_characters
-        if not serving.is_asked_by_messages:
+        self._set(system=self.checked_system(system))
+
+    def checked_system(self, system: str) -> str:
+        """What `tell_first` sets; raises what it raises."""
+        most = self._serving.limits.max_system_characters
+        if not self._serving.is_asked_by_messages:
             raise InvalidRequest("The model has no chat template, so it takes no system prompt.")
         if not is_text(system) or len(system) > most:
             raise InvalidRequest(f"A system prompt is a text of at most {most:,} characters.")
-        serving.set_class(replace(serving.settings, system=system.strip()))
+        return system.strip()
+
+    def _set(self, **changed: Any) -> None:
+        with self._lock:
+            self._serving.set_class(replace(self._serving.settings, **changed))
 
     async def burst(
         self, requests: str | Sequence[tuple[str | Sequence[int], SamplingParams]]

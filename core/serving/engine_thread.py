@@ -63,7 +63,8 @@ class Pace:
             return 0.0
         if self.steps_per_s == 0:
             return None
-        return max(0.0, self._last + 1 / self.steps_per_s - self._clock())
+        due_in = self._last + 1 / self.steps_per_s - self._clock()
+        return min(max(0.0, due_in), threading.TIMEOUT_MAX)  # nothing can wait for longer
 
     def stepped(self) -> None:
         """Call after a step was taken."""
@@ -253,7 +254,8 @@ class EngineThread:
         if stream.id in self._outputs.streams or stream.id in self.held:
             self._outputs.fail(stream, InvalidRequest("A request with this id is in progress."))
             return
-        if self.next_change is not None and self.next_change.start == "barrier":
+        # if others wait for the next run already, whatever its start, it must not be put off
+        if self.next_change is not None and (self.next_change.start == "barrier" or self.held):
             self.held[stream.id] = stream
             stream.call(stream.accept)
             return
@@ -304,6 +306,7 @@ class EngineThread:
                 if stream.is_leaving:
                     self._outputs.cancelled(stream)
                 else:
+                    stream.times.admitted = None  # or only to the run that has ended
                     self.submit(stream)
             except Exception as error:
                 _log.error("A request could not be queued again.", exc_info=error)

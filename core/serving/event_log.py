@@ -216,6 +216,7 @@ class EventLog:
         tick = 0
         try:
             while True:
+                is_over = self.closed  # before the look: the last may come after it
                 excerpt, more = (
                     self._take_together(after, chapters, tick)
                     if tick
@@ -224,7 +225,7 @@ class EventLog:
                 if excerpt is not None:
                     after = excerpt.last
                     yield excerpt
-                elif self.closed:
+                elif is_over:
                     return
                 elif not await self._news(after, keep_alive_s):
                     yield Excerpt(-1 if after is None else after, (), self.shown)
@@ -273,7 +274,7 @@ class EventLog:
     ) -> tuple[Excerpt | None, bool]:
         """The excerpt of the first reader woken at this tick, for all at its position."""
         key, shared = (after, chapters, tick, self.shown), self._shared
-        if shared is None or shared[0] != key:
+        if shared is None or shared[0] != key or shared[1][0] is None:
             shared = self._shared = key, self.take(after, chapters)
         return shared[1]
 

@@ -126,12 +126,14 @@ class ServingMetrics:
         self._observe("iteration_tokens_total", sum(p.tokens for p in event.passes))
         self.count("generation_tokens", len(event.sampled))
         self.count("num_preemptions", len(event.preempted))
-        self.count("prefix_cache_hits", sum(hit.num_cached_tokens for hit in event.kv.prefix_hits))
 
-    def admitted(self, stream: TokenStream) -> None:
-        """A request was accepted."""
+    def admitted(self, stream: TokenStream, num_cached: int) -> None:
+        """A request was admitted for the first time: as in vLLM, no later time counts. num_cached:
+        tokens found in the prefix cache.
+        """
         if self._prefix_caching:
             self.count("prefix_cache_queries", len(stream.prompt))
+            self.count("prefix_cache_hits", num_cached)
 
     def token(self, stream: TokenStream, t: float) -> None:
         """A token was generated at `t`; the stream's times do not include it yet."""

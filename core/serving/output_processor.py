@@ -15,6 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import compress
 from typing import Any
 
 import torch
@@ -32,36 +33,41 @@ from core.workload.request import Request
 
 
 class ClientText:
-    """What a client sees of an answer: its text without special tokens, cut at a stop string. Text
-    that may be the beginning of one is held back until that is decided. special: the texts of
-    special tokens. It is given pieces of text and decodes nothing.
+    """What a client sees of an answer: its text up to a stop string, found where `AnswerText` finds
+    it, without the special tokens before that. Text that may be the beginning of one is held back
+    until that is decided. special: the texts of special tokens. It is given pieces of text and
+    decodes nothing.
     """
 
     def __init__(self, stop: Sequence[str], special: Mapping[int, str]) -> None:
         self._stop, self._special = tuple(stop), special
         self._held, self._over = "", False
+        self._is_shown: list[bool] = []  # of each character held back
 
     def add(self, token_id: int, piece: str) -> str:
         """The text that may be shown now. piece: what the token adds to the answer."""
-        return self._show(piece.removesuffix(self._special.get(token_id, "")))
+        shown = piece.removesuffix(self._special.get(token_id, ""))
+        return self._show(piece, len(shown))
 
     def finish(self, rest: str) -> str:
         """The text held back. rest: what follows the last piece."""
-        text = self._show(rest)
-        text, self._held = text + self._held, ""
+        text = self._show(rest, len(rest)) + "".join(compress(self._held, self._is_shown))
+        self._held, self._is_shown = "", []
         return text
 
-    def _show(self, piece: str) -> str:
+    def _show(self, piece: str, shown: int) -> str:
+        """shown: how many characters of the piece are not a special token's."""
         if self._over:
             return ""
         text = self._held + piece
+        is_shown = self._is_shown + [index < shown for index in range(len(piece))]
         found = [at for s in self._stop if (at := text.find(s)) >= 0]
         if found:
             self._held, self._over = "", True
-            return text[: min(found)]
-        held = max((_overlap(text, s) for s in self._stop), default=0)
-        self._held = text[len(text) - held :]
-        return text[: len(text) - held]
+            return "".join(compress(text[: min(found)], is_shown))
+        end = len(text) - max((_overlap(text, s) for s in self._stop), default=0)
+        self._held, self._is_shown = text[end:], is_shown[end:]
+        return "".join(compress(text[:end], is_shown))
 
 
 def _overlap(text: str, stop: str) -> int:
@@ -217,11 +223,12 @@ class OutputProcessor:
         reasons: dict[str, Any] = {f.request: f.finish_reason for f in ended}
         last = {s.request: index for index, s in enumerate(event.sampled)}
         try:
+            hits = event.kv.cached_tokens
             for admitted in event.admitted:
                 stream = self.streams[admitted.request]
                 if stream.times.admitted is None:  # it may be preempted, and admitted again
                     stream.times.admitted = self._began + event.t_start
-                    self.metrics.admitted(stream)
+                    self.metrics.admitted(stream, hits.get(stream.id, 0))
             for index, sampled in enumerate(event.sampled):
                 stream, answer = self.streams[sampled.request], self._answers[sampled.request]
                 reason = reasons.pop(stream.id, None) if last[stream.id] == index else None

@@ -148,7 +148,8 @@ class RequestValidator:
         """The nickname as plain text of a few characters, None if nothing is left; raises
         InvalidRequest for anything else, and for a bot's.
         """
-        name = " ".join(unicodedata.normalize("NFC", given or "").split(" ")).strip()
+        words = unicodedata.normalize("NFC", given or "").strip().split(" ")
+        name = " ".join(filter(None, words))
         most = self._limits.max_nickname_characters
         kinds = "".join(unicodedata.category(c)[0] for c in name)
         if (

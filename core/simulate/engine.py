@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from core.config import EngineConfig, PolicyOrName
@@ -226,18 +227,22 @@ class SimulatedEngine(EngineCore):
             sleep=clock.advance,
         )
         self.outputs = NoStopStrings(tokenizer)
-
-    def under(self, config: EngineConfig) -> SimulatedEngine:
-        """Another engine on the cost model, with its own clock; raises InvalidConfig."""
-        model = self.model
-        return SimulatedEngine(
-            self.cost,
-            config,
-            self.tokenizer,
+        self._another = partial(
+            SimulatedEngine,
+            cost,
+            tokenizer=tokenizer,
             name=model.name,
             vocab_size=model.vocab_size,
             max_model_len=model.context,
+            window=window,
+            runner=runner,
         )
+
+    def under(self, config: EngineConfig) -> SimulatedEngine:
+        """Another engine on the cost model, otherwise as this one, with its own clock; raises
+        InvalidConfig.
+        """
+        return self._another(config)
 
     def _num_blocks_for(self, longest: int) -> int:
         """As configured, or all that there is memory for; without a limit, room for each lane."""

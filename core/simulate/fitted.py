@@ -182,6 +182,8 @@ class Linear:
             if (
                 type(made.kv_bytes_per_token) is not int
                 or not isinstance(made.error, dict)
+                or type(made.error.get("median", 0.0)) not in (int, float)
+                or not isinstance(known.get("assumptions", ()), list | tuple)
                 or not _is_about(made.about)
             ):
                 raise ValueError

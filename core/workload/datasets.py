@@ -25,7 +25,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TextIO
@@ -94,7 +94,7 @@ class Dataset:
                     size.arrival,
                 )
             )
-        return replace(self, sizes=tuple(sizes), scale=scale, block_tokens=block)
+        return replace(self, sizes=tuple(sizes), scale=self.scale * scale, block_tokens=block)
 
     def within(self, context: int, output: int, total: int, block: int) -> Dataset:
         """Scaled further where needed: answers of at most `output` tokens, prompts and answers of
@@ -307,9 +307,10 @@ def _seconds(text: str) -> float:
         found = re.fullmatch(r"([^.]+)(?:\.(\d+))?([+-]\d\d:\d\d|Z)?", text)
         if found is None:
             raise
-        return datetime.fromisoformat(found[1] + (found[3] or "")).timestamp() + float(
-            f"0.{found[2] or 0}"
-        )
+        at = datetime.fromisoformat(found[1] + (found[3] or ""))
+        # without a zone, in one without summer time: only the time between two of them counts
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        return at.timestamp() + float(f"0.{found[2] or 0}")
 
 
 def _conversations(text: str) -> list[Any] | None:

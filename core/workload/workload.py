@@ -76,8 +76,8 @@ class Workload:
         return Workload(requests, self.name, self.arrival_unit, self.prompts)
 
     def without_texts(self) -> Workload:
-        """The same requests, for an engine without a tokenizer: as token ids where these are known,
-        and without the stop strings, which it could not find.
+        """The same requests, for an engine without a tokenizer: those that have run as their token
+        ids, and without their stop strings, which it could not find; others as they are.
         """
         requests = [
             replace(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -26,7 +29,7 @@ from worlds.serving import (
     tokens,
     whole,
 )
-from worlds.small import generate, memory_engine, request
+from worlds.small import MemoryModel, generate, memory_engine, request
 
 SHOWN = Hidden(texts=False, nicknames=False)
 
@@ -158,6 +161,72 @@ def test_of_two_changes_at_once_neither_undoes_the_other():
         asyncio.run(change(made))
 
 
+def test_of_two_changes_by_two_threads_neither_undoes_the_other():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with (
+            serving(memory_engine(max_num_batched_tokens=64)) as made,
+            between_two_steps(made),
+            ThreadPoolExecutor(2) as teachers,
+        ):
+            room, both = Classroom(made), threading.Barrier(2)
+
+            def change(**limits: int) -> None:
+                both.wait()
+                room.configure(**limits)
+
+            for number in range(1, 51):
+                lanes = teachers.submit(change, max_num_seqs=number)
+                budget = teachers.submit(change, max_num_batched_tokens=64 + number)
+                assert lanes.result() is budget.result() is None
+                config = made.config_to_come
+                assert (config.max_num_seqs, config.max_num_batched_tokens) == (number, 64 + number)
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_who_had_a_lane_before_a_step_failed_waits_for_the_new_limits_like_anybody():
+    """The second joins, gives way while its prompt is read, and is not in the step that fails."""
+
+    class Breaking(MemoryModel):
+        is_broken = False
+
+        def forward(self, batch, pool, backend=None):
+            if self.is_broken:
+                raise ValueError("a bug of ours")
+            return super().forward(batch, pool, backend)
+
+    async def change(made: ServingEngine, model: Breaking):
+        made.set_pace(0)
+        first = await made.submit((4, 5, 6, 7), greedy(40))
+        second = await made.submit((4, 5) * 20, greedy(2))
+
+        async def steps_until(done) -> None:
+            while not done():
+                made.step()
+                await asyncio.sleep(0.005)
+
+        await steps_until(lambda: made.engine.running == (first.id, second.id))
+        await steps_until(lambda: made.engine.running == (first.id,))
+        model.is_broken = True
+        await steps_until(lambda: made.num_step_failures)
+        model.is_broken = False
+        Classroom(made).configure(max_num_seqs=3)
+        made.set_pace(None)
+        await whole(second)
+        await idle(made)
+        assert made.session().config.max_num_seqs == 3 and list(made.session().prompts) == [
+            second.id
+        ]
+
+    model = Breaking()
+    with serving(
+        memory_engine(model=model, max_num_batched_tokens=8, block_size=4, num_blocks=11)
+    ) as made:
+        asyncio.run(change(made, model))
+
+
 def test_a_change_when_idle_keeps_nobody_out():
     async def change(made: ServingEngine):
         room = Classroom(made)
@@ -182,6 +251,28 @@ def test_a_change_when_idle_keeps_nobody_out():
         assert sum(len(m["finished"]) for m in messages[:begun] if m["kind"] == "step") == 7
 
     with serving(memory_engine(max_num_seqs=2)) as made:
+        asyncio.run(change(made))
+
+
+def test_who_is_held_at_a_barrier_is_not_overtaken_after_a_change_when_idle():
+    async def change(made: ServingEngine):
+        room = Classroom(made)
+        made.set_pace(0)
+        runs, waits = [await made.submit((4, 5, i), greedy(9)) for i in range(2)]
+        made.step()
+        while made.engine.num_steps < 1:
+            await asyncio.sleep(0.001)
+        room.configure(max_num_seqs=2)
+        room.configure(start="idle", max_num_seqs=3)
+        late = await made.submit((4, 5, 6), greedy(9))
+        assert room.state["held"] == 2
+        made.set_pace(None)
+        await asyncio.gather(*map(whole, (runs, waits, late)))
+        await idle(made)
+        assert made.engine.config.max_num_seqs == 3
+        assert len(made.session(0).prompts) == len(made.session(1).prompts) == 2
+
+    with serving(memory_engine(max_num_seqs=1)) as made:
         asyncio.run(change(made))
 
 
@@ -287,7 +378,7 @@ def test_a_nickname_that_is_none(name):
 
 def test_nicknames_are_told_trimmed():
     async def ask(made: ServingEngine):
-        for name in ("  Zoë O'Neil-3 ", "", None, "李 小龙", "สมชาย", "Nguyễn", "नमिता"):
+        for name in ("  Zoë   O'Neil-3 ", "", None, "李 小龙", "สมชาย", "Nguyễn", "नमिता"):
             await whole(await made.submit((4, 5), greedy(1), nickname=name))
         return [m["nickname"] for m in await all_messages(made) if m["kind"] == "request"]
 
@@ -390,7 +481,13 @@ def test_only_a_model_that_is_asked_by_messages_takes_a_system_prompt():
         assert said["system"] == "Be kind."
         refused = chat.post("/control", {"system": "x" * 1001}, headers=token)
         assert refused.status_code == 400 and "at most 1,000 characters" in refused.text
-        assert chat.get("/control", headers=token).json()["system"] == "Be kind."
+        for both in (
+            {"system": "x" * 1001, "max_num_seqs": 2},
+            {"system": "Be brief.", "max_num_seqs": 0},
+        ):
+            assert chat.post("/control", both, headers=token).status_code == 400
+        told = chat.get("/control", headers=token).json()
+        assert (told["system"], told["max_num_seqs"]) == ("Be kind.", 4)
     with served(char_engine(), teacher_token="t") as plain:
         assert plain.get("/control", headers=token).json()["system"] is None
         refused = plain.post("/control", {"system": "Be kind."}, headers=token)

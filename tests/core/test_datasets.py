@@ -5,6 +5,7 @@ prefixes shared as they were.
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -78,6 +79,23 @@ def mooncake(tmp_path):
 def put(path, text):
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def test_times_without_a_zone_are_the_same_wherever_they_are_read(tmp_path, monkeypatch):
+    """Two seconds lie between them, also where clocks were put back or forward by an hour."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        for before, after in (
+            ("2023-10-29 02:59:59", "2023-10-29 03:00:01"),
+            ("2024-03-31 01:59:59", "2024-03-31 02:00:01"),
+        ):
+            table = f"{AZURE.splitlines()[0]}\n{before}.0,374,44\n{after}.0,396,109\n"
+            read = read_dataset(put(tmp_path / "azure.csv", table))
+            assert [size.arrival for size in read.sizes] == [0.0, 2.0]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_tables_are_read(tmp_path):
@@ -164,6 +182,11 @@ def test_conversations_that_are_none_are_left_out(tmp_path):
 def test_requests_come_as_much_sooner_as_asked():
     data = Dataset("x", (RequestSize(1, 1, 0.0), RequestSize(1, 1, 3.0)))
     assert [request.arrival for request in data.requests(50, speed=2)] == [0.0, 1.5]
+
+
+def test_what_is_scaled_twice_says_by_how_much_in_all():
+    data = Dataset("x", (RequestSize(64, 64),)).scaled(64).scaled(32)
+    assert data.scale == 0.25 and "Lengths are 25 % of those on record." in data.sentences()
 
 
 def test_what_fits_is_not_scaled(mooncake):

@@ -404,6 +404,20 @@ def test_a_log_that_was_closed_since_a_reader_looked_is_not_waited_for():
     assert asyncio.run(log._news(None, 0.01))
 
 
+def test_what_comes_just_before_the_end_is_not_missed():
+    class Ending(EventLog):
+        """It ends while a reader that has found nothing new is still looking."""
+
+        def take(self, after: int | None, chapters: int | None = None):
+            found = super().take(after, chapters)
+            if found[0] is None and not self.closed:
+                self.append({"n": 0})
+                self.close()
+            return found
+
+    assert messages(Ending()) == [{"n": 0}]
+
+
 def test_a_reader_whose_loop_is_closed_stops_nobody():
     log, loop = EventLog(), asyncio.new_event_loop()
     reader = loop.create_task(log._news(None, None))

@@ -501,6 +501,8 @@ def test_requests_that_name_no_model_are_meant_for_the_one_that_was_measured(tmp
         {"kind": "by hand"},
         {"base_s": 0, "per_token_s": 0, "per_kv_byte_s": 0},
         {"assumptions": 7},
+        {"assumptions": "none"},
+        {"error": {"median": "x"}},
         {"base_s": "1"},
     ],
 )

@@ -18,7 +18,7 @@ from core.errors import InvalidConfig, InvalidTrace, PolicyFailed
 from core.policy import Capacity, LimitReached, Policy, RecordedPolicy, RequestView, register_policy
 from core.proof.verify import CheckResult, verify
 from core.scheduler.scheduler_state import WaitingQueue
-from core.scheduler.state import RequestState
+from core.scheduler.state import RequestState, RequestStatus
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
@@ -29,7 +29,7 @@ from visualizer.words.language import elsewhere
 from visualizer.words.vocabulary import plain
 from worlds.forging import sealed
 from worlds.most_blocks import MostBlocks
-from worlds.small import SchedulerWorld, memory_engine, requests, world_of
+from worlds.small import SchedulerWorld, memory_engine, memory_trace, requests, world_of
 
 ROWS = ((18, 12), (5, 12), (7, 12), (4, 12))
 SHORT = {"max_num_seqs": 4, "max_num_batched_tokens": 24, "block_size": 4, "num_blocks": 12}
@@ -231,6 +231,49 @@ def test_either_all_requests_have_a_key_or_none():
         PolicyFailed, match="orders request 'r2' by 'a' and those before it by None"
     ):
         ordered(None, None, "a")
+
+
+def test_who_joins_the_queue_again_is_ordered_anew():
+    """A request that is put back before anyone has asked who is next: its old key is forgotten."""
+
+    def queue(order) -> tuple[WaitingQueue, RequestState, RequestState]:
+        own = type("O", (Policy,), {"order": order})
+        queue = WaitingQueue(own(name="anew", order_by="something", requeue=True))
+        short, long = (RequestState(r, (1,) * 2) for r in requests((2, 20), (2, 20)))
+        queue.add(short)
+        queue.remove(short, RequestStatus.RUNNING)
+        short.token_ids += [1] * 9
+        queue.add(long)
+        return queue, short, long
+
+    fewest, short, long = queue(lambda self, request: request.num_tokens)
+    fewest.put_back(short)
+    assert fewest.head() is long
+    changing, short, long = queue(lambda self, request: "x" if request.num_tokens > 9 else 0)
+    with pytest.raises(PolicyFailed, match="orders request 'r0' by 'x', which cannot be compared"):
+        changing.put_back(short)
+    assert list(changing) == [long]
+
+
+@pytest.mark.parametrize(
+    ("base", "changed"),
+    [
+        ("transformers", {"requeue": False}),
+        ("continuous", {"preemption": "after"}),
+        ("continuous", {"preemption": "after", "requeue": True}),
+        ("continuous", {"preemption": "after", "victim": "blocked"}),
+    ],
+)
+def test_who_passes_over_some_may_let_anybody_give_way_and_join_again(base, changed):
+    policy = replace(POLICIES[base], name="varied", **changed)
+    limits = {"max_num_seqs": 3, "max_num_batched_tokens": 8, "block_size": 2}
+    for rows in (
+        ((7, 4), (2, 1), (6, 6), (8, 3), (1, 5)),
+        ((9, 3), (1, 5), (4, 3), (1, 4), (7, 6)),
+    ):
+        trace = memory_trace(*rows, policy=policy, num_blocks=10, **limits)
+        assert Trace.from_lines(trace.lines()).events == trace.events
+        world_of(policy, rows, 10, **limits).run()  # which checks itself after each step
 
 
 # -- answers that cannot be followed ---------------------------------------------------------------

@@ -270,3 +270,16 @@ def test_several_who_give_way_in_one_step_wait_in_the_order_in_which_they_came()
     given = [[p.request for p in world.step().facts.preempted] for _ in range(2)]
     assert given == [[], ["r2", "r3"]]
     assert [state.id for state in world.scheduler.waiting] == ["r2", "r3"]
+
+
+@pytest.mark.parametrize(("leaves", "joins"), [("r3", []), ("r0", ["r2", "r3", "r1"])])
+def test_only_who_ran_ends_with_its_own_end_that_nobody_joins(leaves, joins) -> None:
+    """`r1` has given way; `r0` goes on, and there is room for `r2` and `r3`, who wait."""
+    limits = {"max_num_seqs": 4, "max_num_batched_tokens": 16, "block_size": 1}
+    rows = ((8, 15), (8, 15), (2, 3, 5), (2, 3, 5))
+    world = world_of("transformers", rows, num_blocks=24, **limits)
+    while not (given := world.step().facts.preempted):
+        pass
+    assert [p.request for p in given] == ["r1"] and len(world.scheduler.waiting) == 3
+    world.scheduler.cancel(leaves)
+    assert world.step().admitted == joins

@@ -124,9 +124,9 @@ def test_who_is_preempted_has_waited_once_and_is_looked_up_once() -> None:
     limits = EngineConfig(max_num_seqs=2, block_size=4, prefix_caching=True)
     trace = record(limits, request("a", 6, 8), request("b", 6, 8, first=9), num_blocks=5)
     assert [len(event.admitted) for event in trace.events if event.admitted] == [2, 1]
+    assert sum(hit.num_cached_tokens for event in trace.events for hit in event.kv.prefix_hits)
     metrics = told_of(trace)
-    assert (
-        value(metrics, "num_preemptions_total") == 1
-        and value(metrics, "prefix_cache_queries_total") == 6 + 6
-    )
+    assert value(metrics, "num_preemptions_total") == 1
+    assert value(metrics, "prefix_cache_queries_total") == 6 + 6
+    assert value(metrics, "prefix_cache_hits_total") == 0  # what it finds again is its own
     assert value(metrics, "request_queue_time_seconds_sum") == 0

@@ -19,7 +19,7 @@ from core import Engine, EngineConfig
 from core.serving.http.openai import TokenNames, _chunks, _Completions
 from core.serving.http.schemas import StreamOptions
 from core.serving.stream import Piece
-from worlds.serving import Served, served
+from worlds.serving import Served, chat_engine, served
 
 MODEL = "shakespeare-bpe"
 TEMPLATE = (
@@ -61,6 +61,16 @@ def chat(server: Served, **more):
         timeout=60,
         trust_env=False,
     )
+
+
+def test_an_answer_of_no_given_length_fits_a_pool_that_is_smaller_than_the_context():
+    with served(chat_engine(num_blocks=4, block_size=16)) as running:
+        name, messages = running.serving.name, HARK["messages"]
+        asked = {"model": name, "messages": messages, "temperature": 0, "ignore_eos": True}
+        answer = running.post("/v1/chat/completions", asked)
+        assert answer.status_code == 200 and answer.json()["usage"]["total_tokens"] == 64
+        given = running.post("/v1/chat/completions", asked | {"max_tokens": 64})
+        assert given.status_code == 400 and "exceed the whole KV pool" in given.text
 
 
 # -- fields that ask for nothing, and those that ask for what is not there -------------------------

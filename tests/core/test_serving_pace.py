@@ -72,6 +72,18 @@ def test_those_who_are_cleared_leave_though_the_batch_then_stands_still():
         asyncio.run(clear(made))
 
 
+def test_a_pace_of_a_step_in_many_years_stops_nobody_from_setting_another():
+    async def slowly(made: ServingEngine):
+        made.set_pace(1e-300)
+        stream = await made.submit((4, 5), greedy(3))
+        await anext(aiter(stream))
+        made.set_pace(None)
+        return await whole(stream)
+
+    with serving(memory_engine()) as made:
+        assert asyncio.run(slowly(made))[-1].finish_reason == "length"
+
+
 def test_pace_by_the_clock():
     now = [10.0]
     pace = Pace(lambda: now[0])

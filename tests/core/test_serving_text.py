@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.serving.event_log import EngineLog
@@ -32,19 +32,23 @@ class Letters:
 
 @given(
     st.lists(st.integers(0, 3), max_size=30),
-    st.lists(st.text("abc", min_size=1, max_size=4), max_size=3),
+    st.lists(st.text("#abc", min_size=1, max_size=4), max_size=3),
 )
+@example([1, 0, 2, 3], ["ab"])
 def test_what_is_shown_is_the_text_up_to_the_first_stop_string(ids, stop):
-    answer, shown = AnswerText(Letters()), ClientText(stop, {0: "#"})
+    """Without special tokens, over whose place no stop string reaches: one ends what is shown where
+    it ends the answer.
+    """
+    answer, shown = AnswerText(Letters(), tuple(stop)), ClientText(stop, {0: "#"})
     pieces = [shown.add(i, answer.add(i)) for i in ids]
-    text = "".join("#abc"[i] for i in ids if i)
+    text = "".join("#abc"[i] for i in ids)
     ends = [text.index(s) for s in stop if s in text]
     final = "".join(pieces) + shown.finish(answer.finish())
-    if not ends:
-        assert final == text
-    else:  # the first to be complete ends it, and of those the one that began first
+    assert answer.is_stopped == bool(ends)
+    if ends:  # the first to be complete ends it, and of those the one that began first
         complete = min(text.index(s) + len(s) for s in stop if s in text)
-        assert final == text[: min(text.index(s) for s in stop if s in text[:complete])]
+        text = text[: min(text.index(s) for s in stop if s in text[:complete])]
+    assert final == text.replace("#", "")
 
 
 def test_of_two_stop_strings_that_end_together_the_longer_one_is_never_shown():

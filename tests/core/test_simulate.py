@@ -15,7 +15,7 @@ from core.account.request_times import SLOs
 from core.cli import main
 from core.recorders.convert import open_run
 from core.simulate.cost import Load
-from core.simulate.engine import TOKEN, SimulatedEngine
+from core.simulate.engine import TOKEN, SimulatedEngine, SimulatedRunner
 from core.simulate.fitted import Linear
 from core.simulate.roofline import Roofline
 from core.simulate.totals import LogHistogram, RunTotals, run_stream
@@ -23,7 +23,7 @@ from core.torch_engine.models.tokenizer import describe_model
 from core.trace.events import KV, Arrived, Finished, Pass, Preempted, Sampled
 from visualizer.documents.catalogue import TRACES
 from worlds.by_hand import event
-from worlds.small import MemoryModel, memory_engine, request
+from worlds.small import MemoryModel, memory_engine, request, requests
 
 ROOT = Path(__file__).resolve().parents[2]
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
@@ -186,6 +186,15 @@ def test_another_engine_on_the_same_cost_stands_for_the_same_model():
     # of a model of which nothing is known
     known = SimulatedEngine(COST, name="m", vocab_size=77)
     assert known.under(EngineConfig()).model.vocab_size == 77
+
+
+def test_another_engine_on_the_same_cost_makes_up_tokens_and_forgets_steps_as_the_first():
+    class Counted(SimulatedRunner):
+        eos_token_ids = frozenset({7})
+
+    engine = SimulatedEngine(COST, window=4, runner=Counted).under(EngineConfig())
+    assert engine.model.eos_token_ids == (7,)
+    assert len(engine.run(Workload(requests((3, 40)))).events) < 10
 
 
 def test_a_model_that_was_not_measured_is_refused_and_another_tokenizer_is_noted():

@@ -2418,8 +2418,8 @@ FAULTS = (
     Fault(
         "whoever gave way loses its place by priority",
         "core/scheduler/scheduler_state.py",
-        "self._put_in_order(state, self._policy.order(state))",
-        "pass",
+        "            self._put_in_order(state, self._key(state))\n",
+        "            self._put_in_order(state, None)\n",
         ("core/test_priorities.py",),
     ),
     Fault(
@@ -4004,8 +4004,8 @@ FAULTS = (
     Fault(
         "what is hidden is not announced",
         "core/serving/classroom.py",
-        ")\n        self._serving.set_class(self._serving.settings)",
-        ")",
+        "            )\n        self._set()\n",
+        "            )\n",
         (
             "core/test_classroom.py::test_what_is_hidden_is_not_sent_not_even_of_what_happened_before",
         ),
@@ -5289,9 +5289,8 @@ FAULTS = (
     Fault(
         "whoever comes before a change that waits for nobody waits for it",
         "core/serving/engine_thread.py",
-        '        if self.next_change is not None and self.next_change.start == "barrier":\n'
-        "            self.held",
-        "        if self.next_change is not None:\n            self.held",
+        'if self.next_change is not None and (self.next_change.start == "barrier" or self.held):',
+        "if self.next_change is not None:",
         ("core/test_classroom.py::test_a_change_when_idle_keeps_nobody_out",),
     ),
     Fault(

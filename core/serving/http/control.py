@@ -18,7 +18,8 @@ Count = Annotated[int, Field(ge=0, le=1000)]
 
 
 class ControlBody(BaseModel):
-    """The fields given are applied in this order, unless the limits are refused. steps_per_s: null
+    """The fields given are applied in this order: all, or none where the limits or the text for the
+    model are refused. A burst that is refused leaves the others as they are then. steps_per_s: null
     for full speed, 0 to pause except for single steps.
 
     policy, max_num_seqs, max_num_batched_tokens, chunked_prefill, prefix_caching: begin a new run,
@@ -29,20 +30,20 @@ class ControlBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    clear: bool = False
     policy: Annotated[str, Field(max_length=40)] | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     chunked_prefill: bool | None = None
     prefix_caching: bool | None = None
     when: RunStart = "barrier"
+    system: str | None = None
+    clear: bool = False
     hide_texts: bool | None = None
     hide_nicknames: bool | None = None
     accepting: bool | None = None
-    system: str | None = None
     steps_per_s: Annotated[float, Field(ge=0, le=1000)] | None = None
-    steps: Count = 0
     burst: Annotated[str, Field(max_length=40)] | None = None
+    steps: Count = 0
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -73,6 +74,8 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
     )
     async def control(body: ControlBody) -> dict[str, Any]:
         """The current settings. Viewers learn of pending changes once the engine has made them."""
+        if body.system is not None:
+            classroom.checked_system(body.system)
         if body.limits:
             classroom.configure(start=body.when, **body.limits)
         if body.system is not None:

@@ -82,8 +82,9 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
         try:
             with received(serving, request, body.n) as call:
                 ids = await call.chat([message.plain for message in body.messages])
-                context = serving.engine.model.context or 2**31 - 1
-                room = max(1, min(context - len(ids), serving.limits.max_new_tokens))
+                pool = serving.engine.kv_blocks[1] * serving.engine.config.block_size
+                most = min(serving.engine.model.context or pool, pool) - len(ids)
+                room = max(1, min(most, serving.limits.max_new_tokens))
                 samplings = body.samplings(body.most_new_tokens or room)
                 checked = await call.check(ids, samplings[0])
                 streams = await shape.submitted(

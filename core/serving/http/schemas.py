@@ -252,7 +252,7 @@ class ChatMessage(_Body):
 
 
 class ChatBody(_OpenAIBody):
-    """`POST /v1/chat/completions`. max_tokens: by default what context and server allow."""
+    """`POST /v1/chat/completions`. max_tokens: by default as many as have room and are allowed."""
 
     neutral_values = {
         "tools": [[]],

@@ -198,11 +198,12 @@ class StepRules:
 
     def _preemptions(self, event: StepEvent) -> str | None:
         state, computing = self.state, {s.request for s in event.segments}
+        of_skipped = self._policy.victim == "blocked" or self._policy.preemption == "after"
         for preempted in event.preempted:
             request, lost = preempted.request, preempted.tokens_lost
             if state.computed.get(request) != lost:
                 return f"request {quoted(request)} was not running as the preemption says"
-            if self._own and self._policy.victim == "blocked":
+            if self._own and of_skipped:
                 if request in computing:
                     return f"request {quoted(request)} was preempted but computes"
             elif self._own and self._policy.victim == "newest" and request != state.running[-1]:
@@ -245,9 +246,12 @@ class StepRules:
         return None
 
     def _next(self) -> Collection[str]:
-        """The requests that may be next: the queue's first, or any without an order."""
-        waiting = self.state.waiting
-        if self._policy.order_by != "arrival" or self._policy.requeue or not self._own:
+        """The requests that may be next: the queue's first, or any without an order or where some
+        are passed over.
+        """
+        waiting, policy = self.state.waiting, self._policy
+        is_any = policy.order_by != "arrival" or policy.requeue or policy.preemption == "after"
+        if is_any or not self._own:
             return waiting
         return [waiting[0]] if waiting else []
 
