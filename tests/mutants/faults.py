@@ -751,8 +751,8 @@ FAULTS = (
     Fault(
         "a request may end before the model ends it",
         "core/proof/rerun.py",
-        'if ended in ("length", "stop") and len(ours)',
-        "if False and len(ours)",
+        'if ended in ("length", "stop") and sees_stop',
+        "if False and sees_stop",
         (RERUN,),
     ),
     Fault(
