@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         "--live-model",
         default="",
         metavar="NAME",
-        help="model of the shared engine (default: as --model)",
+        help="model of the shared engine (default: as --model, else smollm2 where it was fetched)",
     )
     options = parser.parse_args(arguments)
     if refusal := _cannot_listen(options.host, options.port):

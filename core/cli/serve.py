@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from core.cli.output import print_note
 from core.config import DEFAULT_MODEL, EngineConfig, Execution
 from core.torch_engine.cpu.threads import wait_passively
 
+_KEY = "INFLIGHT_API_KEY"
 LANES = 16  # more than in a run made to be looked at
 
 
@@ -43,7 +45,7 @@ def serve(
     api_key: Annotated[
         str | None,
         typer.Option(
-            envvar="INFLIGHT_API_KEY",
+            envvar=_KEY,
             help="Bearer token that clients must send.",
             show_default=False,
         ),
@@ -113,6 +115,8 @@ def serve(
 
     check_policy(policy)
     origins = tuple(map(origin_named, cors_origin or ()))
+    if api_key is None:
+        api_key = os.environ.get(_KEY)  # empty: to the command line it is as if it were not set
     if api_key is not None:
         sendable(api_key, "The API key")
         refuse_idle("with --api-key, by which clients are known", "allow_host")

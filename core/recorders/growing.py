@@ -51,6 +51,8 @@ def header_of(path: Path) -> RawHeader | None:
             first = file.readline(MAX_LINE_BYTES)
     except OSError as error:
         raise InvalidTrace(f"{path.name} cannot be read: {error.strerror}.") from None
+    if first.startswith(b"\x1f\x8b"):
+        raise InvalidTrace(f"{path.name} is compressed and cannot grow: import opens it.")
     begins = not first or (first.startswith(b"{") and is_written(path))
     if not first.endswith(b"\n") and len(first) < MAX_LINE_BYTES and begins:
         return None

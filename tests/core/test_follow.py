@@ -332,6 +332,13 @@ def test_time_0_stays_where_it_is_once_a_step_is_shown(tmp_path, lines, trace):
     assert found[at].t_start == pytest.approx(trace.events[at].t_start, abs=2e-6)
 
 
+def test_what_is_compressed_does_not_grow(tmp_path, lines):
+    path = tmp_path / "run.raw.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(lines).encode()))
+    with pytest.raises(InvalidTrace, match=r"run\.raw\.jsonl\.gz is compressed and cannot grow"):
+        poll(Follower(path))
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

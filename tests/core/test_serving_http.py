@@ -554,7 +554,7 @@ def test_it_can_be_mounted_in_an_application_with_routes_of_its_own():
         serving.close()
 
 
-def test_what_cannot_be_served_is_refused_in_a_sentence(capsys):
+def test_what_cannot_be_served_is_refused_in_a_sentence(capsys, monkeypatch):
     from core.cli import main
 
     with socket.socket() as taken:
@@ -580,6 +580,10 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(capsys):
                 main(["serve", "--model", MODEL, "--device", "cpu", *options])
             told = capsys.readouterr().err.strip().splitlines()[-1]
             assert ended.value.code == 2 and says in told and told.endswith(".")
+    monkeypatch.setenv("INFLIGHT_API_KEY", "")  # as of a variable that was never set
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--model", MODEL, "--device", "cpu"])
+    assert ended.value.code == 2 and "The API key is empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
