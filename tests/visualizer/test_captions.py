@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 
 from core.config import POLICIES, EngineConfig
+from core.recorders.convert import import_recording
 from core.simulate.engine import SimulatedEngine
 from core.simulate.named import cost_named
 from core.trace.events import KV, Finished, Limit, LimitReached, Segment, StepEvent
@@ -28,6 +30,8 @@ from visualizer.words.language import elsewhere
 from visualizer.words.vocabulary import milliseconds
 from worlds.serving import char_engine
 from worlds.visual import record, request
+
+RECORDINGS = Path(__file__).parents[1] / "data"
 
 
 def crowd(policy: str = "continuous", **limits) -> Trace:
@@ -52,6 +56,11 @@ def short_of_blocks(**limits) -> Trace:
         max_num_seqs=4, max_num_batched_tokens=16, block_size=2, num_blocks=13, **limits
     )
     return record(config, request("r0", 5, 20), request("r1", 6, 15), request("r2", 7, 9, 1))
+
+
+def imported(name: str) -> Trace:
+    """A run of vLLM."""
+    return import_recording(RECORDINGS / f"{name}.raw.jsonl.gz")
 
 
 def say(trace: Trace, step: int) -> str:
@@ -195,6 +204,21 @@ def test_a_preemption_tells_who_loses_how_much_and_why():
     )
     altered = alter(trace, step.step, preempted=(lost._replace(tokens_lost=1),))
     assert "loses its cache of 1 token," in say(altered, step.step)
+
+
+def test_where_another_engine_takes_back_the_blocks_of_all_it_is_not_said_to_lack_any():
+    """Three run and are reset, 9 of 63 blocks suffice, and they come back in the same step."""
+    trace = imported("vllm-http/reset-running")
+    at = next(index for index, e in enumerate(trace.events) if e.step == 234)
+    told = captions(dataclasses.replace(trace, events=trace.events[: at + 1]))[at]
+    unknown, lost = "for a reason that is not recorded", [plain(s) for s in told["why"]]
+    assert sum(f" is preempted, {unknown}: it loses lane" in s for s in lost) == 3
+    assert f"lose their lane, {unknown}" in plain(told["simple"])
+    assert "ran out" not in plain(told["say"]) and "gives way" not in " ".join(lost)
+    short = imported("vllm-0.32")
+    assert "because the 10 KV blocks ran out" in say(short, 63)
+    assert "lane: the memory is full" in simply(short, 63)
+    assert sum("The newest gives way" in sentence for sentence in why(short, 63)) == 1
 
 
 def test_what_is_computed_again_is_called_so():

@@ -66,6 +66,14 @@ class CaptionContext:
 
     @property
     def device_waited(self) -> bool:
+    @property
+    def ran_out(self) -> bool:
+        """Whether requests are preempted for want of KV blocks. Another engine may also take back
+        the blocks of all who run, and does not record why.
+        """
+        admitted = {a.request for a in self.event.admitted}
+        return self.own or any(r not in admitted for r in self.state.running)
+
         """Whether the device waited for the host long enough to mention: over a hundredth of the
         step.
         """

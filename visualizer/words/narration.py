@@ -104,7 +104,11 @@ def _resumed(m: CaptionContext) -> Clause | None:
 def _preempted(m: CaptionContext) -> Clause | None:
     lost = sum(p.tokens_lost for p in m.event.preempted)
     does = f"[=# loses its|lose their] cache of {lost:,} [token|tokens]"
-    cause = f", because the {m.event.kv.total:,} KV [block|blocks] ran out"
+    cause = (
+        f", because the {m.event.kv.total:,} KV [block|blocks] ran out"
+        if m.ran_out
+        else ", for a reason that is not recorded"
+    )
     return _clause([p.request for p in m.event.preempted], does, cause)
 
 

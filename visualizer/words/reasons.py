@@ -97,19 +97,23 @@ def _arrived(m: CaptionContext, request: str) -> Sentence:
 
 
 def _preempted(m: CaptionContext, p: Preempted) -> Sentence:
-    growing = [c.request for c in m.event.kv.changes if c.added]
-    taken: Sentence = (
-        [", and ", *names(growing), f" [={len(growing)} gets what it|get what they] lacked"]
-        if growing
-        else []
-    )
+    growing = list(dict.fromkeys(c.request for c in m.event.kv.changes if c.added))
+    cause: Sentence = [" is preempted, for a reason that is not recorded"]
+    taken: Sentence = []
+    if m.ran_out:
+        cause = [
+            (
+                f" is preempted: too few of the {m.event.kv.total:,} KV [block|blocks] were free"
+                " for the running requests to go on. "
+            ),
+            *_gives_way(m.config.policy.victim),
+        ]
+        if growing:
+            does = f" [={len(growing)} gets what it|get what they] lacked"
+            taken = [", and ", *names(growing), does]
     return [
         {"r": p.request},
-        (
-            f" is preempted: too few of the {m.event.kv.total:,} KV [block|blocks] were free for"
-            " the running requests to go on. "
-        ),
-        *_gives_way(m.config.policy.victim),
+        *cause,
         f": it loses lane {p.lane} and its cache of {p.tokens_lost:,} [token|tokens]",
         *taken,
         "; its tokens are kept and will be computed again.",
