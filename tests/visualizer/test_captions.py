@@ -15,7 +15,7 @@ from core.config import POLICIES, EngineConfig
 from core.recorders.convert import import_recording
 from core.simulate.engine import SimulatedEngine
 from core.simulate.named import cost_named
-from core.trace.events import KV, Finished, Limit, LimitReached, Segment, StepEvent
+from core.trace.events import KV, Finished, Limit, LimitReached, Overrun, Segment, StepEvent
 from core.trace.phrases import LIMITS, SETTINGS, bound, letter
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
@@ -257,6 +257,47 @@ def test_a_request_without_its_share_is_told_to_compute_nothing():
 def test_decodes_take_their_share_of_the_budget_first_or_last(prefill_first, room):
     trace = crowd(max_num_seqs=4, max_num_batched_tokens=24, prefill_first=prefill_first)
     assert any(f"; {room} budget tokens are left: its 17 tokens fit" in s for s in why(trace, 2))
+
+
+def test_guesses_take_their_share_of_the_budget_before_a_prompt():
+    """A decode of four positions and one of one."""
+    taken = [s for s in why(imported("vllm-0.32-speculation"), 1) if "takes lane" in s]
+    assert [s.split("; ")[1] for s in taken] == [
+        "after 2 decodes 27 of 32 budget tokens are left: its 3 tokens fit.",
+        "after 2 decodes 24 of 32 budget tokens are left: its 2 tokens fit.",
+    ]
+
+
+def test_guesses_whose_result_is_not_on_record_are_not_called_wrong():
+    """Of a request that has all its tokens, and of one that was ended while the step ran."""
+    trace, r = imported("vllm-0.32-speculation"), "0-9902bd14"
+    told = f"{r} guesses 3 tokens ahead"
+    assert f"{told}: none is used, so the pass gives it 1 token; they are forgotten." in why(
+        trace, 41
+    )
+    trace = alter(trace, 41, overrun=(Overrun(r, 4),), finished=())
+    assert f"{told}, and nobody reads what comes of it." in why(trace, 41)
+
+
+def test_who_gets_no_token_is_not_told_to_get_one():
+    trace = crowd()
+    step = next(e for e in trace.events if sum(s.phase == "decode" for s in e.segments) == 2)
+    one, other = (s.request for s in step.segments if s.phase == "decode")
+    sampled = tuple(s for s in step.sampled if s.request != other)
+    told = why(alter(trace, step.step, sampled=sampled), step.step)
+    newest, cost = "computes its newest token and gets", "1 token of the budget of 10."
+    assert [s for s in told if newest in s] == [
+        f"{one} {newest} the next, {cost}",
+        f"{other} {newest} no new one, {cost}",
+    ]
+
+
+def test_blocks_are_behind_a_window_only_where_there_is_one():
+    trace = imported("vllm-0.32-hybrid")
+    assert "gives back 3 blocks behind its window" in say(trace, 44)
+    state = tuple(dataclasses.replace(g, kind="mamba") for g in trace.header.kv_groups)
+    trace.header = dataclasses.replace(trace.header, kv_groups=state)
+    assert "gives back 3 blocks that it needs no more" in say(trace, 44)
 
 
 def test_clauses_stand_in_the_order_in_which_things_happened():

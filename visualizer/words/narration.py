@@ -113,11 +113,13 @@ def _preempted(m: CaptionContext) -> Clause | None:
 
 
 def _behind(m: CaptionContext) -> Clause | None:
-    left = [(c.request, len(c.left)) for c in m.event.kv.changes if c.left]
-    total = sum(n for _, n in left)
+    left = [c for c in m.event.kv.changes if c.left]
+    total = sum(len(c.left) for c in left)
+    slides = all((m.groups[c.group].kind or "").startswith("sliding_window") for c in left)
+    where = "behind [=# its|their] window" if slides else "that [=# it needs|they need] no more"
     return _clause(
-        list(dict.fromkeys(r for r, _ in left)),
-        f"[=# gives|give] back {total:,} [block|blocks] behind [=# its|their] window",
+        list(dict.fromkeys(c.request for c in left)),
+        f"[=# gives|give] back {total:,} [block|blocks] {where}",
     )
 
 

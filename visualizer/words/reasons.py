@@ -156,13 +156,17 @@ def _why_behind(kind: str, window: int | None, n: int) -> str:
 
 
 def _decodes(m: CaptionContext) -> list[Sentence]:
-    limit, tokens = m.event.budget.limit, sum(s.length for s in m.decodes)
-    cost = f", {tokens:,} [token|tokens] of the budget of {limit:,}" if limit else ""
-    does = (
-        f" [={len(m.decodes)} computes its|compute their] newest token and [gets|get] the"
-        f" next{cost}."
-    )
-    return [[*names([s.request for s in m.decodes], limit=12), does]] if m.decodes else []
+    """Who gets a token, and who gets none: its logits were not finite, say."""
+    limit, sentences = m.event.budget.limit, list[Sentence]()
+    for gets in (True, False):
+        decodes = [s for s in m.decodes if (s.request in m.sampled) == gets]
+        tokens = sum(s.length for s in decodes)
+        cost = f", {tokens:,} [token|tokens] of the budget of {limit:,}" if limit else ""
+        then = "and [gets|get] the next" if gets else "and [gets|get] no new one"
+        does = f" [={len(decodes)} computes its|compute their] newest token {then}{cost}."
+        if decodes:
+            sentences.append([*names([s.request for s in decodes], limit=12), does])
+    return sentences
 
 
 def _admitted(m: CaptionContext, a: Admitted) -> Sentence:
@@ -231,9 +235,8 @@ def _budget_before(m: CaptionContext, s: Segment) -> int:
     ahead = sum(
         p.length for p in m.all_prefills if p.request in earlier or p.request not in admitted
     )
-    return (
-        (m.event.budget.limit or 0) - (0 if m.config.prefill_first else len(m.old_decodes)) - ahead
-    )
+    decodes = 0 if m.config.prefill_first else sum(s.length for s in m.old_decodes)
+    return (m.event.budget.limit or 0) - decodes - ahead
 
 
 def _chunk(m: CaptionContext, s: Segment) -> Sentence:
@@ -353,12 +356,20 @@ def _graph(m: CaptionContext) -> list[Sentence]:
 def _draft(m: CaptionContext, d: Draft) -> Sentence:
     got = sum(s.request == d.request for s in m.event.sampled)
     forgotten = d.drafted - d.accepted
+    if d.request in m.overrun:
+        return [
+            {"r": d.request},
+            f" guesses {d.drafted:,} [token|tokens] ahead, and nobody reads what comes of it.",
+        ]
     then = "" if not forgotten else f"; the [={forgotten} other is|others are] forgotten"
     if not d.accepted:
         then = f"; [={forgotten} it is|they are] forgotten"
     right = "none is right" if not d.accepted else f"{d.accepted:,} [is|are] right"
     return [
         {"r": d.request},
+    if forgotten and any(f.request == d.request for f in m.event.finished):
+        # whether those beyond its end were right is not on record
+        right = "none is used" if not d.accepted else f"{d.accepted:,} [is|are] used"
         (
             f" guesses {d.drafted:,} [token|tokens] ahead: {right}, so the pass gives it {got:,}"
             f" [token|tokens]{then}."
