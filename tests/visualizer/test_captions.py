@@ -332,12 +332,44 @@ def test_an_end_is_told_by_its_reason(reason: str):
     trace = crowd()
     altered = alter(trace, 5, finished=(Finished("r0", reason),))
     words = {
-        "length": "it has the 6 tokens it asked for",
-        "stop": "completes a stop string",  # no token here is one that ends a request
-        "cancelled": "it was cancelled",
-        "error": "not finite",
+        "length": "r0 is done: it has the 6 tokens it asked for",
+        # no token here is one that ends a request
+        "stop": "r0 is done: its token number 6 completes a stop string",
+        "cancelled": "r0 ends: it was cancelled",
+        "error": "r0 fails: its logits were not finite",
     }
-    assert any(s.startswith("r0 is done") and words[reason] in s for s in why(altered, 5))
+    assert any(s.startswith(words[reason]) for s in why(altered, 5))
+
+
+def test_why_another_engine_ends_a_request_is_said_as_far_as_it_is_on_record():
+    trace, r = imported("vllm-0.32"), "0-b4351a4a"
+    told = {
+        "error": (f"{r} ends, for a reason that is not recorded",) * 2,
+        "stop": (
+            f"{r} stops at its token number 90",
+            f"{r} is done: its token number 90 ends the answer",
+        ),
+    }
+    for reason, (short, long) in told.items():
+        ended = alter(trace, 89, finished=(Finished(r, reason),))
+        assert short in say(ended, 89)
+        assert any(sentence.startswith(long) for sentence in why(ended, 89))
+    ended = alter(trace, 0, finished=(Finished(r, "stop"),), sampled=())
+    assert say(ended, 0).endswith(f"{r} stops without a token.")
+    assert any(s.startswith(f"{r} is done without a token") for s in why(ended, 0))
+
+
+def test_a_limit_that_was_cut_to_the_context_is_not_what_a_request_asked_for():
+    """Four tokens of prompt, 90 more, and a context of 94."""
+    trace, r = imported("vllm-0.32"), "0-b4351a4a"
+    assert why(trace, 0)[0].endswith("asking for up to 90 tokens.")
+    assert f"{r} finishes with the 90 tokens it asked for" in say(trace, 89)
+    model = dataclasses.replace(trace.header.model, context=94)
+    trace.header = dataclasses.replace(trace.header, model=model)
+    assert why(trace, 0)[0].endswith("and its context has room for 90 tokens more.")
+    assert f"{r} finishes, as its context of 94 tokens is full" in say(trace, 89)
+    told = f"{r} is done: its context of 94 tokens is full"
+    assert any(sentence.startswith(told) for sentence in why(trace, 89))
 
 
 def test_who_stops_at_a_stop_string_did_not_stop_at_an_end_token():

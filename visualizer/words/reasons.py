@@ -90,6 +90,8 @@ def _resumed(m: CaptionContext) -> list[Sentence]:
 def _arrived(m: CaptionContext, request: str) -> Sentence:
     asked = m.asked.get(request)
     wants = f", asking for up to {asked:,} [token|tokens]" if asked else ""
+    if asked and m.fills_context(request, asked):
+        wants = f", and its context has room for {asked:,} [token|tokens] more"
     return [
         {"r": request},
         f" arrives with a prompt of {m.prompt.get(request, 0):,} [token|tokens]{wants}.",
@@ -354,22 +356,22 @@ def _graph(m: CaptionContext) -> list[Sentence]:
 
 
 def _draft(m: CaptionContext, d: Draft) -> Sentence:
-    got = sum(s.request == d.request for s in m.event.sampled)
-    forgotten = d.drafted - d.accepted
     if d.request in m.overrun:
         return [
             {"r": d.request},
             f" guesses {d.drafted:,} [token|tokens] ahead, and nobody reads what comes of it.",
         ]
+    got = sum(s.request == d.request for s in m.event.sampled)
+    forgotten = d.drafted - d.accepted
     then = "" if not forgotten else f"; the [={forgotten} other is|others are] forgotten"
     if not d.accepted:
         then = f"; [={forgotten} it is|they are] forgotten"
     right = "none is right" if not d.accepted else f"{d.accepted:,} [is|are] right"
-    return [
-        {"r": d.request},
     if forgotten and any(f.request == d.request for f in m.event.finished):
         # whether those beyond its end were right is not on record
         right = "none is used" if not d.accepted else f"{d.accepted:,} [is|are] used"
+    return [
+        {"r": d.request},
         (
             f" guesses {d.drafted:,} [token|tokens] ahead: {right}, so the pass gives it {got:,}"
             f" [token|tokens]{then}."
@@ -393,17 +395,27 @@ def _overrun(m: CaptionContext, o: Overrun) -> Sentence:
 
 def _finished(m: CaptionContext, f: Finished) -> Sentence:
     written = m.written(f.request)
-    cause = {
-        "length": f"it has the {written:,} [token|tokens] it asked for",
+    completes = "completes a stop string" if m.has_stop_string(f.request) else "ends the answer"
+    ends = {
+        "length": (
+            f"is done: its context of {m.context or 0:,} [token|tokens] is full"
+            if m.fills_context(f.request, written)
+            else f"is done: it has the {written:,} [token|tokens] it asked for"
+        ),
         "stop": (
-            f"its token number {written:,} "
-            f"{'completes a stop string' if m.has_stop_string(f.request) else 'ends the answer'}"
+            f"is done: its token number {written:,} {completes}"
+            if written
+            else "is done without a token"
         ),
         "cancelled": (
-            f"it was {'cancelled' if m.own else 'ended from outside (stop string or client)'} after"
-            f" {written:,} [token|tokens]"
+            f"ends: it was {'cancelled' if m.own else 'ended from outside (stop string or client)'}"
+            f" after {written:,} [token|tokens]"
         ),
-        "error": "its logits were not finite",
+        "error": (
+            "fails: its logits were not finite"
+            if m.own
+            else "ends, for a reason that is not recorded"
+        ),
     }[f.finish_reason]
     lane = m.state.lane_of(f.request)
     if lane is None:
@@ -415,4 +427,4 @@ def _finished(m: CaptionContext, f: Finished) -> Sentence:
         then = f", but lane {lane} stays taken until its wave ends"
     else:
         then = f", but the next step is launched already: lane {lane} becomes free after it"
-    return [{"r": f.request}, f" is done: {cause}{then}."]
+    return [{"r": f.request}, f" {ends}{then}."]
