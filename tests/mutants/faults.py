@@ -2276,8 +2276,8 @@ FAULTS = (
     Fault(
         "decodes always have their share of the budget first",
         "visualizer/words/reasons.py",
-        "(0 if m.config.prefill_first else len(m.old_decodes))",
-        "len(m.old_decodes)",
+        "0 if m.config.prefill_first else sum(s.length for s in m.old_decodes)",
+        "sum(s.length for s in m.old_decodes)",
         (CAPTIONS,),
     ),
     Fault(

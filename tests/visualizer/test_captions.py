@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 
 from core.config import POLICIES, EngineConfig
+from core.recorders.convert import import_recording
 from core.simulate.engine import SimulatedEngine
 from core.simulate.named import cost_named
-from core.trace.events import KV, Finished, Limit, LimitReached, Segment, StepEvent
+from core.trace.events import KV, Finished, Limit, LimitReached, Overrun, Segment, StepEvent
 from core.trace.phrases import LIMITS, SETTINGS, bound, letter
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
@@ -28,6 +30,8 @@ from visualizer.words.language import elsewhere
 from visualizer.words.vocabulary import milliseconds
 from worlds.serving import char_engine
 from worlds.visual import record, request
+
+RECORDINGS = Path(__file__).parents[1] / "data"
 
 
 def crowd(policy: str = "continuous", **limits) -> Trace:
@@ -52,6 +56,11 @@ def short_of_blocks(**limits) -> Trace:
         max_num_seqs=4, max_num_batched_tokens=16, block_size=2, num_blocks=13, **limits
     )
     return record(config, request("r0", 5, 20), request("r1", 6, 15), request("r2", 7, 9, 1))
+
+
+def imported(name: str) -> Trace:
+    """A run of vLLM."""
+    return import_recording(RECORDINGS / f"{name}.raw.jsonl.gz")
 
 
 def say(trace: Trace, step: int) -> str:
@@ -197,6 +206,21 @@ def test_a_preemption_tells_who_loses_how_much_and_why():
     assert "loses its cache of 1 token," in say(altered, step.step)
 
 
+def test_where_another_engine_takes_back_the_blocks_of_all_it_is_not_said_to_lack_any():
+    """Three run and are reset, 9 of 63 blocks suffice, and they come back in the same step."""
+    trace = imported("vllm-http/reset-running")
+    at = next(index for index, e in enumerate(trace.events) if e.step == 234)
+    told = captions(dataclasses.replace(trace, events=trace.events[: at + 1]))[at]
+    unknown, lost = "for a reason that is not recorded", [plain(s) for s in told["why"]]
+    assert sum(f" is preempted, {unknown}: it loses lane" in s for s in lost) == 3
+    assert f"lose their lane, {unknown}" in plain(told["simple"])
+    assert "ran out" not in plain(told["say"]) and "gives way" not in " ".join(lost)
+    short = imported("vllm-0.32")
+    assert "because the 10 KV blocks ran out" in say(short, 63)
+    assert "lane: the memory is full" in simply(short, 63)
+    assert sum("The newest gives way" in sentence for sentence in why(short, 63)) == 1
+
+
 def test_what_is_computed_again_is_called_so():
     trace = short_of_blocks()
     sentences = [plain(c["say"]) for c in captions(trace)]
@@ -235,6 +259,47 @@ def test_decodes_take_their_share_of_the_budget_first_or_last(prefill_first, roo
     assert any(f"; {room} budget tokens are left: its 17 tokens fit" in s for s in why(trace, 2))
 
 
+def test_guesses_take_their_share_of_the_budget_before_a_prompt():
+    """A decode of four positions and one of one."""
+    taken = [s for s in why(imported("vllm-0.32-speculation"), 1) if "takes lane" in s]
+    assert [s.split("; ")[1] for s in taken] == [
+        "after 2 decodes 27 of 32 budget tokens are left: its 3 tokens fit.",
+        "after 2 decodes 24 of 32 budget tokens are left: its 2 tokens fit.",
+    ]
+
+
+def test_guesses_whose_result_is_not_on_record_are_not_called_wrong():
+    """Of a request that has all its tokens, and of one that was ended while the step ran."""
+    trace, r = imported("vllm-0.32-speculation"), "0-9902bd14"
+    told = f"{r} guesses 3 tokens ahead"
+    assert f"{told}: none is used, so the pass gives it 1 token; they are forgotten." in why(
+        trace, 41
+    )
+    trace = alter(trace, 41, overrun=(Overrun(r, 4),), finished=())
+    assert f"{told}, and nobody reads what comes of it." in why(trace, 41)
+
+
+def test_who_gets_no_token_is_not_told_to_get_one():
+    trace = crowd()
+    step = next(e for e in trace.events if sum(s.phase == "decode" for s in e.segments) == 2)
+    one, other = (s.request for s in step.segments if s.phase == "decode")
+    sampled = tuple(s for s in step.sampled if s.request != other)
+    told = why(alter(trace, step.step, sampled=sampled), step.step)
+    newest, cost = "computes its newest token and gets", "1 token of the budget of 10."
+    assert [s for s in told if newest in s] == [
+        f"{one} {newest} the next, {cost}",
+        f"{other} {newest} no new one, {cost}",
+    ]
+
+
+def test_blocks_are_behind_a_window_only_where_there_is_one():
+    trace = imported("vllm-0.32-hybrid")
+    assert "gives back 3 blocks behind its window" in say(trace, 44)
+    state = tuple(dataclasses.replace(g, kind="mamba") for g in trace.header.kv_groups)
+    trace.header = dataclasses.replace(trace.header, kv_groups=state)
+    assert "gives back 3 blocks that it needs no more" in say(trace, 44)
+
+
 def test_clauses_stand_in_the_order_in_which_things_happened():
     trace = crowd("split")
     index = next(
@@ -267,12 +332,44 @@ def test_an_end_is_told_by_its_reason(reason: str):
     trace = crowd()
     altered = alter(trace, 5, finished=(Finished("r0", reason),))
     words = {
-        "length": "it has the 6 tokens it asked for",
-        "stop": "completes a stop string",  # no token here is one that ends a request
-        "cancelled": "it was cancelled",
-        "error": "not finite",
+        "length": "r0 is done: it has the 6 tokens it asked for",
+        # no token here is one that ends a request
+        "stop": "r0 is done: its token number 6 completes a stop string",
+        "cancelled": "r0 ends: it was cancelled",
+        "error": "r0 fails: its logits were not finite",
     }
-    assert any(s.startswith("r0 is done") and words[reason] in s for s in why(altered, 5))
+    assert any(s.startswith(words[reason]) for s in why(altered, 5))
+
+
+def test_why_another_engine_ends_a_request_is_said_as_far_as_it_is_on_record():
+    trace, r = imported("vllm-0.32"), "0-b4351a4a"
+    told = {
+        "error": (f"{r} ends, for a reason that is not recorded",) * 2,
+        "stop": (
+            f"{r} stops at its token number 90",
+            f"{r} is done: its token number 90 ends the answer",
+        ),
+    }
+    for reason, (short, long) in told.items():
+        ended = alter(trace, 89, finished=(Finished(r, reason),))
+        assert short in say(ended, 89)
+        assert any(sentence.startswith(long) for sentence in why(ended, 89))
+    ended = alter(trace, 0, finished=(Finished(r, "stop"),), sampled=())
+    assert say(ended, 0).endswith(f"{r} stops without a token.")
+    assert any(s.startswith(f"{r} is done without a token") for s in why(ended, 0))
+
+
+def test_a_limit_that_was_cut_to_the_context_is_not_what_a_request_asked_for():
+    """Four tokens of prompt, 90 more, and a context of 94."""
+    trace, r = imported("vllm-0.32"), "0-b4351a4a"
+    assert why(trace, 0)[0].endswith("asking for up to 90 tokens.")
+    assert f"{r} finishes with the 90 tokens it asked for" in say(trace, 89)
+    model = dataclasses.replace(trace.header.model, context=94)
+    trace.header = dataclasses.replace(trace.header, model=model)
+    assert why(trace, 0)[0].endswith("and its context has room for 90 tokens more.")
+    assert f"{r} finishes, as its context of 94 tokens is full" in say(trace, 89)
+    told = f"{r} is done: its context of 94 tokens is full"
+    assert any(sentence.startswith(told) for sentence in why(trace, 89))
 
 
 def test_who_stops_at_a_stop_string_did_not_stop_at_an_end_token():

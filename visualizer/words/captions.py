@@ -48,7 +48,7 @@ class Captioner:
         self._groups = header.groups
         self._is_asynchronous = header.is_asynchronous
         self._last_end: float | None = None
-        self._own, self._end_tokens = header.engine is None, header.model.eos_token_ids
+        self._own, self._model = header.engine is None, header.model
 
     @classmethod
     def of(cls, trace: Trace) -> Captioner:
@@ -101,7 +101,8 @@ class Captioner:
             self._groups,
             waited,
             self._own,
-            self._end_tokens,
+            self._model.eos_token_ids,
+            self._model.context,
         )
         made = make(lambda: _composed(context))
         self.state.end(event)

@@ -16,7 +16,8 @@ class CaptionContext:
 
     state: all up to them. prompt: tokens of each prompt. asked: most new tokens of each request.
     groups: of the KV cache. waited: seconds that the device waited for the host before this step.
-    end_tokens: those that end a request, None where that is not known.
+    end_tokens: those that end a request, None where that is not known. context: the most tokens
+    that a request may have, prompt and answer; None where that is not known.
     """
 
     event: StepEvent
@@ -29,6 +30,7 @@ class CaptionContext:
     waited: float = 0.0
     own: bool = True  # whether this engine ran
     end_tokens: tuple[int, ...] | None = None
+    context: int | None = None
     prefills: list[Segment] = field(init=False)
     decodes: list[Segment] = field(init=False)
 
@@ -65,6 +67,14 @@ class CaptionContext:
         )
 
     @property
+    def ran_out(self) -> bool:
+        """Whether requests are preempted for want of KV blocks. Another engine may also take back
+        the blocks of all who run, and does not record why.
+        """
+        admitted = {a.request for a in self.event.admitted}
+        return self.own or any(r not in admitted for r in self.state.running)
+
+    @property
     def device_waited(self) -> bool:
         """Whether the device waited for the host long enough to mention: over a hundredth of the
         step.
@@ -83,6 +93,12 @@ class CaptionContext:
         """Tokens generated once the step is over."""
         now = sum(s.request == request for s in self.event.sampled)
         return self.state.num_tokens.get(request, 0) + now - self.prompt.get(request, 0)
+
+    def fills_context(self, request: str, tokens: int) -> bool:
+        """Whether an answer of so many tokens leaves no room in the model's context. The limit that
+        another engine's request asked for is cut to that room when it is imported.
+        """
+        return not self.own and self.prompt.get(request, 0) + tokens == self.context
 
     def has_stop_string(self, request: str) -> bool:
         """Whether a request that stops does so at a stop string: none of its tokens ended it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from core.trace.events import Segment
+from core.trace.events import Finished, Segment
 from core.trace.phrases import brief, not_shown, reason
 from visualizer.words.context import CaptionContext
 from visualizer.words.vocabulary import (
@@ -104,16 +104,22 @@ def _resumed(m: CaptionContext) -> Clause | None:
 def _preempted(m: CaptionContext) -> Clause | None:
     lost = sum(p.tokens_lost for p in m.event.preempted)
     does = f"[=# loses its|lose their] cache of {lost:,} [token|tokens]"
-    cause = f", because the {m.event.kv.total:,} KV [block|blocks] ran out"
+    cause = (
+        f", because the {m.event.kv.total:,} KV [block|blocks] ran out"
+        if m.ran_out
+        else ", for a reason that is not recorded"
+    )
     return _clause([p.request for p in m.event.preempted], does, cause)
 
 
 def _behind(m: CaptionContext) -> Clause | None:
-    left = [(c.request, len(c.left)) for c in m.event.kv.changes if c.left]
-    total = sum(n for _, n in left)
+    left = [c for c in m.event.kv.changes if c.left]
+    total = sum(len(c.left) for c in left)
+    slides = all((m.groups[c.group].kind or "").startswith("sliding_window") for c in left)
+    where = "behind [=# its|their] window" if slides else "that [=# it needs|they need] no more"
     return _clause(
-        list(dict.fromkeys(r for r, _ in left)),
-        f"[=# gives|give] back {total:,} [block|blocks] behind [=# its|their] window",
+        list(dict.fromkeys(c.request for c in left)),
+        f"[=# gives|give] back {total:,} [block|blocks] {where}",
     )
 
 
@@ -245,24 +251,29 @@ def _ends(m: CaptionContext) -> Clause | None:
         "length": "finishes|finish",
         "stop": "stops|stop",
         "cancelled": "leaves|leave",
-        "error": "fails|fail",
+        "error": "fails|fail" if m.own else "ends|end",
     }
     verb = verbs[reasons.pop()] if len(reasons) == 1 else "ends|end"
-    cause = (
-        ""
-        if len(ended) != 1
-        else {
-            "length": f" with the {m.written(ended[0].request):,} [token|tokens] it asked for",
-            "stop": (
-                " at a stop string"
-                if m.has_stop_string(ended[0].request)
-                else ", as the model has ended the answer"
-            ),
-            "cancelled": ", cancelled" if m.own else ", ended from outside (stop string or client)",
-            "error": ", as its logits were not finite",
-        }[ended[0].finish_reason]
-    )
+    cause = _why_it_ends(m, ended[0]) if len(ended) == 1 else ""
     return _clause([f.request for f in ended], f"[=# {verb}]", cause)
+
+
+def _why_it_ends(m: CaptionContext, f: Finished) -> str:
+    written = m.written(f.request)
+    if f.finish_reason == "length":
+        if m.fills_context(f.request, written):
+            return f", as its context of {m.context:,} [token|tokens] is full"
+        return f" with the {written:,} [token|tokens] it asked for"
+    if f.finish_reason == "stop":
+        if m.has_stop_string(f.request):
+            return " at a stop string"
+        if m.own:
+            return ", as the model has ended the answer"
+        # another engine may also end an answer that repeats itself
+        return f" at its token number {written:,}" if written else " without a token"
+    if f.finish_reason == "cancelled":
+        return ", cancelled" if m.own else ", ended from outside (stop string or client)"
+    return ", as its logits were not finite" if m.own else ", for a reason that is not recorded"
 
 
 def _wait(m: CaptionContext) -> Clause | None:

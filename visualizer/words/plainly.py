@@ -54,7 +54,8 @@ def _preempted(m: CaptionContext) -> Clause | None:
     if not gone:
         return None
     short: Sentence = [*names(gone), f" [={len(gone)} loses its|lose their] lane"]
-    return short, [*short, ": the memory is full"]
+    cause = ": the memory is full" if m.ran_out else ", for a reason that is not recorded"
+    return short, [*short, cause]
 
 
 def _writes(m: CaptionContext) -> Clause | None:

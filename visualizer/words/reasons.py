@@ -90,6 +90,8 @@ def _resumed(m: CaptionContext) -> list[Sentence]:
 def _arrived(m: CaptionContext, request: str) -> Sentence:
     asked = m.asked.get(request)
     wants = f", asking for up to {asked:,} [token|tokens]" if asked else ""
+    if asked and m.fills_context(request, asked):
+        wants = f", and its context has room for {asked:,} [token|tokens] more"
     return [
         {"r": request},
         f" arrives with a prompt of {m.prompt.get(request, 0):,} [token|tokens]{wants}.",
@@ -97,19 +99,23 @@ def _arrived(m: CaptionContext, request: str) -> Sentence:
 
 
 def _preempted(m: CaptionContext, p: Preempted) -> Sentence:
-    growing = [c.request for c in m.event.kv.changes if c.added]
-    taken: Sentence = (
-        [", and ", *names(growing), f" [={len(growing)} gets what it|get what they] lacked"]
-        if growing
-        else []
-    )
+    growing = list(dict.fromkeys(c.request for c in m.event.kv.changes if c.added))
+    cause: Sentence = [" is preempted, for a reason that is not recorded"]
+    taken: Sentence = []
+    if m.ran_out:
+        cause = [
+            (
+                f" is preempted: too few of the {m.event.kv.total:,} KV [block|blocks] were free"
+                " for the running requests to go on. "
+            ),
+            *_gives_way(m.config.policy.victim),
+        ]
+        if growing:
+            does = f" [={len(growing)} gets what it|get what they] lacked"
+            taken = [", and ", *names(growing), does]
     return [
         {"r": p.request},
-        (
-            f" is preempted: too few of the {m.event.kv.total:,} KV [block|blocks] were free for"
-            " the running requests to go on. "
-        ),
-        *_gives_way(m.config.policy.victim),
+        *cause,
         f": it loses lane {p.lane} and its cache of {p.tokens_lost:,} [token|tokens]",
         *taken,
         "; its tokens are kept and will be computed again.",
@@ -152,13 +158,17 @@ def _why_behind(kind: str, window: int | None, n: int) -> str:
 
 
 def _decodes(m: CaptionContext) -> list[Sentence]:
-    limit, tokens = m.event.budget.limit, sum(s.length for s in m.decodes)
-    cost = f", {tokens:,} [token|tokens] of the budget of {limit:,}" if limit else ""
-    does = (
-        f" [={len(m.decodes)} computes its|compute their] newest token and [gets|get] the"
-        f" next{cost}."
-    )
-    return [[*names([s.request for s in m.decodes], limit=12), does]] if m.decodes else []
+    """Who gets a token, and who gets none: its logits were not finite, say."""
+    limit, sentences = m.event.budget.limit, list[Sentence]()
+    for gets in (True, False):
+        decodes = [s for s in m.decodes if (s.request in m.sampled) == gets]
+        tokens = sum(s.length for s in decodes)
+        cost = f", {tokens:,} [token|tokens] of the budget of {limit:,}" if limit else ""
+        then = "and [gets|get] the next" if gets else "and [gets|get] no new one"
+        does = f" [={len(decodes)} computes its|compute their] newest token {then}{cost}."
+        if decodes:
+            sentences.append([*names([s.request for s in decodes], limit=12), does])
+    return sentences
 
 
 def _admitted(m: CaptionContext, a: Admitted) -> Sentence:
@@ -227,9 +237,8 @@ def _budget_before(m: CaptionContext, s: Segment) -> int:
     ahead = sum(
         p.length for p in m.all_prefills if p.request in earlier or p.request not in admitted
     )
-    return (
-        (m.event.budget.limit or 0) - (0 if m.config.prefill_first else len(m.old_decodes)) - ahead
-    )
+    decodes = 0 if m.config.prefill_first else sum(s.length for s in m.old_decodes)
+    return (m.event.budget.limit or 0) - decodes - ahead
 
 
 def _chunk(m: CaptionContext, s: Segment) -> Sentence:
@@ -347,12 +356,20 @@ def _graph(m: CaptionContext) -> list[Sentence]:
 
 
 def _draft(m: CaptionContext, d: Draft) -> Sentence:
+    if d.request in m.overrun:
+        return [
+            {"r": d.request},
+            f" guesses {d.drafted:,} [token|tokens] ahead, and nobody reads what comes of it.",
+        ]
     got = sum(s.request == d.request for s in m.event.sampled)
     forgotten = d.drafted - d.accepted
     then = "" if not forgotten else f"; the [={forgotten} other is|others are] forgotten"
     if not d.accepted:
         then = f"; [={forgotten} it is|they are] forgotten"
     right = "none is right" if not d.accepted else f"{d.accepted:,} [is|are] right"
+    if forgotten and any(f.request == d.request for f in m.event.finished):
+        # whether those beyond its end were right is not on record
+        right = "none is used" if not d.accepted else f"{d.accepted:,} [is|are] used"
     return [
         {"r": d.request},
         (
@@ -378,17 +395,27 @@ def _overrun(m: CaptionContext, o: Overrun) -> Sentence:
 
 def _finished(m: CaptionContext, f: Finished) -> Sentence:
     written = m.written(f.request)
-    cause = {
-        "length": f"it has the {written:,} [token|tokens] it asked for",
+    completes = "completes a stop string" if m.has_stop_string(f.request) else "ends the answer"
+    ends = {
+        "length": (
+            f"is done: its context of {m.context or 0:,} [token|tokens] is full"
+            if m.fills_context(f.request, written)
+            else f"is done: it has the {written:,} [token|tokens] it asked for"
+        ),
         "stop": (
-            f"its token number {written:,} "
-            f"{'completes a stop string' if m.has_stop_string(f.request) else 'ends the answer'}"
+            f"is done: its token number {written:,} {completes}"
+            if written
+            else "is done without a token"
         ),
         "cancelled": (
-            f"it was {'cancelled' if m.own else 'ended from outside (stop string or client)'} after"
-            f" {written:,} [token|tokens]"
+            f"ends: it was {'cancelled' if m.own else 'ended from outside (stop string or client)'}"
+            f" after {written:,} [token|tokens]"
         ),
-        "error": "its logits were not finite",
+        "error": (
+            "fails: its logits were not finite"
+            if m.own
+            else "ends, for a reason that is not recorded"
+        ),
     }[f.finish_reason]
     lane = m.state.lane_of(f.request)
     if lane is None:
@@ -400,4 +427,4 @@ def _finished(m: CaptionContext, f: Finished) -> Sentence:
         then = f", but lane {lane} stays taken until its wave ends"
     else:
         then = f", but the next step is launched already: lane {lane} becomes free after it"
-    return [{"r": f.request}, f" is done: {cause}{then}."]
+    return [{"r": f.request}, f" {ends}{then}."]
