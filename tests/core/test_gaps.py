@@ -17,6 +17,7 @@ from core.account.metrics import metrics
 from core.account.perfetto import chrome_trace
 from core.account.request_times import request_times
 from core.errors import InvalidTrace
+from core.measure.rounds import RunResult
 from core.recorders.convert import checked_trace, to_trace
 from core.recorders.follow import Follower, RecordingBegun
 from core.recorders.raw import gathered
@@ -184,6 +185,10 @@ def test_tokens_and_texts_go_on_and_times_across_a_gap_are_not_known(lines, whol
         assert times[request].ttft_s in (None, true_times[request].ttft_s)
         assert set(times[request].itl_s) <= set(true_times[request].itl_s)
     assert metrics(trace)["output_tokens"] == sum(map(len, trace.outputs.values()))
+    margins = RunResult.of(trace).margins
+    assert {r: len(known) for r, known in margins.items()} == {
+        r: len(tokens) for r, tokens in trace.outputs.items()
+    }
     reasons = {f.request: f.finish_reason for event in whole.values() for f in event.finished}
     assert all(reason in (reasons[request], NOT_RECORDED) for request, reason in ended.items())
     marks = [e["name"] for e in chrome_trace(trace)["traceEvents"]]
