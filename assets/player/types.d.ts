@@ -26,7 +26,12 @@ interface RunRequest {
   isOwn: boolean;
   maxNew: number | null;
   priority: number;
-  before: { generated: number; computed: number | null; token: number | null } | null;
+  before: {
+    generated: number;
+    computed: number | null;
+    isUnseen: boolean;
+    token: number | null;
+  } | null;
   arrived: number | null;
   waits: [first: number, last: number, preempted: boolean, since?: number][];
   laneSpans: LaneSpan[];

@@ -136,8 +136,9 @@ class Gap(NamedTuple):
     us: by part, of `request`; their sum is the gap. prompts: tokens of others' prompts in the
     passes of the gap, by request. together: whether a pass that computed the request computed some
     of them. uncompared: whether the run has no pass to compare such a pass with. again: tokens
-    computed again. why: the limit that stalled it. times: how many times as long as others of its
-    size its longest pass in the gap took, None if the run has none.
+    computed again, of `request` and of those beside it. why: the limit that stalled it. times: how
+    many times as long as others of its size its longest pass in the gap took, None if the run has
+    none.
     """
 
     request: str
@@ -458,6 +459,7 @@ class _RequestClock:
         """It got n tokens at once. Those whose time went the same way since share a gap."""
         gap = life.at - life.token_at
         if life.tokens and (gap > self._least or (life.token_at, gap) in self._moments):
+            again = life.again - life.again_at_token
             us = tuple(
                 [now - before for now, before in zip(life.us, life.us_at_token, strict=True)]
             )
@@ -466,12 +468,12 @@ class _RequestClock:
                 None,
             )
             if shared is not None:
-                self.gaps[shared] = self.gaps[shared]._replace(
-                    beside=(*self.gaps[shared].beside, life.request)
+                same = self.gaps[shared]
+                self.gaps[shared] = same._replace(
+                    beside=(*same.beside, life.request), again=same.again + again
                 )
             else:
                 steps = self._events[life.token_event].step, self._events[index].step
-                again = life.again - life.again_at_token
                 found = Gap(
                     life.request, life.tokens + 1, life.token_at, gap, us, *steps, again=again
                 )

@@ -68,7 +68,10 @@ DEFINITIONS: dict[str, str] = {
     "budget_tokens": "Tokens computed under a budget, and the sum of the budgets.",
     "kv_use": "KV use: blocks in use ÷ blocks in the pool, mean of the steps.",
     "kv_blocks": "KV blocks: most in use in one step, and blocks in the pool.",
-    "cached_tokens": "Prompt positions found in the prefix cache instead of being computed.",
+    "cached_tokens": (
+        "Positions found in the prefix cache instead of being computed, also by requests that come"
+        " back after a preemption."
+    ),
     "preemptions": (
         "Preemptions: times a running request was pushed back to waiting, its KV thrown away."
     ),

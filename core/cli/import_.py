@@ -110,9 +110,10 @@ def import_(
             row["compared"] = [asdict(found) for found in compare_steps(mine, trace)]
         rows.append(row)
     if metrics is not None:
-        rows[-1]["compared"] += [
-            asdict(found) for found in compare_totals(metrics, [rank.trace for rank in ranks.ranks])
-        ]
+        totals = compare_totals(metrics, [rank.trace for rank in ranks.ranks])
+        rows[-1]["compared"] += [asdict(found) for found in totals]
+        if not totals:
+            print_note("The totals are not compared, as steps are missing in this recording.")
     for fault in ranks.faults if ranks.count > 1 else recordings[0].faults:
         print_note(fault)
     if len(ranks.ranks) > 1:

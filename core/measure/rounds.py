@@ -28,24 +28,25 @@ class RunResult:
 
     outputs: generated ids by request. metrics: the numbers of `core.account.metrics`, None for what
     cannot be observed. margins: for each token, how far the best logit was ahead of the runner-up,
-    where known. trace: of an engine's run. seconds: replaces the measured time, for example if a
-    step is measured and not the whole turn.
+    None where that is not known. trace: of an engine's run. seconds: replaces the measured time,
+    for example if a step is measured and not the whole turn.
     """
 
     outputs: Mapping[str, Sequence[int]]
     metrics: Mapping[str, Any] = field(default_factory=dict)
-    margins: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    margins: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     trace: Trace | None = None
     seconds: float | None = None
 
     @classmethod
     def of(cls, trace: Trace) -> RunResult:
         """Of a finished run; a simulated one took the time of its own clock."""
-        margins: dict[str, list[float]] = {request: [] for request in trace.asked}
+        margins: dict[str, list[float | None]] = {request: [] for request in trace.asked}
         for event in trace.events:
+            for carried in event.resumed.carried if event.resumed else ():
+                margins[carried.request] += [None] * len(carried.tokens)
             for sampled in event.sampled:
-                if sampled.margin is not None:
-                    margins[sampled.request].append(sampled.margin)
+                margins[sampled.request].append(sampled.margin)
         return cls(
             trace.outputs,
             metrics(trace),

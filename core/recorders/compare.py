@@ -201,8 +201,9 @@ def rank_of(path: Path) -> int:
 
 def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
     """Compare the totals of all ranks with their engine's counters since its start. A request that
-    was ended from outside may have one token more for each step that was in flight then. Raises
-    InflightError for a file without vLLM's counters.
+    was ended from outside may have one token more for each step that was in flight then. Nothing is
+    compared where steps are missing: whoever came and went in them is counted, but not on record.
+    Raises InflightError for a file without vLLM's counters.
     """
     try:
         with open_file(metrics) as file:
@@ -217,6 +218,8 @@ def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
         counters["prefix_cache_hits"] += counters.get("external_prefix_cache_hits", 0)
     traces = list(traces)
     events = [event for trace in traces for event in trace.events]
+    if any(event.resumed for event in events):
+        return []
     tokens = sum(len(event.sampled) for event in events)
     cancelled = sum(f.finish_reason == "cancelled" for event in events for f in event.finished)
     depth = max(

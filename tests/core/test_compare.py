@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,7 @@ from core.measure.compare import (
     nearest_to_median,
 )
 from core.measure.rounds import Contender, RunResult
+from worlds.small import memory_trace
 
 OUTPUTS = {"r0": [1, 2, 3], "r1": [4, 5]}
 
@@ -195,6 +197,16 @@ def test_longer_and_missing_outputs_differ_too():
     assert first_differences(*apart, "b") == [
         dict(policy="b", request="r", position=1, expected=5, got=7, margin=0.25)
     ]
+
+
+def test_a_margin_that_is_not_on_record_leaves_the_others_at_their_tokens():
+    trace = memory_trace((4, 4))
+    margins = [None, 0.5, None, 0.25]
+    events = [
+        event._replace(sampled=tuple(s._replace(margin=margin) for s in event.sampled))
+        for event, margin in zip(trace.events, margins, strict=True)
+    ]
+    assert RunResult.of(replace(trace, events=events)).margins == {"r0": margins}
 
 
 def test_medians_go_number_by_number():

@@ -24,6 +24,8 @@ from core.simulate.fitted import Linear
 from core.trace.events import NOTHING_BINDS, Admitted, Carried, Resumed, Segment
 from core.trace.phrases import queued_by
 from core.trace.run_state import RunState
+from visualizer.words.delays import gap_sentence, wait_sentence
+from visualizer.words.vocabulary import plain
 from worlds.delays import adds_up
 from worlds.examples import examples
 from worlds.hiccups import far_steps
@@ -290,6 +292,19 @@ def test_a_preempted_request_waits_and_computes_again():
     assert again[:2] == [("r2", 9), ("r1", 12)]
 
 
+def test_a_gap_of_two_tells_what_is_computed_again_of_both():
+    """C and D give way in step 1, and step 12 computes four and three of their positions again."""
+    config = EngineConfig(
+        "priority-first", max_num_seqs=4, max_num_batched_tokens=64, block_size=2, num_blocks=12
+    )
+    asked = [("a", 7, 12), ("b", 7, 9), ("c", 3, 10), ("d", 2, 9)]
+    gaps = delays(record(config, *(request(*row) for row in asked))).gaps
+    gap = next(g for g in gaps if g.beside and g.again)
+    assert (gap.request, gap.beside, gap.since, gap.step, gap.again) == ("c", ("d",), 1, 12, 7)
+    assert "they are preempted, away for" in plain(gap_sentence(gap))
+    assert "and 7 tokens are computed again" in plain(gap_sentence(gap))
+
+
 def test_who_computes_nothing_in_a_step_is_stalled():
     config = EngineConfig(
         "stall", max_num_seqs=3, max_num_batched_tokens=10, block_size=2, num_blocks=13
@@ -352,6 +367,11 @@ def test_a_run_that_was_cut_is_followed_to_its_end():
         a.reason is b.reason is None
         and b.queued_us == {"lanes": 29_000}
         and steps(b) == {"queued": 3}
+    )
+    assert (
+        plain(wait_sentence(b))
+        == "b waits 29.0 ms and is not computed before the record breaks off: no lane is free"
+        " (29.0 ms)."
     )
 
 

@@ -17,10 +17,12 @@ from core.account.metrics import metrics
 from core.account.perfetto import chrome_trace
 from core.account.request_times import request_times
 from core.errors import InvalidTrace
+from core.measure.rounds import RunResult
 from core.recorders.convert import checked_trace, to_trace
 from core.recorders.follow import Follower, RecordingBegun
 from core.recorders.raw import gathered
 from core.trace.events import NOT_RECORDED, StepEvent
+from visualizer.documents.live import LiveRun
 from visualizer.documents.replay import Deltas
 from visualizer.words.captions import captions, plain
 from visualizer.words.language import speaking
@@ -184,10 +186,39 @@ def test_tokens_and_texts_go_on_and_times_across_a_gap_are_not_known(lines, whol
         assert times[request].ttft_s in (None, true_times[request].ttft_s)
         assert set(times[request].itl_s) <= set(true_times[request].itl_s)
     assert metrics(trace)["output_tokens"] == sum(map(len, trace.outputs.values()))
+    margins = RunResult.of(trace).margins
+    assert {r: len(known) for r, known in margins.items()} == {
+        r: len(tokens) for r, tokens in trace.outputs.items()
+    }
     reasons = {f.request: f.finish_reason for event in whole.values() for f in event.finished}
     assert all(reason in (reasons[request], NOT_RECORDED) for request, reason in ended.items())
     marks = [e["name"] for e in chrome_trace(trace)["traceEvents"]]
     assert "steps 41 to 47 are not shown" in marks
+
+
+def test_waits_and_company_are_not_invented_where_a_followed_run_goes_on(lines):
+    trace, _ = opened(without(lines, range(50, 63)))
+    (at,) = [event for event in trace.events if event.resumed]
+    run, went, times = LiveRun(trace.header, None), {}, request_times(trace)
+    for request, asked in trace.asked.items():
+        run.meet(request, asked.prompt, asked.request.sampling.max_new_tokens)
+    for event in trace.events:
+        went |= run.delta([event], [{}])["ended"]
+        if event is at:
+            begun = {told["id"]: told for told in run.beginning()["begin"]["requests"]}
+    assert {r: how["waited_s"] for r, how in went.items()} == {
+        r: None if times[r].queue_s is None else pytest.approx(times[r].queue_s, abs=1e-6)
+        for r in went
+    }
+    unseen = {r for r in went if times[r].is_unseen}
+    assert unseen == {arrived.request for arrived in at.resumed.arrived}
+    assert [
+        (told["computed"], told["isUnseen"], told["token"])
+        for request, told in begun.items()
+        if request in unseen
+    ] == [(None, True, None)]
+    (last,) = [f.request for f in at.finished]
+    assert last in unseen and went[last]["others"] == len(at.resumed.running) - 1
 
 
 def test_it_is_said_where_the_run_goes_on(lines):

@@ -123,7 +123,7 @@ def test_what_is_solved_ends_on_its_answer_and_the_next_lesson(visit, page_url, 
     # the answer: in words, and in the panels of one's own run, at the step that they speak of
     tokens = page.evaluate("inflight.run.promptLength(inflight.run.requests[0])")
     expect(page.locator(".task-goals .goal")).to_contain_text(
-        f"Your first step computed {tokens}; each later one still computes one."
+        f"Your first step computed {tokens}; each later one computed 1 at most."
     )
     settled(page, "inflight.drawn === 0")
     lit = page.locator("#watch .panel.lit")

@@ -156,6 +156,20 @@ def test_rounds_that_disagree_decide_nothing():
     )
 
 
+def test_rounds_that_contradict_the_medians_decide_against_neither():
+    """Slower in nine of ten rounds, and faster by its median."""
+    static = [1 + round_number / 10 for round_number in range(10)]
+    split = compared({"static": static, "continuous": [*(s + 0.01 for s in static[:-1]), 0.9]})
+    assert (
+        verdicts.total_time(split)
+        == "continuous took 1.36 s, static 1.45 s: slower in 9 of 10 rounds (0.99 to 2.1), so"
+        " rounds and medians disagree."
+    )
+    assert verdicts.headline(split).endswith(
+        "; the rounds and the medians disagree on which is faster."
+    )
+
+
 def test_the_fastest_is_named_where_it_is_a_third():
     three = compared(
         {"static": [3.0, 3.0, 3.0], "continuous": [1.5, 1.5, 1.5], "split": [1.4, 1.6, 1.4]}
@@ -548,6 +562,25 @@ def test_a_loss_that_another_limit_spares_is_that_limits():
         and document(Shown(three, "x", ENVIRONMENT))["about"]["wide"]
         == POLICIES["continuous"].shows
     )
+
+
+def test_a_loss_to_the_same_policy_is_not_excused_by_that_run_itself():
+    about = {
+        name: {"policy": "continuous", "max_num_batched_tokens": budget}
+        for name, budget in (("narrow", 16), ("wide", 64))
+    }
+    made = compared({"static": [1.0] * 5, "continuous": [1.3] * 5})
+    walls, runs, medians = (
+        dict(zip(about, found.values(), strict=True))
+        for found in (made.walls, made.runs, made.medians)
+    )
+    two = Comparison([*about], walls, runs, medians, [], about)
+    assert (
+        verdicts.total_time(two)
+        == "wide loses here: it took 1.30 s, narrow 1.00 s; slower in 5 of 5 rounds, 0.77 times as"
+        " fast."
+    )
+    assert verdicts.racing(two) == ["narrow", "wide"]
 
 
 def test_the_sum_begins_with_one_run_and_ends_with_the_other(comparison):

@@ -422,6 +422,24 @@ def test_a_run_of_other_requests_meets_no_goal_and_is_named_so():
         check("nonsense", TRACES("one-request"), TRACES)
 
 
+def test_a_later_step_that_computes_more_than_one_token_is_told():
+    """A prompt beyond the budget goes on in the second step."""
+    made = record(EngineConfig(max_num_batched_tokens=16), request("r0", 18, 5))
+    (longer,) = check("one-token", made, TRACES)
+    assert longer["met"] and plain(longer["says"]).endswith(
+        "Your first step computed 16; each later one computed 2 at most."
+    )
+
+
+def test_what_a_request_finds_of_its_own_after_a_preemption_is_no_hit_of_the_task():
+    limits = {"max_num_seqs": 3, "max_num_batched_tokens": 64, "block_size": 2, "num_blocks": 8}
+    apart = [request(f"r{i}", 3, 9, first=10 * i) for i in range(3)]
+    made = record(EngineConfig(prefix_caching=True, **limits), *apart)
+    assert metrics(made)["preemptions"] and metrics(made)["cached_tokens"]
+    (hits,) = check("prefix-caching", made, TRACES)
+    assert not hits["met"] and "newcomers found 0 tokens" in plain(hits["says"])
+
+
 def test_a_run_without_a_step_is_no_answer_to_a_task():
     nothing = dataclasses.replace(TRACES("one-request"), events=[])
     for lesson in LESSONS:

@@ -6,8 +6,9 @@ A beginning is {"records", "header", "begin": {"step", "requests": […], "lette
 "texts", "hues", "asked", "ended"}.
 
 "ended" says of each request that has finished how it went: {"waited_s", "tokens", "steps",
-"others"}, its seconds until it was first computed, the tokens that it wrote, the steps in which it
-held a lane, and how many other requests held one at the same time.
+"others"}: its seconds until it was first computed, None where that was in steps that are not
+shown, the tokens that it wrote, the steps in which it held a lane, and how many other requests held
+one at the same time.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ class Life:
     seconds since the run began.
 
     waits: [first step, last step or None, preempted]. laneSpans: [lane, first step, last step or
-    None]. computed: when its first pass began. token: when its first token came. steps: those in
-    which it held a lane. others: the requests that did so at the same time.
+    None]. computed: when its first pass began. is_unseen: that was in steps that are not shown.
+    token: when its first token came. steps: those in which it held a lane. others: the requests
+    that did so at the same time.
     """
 
     by: str
@@ -45,6 +47,7 @@ class Life:
     waits: list[list[Any]] = field(default_factory=list)
     lane_spans: list[list[Any]] = field(default_factory=list)
     computed: float | None = None
+    is_unseen: bool = False
     token: float | None = None
     generated: int = 0
     reason: str | None = None  # set once it has finished; it may still hold its lane
@@ -160,6 +163,7 @@ class LiveRun:
                         "id": request,
                         "waits": [list(wait) for wait in life.waits],
                         "laneSpans": [list(span) for span in life.lane_spans],
+                        "isUnseen": life.is_unseen,
                         "kvLen": state.computed.get(request, 0),
                         "tables": [
                             list(state.tables.get(request, {}).get(group, ()))
@@ -198,6 +202,8 @@ class LiveRun:
                 life.lane_spans[-1][2] = step - 1
         for carried in resumed.carried:
             life = lives[carried.request]
+            has_run = carried.lane is not None or carried.was_preempted
+            life.is_unseen |= life.computed is None and has_run
             life.generated += len(carried.tokens)
             if carried.lane is None:
                 life.waits.append([step, None, carried.was_preempted])
@@ -231,13 +237,13 @@ class LiveRun:
             lives[admitted.request].lane_spans.append([admitted.lane, step, None])
         for segment in event.segments:
             life = lives[segment.request]
-            if life.computed is None:
+            if life.computed is None and not life.is_unseen:
                 life.computed = event.passes[segment.pass_index].t_start
         for sampled in event.sampled:
             life = lives[sampled.request]
-            life.generated += 1
-            if life.token is None:
+            if not life.generated:
                 life.token = event.passes[sampled.pass_index].t_end
+            life.generated += 1
         self._meet_in_lanes(event)
         for left in event.released:
             if left.when == "after":
@@ -253,7 +259,10 @@ class LiveRun:
         }
         for life in here.values():
             life.steps += 1
-        for new in here.keys() & {admitted.request for admitted in event.admitted}:
+        new_here = {admitted.request for admitted in event.admitted}
+        if event.resumed is not None:
+            new_here |= {carried.request for carried in event.resumed.running}
+        for new in here.keys() & new_here:
             for other in here.keys() - {new}:
                 here[new].others.add(other)
                 here[other].others.add(new)

@@ -226,6 +226,7 @@ FACTS: dict[str, Callable[[At], Any]] = {
     ],
     "hit_blocks": lambda at: at.event.kv.prefix_hits[0].num_cached_tokens // at.config.block_size,
     # the whole run
+    "first_hits": lambda at: _first_hits(at.trace),
     "shared_prefix": lambda at: _shared_prefix(list(at.trace.prompts.values())),
     "preemption_ms": lambda at: preemption_s(at.trace) * 1000,
     "widest_step": lambda at: max(map(_positions, at.trace.events)),
@@ -239,6 +240,10 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "queued": lambda at: sum(e.waiting.count for e in at.trace.events),
     "asked": lambda at: sorted(
         (a.request.sampling.max_new_tokens for a in at.trace.asked.values()), reverse=True
+    ),
+    # tokens of the largest step after this one
+    "later_tokens": lambda at: max(
+        (sum(p.tokens for p in e.passes) for e in at.trace.events if e.step > at.step), default=0
     ),
     "best_steps": lambda at: best_steps(at.trace),
     "shortest_answer": lambda at: min(map(len, at.trace.outputs.values())),
@@ -416,6 +421,18 @@ def _shared_prefix(prompts: list[list[int]]) -> int:
         (i for i, ids in enumerate(zip(*prompts, strict=False)) if len(set(ids)) > 1),
         min(map(len, prompts)),
     )
+
+
+def _first_hits(trace: Trace) -> int:
+    """Tokens that requests found in the cache as they first joined; one that comes back after a
+    preemption may find its own.
+    """
+    found: dict[str, int] = {}
+    for event in trace.events:
+        hits = event.kv.cached_tokens
+        for admitted in event.admitted:
+            found.setdefault(admitted.request, hits.get(admitted.request, 0))
+    return sum(found.values())
 
 
 def _positions(event: StepEvent) -> int:

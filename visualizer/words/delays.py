@@ -28,7 +28,13 @@ def wait_sentence(delay: Delay) -> Sentence:
         ((us, limit) for limit, us in delay.queued_us.items() if us > _WORTH * delay.us[QUEUED]),
         reverse=True,
     )
-    end = "for its first pass" if delay.first_step is not None else "and is never computed"
+    end = (
+        "for its first pass"
+        if delay.first_step is not None
+        else "and is never computed"
+        if delay.reason is not None
+        else "and is not computed before the record breaks off"
+    )
     causes: Sentence = []
     for us, limit in by:
         causes += [", "] * bool(causes) + [queued_by(limit), f" ({milliseconds(us / 1e6)})"]

@@ -66,6 +66,12 @@ def headline(comparison: Comparison) -> str:
         "other": other,
     }
     found = comparison.verdict(mine)
+    if _is_disputed(found, walls[mine] - walls[base]):
+        return t(
+            "{requests}: done in {time} with {mine}, in {other} with {base}; the rounds and the"
+            " medians disagree on which is faster.",
+            **holes,
+        )
     if _is_open(found) or time == other:
         return t(
             "{requests}: done in {time} with {mine}, in {other} with {base}; the rounds do not say"
@@ -117,6 +123,14 @@ def total_time(comparison: Comparison) -> str:
             f": faster in {found.faster} of {found.rounds} rounds ({{ratios}}), so neither wins.",
             ratios=ratios,
         )
+    elif _is_disputed(found, walls[mine] - walls[base]):
+        most = max(found.faster, found.slower)
+        how = "faster" if found.faster > found.slower else "slower"
+        said = numbers + t(
+            f": {how} in {most} of {found.rounds} rounds ({{ratios}}), so rounds and medians"
+            " disagree.",
+            ratios=ratios,
+        )
     elif ratio >= 1:
         rounds = _rounds(found.faster, found.rounds, found.ratios)
         said = numbers + t(": {times} times as fast{rounds}.", times=times(ratio), rounds=rounds)
@@ -128,7 +142,11 @@ def total_time(comparison: Comparison) -> str:
         )
         said = t("{mine} loses here: it took {time}, {base} {other}; ", **holes)
         said += t("{rounds}{ratios} times as fast.", rounds=rounds, ratios=ratios)
-    others = [_other_limits(comparison, name, mine) for name in comparison.names if name != mine]
+    others = [
+        _other_limits(comparison, name, mine)
+        for name in comparison.names
+        if name not in (base, mine)
+    ]
     fastest = comparison.fastest
     if fastest not in (base, mine) and not _changed(comparison, fastest, mine):
         others.append(_fastest(comparison, fastest, mine, walls[fastest]))
@@ -154,6 +172,13 @@ def _is_open(found: Verdict) -> bool:
     return found.rounds > 1 and not found.agrees and not found.decided
 
 
+def _is_disputed(found: Verdict, longer: float) -> bool:
+    """Whether the rounds decide for one contender and the median times, of which the second's is
+    longer by so much, for the other.
+    """
+    return found.decided and (found.faster - found.slower) * longer > 0
+
+
 def _changed(comparison: Comparison, name: str, mine: str) -> dict[str, tuple[Any, Any]]:
     """Limits that differ for another contender of the same policy: from, to. Empty if the policy
     differs or is unknown.
@@ -174,7 +199,7 @@ def _other_limits(comparison: Comparison, name: str, mine: str) -> str:
         for k, (was, to) in changed.items()
     ]
     found, own = comparison.verdict(name), comparison.verdict(mine)
-    won = _is_open(found) or found.median > 1
+    won = _is_open(found) or found.faster > found.slower
     how = (
         "it ties with {base}, faster"
         if _is_open(found)

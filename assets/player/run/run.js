@@ -195,6 +195,7 @@ export class Run {
     kvLen,
     tables,
     computed,
+    isUnseen,
     token,
     generated,
     reason,
@@ -205,7 +206,7 @@ export class Run {
     Object.assign(request, {
       hue,
       arrived,
-      before: { generated, computed, token },
+      before: { generated, computed, isUnseen, token },
       waits: waits.map(
         (/** @type {[number, number | null, boolean]} */ [first, last, preempted]) => [
           from(first),
@@ -286,9 +287,9 @@ export class Run {
         isBot: Boolean(asked && asked.isBot),
         isOwn: Boolean(asked && asked.isOwn),
         maxNew: asked ? asked.maxNew : plan && plan.sampling ? plan.sampling.max_new_tokens : null,
-        // {generated, computed, token}: what had happened before the first step here, times in
-        // seconds
         priority: plan?.priority ?? 0, // the lower, the sooner
+        // {generated, computed, isUnseen, token}: what had happened before the first step here,
+        // times in seconds
         before: null,
         arrived: null, // seconds
         waits: [], // [first step, last step, preempted]

@@ -34,8 +34,8 @@ export function timesOf(run, request, i) {
     return event.passes[mine[k - countUpTo(request.samples, step - 1) - unseen].passIndex].tEnd;
   });
   const arrived = request.arrived ?? 0;
-  const began = before?.computed ?? startOf(run, request, i);
-  const first = before?.token ?? at[0] ?? null;
+  const began = before?.isUnseen ? null : (before?.computed ?? startOf(run, request, i));
+  const first = before?.generated ? before.token : (at[0] ?? null);
   const gaps = at
     .slice(1)
     .flatMap((t, k) => (t === null || at[k] === null ? [] : [t - (at[k] ?? 0)]));
