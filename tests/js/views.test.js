@@ -194,4 +194,10 @@ test("the other run's lanes are told of the step of the same number", () => {
       ["1", "B", "1"],
     ],
   );
+  const missing = LanesView.prototype.besideTable({
+    frame: { event: { step: 2 } },
+    pair: { other: { run: two(), name: "other" } },
+  });
+  assert.equal(missing.caption, "Lanes of the other run, other: it has no step 2");
+  assert.deepEqual(missing.rows, []);
 });
