@@ -406,6 +406,11 @@ test("what came in steps that are not shown came out of no pass and has no time"
     return [told.Now[0], ...told.Preempted];
   };
   assert.deepEqual(at(3), ["finished before step 9", "never", null]);
+  const ends = ["cancelled", "error"].map((reason) => {
+    a.finished = { step: 2, reason };
+    return at(3)[0];
+  });
+  assert.deepEqual(ends, ["cancelled in step 5", "failed in step 5"]);
   // of a run whose first steps are no longer here
   Object.assign(a, { finished: { step: -1, reason: "stop" }, before: { generated: 6 } });
   a.waits.push([-2, -1, true]);

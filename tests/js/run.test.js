@@ -426,23 +426,6 @@ test("a lane's words are of who is in it, not of who gave way to it", () => {
   assert.equal(rows[0].at(-1), "preempted", "of a lane that is free now");
 });
 
-test("under a pointer where no step is drawn nothing is computed", () => {
-  const run = two(); // steps 0, 1 and 3
-  const chart = { painted: { run }, scale: laneScale(run, false, 24, 10), gutter: 24, axis: 0 };
-  const view = Object.assign(Object.create(LanesView.prototype), chart, { pitch: 20, axis: 9 });
-  const said = (/** @type {number} */ x, y = 12) => view.hit(x, y).lines[0].at(-1);
-  const [at, nothing] = [
-    (/** @type {number} */ step) => 24 + 10 * step,
-    "nothing is computed here",
-  ];
-  assert.deepEqual(
-    [0.5, 1.5, 2.5, 3.5, 4.5].map((step) => said(at(step))),
-    ["reads (prefill)", "writes (decode)", nothing, "writes (decode)", nothing],
-  );
-  view.slow = new Map();
-  assert.deepEqual([said(at(1.5), 3), said(at(2.5), 3)], ["step 1 took 500 ms", nothing]);
-});
-
 test("a card tells what was lost once it is lost", () => {
   const run = sentBack();
   const lost = (id) => [0, 1, 2, 3, 4].map((i) => timesOf(run, run.request(id), i).lost);

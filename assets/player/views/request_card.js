@@ -81,13 +81,18 @@ export function timesOf(run, request, i) {
 }
 
 /**
- * Where a request ended: in a step, or in one that is not shown. @param {Run} run @param
- * {RunRequest} request @param {number} step its index
+ * How a request ended and where: in a step, or in one that is not shown. @param {Run} run @param
+ * {RunRequest} request @param {NonNullable<RunRequest["finished"]>} finished
  */
-function endWords(run, request, step) {
+function endWords(run, request, { step, reason }) {
+  /** @type {Record<string, string>} */
+  const ends = {
+    cancelled: run.header.engine ? "ended from outside" : "cancelled",
+    error: "failed",
+  };
   const isUnseen =
     step < 0 || run.events[step].resumed?.ended.some((ended) => ended.request === request.id);
-  return `finished ${isUnseen ? "before" : "in"} step ${run.stepOf(Math.max(0, step))}`;
+  return `${ends[reason] || "finished"} ${isUnseen ? "before" : "in"} step ${run.stepOf(Math.max(0, step))}`;
 }
 
 /**
@@ -197,7 +202,7 @@ export class RequestCard extends CanvasView {
       !here
         ? "has not arrived"
         : finished && finished.step <= frame.i
-          ? endWords(run, request, finished.step)
+          ? endWords(run, request, finished)
           : lane
             ? `in lane ${lane.lane}`
             : "waits",
