@@ -13,6 +13,7 @@ import { LengthsView } from "../../assets/player/views/lengths.js";
 import { warned } from "../../assets/player/views/narration.js";
 import { PackedRow } from "../../assets/player/views/packed_row.js";
 import { PeopleView } from "../../assets/player/views/people.js";
+import { saidOf } from "../../assets/player/watch/happens.js";
 import { budgetParts } from "../../assets/player/views/queue.js";
 import {
   admissions,
@@ -229,6 +230,18 @@ test("under a pointer where no step is drawn nothing is computed", () => {
   );
   view.slow = new Map();
   assert.deepEqual([said(at(1.5), 3), said(at(2.5), 3)], ["step 1 took 500 ms", nothing]);
+});
+
+test("who is cancelled or fails is not said to be done", () => {
+  const said = (/** @type {string[]} */ ...reasons) => {
+    const ends = reasons.map((finishReason, n) => ({ request: "ab"[n], finishReason }));
+    const run = runOf([event(0, { arrived: arrivals("a", "b"), finished: ends })]);
+    return saidOf(run, run.events[0])?.words;
+  };
+  assert.deepEqual(
+    [said("stop", "cancelled"), said("cancelled", "error")],
+    ["A is done", "A, B leave before the end"],
+  );
 });
 
 test("guesses of a decode are drawn as its tokens, not as a prompt that is read", () => {
