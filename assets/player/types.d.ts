@@ -494,6 +494,7 @@ interface BlockOwner {
   group: number;
   at: number;
   fill: number;
+  from: number; // held from this step on
   fresh: boolean;
   strength?: number; // while it comes or goes
 }

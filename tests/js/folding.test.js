@@ -3,6 +3,7 @@ import test from "node:test";
 
 import { betweenSteps } from "../../assets/player/run/happenings.js";
 import { placesAt } from "../../assets/player/run/holdings.js";
+import { written } from "../../assets/player/run/passes.js";
 import {
   DECODE,
   OVERRUN,
@@ -12,6 +13,8 @@ import {
   STALLED,
   WASTED,
 } from "../../assets/player/run/run.js";
+import { BlocksView } from "../../assets/player/views/kv.js";
+import { RequestCard } from "../../assets/player/views/request_card.js";
 import {
   admissions,
   arrivals,
@@ -19,6 +22,7 @@ import {
   event,
   pass,
   prefill,
+  Recorder,
   runOf,
   samples,
   two,
@@ -363,4 +367,77 @@ test("a run that begins in its middle goes on from who waits, who holds what, an
       4,
     ],
   );
+});
+
+test("what came in steps that are not shown came out of no pass and has no time", () => {
+  const carried = { request: "a", lane: 0, tokens: [7, 7], tables: [], computed: 5 };
+  const resumed = { arrived: [], ended: [], running: [carried], waiting: [] };
+  const gone = { ...resumed, ended: [{ request: "a", finishReason: "stop" }], running: [] };
+  const run = runOf([
+    event(0, {
+      arrived: arrivals("a"),
+      admitted: admissions(["a", 0]),
+      segments: [prefill("a", 0, 3)],
+      sampled: samples("a"),
+    }),
+    event(4, { resumed, segments: [decode("a", 0, 5)], sampled: samples("a") }),
+    event(5, { segments: [decode("a", 0, 6)], sampled: samples("a") }),
+    event(9, { resumed: gone }),
+  ]);
+  run.texts.output = { a: ["1", "2", "3", "4", "5"] };
+  const a = run.request("a");
+  assert.deepEqual(
+    [0, 1, 2, 3].map((i) => written(run, a, i)),
+    ["1", "4", "5", null],
+  );
+  const { rows } = RequestCard.prototype.table({ run, frame: run.frame(2), pinned: a });
+  assert.deepEqual(rows, [["5", "1000 ms"]]);
+  const told = {};
+  const card = {
+    panel: {},
+    _named: { request: a, run, language: "" },
+    _row: (/** @type {string} */ name, /** @type {string} */ ...said) => (told[name] = said),
+    _went() {},
+    _gaps() {},
+  };
+  const at = (/** @type {number} */ i) => {
+    const state = { run, frame: run.frame(i), pinned: a, language: "" };
+    RequestCard.prototype.draw.call(card, state);
+    return [told.Now[0], ...told.Preempted];
+  };
+  assert.deepEqual(at(3), ["finished before step 9", "never", null]);
+  const ends = ["cancelled", "error"].map((reason) => {
+    a.finished = { step: 2, reason };
+    return at(3)[0];
+  });
+  assert.deepEqual(ends, ["cancelled in step 5", "failed in step 5"]);
+  // of a run whose first steps are no longer here
+  Object.assign(a, { finished: { step: -1, reason: "stop" }, before: { generated: 6 } });
+  a.waits.push([-2, -1, true]);
+  assert.deepEqual(at(3), ["finished before step 0", "once", null]);
+  assert.equal(
+    RequestCard.prototype.table({ run, frame: run.frame(2), pinned: a }).rows[0][0],
+    "11",
+  );
+});
+
+test("a block that another request holds is not freed by a preemption", () => {
+  const run = runOf([
+    event(0, {
+      arrived: arrivals("a", "b"),
+      admitted: admissions(["a", 0], ["b", 1]),
+      segments: [prefill("a", 0, 8), prefill("b", 1, 6)],
+      kv: { used: 3, total: 8, changes: [taken("a", 0, 1), taken("b", 0, 2)], prefixHits: [] },
+    }),
+    event(1, { preempted: [{ request: "b", lane: 1, tokensLost: 6 }] }),
+  ]);
+  const g = new Recorder();
+  const said = {};
+  const canvas = { getAttribute: () => "", setAttribute: (name, words) => (said[name] = words) };
+  const view = Object.assign(Object.create(BlocksView.prototype), {
+    surface: { visible: true, w: 200, h: 100, canvas, begin: () => g },
+    key: { textContent: "" },
+  });
+  view.draw({ run, frame: run.frame(1), palette: g.palette, focus: null, hot: null });
+  assert.match(said["aria-label"], /, 1 freed by preemption$/);
 });

@@ -17,7 +17,10 @@ import { slowSteps, waitedBy, waitedSoFar } from "../../assets/player/run/delays
 import { whereabouts } from "../../assets/player/live/whereabouts.js";
 import { Beside } from "../../assets/player/watch/beside.js";
 import { BlocksView } from "../../assets/player/views/kv.js";
+import { PackedRow } from "../../assets/player/views/packed_row.js";
 import { some } from "../../assets/player/views/phases.js";
+import { laneWords } from "../../assets/player/views/lane_chart.js";
+import { LanesView } from "../../assets/player/views/lanes.js";
 import { budgetParts, timeParts } from "../../assets/player/views/queue.js";
 import { cacheWords, timesOf } from "../../assets/player/views/request_card.js";
 import {
@@ -97,6 +100,12 @@ test("two tokens of one step came at the ends of their own passes", () => {
     }),
     event(3, { passes: [pass(3, 4)], segments: [decode("a", 0, 4)], sampled: samples("a") }),
   ]);
+  run.texts.output = { a: ["x", "y", "z"] };
+  const came = PackedRow.prototype.table({ run, frame: run.frame(0) }).rows;
+  assert.deepEqual(
+    came.map((row) => row.at(-1)),
+    ["x", "y"],
+  );
   const at = (i) => timesOf(run, run.request("a"), i);
   assert.deepEqual([at(0).ttft, at(0).gaps, at(0).tpot], [1, [2], 2]);
   assert.deepEqual([at(1).gaps, at(1).tpot], [[2, 1], 1.5]);
@@ -401,6 +410,22 @@ test("what a request has waited by a step knows nothing of later waits", () => {
   assert.deepEqual(waited("a"), [0, 0, 0.5, 0.5, 0.5]);
 });
 
+test("a lane's words are of who is in it, not of who gave way to it", () => {
+  const run = sentBack();
+  const back = runOf([
+    event(0, { arrived: arrivals("a"), admitted: admissions(["a", 0]) }),
+    event(1, {
+      preempted: [{ request: "a", tokensLost: 4, lane: 0 }],
+      admitted: admissions(["a", 0]),
+      segments: [prefill("a", 0, 3)],
+    }),
+  ]);
+  const words = (of, i) => laneWords(of.frame(i).lanes[0]);
+  assert.deepEqual([words(run, 2), words(back, 1)], ["B prefill", "A preempted, then prefill"]);
+  const { rows } = LanesView.prototype.table.call({}, { run, frame: run.frame(4) });
+  assert.equal(rows[0].at(-1), "preempted", "of a lane that is free now");
+});
+
 test("a card tells what was lost once it is lost", () => {
   const run = sentBack();
   const lost = (id) => [0, 1, 2, 3, 4].map((i) => timesOf(run, run.request(id), i).lost);
@@ -480,11 +505,13 @@ test("the last piece of a prompt is a chunk, too; a whole prompt is none", () =>
   assert.deepEqual(run.eventSteps("chunk"), [1]);
 });
 
-test("who was preempted before the first step here has waited since it arrived, as far as is known", () => {
+test("how long who was preempted before the first step here has waited is not known", () => {
   const run = /** @type {any} */ ({ events: [{ tStart: 5, tEnd: 6 }] });
   const waits = (/** @type {number} */ from, arrived = /** @type {number | null} */ (2)) =>
     waitedBy(run, /** @type {any} */ ({ waits: [[from, Infinity, true]], arrived }), 0);
-  assert.deepEqual([waits(-3), waits(0), waits(-3, null)], [4, 1, null]);
+  assert.deepEqual([waits(-3), waits(0), waits(-3, null)], [null, 1, null]);
+  const came = /** @type {any} */ ({ waits: [[-3, Infinity, false]], arrived: null });
+  assert.deepEqual([waitedBy(run, came, 0), waitedBy(run, { ...came, arrived: 2 }, 0)], [null, 4]);
 });
 
 test("what a step computes for a request begins where its cache ended, in however many passes", () => {
@@ -592,11 +619,23 @@ test("beside a step, the run below is shown as far as it had come by then", () =
     lines: [{ ...element }, { ...element }],
     button: element,
     app: { root: { toggleAttribute() {} }, pair: { other: members[1], members } },
-    _tell: (/** @type {any} */ _line, /** @type {any} */ _state, of, i) => told.push(i),
+    _tell: (/** @type {any} */ _line, /** @type {any} */ _state, of, i, now) => told.push([i, now]),
   };
   const state = { run, frame: run.frame(1), clock: true, pair: { other: members[1] } };
-  Beside.prototype.draw.call(beside, state);
-  assert.deepEqual(told, [1, 1]);
+  const below = (/** @type {number} */ tEnd) => {
+    run.events[1].tEnd = tEnd;
+    Beside.prototype.draw.call(beside, state);
+    return told.splice(0)[1];
+  };
+  // its steps are from 0 to 0.5, 1 to 1.5 and 3 to 3.5
+  assert.deepEqual([0.25, 0.75, 1.25, 3].map(below), [
+    [0, 0.25],
+    [0, 0.5],
+    [1, 1.25],
+    [2, 3],
+  ]);
+  const waited = (/** @type {number[]} */ ...at) => waitedSoFar(other, other.request("b"), ...at);
+  assert.deepEqual([waited(0, 0.25), waited(0), waited(1, 1.25)], [0.25, 0.5, 0.5]);
 });
 
 test("requests that came while an engine ran come in the same steps again", () => {

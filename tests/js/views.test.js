@@ -5,14 +5,27 @@ import { test } from "node:test";
 
 import { speak } from "../../assets/player/parts/speech.js";
 import { OwnRequests } from "../../assets/player/live/own_requests.js";
+import { laneScale } from "../../assets/player/run/lane_layout.js";
 import { covered, knobAt } from "../../assets/player/views/lane_chart.js";
 import { Flights } from "../../assets/player/views/flights.js";
 import { LanesView } from "../../assets/player/views/lanes.js";
+import { LengthsView } from "../../assets/player/views/lengths.js";
 import { warned } from "../../assets/player/views/narration.js";
 import { PackedRow } from "../../assets/player/views/packed_row.js";
 import { PeopleView } from "../../assets/player/views/people.js";
+import { saidOf } from "../../assets/player/watch/happens.js";
 import { budgetParts } from "../../assets/player/views/queue.js";
-import { event, pass, runOf, two } from "./worlds.js";
+import {
+  admissions,
+  arrivals,
+  decode,
+  event,
+  pass,
+  prefill,
+  Recorder,
+  runOf,
+  two,
+} from "./worlds.js";
 
 test("pads are no part of a budget that has a limit", () => {
   const passes = [pass(0, 1, { padding: 3 })];
@@ -194,4 +207,60 @@ test("the other run's lanes are told of the step of the same number", () => {
       ["1", "B", "1"],
     ],
   );
+  const missing = LanesView.prototype.besideTable({
+    frame: { event: { step: 2 } },
+    pair: { other: { run: two(), name: "other" } },
+  });
+  assert.equal(missing.caption, "Lanes of the other run, other: it has no step 2");
+  assert.deepEqual(missing.rows, []);
+});
+
+test("under a pointer where no step is drawn nothing is computed", () => {
+  const run = two(); // steps 0, 1 and 3
+  const chart = { painted: { run }, scale: laneScale(run, false, 24, 10), gutter: 24, axis: 0 };
+  const view = Object.assign(Object.create(LanesView.prototype), chart, { pitch: 20, axis: 9 });
+  const said = (/** @type {number} */ x, y = 12) => view.hit(x, y).lines[0].at(-1);
+  const [at, nothing] = [
+    (/** @type {number} */ step) => 24 + 10 * step,
+    "nothing is computed here",
+  ];
+  assert.deepEqual(
+    [0.5, 1.5, 2.5, 3.5, 4.5].map((step) => said(at(step))),
+    ["reads (prefill)", "writes (decode)", nothing, "writes (decode)", nothing],
+  );
+  view.slow = new Map();
+  assert.deepEqual([said(at(1.5), 3), said(at(2.5), 3)], ["step 1 took 500 ms", nothing]);
+});
+
+test("who is cancelled or fails is not said to be done", () => {
+  const said = (/** @type {string[]} */ ...reasons) => {
+    const ends = reasons.map((finishReason, n) => ({ request: "ab"[n], finishReason }));
+    const run = runOf([event(0, { arrived: arrivals("a", "b"), finished: ends })]);
+    return saidOf(run, run.events[0])?.words;
+  };
+  assert.deepEqual(
+    [said("stop", "cancelled"), said("cancelled", "error")],
+    ["A is done", "A, B leave before the end"],
+  );
+});
+
+test("guesses of a decode are drawn as its tokens, not as a prompt that is read", () => {
+  const run = runOf([
+    event(0, {
+      arrived: arrivals("a"),
+      admitted: admissions(["a", 0]),
+      segments: [prefill("a", 0, 4)],
+    }),
+    event(1, { segments: [{ ...decode("a", 0, 4), length: 3, kvLen: 7 }] }),
+  ]);
+  const drawn = (/** @type {number} */ i) => {
+    const g = new Recorder();
+    const canvas = { getAttribute: () => "", setAttribute() {} };
+    LengthsView.prototype.draw.call(
+      { surface: { visible: true, w: 200, h: 60, canvas, begin: () => g }, key: {} },
+      { run, frame: run.frame(i), palette: g.palette, focus: null },
+    );
+    return g.boxes.some(({ style }) => style === "A tint");
+  };
+  assert.deepEqual([0, 1].map(drawn), [true, false]);
 });

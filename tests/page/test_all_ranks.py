@@ -385,3 +385,15 @@ def test_the_picture_fits_its_screen(ranked, size):
         assert all(
             b.bounding_box()["height"] >= 44 for b in page.locator(".rank-line .button").all()
         )
+
+
+def test_a_ranks_share_of_the_time_is_of_the_time_that_is_shown_now(ranked):
+    page = ranked({"rank": "all"})
+    shares = page.evaluate(
+        """() => { const { state, bands: [band] } = inflight.rankLanes;
+        const { from, span } = state.ranks;
+        return [span, 2 * span - from].map((span) => {
+          band._say({ ...state, ranks: { ...state.ranks, span } });
+          return parseFloat(band.share.textContent.slice(4)); }); }"""
+    )
+    assert shares[1] == pytest.approx(shares[0] / 2, abs=1)

@@ -278,6 +278,14 @@ def test_what_the_engine_noted_stands_where_the_machine_does(visit, ran):
     assert NOTE in phone.inner_text(".card[open]")
 
 
+def test_overruns_have_their_word_below_the_mask_of_any_run(visit, ran):
+    header = replace(ran.header, execution=None)
+    page = visit(
+        replay=replay(Trace(header, ran.asked, ran.events, recorded_texts=ran.texts)),
+    )
+    assert page.locator(".mask .legend-overrun").is_visible()
+
+
 def test_a_run_without_any_of_it_shows_none_of_it(visit, ran):
     plain_header = replace(ran.header, execution=None, notes=(), memory=None)
     events = [e for e in ran.events if not e.overrun][:4]

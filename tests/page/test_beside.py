@@ -94,11 +94,12 @@ def test_where_more_have_waited_than_are_named_the_sum_is_the_exact_one(open_pag
         settled(page, "(step) => inflight.frame.event.step === step", step)
         said, exact = page.evaluate(
             """() => { const { run, frame, pair } = inflight, below = pair.other.run;
-            const now = frame.event.tEnd - run.events[0].tStart;
-            const i = below.events.filter((e) => e.tEnd - below.events[0].tStart <= now).length - 1;
+            const now = frame.event.tEnd - run.events[0].tStart + below.events[0].tStart;
+            const i = below.events.filter((e) => e.tStart <= now + 1e-9).length - 1;
+            const by = Math.min(now, below.events[i].tEnd);
             const { waitedSoFar } = inflightModules["run/delays.js"];
             return [document.querySelector("#watch .waited.theirs").lastChild.textContent,
-            below.requests.reduce((sum, r) => sum + waitedSoFar(below, r, i), 0)]; }"""
+            below.requests.reduce((sum, r) => sum + waitedSoFar(below, r, i, by), 0)]; }"""
         )
         assert said == f"{exact:.2f} s in all", step
 

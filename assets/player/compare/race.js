@@ -91,7 +91,8 @@ export class Race {
   /** Show a run at this moment in the Watch tab. */
   watch(racer) {
     this.toggle(false);
-    this.watches(racer.name, racer.run.stepOf(racer.indexAt(Math.min(this.now, racer.length))));
+    const { i } = racer.standing(Math.min(this.now, racer.length));
+    this.watches(racer.name, racer.run.stepOf(Math.max(0, i)));
   }
 
   /** doc: {names, hues, about, runs}. names: which of them race, in order. */
@@ -393,25 +394,24 @@ export class RaceBar {
 
 /**
  * A moment of the race as a table, for screen readers: a row for each run. race: at its `now`.
- * Before its first step and after its last a run holds no lane.
+ * Before its first step, between two and after its last a run holds no lane.
  */
-function raceTable(race) {
+export function raceTable(race) {
   return {
     caption: t("The race at {moment}", { moment: race.readout() }),
     columns: ["Which run", "Step", "Lanes", "Waiting", "Tokens", "Requests done", "In all"],
     rows: race.racers.map((racer) => {
       const { run } = racer;
       const done = race.now >= racer.length - 1e-9;
-      const i = racer.indexAt(race.now);
-      const lanes = run
-        .frame(i)
-        .lanes.map((lane) => `${lane.lane}: ${laneWords(lane)}`)
+      const { i, inside } = racer.standing(race.now);
+      const lanes = (inside ? run.frame(i).lanes : [])
+        .map((lane) => `${lane.lane}: ${laneWords(lane)}`)
         .join("; ");
       return [
         racer.name,
-        done ? t("done") : String(run.stepOf(i)),
-        done ? "" : lanes,
-        done ? "0" : String(run.numWaiting[i]),
+        done ? t("done") : inside ? String(run.stepOf(i)) : t("idle"),
+        lanes,
+        done || i < 0 ? "0" : String(run.numWaiting[i]),
         String(racer.tokensAt(race.now)),
         t(`${racer.landedAt(race.now).length} of ${racer.landings.length}`),
         racer.inAll(),

@@ -23,14 +23,12 @@ export class Racer {
     this.focus = null;
     this.startStep = run.events[0].step;
     this.seconds = run.events[run.length - 1].tEnd; // since the requests were handed over
-    this.steps = run.span(false);
-    /** @type {(e: StepEvent, t?: number) => {seconds: number, steps: number}} */
-    const ends = (e, t = e.tEnd) => ({ seconds: t, steps: e.step + 1 - this.startStep });
+    this.steps = run.span(false); // with those that computed nothing
     this.tokens = run.events.flatMap((e) =>
-      e.sampled.map((s) => ends(e, e.passes[s.passIndex].tEnd)),
+      e.sampled.map((s) => this.ends(e, e.passes[s.passIndex].tEnd)),
     );
     this.landings = run.events.flatMap((e) =>
-      e.finished.map(({ request }) => ({ request: run.request(request), ...ends(e) })),
+      e.finished.map(({ request }) => ({ request: run.request(request), ...this.ends(e) })),
     );
     this.chips = h("span", { class: "landed", "aria-hidden": "true" });
     this.numbers = h("span", { class: "racer-now" });
@@ -73,6 +71,11 @@ export class Racer {
     return this[this.race.unit];
   }
 
+  /** When a step ends, in both units. @param {StepEvent} e */
+  ends(e, seconds = e.tEnd) {
+    return { seconds, steps: e.step + 1 - this.startStep };
+  }
+
   tokensAt(now) {
     return countUpTo(this.tokens, now + 1e-9, (t) => t[this.race.unit]);
   }
@@ -83,13 +86,23 @@ export class Racer {
 
   /** Its final number. */
   inAll() {
-    return t(this.race.clock ? duration(this.seconds) : `${count(this.steps)} [step|steps]`);
+    return t(this.race.clock ? duration(this.seconds) : `${count(this.run.length)} [step|steps]`);
   }
 
-  /** The index of the current step at a moment of the race. */
-  indexAt(now) {
+  /**
+   * The last step that has begun at a moment of the race, -1 before the first; inside: it is being
+   * computed.
+   */
+  standing(now) {
+    const { events } = this.run;
     const begins = this.race.clock ? (e) => e.tStart : (e) => e.step - this.startStep;
-    return Math.max(0, countUpTo(this.run.events, now + 1e-9, begins) - 1);
+    const i = countUpTo(events, now + 1e-9, begins) - 1;
+    return { i, inside: i >= 0 && now < this.ends(events[i])[this.race.unit] - 1e-9 };
+  }
+
+  /** How many steps are done at a moment of the race. */
+  stepsAt(now) {
+    return countUpTo(this.run.events, now + 1e-9, (e) => this.ends(e)[this.race.unit]);
   }
 
   /** Where its lanes end, in pixels. */
@@ -195,14 +208,11 @@ export class Racer {
       now > 0 && clock
         ? ` · ${t(`${count(Math.round(tokens / Math.min(now, this.seconds)))} tok/s`)}`
         : "";
-    const stepsDone = clock
-      ? countUpTo(run.events, now + 1e-9, (e) => e.tEnd)
-      : Math.min(Math.floor(now), this.steps);
     setText(
       this.numbers,
       race.layout === "phone"
         ? t(`${count(tokens)} [token|tokens]`)
-        : t(`${count(tokens)} [token|tokens] in ${count(stepsDone)} [step|steps]`) + rate,
+        : t(`${count(tokens)} [token|tokens] in ${count(this.stepsAt(now))} [step|steps]`) + rate,
     );
     this.final.hidden = !done;
     if (done) {

@@ -19,30 +19,35 @@ export function slowSteps(run) {
 }
 
 /**
- * Seconds that a request has waited by the end of step i: since it arrived, or since it lost its
- * lane. Null if it does not wait then.
+ * Seconds that a request has waited by the end of step i, or by a moment in it: since it arrived, or
+ * since it lost its lane. Null if it does not wait then, or lost its lane before the first step here.
  * @param {Run} run
  * @param {RunRequest} request
  * @param {number} i
  */
-export function waitedBy(run, request, i) {
+export function waitedBy(run, request, i, now = run.events[i].tEnd) {
   const wait = request.waits.findLast(([from]) => from <= i);
   if (!wait || wait[1] < i) return null;
   const [from, , preempted] = wait;
-  const since = preempted && from >= 0 ? run.events[from].tStart : request.arrived;
-  return since === null ? null : Math.max(0, run.events[i].tEnd - since);
+  const since = preempted ? (run.events[from]?.tStart ?? null) : request.arrived;
+  return since === null ? null : Math.max(0, now - since);
 }
 
 /**
- * Seconds that a request has waited in all by the end of step i, whether or not it waits then.
+ * Seconds that a request has waited in all by the end of step i, or by a moment in it, whether or
+ * not it waits then.
  * @param {Run} run
  * @param {RunRequest} request
  * @param {number} i
  */
-export function waitedSoFar(run, request, i) {
+export function waitedSoFar(run, request, i, now = run.events[i].tEnd) {
   return request.waits
-    .filter(([from]) => from <= i)
-    .reduce((sum, [, to]) => sum + (waitedBy(run, request, Math.min(to, i)) || 0), 0);
+    .filter(([from, to]) => from <= i && to >= 0)
+    .reduce(
+      (sum, [, to]) =>
+        sum + ((to < i ? waitedBy(run, request, to) : waitedBy(run, request, i, now)) || 0),
+      0,
+    );
 }
 
 /**

@@ -120,14 +120,22 @@ export function allowedKeys(item, q, window) {
 export const queryOf = (item, position) => item.q0 + item.pads + position - item.start;
 
 /**
- * What a step wrote for a request, as a cell shows it: null if nothing, "" if only the token that
- * ends the answer. @param {Run} run @param {RunRequest} request @param {number} i
+ * What a step, or one pass of it, wrote for a request, as a cell shows it: null if nothing, "" if
+ * only the token that ends the answer.
+ * @param {Run} run @param {RunRequest} request @param {number} i @param {number | null} passIndex
  */
-export function written(run, request, i) {
-  const pieces = run.newPieces(request, i);
+export function written(run, request, i, passIndex = null) {
+  const mine = run.events[i].sampled.filter((s) => s.request === request.id);
+  const count = run.numGenerated(request, i) - run.numGenerated(request, i - 1);
+  // behind the tokens of steps that are not shown
+  const pieces = run
+    .newPieces(request, i)
+    .slice(count - mine.length)
+    .filter((_, n) => passIndex === null || mine[n].passIndex === passIndex);
   if (!pieces.length) return null;
   const text = pieces.join("");
-  const ends = !text && request.samples.at(-1) === i && run.endedItself(request);
+  const isLast = passIndex === null || mine[mine.length - 1].passIndex === passIndex;
+  const ends = !text && isLast && request.samples.at(-1) === i && run.endedItself(request);
   return ends ? "" : visible(text);
 }
 

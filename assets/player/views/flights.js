@@ -355,7 +355,7 @@ export class Flights {
     const flying = sampled.flatMap(({ request, passIndex }) => {
       const place = this.places.get(`text ${request.index}`);
       const to = place || (this.places.has(`text ${request.index}`) ? null : tab);
-      const text = written(run, request, index);
+      const text = written(run, request, index, passIndex);
       return to && text ? [{ request, passIndex, text, to, isText: Boolean(place) }] : [];
     });
     const big = state.presenter ? PRESENTED : 1;

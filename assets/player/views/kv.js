@@ -75,7 +75,7 @@ export class BlocksView extends CanvasView {
   }
 
   /**
-   * block -> its owners: {request, at: index in the table, fill: share of its positions, fresh}
+   * block -> its owners: {request, at: index in the table, fill: share of its positions, from, fresh}
    * @param {Frame} frame
    */
   owners(frame, run = /** @type {ViewState} */ (this.state).run) {
@@ -93,6 +93,7 @@ export class BlocksView extends CanvasView {
           at,
           group,
           fill: kind === "mamba" ? 1 : clamp((length - at * blockSize) / blockSize, 0, 1),
+          from,
           fresh: from === frame.i && at * blockSize >= (lane.laneSpan.hit || 0),
         };
         owners.set(block, [...(owners.get(block) || []), owner]);
@@ -161,13 +162,16 @@ export class BlocksView extends CanvasView {
       else this._tile(g, state, tile, box);
     });
     g.globalAlpha = 1;
-    const preempted = [...this.ghosts.values()].filter((ghost) => !ghost.passed).length;
+    // those that others shared are not free
+    const freed = [...this.ghosts].filter(
+      ([block, { passed }]) => !passed && !this.owned.get(block)?.some((o) => o.from < frame.i),
+    ).length;
     const shared = [...this.owned.values()].filter((o) => o.length > 1).length;
-    const passed = this.ghosts.size - preempted;
+    const passed = [...this.ghosts.values()].filter((ghost) => ghost.passed).length;
     const words = [
       `Block map: ${kv.used} of ${kv.total} blocks in use`,
       shared && `${shared} shared`,
-      preempted && `${preempted} freed by preemption`,
+      freed && `${freed} freed by preemption`,
       passed && `${passed} behind a window`,
     ].flatMap((part) => (part ? [t(part)] : []));
     setAttr(surface.canvas, "aria-label", words.join(", "));

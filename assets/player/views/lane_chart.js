@@ -131,6 +131,8 @@ export class LaneChart extends LaneInk {
     const i = indexAt(run, scale, x);
     const gap = scale.clock && i + 1 < run.length && x > scale.to(i) ? run.idleBefore(i + 1) : null;
     if (gap) return { request: null, lines: [[idleWords(gap, run.stepOf(i + 1))]] };
+    if (x < scale.from(i) - 2 || x > scale.to(i) + 1)
+      return { request: null, lines: [["nothing is computed here"]] };
     const when = `step ${run.stepOf(i)}`;
     const lane = Math.floor((y - this.axis) / this.pitch);
     if (lane >= run.numLanes)
@@ -176,14 +178,25 @@ const WORDS = [
 ];
 
 /** @param {number} status bits of run/run.js */
-export const doingOf = (status) =>
+const doingOf = (status) =>
   WORDS.filter(([bit]) => status & bit)
     .map(([, word]) => t(word))
     .join(t(", then ")) || t("idle");
 
+/**
+ * What a step did in a lane, for the request that is in it then: whoever gave way before is another,
+ * unless it came back at once. @param {Frame["lanes"][number]} lane
+ */
+export function doneIn({ request, laneSpan, status }) {
+  const gaveWay = request?.waits.some(
+    ([from, , preempted]) => preempted && from === laneSpan?.from,
+  );
+  return doingOf(request && !gaveWay ? status & ~PREEMPTED : status);
+}
+
 /** Who is in a lane, and what a step did there. @param {Frame["lanes"][number]} lane */
-export const laneWords = ({ request, status }) =>
-  request ? `${request.letter} ${doingOf(status)}` : t("free");
+export const laneWords = (lane) =>
+  lane.request ? `${lane.request.letter} ${doneIn(lane)}` : t("free");
 
 /**
  * @param {import("../parts/surface.js").Surface} surface

@@ -7,7 +7,7 @@ import { speaking, t } from "../parts/speech.js";
 import { count, duration, milliseconds, wallClock } from "../parts/format.js";
 import { fillBox, measure, setFont } from "../parts/surface.js";
 import { slowSteps } from "../run/delays.js";
-import { covered, doingOf, knobAt, LaneChart } from "./lane_chart.js";
+import { covered, doneIn, knobAt, LaneChart } from "./lane_chart.js";
 import { GUTTER } from "./lane_ink.js";
 import { timed } from "./texts.js";
 import { easeOut, lerp, movingIn, phase } from "./phases.js";
@@ -148,6 +148,7 @@ export class LanesView extends LaneChart {
     if (!painted?.run.length || y >= this.axis || x < this.gutter) return super.hit(x, y);
     const { run } = painted;
     const i = indexAt(run, scale, x);
+    if (x > scale.to(i) + 1) return super.hit(x, this.axis);
     const step = run.stepOf(i);
     const said = (run.delays?.worst || [])
       .filter((one) => one.kind === "gap" && one.step === step)
@@ -306,11 +307,12 @@ export class LanesView extends LaneChart {
   /** The other run's lanes in the same step. @param {ViewState} state */
   besideTable({ frame: { event }, pair: { other } }) {
     if (!other) return { caption: t("There is no other run"), columns: [], rows: [] };
-    return lanesTable(
-      other.run,
-      other.run.frame(other.run.indexOf(event.step)),
-      `${t("Lanes of the other run")}, ${t(other.name)}: ${t(`step ${event.step}`)}`,
-    );
+    const { run } = other;
+    const lanes = `${t("Lanes of the other run")}, ${t(other.name)}`;
+    const i = run.indexOf(event.step);
+    if (run.stepOf(i) !== event.step)
+      return { caption: `${lanes}: ${t(`it has no step ${event.step}`)}`, columns: [], rows: [] };
+    return lanesTable(run, run.frame(i), `${lanes}: ${t(`step ${event.step}`)}`);
   }
 }
 
@@ -323,7 +325,7 @@ function lanesTable(run, frame, caption) {
       String(l.lane),
       l.request ? l.request.letter : t("free"),
       l.laneSpan ? String(run.stepOf(l.laneSpan.from)) : "",
-      l.request || l.status ? doingOf(l.status) : "",
+      l.request || l.status ? doneIn(l) : "",
     ]),
   };
 }

@@ -83,9 +83,9 @@ export class LengthsView extends CanvasView {
       }
       fillBox(g, held, label, y, old, height);
       if (now > old) {
-        const prefill =
-          lane.kvLen - lane.before > 1 ||
-          frame.event.segments.some((s) => s.request === request.id && s.phase === "prefill");
+        const prefill = frame.event.segments.some(
+          (s) => s.request === request.id && s.phase === "prefill",
+        );
         const width = Math.max(2, now - old);
         if (prefill && height > 5) {
           fillBox(g, colours.tint, label + old, y, width, height);

@@ -136,7 +136,8 @@ export class PackedRow extends CanvasView {
           phase: item.phase,
         });
       }
-      if (frame && item.sampled) cells[cells.length - 1].out = written(run, item.request, frame.i);
+      if (frame && item.sampled)
+        cells[cells.length - 1].out = written(run, item.request, frame.i, pass.index);
     }
     if (pass.graphPads)
       cells.push({
@@ -480,7 +481,7 @@ export class PackedRow extends CanvasView {
               textOf(run, i, i.start + n),
             ).join(" ") + (i.length > 40 ? ` … +${i.length - 40}` : ""),
             String(i.pads),
-            i.sampled ? written(run, i.request, frame.i) || t("end") : "",
+            i.sampled ? written(run, i.request, frame.i, p.index) || t("end") : "",
           ])
           .concat(p.graphPads ? [padded(p)] : []),
       ),

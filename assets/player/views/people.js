@@ -233,13 +233,15 @@ export class PeopleView {
     setText(row.output, old.replace(BREAKS, " "));
     setText(row.fresh, fresh.replace(BREAKS, " "));
     row.fresh.hidden = total === before;
-    const left = over && request.finished?.reason === "cancelled";
+    const reason = over ? request.finished?.reason : "";
+    const left = reason === "cancelled" || reason === "error";
     const reads = status & PREFILL && !total;
     const far = request.maxNew ? `${total} / ${request.maxNew}` : String(total);
     const done = `${left ? "✕" : "✓"} ${count(total)}`;
     const doing = status & STALLED ? "stalled" : reads ? "reads the prompt" : "";
     setText(row.did, doing ? t(doing) : over ? done : far);
-    const means = !over ? ", of those asked for" : left ? "; cancelled" : "; finished";
+    const ended = reason === "error" ? "failed" : left ? "cancelled" : "finished";
+    const means = over ? `; ${ended}` : ", of those asked for";
     setAttr(row.did, "title", t(`Tokens written${means}`));
     const share = request.maxNew ? Math.min(1, total / request.maxNew).toFixed(3) : "0";
     setStyle(row.el, "--share", share);

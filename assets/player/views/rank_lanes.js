@@ -57,7 +57,7 @@ class Band {
       this.stage,
     );
     this.chart = new LaneChart(canvas, view.actions.redraw);
-    /** @type {{at?: string, length?: number, language?: string}} */
+    /** @type {{at?: string, length?: number, language?: string, from?: number, span?: number}} */
     this._said = {};
     this.at = { i: -1, inside: false }; // where it stands
   }
@@ -131,7 +131,8 @@ class Band {
   /** @param {ViewState & {ranks: RanksState}} state */
   _say({ ranks, simple, language }) {
     const { member, run } = this;
-    if (isRedrawn(this._said, { length: run.length, language })) {
+    const { from, span } = ranks; // they change as the other ranks go on
+    if (isRedrawn(this._said, { length: run.length, language, from, span })) {
       setAttr(
         this.chart.canvas,
         "aria-label",
@@ -139,7 +140,7 @@ class Band {
           ? t(`Lanes of {name}, ${count(run.length)} [step|steps]`, { name: member.name })
           : t(`Lanes of rank ${member.rank}, ${count(run.length)} [step|steps]`),
       );
-      tell(this.share, `busy ${Math.round(100 * busy(member, ranks.from, ranks.span))} %`);
+      tell(this.share, `busy ${Math.round(100 * busy(member, from, span))} %`);
     }
     const { pill, say } = this.words();
     const at = JSON.stringify([this.at, run.stepOf(this.at.i), run.length, simple, language]);

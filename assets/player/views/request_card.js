@@ -14,15 +14,13 @@ import { timeBar, timeLegend } from "./time_bar.js";
 import { timed } from "./texts.js";
 
 /**
- * The times of a request up to step i, in seconds since its arrival; null for what has not
- * happened, or happened in steps that are not shown.
+ * When each token of a request came up to step i, in seconds; null in steps that are not shown.
  * @param {Run} run
  * @param {RunRequest} request
  * @param {number} i
  */
-export function timesOf(run, request, i) {
-  const { before } = request;
-  const at = request.samples.slice(0, countUpTo(request.samples, i)).map((step, k) => {
+function tokensOf(run, request, i) {
+  return request.samples.slice(0, countUpTo(request.samples, i)).map((step, k) => {
     if (request.unseen.some(([first, count]) => k >= first && k < first + count)) return null;
     const event = run.events[step];
     // several, where a step has several passes
@@ -33,27 +31,68 @@ export function timesOf(run, request, i) {
     );
     return event.passes[mine[k - countUpTo(request.samples, step - 1) - unseen].passIndex].tEnd;
   });
+}
+
+/**
+ * The gaps between its tokens that are known, each in seconds and before which token.
+ * @param {Run} run
+ * @param {RunRequest} request
+ * @param {number} i
+ */
+export function gapsOf(run, request, i) {
+  const at = tokensOf(run, request, i);
+  const first = (request.before?.generated ?? 0) + 1; // the number of the first of these
+  return at.flatMap((t, k) => {
+    const last = k ? at[k - 1] : null;
+    return t === null || last === null ? [] : [{ token: first + k, seconds: t - last }];
+  });
+}
+
+/**
+ * The times of a request up to step i, in seconds since its arrival; null for what has not
+ * happened, or happened in steps that are not shown.
+ * @param {Run} run
+ * @param {RunRequest} request
+ * @param {number} i
+ */
+export function timesOf(run, request, i) {
+  const { before } = request;
+  const at = tokensOf(run, request, i);
   const arrived = request.arrived ?? 0;
   const began = before?.isUnseen ? null : (before?.computed ?? startOf(run, request, i));
   const first = before?.generated ? before.token : (at[0] ?? null);
-  const gaps = at
-    .slice(1)
-    .flatMap((t, k) => (t === null || at[k] === null ? [] : [t - (at[k] ?? 0)]));
   const n = run.numGenerated(request, i);
   const last = at.at(-1) ?? null;
   return {
     waited: began === null ? null : began - arrived,
     ttft: first === null ? null : first - arrived,
-    gaps,
+    gaps: gapsOf(run, request, i).map(({ seconds }) => seconds),
     tpot: n > 1 && last !== null && first !== null ? (last - first) / (n - 1) : null,
-    lost: run.events
-      .slice(0, i + 1)
-      .flatMap(({ preempted }) => preempted.filter((p) => p.request === request.id))
-      .reduce((sum, { tokensLost }) => sum + tokensLost, 0),
+    lost: request.waits.some(([from, , preempted]) => preempted && from < 0)
+      ? null
+      : run.events
+          .slice(0, i + 1)
+          .flatMap(({ preempted }) => preempted.filter((p) => p.request === request.id))
+          .reduce((sum, { tokensLost }) => sum + tokensLost, 0),
     preemptions: request.waits.filter(
       ([from, , preempted, place]) => preempted && place === undefined && from <= i,
     ).length,
   };
+}
+
+/**
+ * How a request ended and where: in a step, or in one that is not shown. @param {Run} run @param
+ * {RunRequest} request @param {NonNullable<RunRequest["finished"]>} finished
+ */
+function endWords(run, request, { step, reason }) {
+  /** @type {Record<string, string>} */
+  const ends = {
+    cancelled: run.header.engine ? "ended from outside" : "cancelled",
+    error: "failed",
+  };
+  const isUnseen =
+    step < 0 || run.events[step].resumed?.ended.some((ended) => ended.request === request.id);
+  return `${ends[reason] || "finished"} ${isUnseen ? "before" : "in"} step ${run.stepOf(Math.max(0, step))}`;
 }
 
 /**
@@ -163,7 +202,7 @@ export class RequestCard extends CanvasView {
       !here
         ? "has not arrived"
         : finished && finished.step <= frame.i
-          ? `finished ${finished.reason === "not recorded" ? "before" : "in"} step ${run.stepOf(finished.step)}`
+          ? endWords(run, request, finished)
           : lane
             ? `in lane ${lane.lane}`
             : "waits",
@@ -185,7 +224,7 @@ export class RequestCard extends CanvasView {
     this._row(
       "Preempted",
       preemptions === 1 ? "once" : preemptions ? `${preemptions} times` : "never",
-      preemptions ? `lost ${count(lost)} cached [token|tokens]` : null,
+      preemptions && lost !== null ? `lost ${count(lost)} cached [token|tokens]` : null,
     );
     const cache = lane && !run.isGrouped ? cacheWords(run, lane.kvLen) : null;
     const held = (/** @type {Band} */ band) =>
@@ -218,13 +257,13 @@ export class RequestCard extends CanvasView {
 
   /** @param {ViewState} state */
   table({ run, frame, pinned }) {
-    const gaps = pinned ? timesOf(run, pinned, frame.i).gaps : [];
+    const gaps = pinned ? gapsOf(run, pinned, frame.i) : [];
     return {
       caption: pinned
         ? `${t("Gaps between the tokens of")} ${pinned.letter}`
         : t("No request is selected"),
       columns: ["Before token", "Gap"],
-      rows: gaps.map((gap, k) => [String(k + 2), t(milliseconds(gap))]),
+      rows: gaps.map(({ token, seconds }) => [String(token), t(milliseconds(seconds))]),
     };
   }
 

@@ -191,7 +191,8 @@ export class Bar {
       chip.classList.toggle("on", app.options.catalogue[i] === app.entry),
     );
     app.root.querySelector(".legend-pad").hidden = (header.batching || {}).layout === "packed";
-    app.root.querySelector(".mask .legend-overrun").hidden = !app.run.asynchronous;
+    app.root.querySelector(".mask .legend-overrun").hidden =
+      !app.run.asynchronous && !app.run.events.some((e) => e.overrun.length);
     this.fitChips();
   }
 

@@ -152,24 +152,30 @@ export class Beside {
     for (const line of this.lines) line.hidden = !shown;
     if (!shown) return;
     const { run, frame } = state;
-    const moment = frame.event.tEnd - run.events[0].tStart;
+    const { events } = other.run;
+    // on a clock in the middle of a step, as a rule
+    const now = frame.event.tEnd - run.events[0].tStart + events[0].tStart;
     const there = state.clock
-      ? countUpTo(other.run.events, moment + 1e-9, (e) => e.tEnd - other.run.events[0].tStart) - 1
+      ? countUpTo(events, now + 1e-9, (e) => e.tStart) - 1
       : other.run.indexOf(frame.event.step);
     this.lines[1].style.order = this.app.pair.members[0].run === other.run ? "-1" : "1";
     this._tell(this.lines[0], state, run, frame.i);
-    this._tell(this.lines[1], state, other.run, Math.max(0, there));
+    this._tell(this.lines[1], state, other.run, there, Math.min(now, events[there].tEnd));
   }
 
   /**
    ** Who has waited how long so far under one of the policies.
    * @param {HTMLElement} line @param {ViewState} state @param {Run} run @param {number} i
+   * @param {number} now a moment in step i, its end if none is given
    */
-  _tell(line, state, run, i) {
+  _tell(line, state, run, i, now = run.events[i].tEnd) {
     const { clock } = state;
     const words = (/** @type {number} */ n) => t(clock ? wallClock(n) : `${count(n)} [step|steps]`);
     const waited = run.requests
-      .map((request) => ({ request, long: (clock ? waitedSoFar : stepsWaited)(run, request, i) }))
+      .map((request) => ({
+        request,
+        long: clock ? waitedSoFar(run, request, i, now) : stepsWaited(run, request, i),
+      }))
       .sort((a, b) => b.long - a.long);
     const some = waited.filter(({ long }) => long >= (clock ? 0.005 : 1));
     const named = some.slice(0, MOST[state.layout]);

@@ -9,6 +9,9 @@ const STANDS = [0.6, 1.8]; // seconds that a step in which something happens sta
 const PASSES = 0.8; // seconds for all that is between two of them
 const BEFORE = 0.5; // of the step before one, so that it is seen to move
 
+const isDone = (/** @type {StepEvent["finished"][number]} */ { finishReason }) =>
+  !["cancelled", "error"].includes(finishReason);
+
 /**
  * What may happen in a step, the first of which is said: the panels where it is seen, the best
  * first, its requests, and words.
@@ -17,7 +20,8 @@ const BEFORE = 0.5; // of the step before one, so that it is seen to move
 const KINDS = [
   [["kv", "lanes"], (e) => e.preempted, (n) => `{who} [=${n} gives|give] the memory back`],
   [["lanes"], (e) => e.admitted, (n) => `{who} [=${n} takes|take] a lane`],
-  [["text", "lanes"], (e) => e.finished, (n) => `{who} [=${n} is|are] done`],
+  [["text", "lanes"], (e) => e.finished.filter(isDone), (n) => `{who} [=${n} is|are] done`],
+  [["text", "lanes"], (e) => e.finished, (n) => `{who} [=${n} leaves|leave] before the end`],
   [["row"], (e) => e.segments.filter((s) => s.phase === "prefill"), () => "more of {who} is read"],
 ];
 
@@ -74,7 +78,7 @@ export class Happens {
 }
 
 /** @param {Run} run @param {StepEvent} event */
-function saidOf(run, event) {
+export function saidOf(run, event) {
   for (const [panels, find, words] of KINDS) {
     const who = [...new Set(find(event).map(({ request }) => run.request(request).letter))];
     if (who.length) return { panels, words: t(words(who.length), { who: who.join(", ") }) };
