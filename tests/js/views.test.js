@@ -226,7 +226,7 @@ test("under a pointer where no step is drawn nothing is computed", () => {
   ];
   assert.deepEqual(
     [0.5, 1.5, 2.5, 3.5, 4.5].map((step) => said(at(step))),
-    ["reads (prefill)", "writes (decode)", nothing, "writes (decode)", nothing],
+    ["reads (prefill)", "writes (decode)", ` holds lane 0; ${nothing}`, "writes (decode)", nothing],
   );
   view.slow = new Map();
   assert.deepEqual([said(at(1.5), 3), said(at(2.5), 3)], ["step 1 took 500 ms", nothing]);

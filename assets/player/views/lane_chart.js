@@ -131,16 +131,21 @@ export class LaneChart extends LaneInk {
     const i = indexAt(run, scale, x);
     const gap = scale.clock && i + 1 < run.length && x > scale.to(i) ? run.idleBefore(i + 1) : null;
     if (gap) return { request: null, lines: [[idleWords(gap, run.stepOf(i + 1))]] };
-    if (x < scale.from(i) - 2 || x > scale.to(i) + 1)
-      return { request: null, lines: [["nothing is computed here"]] };
-    const when = `step ${run.stepOf(i)}`;
     const lane = Math.floor((y - this.axis) / this.pitch);
+    const laneSpan = run.holders[i][lane] ?? -1;
+    if (x < scale.from(i) - 2 || x > scale.to(i) + 1) {
+      // between two steps whoever goes on holds its lane
+      const goesOn = laneSpan >= 0 && x > scale.to(i) && run.holders[i + 1]?.[lane] === laneSpan;
+      if (!goesOn) return { request: null, lines: [["nothing is computed here"]] };
+      const { request } = run.laneSpans[laneSpan];
+      return { request, lines: [[{ request }, ` holds lane ${lane}; nothing is computed here`]] };
+    }
+    const when = `step ${run.stepOf(i)}`;
     if (lane >= run.numLanes)
       return {
         request: null,
         lines: [[`${when}: ${count(run.numWaiting[i])} [request|requests] waiting`]],
       };
-    const laneSpan = run.holders[i][lane] ?? -1;
     if (laneSpan < 0) return { request: null, lines: [[`lane ${lane} is free in ${when}`]] };
     const { request } = run.laneSpans[laneSpan];
     const did = doing(run.statuses[i][lane] || 0);

@@ -148,7 +148,7 @@ export class LanesView extends LaneChart {
     if (!painted?.run.length || y >= this.axis || x < this.gutter) return super.hit(x, y);
     const { run } = painted;
     const i = indexAt(run, scale, x);
-    if (x > scale.to(i) + 1) return super.hit(x, this.axis);
+    if (x > scale.to(i) + 1) return super.hit(x, Infinity);
     const step = run.stepOf(i);
     const said = (run.delays?.worst || [])
       .filter((one) => one.kind === "gap" && one.step === step)
