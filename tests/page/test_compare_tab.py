@@ -436,10 +436,8 @@ def test_it_plays_by_key(open_page):
             [],
         )
     )
-    assert (
-        page.locator(".sure").is_visible()
-        and page.evaluate("localStorage.getItem('inflight-compare-statistics')") == "1"
-    )
+    assert page.locator(".sure").is_visible()
+    settled(page, "localStorage.getItem('inflight-compare-statistics') === '1'")
     page.keyboard.press("b")
     before = page.evaluate("inflightCompare.race.now")
     page.keyboard.press("n")
