@@ -106,6 +106,11 @@ test("two tokens of one step came at the ends of their own passes", () => {
     came.map((row) => row.at(-1)),
     ["x", "y"],
   );
+  const row = Object.create(PackedRow.prototype);
+  const frame = run.frame(0);
+  const out = ({ out: word }) => word;
+  const cells = frame.passes.map((p) => row._cellsOf(run, p, { most: 9 }, frame).map(out));
+  assert.deepEqual(cells, [[undefined, undefined, "x"], ["y"]]);
   const at = (i) => timesOf(run, run.request("a"), i);
   assert.deepEqual([at(0).ttft, at(0).gaps, at(0).tpot], [1, [2], 2]);
   assert.deepEqual([at(1).gaps, at(1).tpot], [[2, 1], 1.5]);

@@ -109,6 +109,17 @@ test("short of room the row counts its template's tokens and shows what was aske
   assert.equal(lines[0][1], " 4 [token|tokens], positions 1 to 4");
 });
 
+test("of a pass that reads a prompt again only its prompt tokens are counted as such", () => {
+  const item = { request: {}, start: 2, length: 5, kvLen: 7, phase: "prefill" };
+  const run = { isTemplate: () => false, promptLength: () => 4, tokenText: () => "" };
+  const said = (position) => {
+    const cell = { x: 0, y: 0, w: 9, h: 9, item, position, text: "" };
+    return PackedRow.prototype.hit.call({ cells: [cell], state: { run } }, 1, 1).lines.flat();
+  };
+  assert.ok(said(3).includes("Prefill: one of 2 prompt [token|tokens] in this pass"));
+  assert.ok(said(4).includes("Prefill: a token it wrote, computed again after its preemption"));
+});
+
 test("a token fed back comes from where it was written, others from where their request stands", () => {
   const froms = [];
   const cell = (phase) => ({
