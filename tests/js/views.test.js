@@ -174,7 +174,7 @@ test("of what was guessed the row says how much was right", () => {
     { surface: { visible: false }, title: { textContent: "" }, key },
     { run, frame: run.frame(0) },
   );
-  assert.match(key.textContent, /, 3 guessed: 1 right/);
+  assert.match(key.textContent, /, 3 guessed: 1 used/);
 });
 
 test("who joins flies from where it waited, who gives way to where it waits then", () => {

@@ -68,7 +68,7 @@ def test_guesses_are_drawn_as_guesses(visit):
         )
     assert all(text == "✗" for _, guess, text in cells if guess == "forgotten")
     guessed, right = sum(d.drafted for d in event.drafts), sum(d.accepted for d in event.drafts)
-    assert f"{guessed} guessed: {right} right" in page.locator(".panel.row .key").inner_text()
+    assert f"{guessed} guessed: {right} used" in page.locator(".panel.row .key").inner_text()
     # the mask in a terminal knows no later token either
     assert trace.mask(event.step).queries[-1].text
 

@@ -77,7 +77,7 @@ export function overrunWords(item) {
 }
 
 /**
- * Whether a position held a speculative guess, and whether it was right: "", "taken" or
+ * Whether a position held a speculative guess, and whether it was used: "", "taken" or
  * "forgotten". @param {PassItem} item @param {number} position
  */
 export function guessAt(item, position) {
@@ -85,7 +85,7 @@ export function guessAt(item, position) {
   return position >= item.kvLen - item.rejected ? "forgotten" : "taken";
 }
 
-export const NOT_TAKEN = "✗"; // in place of a token that was guessed and turned out wrong
+export const NOT_USED = "✗"; // in place of a token that was guessed for nothing
 
 /**
  * The item whose queries (or keys) hold position x. @param {Pass} pass @param {number} x @param

@@ -2,7 +2,7 @@
 // pads as pads; one row per pass. What does not fit is counted.
 
 import { dims } from "../parts/colours.js";
-import { find, setAttr } from "../parts/dom.js";
+import { find, setAttr, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count, joined } from "../parts/format.js";
 import {
@@ -14,7 +14,7 @@ import {
   setFont,
   strokeBox,
 } from "../parts/surface.js";
-import { guessAt, NOT_TAKEN, overrunWords, visible, written } from "../run/passes.js";
+import { guessAt, NOT_USED, overrunWords, visible, written } from "../run/passes.js";
 import { movingIn, phase, some, turn } from "./phases.js";
 
 const GAP = 2;
@@ -49,7 +49,7 @@ const outWords = ({ out }) => (typeof out === "string" ? `→ ${out || t("end")}
  */
 const textOf = (run, item, position) =>
   guessAt(item, position) === "forgotten"
-    ? NOT_TAKEN
+    ? NOT_USED
     : visible(run.tokenText(item.request, position));
 
 /** Why a token is in the row. @param {Run} run @param {Cell} cell */
@@ -212,21 +212,21 @@ export class PackedRow extends CanvasView {
     tell(this.title, many ? several : one);
     const shape = !many && passes[0]?.padded ? `${passes[0].rows} × ${passes[0].width}: ` : "";
     const over = event.overrun.reduce((n, o) => n + o.rows, 0);
-    const [guessed, right] = event.drafts.reduce(
+    const [guessed, used] = event.drafts.reduce(
       ([n, m], d) => [n + d.drafted, m + d.accepted],
       [0, 0],
     );
     const graph = passes.reduce((n, p) => n + p.graphPads, 0);
     const said = [
       !simple && shape,
-      `${count(tokens)} [token|tokens]`,
-      !simple && over && ` (${over} overrun)`,
-      !simple && guessed && `, ${guessed} guessed: ${right} right`,
-      pads && ` + ${count(pads)} [pad|pads]`,
-      !simple && !pads && !graph && passes.length && ", no padding",
-      !simple && graph && ` + ${graph} graph padding`,
+      t(`${count(tokens)} [token|tokens]`),
+      !simple && over && ` (${t(`${over} overrun`)})`,
+      !simple && guessed && `, ${t(`${guessed} guessed: ${used} used`)}`,
+      pads && ` + ${t(`${count(pads)} [pad|pads]`)}`,
+      !simple && !pads && !graph && passes.length && `, ${t("no padding")}`,
+      !simple && graph && ` + ${t(`${graph} graph padding`)}`,
     ];
-    tell(this.key, joined(said, ""));
+    setText(this.key, joined(said, ""));
     if (!surface.visible) return;
     const g = surface.begin();
     this.cells = [];
@@ -444,7 +444,7 @@ export class PackedRow extends CanvasView {
       return { request, lines: [[{ request }, more], ...wasted] };
     }
     if (cell.guess === "forgotten") {
-      const why = ` position ${position}: a token that was guessed and turned out wrong; it is forgotten`;
+      const why = ` position ${position}: a token that was guessed and not used; it is forgotten`;
       return { request, lines: [[{ request }, why]] };
     }
     const { run } = this.state;

@@ -238,12 +238,12 @@ export class QueueView {
     const over = frame.event.overrun.reduce((n, o) => n + o.rows, 0);
     const padded = `${count(pads)} [pad|pads]`;
     const parted = [
-      `${count(decode)} decode + ${count(prefill)} prefill`,
-      limit === null ? pads && ` + ${padded}` : ` + ${count(unused)} unused`,
-      limit !== null && pads && `; ${padded} besides`,
-      over && `; ${over} of it overrun`,
+      t(`${count(decode)} decode + ${count(prefill)} prefill`),
+      limit === null ? pads && ` + ${t(padded)}` : ` + ${t(`${count(unused)} unused`)}`,
+      limit !== null && pads && `; ${t(`${padded} besides`)}`,
+      over && `; ${t(`${over} of it overrun`)}`,
     ];
-    tell(this.split, joined(parted, ""));
+    setText(this.split, joined(parted, ""));
     setAttr(bar, "aria-label", `${t("Token budget")}: ${this.split.textContent}`);
   }
 
