@@ -236,7 +236,7 @@ export class Race {
 
   readout() {
     if (this.layout === "phone")
-      return t(this.clock ? duration(this.now) : `${Math.floor(this.now)} steps`);
+      return t(this.clock ? duration(this.now) : `${Math.floor(this.now)} [step|steps]`);
     return t(
       this.clock ? momentOf(this.now, this.span) : `${Math.floor(this.now)} of ${this.span} steps`,
     );
