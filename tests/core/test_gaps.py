@@ -7,7 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ from core.recorders.convert import checked_trace, to_trace
 from core.recorders.follow import Follower, RecordingBegun
 from core.recorders.raw import gathered
 from core.trace.events import NOT_RECORDED, StepEvent
-from visualizer.documents.live import LiveRun
+from visualizer.documents.live import LiveRun, shown
 from visualizer.documents.replay import Deltas
 from visualizer.words.captions import captions, plain
 from visualizer.words.language import speaking
@@ -39,6 +39,12 @@ def lines() -> list[str]:
 @pytest.fixture(scope="module")
 def whole(lines) -> dict[int, StepEvent]:
     return {event.step: event for event in opened(lines)[0].events}
+
+
+@pytest.fixture(scope="module")
+def followed(lines) -> Trace:
+    """With steps that are not shown, for which five of its requests run."""
+    return opened(without(lines, range(50, 63)))[0]
 
 
 def opened(lines: list[str]) -> tuple[Trace, list[str]]:
@@ -196,29 +202,44 @@ def test_tokens_and_texts_go_on_and_times_across_a_gap_are_not_known(lines, whol
     assert "steps 41 to 47 are not shown" in marks
 
 
-def test_waits_and_company_are_not_invented_where_a_followed_run_goes_on(lines):
-    trace, _ = opened(without(lines, range(50, 63)))
-    (at,) = [event for event in trace.events if event.resumed]
-    run, went, times = LiveRun(trace.header, None), {}, request_times(trace)
+def live(trace: Trace) -> Iterator[tuple[LiveRun, dict]]:
+    """The run as the Live tab follows it, and its deltas, a step each."""
+    run = LiveRun(trace.header, None)
     for request, asked in trace.asked.items():
         run.meet(request, asked.prompt, asked.request.sampling.max_new_tokens)
     for event in trace.events:
-        went |= run.delta([event], [{}])["ended"]
-        if event is at:
-            begun = {told["id"]: told for told in run.beginning()["begin"]["requests"]}
-    assert {r: how["waited_s"] for r, how in went.items()} == {
-        r: None if times[r].queue_s is None else pytest.approx(times[r].queue_s, abs=1e-6)
-        for r in went
-    }
-    unseen = {r for r in went if times[r].is_unseen}
-    assert unseen == {arrived.request for arrived in at.resumed.arrived}
+        yield run, run.delta([event], [{}])
+
+
+def test_how_a_request_went_is_not_told_if_it_ran_in_steps_that_are_not_shown(lines, followed):
+    (gap,) = [event.resumed for event in followed.events if event.resumed]
+    before, told = (
+        {r: how for _, delta in live(one) for r, how in delta["ended"].items()}
+        for one in (opened(lines)[0], followed)
+    )
+    ran = {carried.request for carried in gap.carried}
+    assert len(ran) == 5 and told == {r: how for r, how in before.items() if r not in ran}
+
+
+def test_times_are_not_invented_where_a_followed_run_goes_on(followed):
+    (at,) = [event for event in followed.events if event.resumed]
+    run = next(run for run, delta in live(followed) if delta["events"][0]["step"] == at.step)
+    unseen = {arrived.request for arrived in at.resumed.arrived}
     assert [
         (told["computed"], told["isUnseen"], told["token"])
-        for request, told in begun.items()
-        if request in unseen
+        for told in run.beginning()["begin"]["requests"]
+        if told["id"] in unseen
     ] == [(None, True, None)]
-    (last,) = [f.request for f in at.finished]
-    assert last in unseen and went[last]["others"] == len(at.resumed.running) - 1
+
+
+def test_tokens_of_steps_that_are_not_shown_are_hidden_as_those_of_others_are(followed):
+    ((gap, sent),) = [
+        (event.resumed, shown(delta, texts=False, nicknames=True)["events"][0]["resumed"])
+        for event, (_, delta) in zip(followed.events, live(followed), strict=True)
+        if event.resumed
+    ]
+    assert [len(c.tokens) for c in sent.carried] == [len(c.tokens) for c in gap.carried]
+    assert {token for c in sent.carried for token in c.tokens} == {None}
 
 
 def test_it_is_said_where_the_run_goes_on(lines):

@@ -5,10 +5,10 @@ A beginning is {"records", "header", "begin": {"step", "requests": […], "lette
 "texts": {"prompt", "said", "output"}}; a delta is {"events", "captions", "translations", "letters",
 "texts", "hues", "asked", "ended"}.
 
-"ended" says of each request that has finished how it went: {"waited_s", "tokens", "steps",
-"others"}: its seconds until it was first computed, None where that was in steps that are not
-shown, the tokens that it wrote, the steps in which it held a lane, and how many other requests held
-one at the same time.
+"ended" says of each request that has finished how it went, unless it ran in steps that are not
+shown: {"waited_s", "tokens", "steps", "others"}: its seconds until it was first computed, None if
+it never was, the tokens that it wrote, the steps in which it held a lane, and how many other
+requests held one at the same time.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Life:
 
     waits: [first step, last step or None, preempted]. laneSpans: [lane, first step, last step or
     None]. computed: when its first pass began. is_unseen: that was in steps that are not shown.
-    token: when its first token came. steps: those in which it held a lane. others: the requests
-    that did so at the same time.
+    has_gap: it ran in such steps. token: when its first token came. steps: those in which it held a
+    lane. others: the requests that did so at the same time.
     """
 
     by: str
@@ -48,6 +48,7 @@ class Life:
     lane_spans: list[list[Any]] = field(default_factory=list)
     computed: float | None = None
     is_unseen: bool = False
+    has_gap: bool = False
     token: float | None = None
     generated: int = 0
     reason: str | None = None  # set once it has finished; it may still hold its lane
@@ -128,9 +129,9 @@ class LiveRun:
             hues |= self._hues.deal(event)
             self._follow(event)
             ended |= {
-                f.request: self._lives[f.request].ended
+                f.request: life.ended
                 for f in event.finished
-                if self._lives[f.request].steps
+                if (life := self._lives[f.request]).steps and not life.has_gap
             }
         for request, letter in delta["letters"].items():
             life = self._lives[request]
@@ -204,6 +205,7 @@ class LiveRun:
             life = lives[carried.request]
             has_run = carried.lane is not None or carried.was_preempted
             life.is_unseen |= life.computed is None and has_run
+            life.has_gap |= has_run
             life.generated += len(carried.tokens)
             if carried.lane is None:
                 life.waits.append([step, None, carried.was_preempted])
@@ -259,10 +261,7 @@ class LiveRun:
         }
         for life in here.values():
             life.steps += 1
-        new_here = {admitted.request for admitted in event.admitted}
-        if event.resumed is not None:
-            new_here |= {carried.request for carried in event.resumed.running}
-        for new in here.keys() & new_here:
+        for new in here.keys() & {admitted.request for admitted in event.admitted}:
             for other in here.keys() - {new}:
                 here[new].others.add(other)
                 here[other].others.add(new)
@@ -275,10 +274,7 @@ def shown(message: dict[str, Any], texts: bool, nicknames: bool) -> dict[str, An
             side: {request: [HIDDEN] * len(pieces) for request, pieces in by_request.items()}
             for side, by_request in message["texts"].items()
         }
-        events = [
-            {**event, "sampled": without_tokens(event["sampled"])}
-            for event in message.get("events", ())
-        ]
+        events = [_without_tokens(event) for event in message.get("events", ())]
         message = {**message, "texts": veiled, **({"events": events} if events else {})}
     if not nicknames and "asked" in message:
         message = {
@@ -289,3 +285,16 @@ def shown(message: dict[str, Any], texts: bool, nicknames: bool) -> dict[str, An
             },
         }
     return message
+
+
+def _without_tokens(event: dict[str, Any]) -> dict[str, Any]:
+    """An event without token ids, in what it says of steps that are not shown as well."""
+    event = {**event, "sampled": without_tokens(event["sampled"])}
+    if resumed := event.get("resumed"):
+        hidden: Any = (None,)
+        running, waiting = (
+            tuple(c._replace(tokens=hidden * len(c.tokens)) for c in there)
+            for there in (resumed.running, resumed.waiting)
+        )
+        event["resumed"] = resumed._replace(running=running, waiting=waiting)
+    return event
