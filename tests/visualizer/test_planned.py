@@ -17,7 +17,7 @@ from core.measure.plan import plan
 from core.recorders.convert import open_run
 from core.trace.trace import Trace
 from visualizer.documents.plan import plan_document
-from visualizer.jobs.limits import HERE, Refused
+from visualizer.jobs.limits import HERE, Refused, TimeIsUp
 from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Work
 from visualizer.words.language import missing_keys
@@ -76,6 +76,28 @@ def test_a_plan_is_the_same_in_python_and_on_the_page(trace: Trace) -> None:
     said = document["translations"]["de"]
     assert said["table"]["rows"][2][0] == "16 Spuren" and "daneben" in said["says"]["headline"]
     assert not {key for key in missing_keys if "KV pool" not in key}
+
+
+def test_a_plan_whose_time_is_up_is_none(trace: Trace) -> None:
+    """Wherever it is told: no setting is said to be impossible that was only not reached."""
+    work = PlanJob({"run": "it", "lanes": [4]}, HERE)
+    going = work.run(Kept(trace))
+    while work.progress.get("setting") != "4 lanes":
+        next(going)
+    next(going)
+    with pytest.raises(TimeIsUp) as up:
+        going.throw(TimeIsUp("The plan was stopped."))
+    assert work.failed(up.value) == {"error": "The plan was stopped."}
+
+
+def test_every_count_of_a_plan_is_written_as_its_language_writes_numbers(trace: Trace) -> None:
+    made = plan(trace)
+    many = {**made.measured.numbers, "preemptions": 12_345, "most_waiting": 2_345}
+    told = replace(made, measured=replace(made.measured, numbers=many))
+    document = plan_document(told, trace, "it")
+    german = document["translations"]["de"]
+    for said, counts in ((document, ["12,345", "2,345"]), (german, ["12.345", "2.345"])):
+        assert said["table"]["rows"][0][8:] == counts
 
 
 def test_a_request_has_its_own_story_across_the_settings(trace: Trace) -> None:

@@ -93,8 +93,8 @@ def _cells(point: Point, plan: Plan) -> list[str]:
     return [
         *(seconds(numbers[name][share]) for name in _TIMES for share in ("p50", "p99")),
         t(f"{numbers['output_tok_s']:,.1f}"),
-        str(numbers["preemptions"]),
-        str(numbers["most_waiting"]),
+        t(f"{numbers['preemptions']:,}"),
+        t(f"{numbers['most_waiting']:,}"),
         *good,
     ]
 

@@ -25,8 +25,10 @@ class Refused(InflightError):
     """The page does not accept something; the message says why in one sentence."""
 
 
-class TimeIsUp(Refused):
-    """A job has run for as long as the page allows."""
+class TimeIsUp(Exception):
+    """A job has run for as long as the page allows. It is no `Refused`, since work into which it is
+    thrown may catch those.
+    """
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ def _check_workload(workload: Workload, limits: Limits) -> None:
     characters = 0
     for request in workload:
         who = f"Request {names[request.id]}"
-        length = len(request.prompt or request.prompt_token_ids or ())
+        length = len(request.prompt or ())  # ids are counted as tokens, see `check_tokens`
         if request.messages is not None:
             length = sum(len(message["content"]) for message in request.messages)
             _at_most(len(request.messages), 64, f"{who} has {{}} messages")

@@ -98,7 +98,7 @@ class Work:
         if isinstance(error, InvalidRequest):
             # its requests have the page's letters
             return {"error": str(as_the_page_says(error, self.spec.workload))}
-        if isinstance(error, InflightError):
+        if isinstance(error, InflightError | TimeIsUp):
             return {"error": str(error)}
         log.error("a %s failed", self.noun, exc_info=error)
         return {"error": f"The {self.noun} failed inside the engine: {type(error).__name__}."}
