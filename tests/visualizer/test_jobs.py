@@ -12,9 +12,11 @@ import pytest
 
 from core import Engine, EngineConfig, Workload
 from core.engine.loop import ManualClock
+from core.policy import POLICIES
 from core.torch_engine.models.cache import ModelCache
+from visualizer.charts.theme import HUES
 from visualizer.jobs.limits import HERE, Limits, Refused, Spec, TimeIsUp, check, check_tokens
-from visualizer.jobs.measured import Compare
+from visualizer.jobs.measured import Compare, Fork
 from visualizer.jobs.work import Run, Work
 from visualizer.server.jobs import Job, JobQueue
 from visualizer.server.store import Store
@@ -40,6 +42,23 @@ def test_characters_are_those_of_all_prompts():
     check(asked({}, {}, {}), Limits(total_characters=30))
     said = refusal(asked({}, {}, {}), total_characters=29)
     assert said == "The prompts have 30 characters together; this page takes at most 29."
+
+
+def test_ids_are_tokens_and_no_characters():
+    check(asked({"prompt": None, "prompt_token_ids": [1] * 9}), Limits(prompt_characters=8))
+
+
+def test_no_more_policies_are_compared_than_there_are_colours(tmp_path: Path):
+    spec = asked({}) | {"policies": [*POLICIES][: len(HUES)], "repeats": 1}
+    Compare(spec, HERE)
+    with pytest.raises(Refused, match="At most 8 policies can be compared at once"):
+        Compare(spec | {"policies": [*POLICIES][: len(HUES) + 1]}, HERE)
+
+
+@pytest.mark.parametrize(("knob", "value"), [("policy", "continuous"), ("max_num_seqs", 8)])
+def test_a_fork_to_what_it_was_already_is_refused(knob: str, value: Any):
+    with pytest.raises(Refused, match="That is what it was already"):
+        Fork(asked({}) | {"knob": knob, "value": value}, HERE)
 
 
 def test_seconds_of_an_arrival_are_no_steps():
@@ -137,6 +156,16 @@ def test_nobody_gives_way_for_who_would_be_served_after_them():
         queue.enter(job)
         job.has_begun = False
     assert not queue.make_room("d") and not any(job.is_cancelled for job in queue)
+
+
+def test_who_was_never_served_has_had_no_round():
+    queue, jobs = queued(1, 9, "a", "b", "b", "b")
+    for job in reversed(jobs[1:]):
+        queue.leave(job)
+    for job in queued(1, 9, "b", "c")[1]:
+        job.has_begun = False
+        queue.enter(job)
+    assert [(job.address, job.round) for job in queue] == [("a", 1), ("b", 1), ("c", 1)]
 
 
 class Hurried(Job):

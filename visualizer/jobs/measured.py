@@ -20,6 +20,7 @@ from core.trace.phrases import SETTINGS
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from core.workload.workload import Workload
+from visualizer.charts.theme import HUES
 from visualizer.documents.comparison import Shown, document, fork_document
 from visualizer.jobs.limits import Limits, Refused, Spec, TimeIsUp, check
 from visualizer.jobs.work import Going, Host, Work
@@ -55,6 +56,8 @@ class Compare(Measurement):
             raise Refused(f"Choose policies by name, each once: {', '.join(POLICIES)}.")
         if not policies:
             raise Refused("Choose at least one policy.")
+        if len(policies) > len(HUES):  # of which each contender has its own
+            raise Refused(f"At most {len(HUES)} policies can be compared at once.")
         if (
             isinstance(repeats, bool)
             or not isinstance(repeats, int)
@@ -178,8 +181,9 @@ def _turned(config: EngineConfig, knob: object, value: object) -> EngineConfig:
     if knob == "policy":
         if not isinstance(value, str) or value not in POLICIES:
             raise Refused(f"The policies are {', '.join(POLICIES)}.")
-        return config.under(value)
-    changed = EngineConfig.from_json({**config.to_json(), knob: value})
+        changed = config.under(value)
+    else:
+        changed = EngineConfig.from_json({**config.to_json(), knob: value})
     if changed == config:
         raise Refused("That is what it was already: choose another value.")
     return changed

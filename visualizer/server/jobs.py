@@ -287,6 +287,8 @@ class JobQueue:
     def leave(self, job: Job) -> None:
         if job in self._jobs:
             self._jobs.remove(job)
+            if not job.has_begun and job.round == self._last_round[job.address]:
+                self._last_round[job.address] -= 1  # whoever was not served has had no round
 
     def ahead(self, job: Job) -> int:
         """How many jobs must end before this one begins; 0 if a place is free."""
