@@ -9,7 +9,9 @@ import gzip
 import json
 import os
 import time
+from itertools import cycle, islice
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from starlette.applications import Starlette
@@ -22,7 +24,7 @@ from core.recorders.raw import read_raw
 from core.serving.event_log import EventLog, events, events_together
 from core.trace.phrases import letter
 from visualizer.documents.live import HIDDEN
-from visualizer.server.followed import Followed, at_work
+from visualizer.server.followed import EngineLoad, Followed, at_work
 from visualizer.server.live import CHAPTER, CHAPTERS
 from worlds.ranks import FILES, ranks, text
 from worlds.server_events import messages_in
@@ -92,6 +94,17 @@ def test_strangers_are_sent_no_texts(recording):
         for p in by
     ]
     assert pieces and set(pieces) == {HIDDEN}
+
+
+def test_the_load_of_an_engine_is_read_while_it_takes_steps():
+    load, events = EngineLoad(), import_recording(VLLM).events
+    steps = islice(cycle(events), 50_000)  # where they begin again, it is another recording
+    follower = Thread(target=lambda: [load.take(event) for event in steps])
+    follower.start()
+    seen = []
+    while follower.is_alive():
+        seen.append(load.to_json())
+    assert any(one["tokens_s"] for one in seen)
 
 
 @pytest.mark.slow

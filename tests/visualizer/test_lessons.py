@@ -30,6 +30,7 @@ from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.tasks import check
 from visualizer.lessons.texts import FOLDER, LANGUAGES, evaluated, filled, plain, texts
 from visualizer.page.one_file import lesson_html
+from visualizer.words.language import catalogue
 from worlds.visual import record, request
 
 TRACES = recorded()
@@ -443,8 +444,9 @@ def test_what_a_request_finds_of_its_own_after_a_preemption_is_no_hit_of_the_tas
 def test_a_run_without_a_step_is_no_answer_to_a_task():
     nothing = dataclasses.replace(TRACES("one-request"), events=[])
     for lesson in LESSONS:
-        with pytest.raises(InflightError, match="This run has no steps"):
+        with pytest.raises(InflightError, match="This run has no steps") as refused:
             check(lesson.name, nothing, TRACES)
+        assert str(refused.value) in catalogue("de")
 
 
 def test_texts_speak_of_keys_or_of_fingers():

@@ -67,7 +67,7 @@ def _same_place(stop: Stop, run: Trace) -> At:
         return At(run, stop.place.step(run))
     except (InflightError, IndexError):
         if not run.events:
-            raise InflightError("This run has no steps.") from None
+            raise InflightError("This run has no steps: no request was ever computed.") from None
         return At(run, run.events[0].step)
 
 

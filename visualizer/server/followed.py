@@ -111,20 +111,19 @@ class EngineLoad:
         the latest seconds. silent_s: since the latest step was seen. None for each while there is
         none.
         """
-        if self._last is None:
+        tokens = tuple(self._tokens)  # at once, as another thread takes steps meanwhile
+        if self._last is None or not tokens:
             return dict.fromkeys(
                 ("running", "waiting", "kv_used", "kv_total", "tokens_s", "silent_s")
             )
         silent = time.monotonic() - self._at
-        span = max(self._tokens[-1][1] - self._tokens[0][0], 1e-6)
+        span = max(tokens[-1][1] - tokens[0][0], 1e-6)
         return {
             "running": self._running,
             "waiting": self._last.waiting.count,
             "kv_used": self._last.kv.used if self._running else 0,  # whoever is over holds no block
             "kv_total": self._last.kv.total,
-            "tokens_s": (
-                0.0 if silent > _IDLE_S else sum(tokens for *_, tokens in self._tokens) / span
-            ),
+            "tokens_s": 0.0 if silent > _IDLE_S else sum(count for *_, count in tokens) / span,
             "silent_s": silent,
         }
 
