@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
@@ -256,16 +257,19 @@ def planning(
     )
     if (total := math.prod(map(len, axes))) > MOST_SETTINGS:
         raise InflightError(f"{total:,} settings are too many; {MOST_SETTINGS} are the most.")
-    settings, contradictions = [], list[InvalidConfig]()
+    settings, contradictions = [], Counter[str]()
     for policy, number, budget, pool in product(*axes):
         limits_of = {"max_num_seqs": number, "max_num_batched_tokens": budget, "num_blocks": pool}
         try:
             settings.append(recorded.under(policy, **limits_of))
         except InvalidConfig as error:
-            contradictions.append(error)
+            contradictions[str(error)] += 1
     if not settings:
-        raise contradictions[0]
-    notes += dict.fromkeys(f"One setting is left out: {error}" for error in contradictions)
+        raise InvalidConfig(next(iter(contradictions)))
+    notes += [
+        english(f"{count:,} [setting is|settings are] left out: {why}")
+        for why, count in contradictions.items()
+    ]
     times = request_times(trace)
     done = frozenset(request for request, one in times.items() if one.is_done)
     if not done:

@@ -26,6 +26,7 @@ from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear, fit
 from core.trace.events import Resumed
 from core.trace.header import EngineFacts
+from visualizer.words.language import speaking, t
 
 ROOT = Path(__file__).resolve().parents[2]
 HTTP = ROOT / "tests/data/vllm-http"
@@ -366,10 +367,15 @@ def test_no_run_of_a_plan_takes_the_place_of_what_is_read_or_written(
     assert recording.read_bytes() == was and sorted(tmp_path.iterdir()) == [recording]
 
 
-def test_settings_that_contradict_each_other_are_left_out_and_named() -> None:
-    made = inflight.plan(measured(4), lanes=[1, 64], budgets=[32])
-    assert [point.config.max_num_seqs for point in made.points] == [1]
-    assert any("cannot serve 64 lanes" in note for note in made.notes)
+def test_settings_that_contradict_each_other_are_left_out_counted_and_named() -> None:
+    made = inflight.plan(measured(4), lanes=[1, 64], budgets=[32], blocks=[64, 65])
+    assert [point.config.max_num_seqs for point in made.points] == [1, 1]
+    (note,) = [note for note in made.notes if "cannot serve 64 lanes" in note]
+    (one,) = inflight.plan(measured(4), lanes=[1, 64], budgets=[32]).notes
+    assert note.startswith("2 settings are left out: A token budget of 32 cannot serve")
+    with speaking("de"):
+        assert t(note).startswith("2 Einstellungen fallen weg: Ein Token-Budget von 32 reicht für")
+        assert t(one).startswith("1 Einstellung fällt weg: Ein Token-Budget von 32 reicht für 64")
 
 
 @pytest.mark.slow

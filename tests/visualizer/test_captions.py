@@ -28,6 +28,7 @@ from visualizer.words.captions import MAX_CHARACTERS, captions, plain
 from visualizer.words.context import CaptionContext
 from visualizer.words.language import elsewhere
 from visualizer.words.vocabulary import milliseconds
+from worlds.asynchronous import asynchronous_run
 from worlds.serving import char_engine
 from worlds.visual import record, request
 
@@ -198,10 +199,11 @@ def test_a_preemption_tells_who_loses_how_much_and_why():
         f"{lost.request} loses its cache of {lost.tokens_lost} tokens, because the 13 KV blocks"
         " ran out"
     )
-    assert any(
-        f"{lost.request} is preempted" in s and f"lane {lost.lane}" in s
-        for s in why(trace, step.step)
-    )
+    assert (
+        f"{lost.request} is preempted: too few of the 13 KV blocks were free for the running"
+        f" requests to go on. The newest gives way: it loses lane {lost.lane} and its cache of"
+        f" {lost.tokens_lost} tokens; its tokens are kept and will be computed again."
+    ) in why(trace, step.step)
     altered = alter(trace, step.step, preempted=(lost._replace(tokens_lost=1),))
     assert "loses its cache of 1 token," in say(altered, step.step)
 
@@ -219,6 +221,15 @@ def test_where_another_engine_takes_back_the_blocks_of_all_it_is_not_said_to_lac
     assert "because the 10 KV blocks ran out" in say(short, 63)
     assert "lane: the memory is full" in simply(short, 63)
     assert sum("The newest gives way" in sentence for sentence in why(short, 63)) == 1
+
+
+def test_who_is_ended_while_its_step_runs_is_not_said_to_have_stopped_before():
+    trace = imported("vllm-0.32-snapshots")
+    assert say(trace, 3).endswith(" is computed for nothing.")
+    assert "while this step ran" in why(trace, 3)[-1]
+    stopped = asynchronous_run()
+    (step,) = [e.step for e in stopped.events if e.overrun]
+    assert "r1 is computed for nothing, as it had stopped" in say(stopped, step)
 
 
 def test_what_is_computed_again_is_called_so():

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import math
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -118,7 +119,9 @@ def test_the_headline_says_one_thing_and_ratios_are_those_a_reader_gets(comparis
     assert verdicts.headline(close).endswith("; the rounds do not say which is faster.")
     # each round was faster, by less than is told
     even = compared({"static": [1.00001] * 5, "continuous": [1.0] * 5})
-    assert verdicts.headline(even).endswith("; the rounds do not say which is faster.")
+    assert verdicts.headline(even).endswith(
+        ": done in 1.0 s with continuous, and with static in the same time to a thousandth."
+    )
     one = RunResult({"r": (1,)}, {})
     alone = Comparison(["a"], {"a": [1.0]}, {"a": one}, {"a": {}}, [])
     assert verdicts.headline(alone) == "The same request: done in 1.00 s with a."
@@ -146,6 +149,15 @@ def test_a_loss_is_said_as_plainly():
         verdicts.total_time(lost)
         == "continuous loses here: it took 1.27 s, static 1.00 s; slower in 2 of 2 rounds, 0.77 to"
         " 0.80 times as fast."
+    )
+
+
+def test_who_loses_every_round_loses_by_however_little():
+    close = compared({"static": [1.0] * 5, "continuous": [1.0001] * 5})
+    assert (
+        verdicts.total_time(close)
+        == "continuous loses here: it took 1.00 s, static 1.00 s; slower in 5 of 5 rounds, 1.00"
+        " times as fast."
     )
 
 
@@ -177,6 +189,13 @@ def test_the_fastest_is_named_where_it_is_a_third():
     assert verdicts.total_time(three).endswith(
         "The fastest is split with 1.40 s, ahead of continuous in 2 of 3 rounds, which is a tie."
     )
+    mine = [0.99] * 4 + [1.51] + [1.9] * 4
+    split = [1.0] * 4 + [1.5] + [2.0] * 4
+    three = compared({"static": [5.0] * 9, "continuous": mine, "split": split})
+    assert verdicts.total_time(three).endswith(
+        "The fastest is split with 1.50 s, ahead of continuous in 1 of 9 rounds, so rounds and"
+        " medians disagree."
+    )
 
 
 @pytest.mark.parametrize(
@@ -206,6 +225,19 @@ def test_answers_of_one_token_have_no_gaps_to_tell_of():
     assert findings.latency(both) == (
         "Half of the first tokens come within 8.19 ms with continuous, 8.19 ms with static."
     )
+
+
+def test_a_rate_that_holds_is_said_of_nobody_whose_rate_was_not_looked_at():
+    """One long answer and ten short ones: static is down to three quarters of its rate."""
+    engine = SimulatedEngine(cost_named("h100:8b"), EngineConfig(max_num_seqs=2))
+    work = Workload(
+        [
+            Request(f"r{n}", prompt_token_ids=(1, 2, 3), sampling=SamplingParams(new))
+            for n, new in enumerate([100] + [10] * 10)
+        ]
+    )
+    said = findings.throughput(compare_policies(engine, work, ["continuous", "static"]))
+    assert re.fullmatch(r"static writes \d+ tokens a second, continuous \d+\.", said)
 
 
 def test_the_waste_of_running_ahead_is_called_so(comparison):
@@ -554,6 +586,11 @@ def test_a_loss_that_another_limit_spares_is_that_limits():
         == "continuous loses here: it took 1.20 s, static 1.00 s; slower in 5 of 5 rounds, 0.83"
         " times as fast. With a token budget of 256 instead of 16 it ties with static, faster in"
         " 2 of 5 rounds (0.91 to 1.11), so the loss is due to that limit, not to the policy."
+    )
+    more = about | {"wide": {**about["wide"], "max_num_seqs": 8}}
+    more["continuous"] = {**more["continuous"], "max_num_seqs": 4}
+    assert verdicts.total_time(dataclasses.replace(three, about=more)).endswith(
+        ", so the loss is due to these limits, not to the policy."
     )
     best = Comparison(names, walls | {"wide": [0.5] * 5}, runs, medians, [], about)
     assert best.fastest == "wide" and "The fastest" not in verdicts.total_time(best)

@@ -33,7 +33,7 @@ def wait_sentence(delay: Delay) -> Sentence:
         if delay.first_step is not None
         else "and is never computed"
         if delay.reason is not None
-        else "and is not computed before the record breaks off"
+        else "and its first pass is not on record"
     )
     causes: Sentence = []
     for us, limit in by:

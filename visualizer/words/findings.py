@@ -100,15 +100,9 @@ def throughput(comparison: Comparison) -> str:
     if base != mine:
         said += t(f", {{base}} {rates[base]:,.0f}", base=base)
     worst = _worst_quarter(comparison.runs[base].trace)
-    if worst is None or base == mine:
+    if worst is None or base == mine or worst[1] > 0.85 * rates[base]:
         return f"{said}."
     which, rate = worst
-    if rate > 0.85 * rates[base]:
-        return said + t(
-            "; neither falls off on the way."
-            if rates[mine] < rates[base] * 1.05
-            else ", throughout."
-        )
     return said + t(
         f"; in its {('first', 'second', 'third', 'last')[which]} quarter {{base}} is down to"
         f" {rate:,.0f}.",
@@ -123,26 +117,23 @@ def latency(comparison: Comparison) -> str:
     gaps = {n: (comparison.medians[n].get("itl_s") or {}).get("p99") for n in (base, mine)}
     if first[mine] is None:
         return t("Latencies could not be observed.")
-    holes = {"mine": mine, "first": seconds(first[mine]), "gap": seconds(gaps[mine])}
-    if base == mine or first[base] is None:
-        return t(
-            "Half of the first tokens come within {first} with {mine}; ITL p99 is {gap}."
-            if gaps[mine] is not None
-            else "Half of the first tokens come within {first} with {mine}.",
-            **holes,
-        )
-    holes |= {"base": base, "other_first": seconds(first[base])}
-    if gaps[mine] is None or gaps[base] is None:  # answers of one token have none
-        return t(
-            "Half of the first tokens come within {first} with {mine}, {other_first} with {base}.",
-            **holes,
-        )
-    return t(
-        "Half of the first tokens come within {first} with {mine}, {other_first} with {base}; "
-        "99 of 100 gaps between tokens are under {gap} with {mine}, {other_gap} with {base}.",
-        **holes,
-        other_gap=seconds(gaps[base]),
+    said = t(
+        "Half of the first tokens come within {first} with {mine}",
+        first=seconds(first[mine]),
+        mine=mine,
     )
+    alone = base == mine or first[base] is None
+    if not alone:
+        said += t(", {first} with {base}", first=seconds(first[base]), base=base)
+    if gaps[mine] is None or (not alone and gaps[base] is None):  # answers of one token have none
+        return f"{said}."
+    long = (
+        "; ITL p99 is {gap}"
+        if alone
+        else "; 99 of 100 gaps between tokens are under {gap} with {mine}, {other} with {base}"
+    )
+    holes = {"mine": mine, "gap": seconds(gaps[mine]), "base": base, "other": seconds(gaps[base])}
+    return f"{said}{t(long, **holes)}."
 
 
 def lane_steps(comparison: Comparison) -> str:

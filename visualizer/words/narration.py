@@ -216,13 +216,7 @@ def _room(m: CaptionContext) -> str:
 def _stalled(m: CaptionContext) -> Clause | None:
     stalled = m.event.stalled
     known = stalled and stalled[0].why.limit != "unrecorded"
-    cause = (
-        f", as {brief(stalled[0].why, m.reserved)}"
-        if known
-        else f", {brief(stalled[0].why)}"
-        if stalled
-        else ""
-    )
+    cause = f",{' as' if known else ''} {brief(stalled[0].why, m.reserved)}" if stalled else ""
     return _clause([s.request for s in stalled], "[=# computes|compute] nothing", cause)
 
 
@@ -239,9 +233,10 @@ def _padding(m: CaptionContext) -> Clause | None:
 
 def _overrun(m: CaptionContext) -> Clause | None:
     over = [o.request for o in m.event.overrun]
-    return _clause(
-        over, "[=# is|are] computed for nothing", f", as [={len(over)} it|they] had stopped"
-    )
+    # otherwise somebody was ended from outside while this step ran
+    had_stopped = all(request in m.state.finished for request in over)
+    cause = f", as [={len(over)} it|they] had stopped" if had_stopped else ""
+    return _clause(over, "[=# is|are] computed for nothing", cause)
 
 
 def _ends(m: CaptionContext) -> Clause | None:

@@ -61,30 +61,19 @@ def _resumed(m: CaptionContext) -> list[Sentence]:
     resumed = m.event.resumed
     if resumed is None:
         return []
-    ended: dict[bool, list[str]] = {True: [], False: []}
-    for finished in resumed.ended:
-        ended[finished.finish_reason == NOT_RECORDED].append(finished.request)
-    sentences: list[Sentence] = [[not_shown(resumed), GOES_ON]]
-    if resumed.arrived:
-        came = [arrived.request for arrived in resumed.arrived]
-        sentences.append(
-            [*names(came, limit=12), f" [={len(came)} arrives|arrive] in these steps."]
-        )
-    if ended[False]:
-        sentences.append(
-            [*names(ended[False], limit=12), f" [={len(ended[False])} ends|end] in these steps."]
-        )
-    if ended[True]:
-        sentences.append(
-            [
-                *names(ended[True], limit=12),
-                (
-                    f" [={len(ended[True])} ends|end] in these steps, for a reason that is not"
-                    " recorded."
-                ),
-            ]
-        )
-    return sentences
+    came = [arrived.request for arrived in resumed.arrived]
+    ended = [f.request for f in resumed.ended if f.finish_reason != NOT_RECORDED]
+    gone = [f.request for f in resumed.ended if f.finish_reason == NOT_RECORDED]
+    does = [
+        f" [={len(came)} arrives|arrive] in these steps.",
+        f" [={len(ended)} ends|end] in these steps.",
+        f" [={len(gone)} ends|end] in these steps, for a reason that is not recorded.",
+    ]
+    told = zip((came, ended, gone), does, strict=True)
+    return [
+        [not_shown(resumed), GOES_ON],
+        *([*names(who, limit=12), what] for who, what in told if who),
+    ]
 
 
 def _arrived(m: CaptionContext, request: str) -> Sentence:
@@ -99,9 +88,7 @@ def _arrived(m: CaptionContext, request: str) -> Sentence:
 
 
 def _preempted(m: CaptionContext, p: Preempted) -> Sentence:
-    growing = list(dict.fromkeys(c.request for c in m.event.kv.changes if c.added))
     cause: Sentence = [" is preempted, for a reason that is not recorded"]
-    taken: Sentence = []
     if m.ran_out:
         cause = [
             (
@@ -110,14 +97,10 @@ def _preempted(m: CaptionContext, p: Preempted) -> Sentence:
             ),
             *_gives_way(m.config.policy.victim),
         ]
-        if growing:
-            does = f" [={len(growing)} gets what it|get what they] lacked"
-            taken = [", and ", *names(growing), does]
     return [
         {"r": p.request},
         *cause,
         f": it loses lane {p.lane} and its cache of {p.tokens_lost:,} [token|tokens]",
-        *taken,
         "; its tokens are kept and will be computed again.",
     ]
 
@@ -202,30 +185,13 @@ def _share(m: CaptionContext, s: Segment, why: LimitReached) -> Sentence:
         else ""
     )
     room = f"{before}{left:,} of {limit:,} budget [token|tokens] [={left} is|are] left: "
+    first = f"its first chunk is {s.length:,} of {need:,}"
+    share = first if s.length < need else f"its {need:,} [token|tokens] fit"
     if why.limit == "chunk":
-        return [
-            room
-            + (
-                f"its first chunk is {s.length:,} of {need:,}, the most that a step computes of a"
-                " prompt"
-            )
-        ]
-    if why.limit == "unrecorded":
-        return [
-            room
-            + (
-                f"its first chunk is {s.length:,} of {need:,}, and why it is no longer is not"
-                " recorded"
-            )
-        ]
-    return [
-        room
-        + (
-            f"its first chunk is {s.length:,} of {need:,}"
-            if s.length < need
-            else f"its {need:,} [token|tokens] fit"
-        )
-    ]
+        share = f"{first}, the most that a step computes of a prompt"
+    elif why.limit == "unrecorded":
+        share = f"{first}, and why it is no longer is not recorded"
+    return [room + share]
 
 
 def _budget_before(m: CaptionContext, s: Segment) -> int:

@@ -66,16 +66,21 @@ def headline(comparison: Comparison) -> str:
         "other": other,
     }
     found = comparison.verdict(mine)
-    if _is_disputed(found, walls[mine] - walls[base]):
+    is_disputed = _is_disputed(found, walls[mine] - walls[base])
+    if is_disputed or _is_open(found):
+        why = (
+            "the rounds and the medians disagree on which is faster"
+            if is_disputed
+            else "the rounds do not say which is faster"
+        )
         return t(
-            "{requests}: done in {time} with {mine}, in {other} with {base}; the rounds and the"
-            " medians disagree on which is faster.",
+            f"{{requests}}: done in {{time}} with {{mine}}, in {{other}} with {{base}}; {why}.",
             **holes,
         )
-    if _is_open(found) or time == other:
+    if time == other:
         return t(
-            "{requests}: done in {time} with {mine}, in {other} with {base}; the rounds do not say"
-            " which is faster.",
+            "{requests}: done in {time} with {mine}, and with {base} in the same time to a"
+            " thousandth.",
             **holes,
         )
     few = (
@@ -131,7 +136,7 @@ def total_time(comparison: Comparison) -> str:
             " disagree.",
             ratios=ratios,
         )
-    elif ratio >= 1:
+    elif found.faster >= found.slower:
         rounds = _rounds(found.faster, found.rounds, found.ratios)
         said = numbers + t(": {times} times as fast{rounds}.", times=times(ratio), rounds=rounds)
     else:
@@ -149,7 +154,7 @@ def total_time(comparison: Comparison) -> str:
     ]
     fastest = comparison.fastest
     if fastest not in (base, mine) and not _changed(comparison, fastest, mine):
-        others.append(_fastest(comparison, fastest, mine, walls[fastest]))
+        others.append(_fastest(comparison, fastest, mine, walls))
     return " ".join([said, *filter(None, others)])
 
 
@@ -206,12 +211,9 @@ def _other_limits(comparison: Comparison, name: str, mine: str) -> str:
         else f"it is {'faster' if won else 'slower'} than {{base}},"
     )
     rounds = f"{found.faster if won else found.slower} of {found.rounds} rounds"
-    spared = (
-        own.slower > own.faster
-        and not _is_open(own)
-        and (_is_open(found) or found.faster > found.slower)
-    )
-    loss = t(", so the loss is due to that limit, not to the policy") if spared else ""
+    spared = won and own.slower > own.faster and not _is_open(own)
+    due = f", so the loss is due to [={len(said)} that limit|these limits], not to the policy"
+    loss = t(due) if spared else ""
     with_limits = t(
         f"With {{limits}} {how} in {rounds} ({{ratios}})",
         limits=listed(said),
@@ -221,14 +223,20 @@ def _other_limits(comparison: Comparison, name: str, mine: str) -> str:
     return f"{with_limits}{loss}."
 
 
-def _fastest(comparison: Comparison, fastest: str, mine: str, wall: float) -> str:
+def _fastest(comparison: Comparison, fastest: str, mine: str, walls: Mapping[str, float]) -> str:
     found = comparison.verdict(fastest, against=mine)
-    tie = t(", which is a tie") if _is_open(found) else ""
+    but = (
+        ", which is a tie"
+        if _is_open(found)
+        else ", so rounds and medians disagree"
+        if _is_disputed(found, walls[fastest] - walls[mine])
+        else ""
+    )
     ahead = (
         f"The fastest is {{fastest}} with {{time}}, ahead of {{mine}} in {found.faster} of"
         f" {found.rounds} rounds"
     )
-    return f"{t(ahead, fastest=fastest, time=seconds(wall), mine=mine)}{tie}."
+    return f"{t(ahead, fastest=fastest, time=seconds(walls[fastest]), mine=mine)}{t(but)}."
 
 
 def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
@@ -360,8 +368,8 @@ def _change(value: float) -> str:
 
 
 def load(data: Mapping[str, Any]) -> str:
-    """TTFT p99 and finished requests a second, of the first two policies, at the highest rate not
-    above the capacity.
+    """TTFT p99 and finished requests a second, of each policy, at the highest rate not above the
+    capacity.
     """
     points: Sequence[Mapping[str, Any]] = data["points"]
     names = list(dict.fromkeys(p["policy"] for p in points))
