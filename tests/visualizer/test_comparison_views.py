@@ -136,6 +136,7 @@ def test_the_headline_says_one_thing_and_ratios_are_those_a_reader_gets(comparis
         (1.004, 1.0, ("1.004 s", "1.000 s")),
         (0.0453, 0.0987, ("45 ms", "99 ms")),
         (2.0, 2.0, ("2.0 s", "2.0 s")),
+        (1.0499, 1.0501, ("1.05 s", "1.05 s")),
         (61.8, 9.54, ("62 s", "10 s")),
     ],
 )

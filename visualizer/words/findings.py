@@ -52,7 +52,7 @@ def _three_digits(value: float) -> float:
 
 def together(one: float, other: float) -> tuple[str, str]:
     """Two durations in the unit of the longer one, in as few digits, two or three, as tell them
-    apart and leave their ratio within a twentieth.
+    apart and leave their ratio within a twentieth; the same text if they agree to a thousandth.
     """
     longest, shortest = max(one, other), max(min(one, other), 1e-9)
     scale, unit = (1, "s") if longest >= 0.0995 else (1000, "ms")
@@ -66,7 +66,7 @@ def together(one: float, other: float) -> tuple[str, str]:
 
 def _tells(texts: Sequence[str], ratio: float) -> bool:
     low, high = sorted(map(float, texts))
-    return (0 < low < high and abs(high / low / ratio - 1) < 0.05) or ratio < 1.001
+    return low == high if ratio < 1.001 else 0 < low < high and abs(high / low / ratio - 1) < 0.05
 
 
 def times(ratio: float) -> str:
