@@ -572,7 +572,7 @@ export class Run {
       ...request,
       arrival: came.get(request.id) ?? 0,
     }));
-    return { ...workload, arrival_unit: "step", requests };
+    return { ...workload, name: "custom", arrival_unit: "step", requests };
   }
 
   get asynchronous() {
