@@ -92,8 +92,8 @@ const turn = () =>
 
 /** What kind of machine computes, for a trace's header. */
 function machine() {
-  // Edge and Opera call themselves Chrome as well, and that first
-  const names = [/(Firefox|Edg|OPR)\/(\d+)/, /(Chrome|Version)\/(\d+)/];
+  // Edge and Opera call themselves Chrome first, Android's WebView a Version
+  const names = [/(Firefox|Edg|OPR)\/(\d+)/, /(Chrome)\/(\d+)/, /(Version)\/(\d+)/];
   const [, name, version] =
     names.map((found) => found.exec(navigator.userAgent)).find(Boolean) || [];
   const known = { Chrome: "Chromium", Edg: "Edge", OPR: "Opera", Version: "Safari" };

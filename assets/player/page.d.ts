@@ -12,8 +12,10 @@ interface Edge {
   find?(): void;
 }
 
-/** What an address tells. */
-type Wanted = Partial<ReturnType<import("./watch/address.js").Address["read"]>>;
+/** What an address tells; following: whether the first step of the run that began is waited for. */
+type Wanted = Partial<ReturnType<import("./watch/address.js").Address["read"]>> & {
+  following?: boolean;
+};
 
 /** A run of the catalogue, or what else is known of one: where it is from. */
 interface Entry {

@@ -4,6 +4,7 @@ import test from "node:test";
 globalThis.window = /** @type {any} */ ({});
 const { Home } = await import("../../assets/player/learn/home.js");
 const { Learn } = await import("../../assets/player/learn/learn.js");
+const { Task } = await import("../../assets/player/learn/task.js");
 
 test("of two languages chosen in a row the last one stays, whichever comes first", async () => {
   const come = {};
@@ -46,4 +47,21 @@ test("a sheet that could not be made leaves no empty tab of the browser", async 
   };
   await Home.prototype._paper.call({ learn }, { name: "l" }, "learner");
   assert.deepEqual(done, ["closed", "The server cannot be reached."]);
+});
+
+test("what runs of a task showed is told in the language that is chosen", async () => {
+  const call = async (_check, _lesson, id, language) => ({
+    goals: [{ name: "x", met: id === "first", says: `${id}, ${language}` }],
+  });
+  const lesson = { name: "l", stops: [{}] };
+  const task = Object.assign(Object.create(Task.prototype), {
+    on: true,
+    ran: ["first", "second"],
+    found: { x: { met: true, says: "first, en" } },
+    learn: { engines: { call }, language: "de", lesson, at: 0 },
+    _draw() {},
+  });
+  task.renew();
+  await new Promise((resolve) => setTimeout(resolve));
+  assert.equal(task.found.x.says, "first, de");
 });

@@ -5,12 +5,18 @@ import { test } from "node:test";
 
 import { Sandbox } from "../../assets/engine/sandbox.js";
 import { EquivalencePanel } from "../../assets/player/compare/equivalence.js";
+import { PlanPanel } from "../../assets/player/compare/plan.js";
 import { NewComparison } from "../../assets/player/compare/new_comparison.js";
 import { BrowserEngine } from "../../assets/player/engine/browser_engine.js";
 import { Engines } from "../../assets/player/engine/engines.js";
 import { Teacher } from "../../assets/player/live/teacher.js";
 import { Weights } from "../../assets/player/watch/weights.js";
 import { Trials } from "../../assets/player/write/trials.js";
+
+globalThis.window = /** @type {any} */ ({});
+await import("../../assets/player/parts/tabs.js");
+const pageParts = /** @type {any} */ (window).inflightParts;
+const { Write } = await import("../../assets/player/write/write.js");
 
 const { setTimeout: wait } = globalThis; // not a test's own
 const soon = () => new Promise((done) => wait(done));
@@ -141,9 +147,8 @@ test("a part that was left before its script came is not shown", async () => {
     },
     location: { hash: "" },
   });
-  await import("../../assets/player/parts/tabs.js");
   const parts = { slow: { mounts: "slow", options: {} } };
-  const open = /** @type {any} */ (window).inflightParts({ append() {} }, parts);
+  const open = pageParts({ append() {} }, parts);
   const opening = open("slow");
   await open("watch");
   arrived.done({ shown: () => shown.push("slow") });
@@ -151,6 +156,60 @@ test("a part that was left before its script came is not shown", async () => {
   assert.deepEqual([page.dataset.part, shown], ["watch", []]);
   await open("slow");
   assert.deepEqual([page.dataset.part, shown], ["slow", ["slow"]]);
+});
+
+test("a language that could not be fetched leaves the part that speaks it as it is", async () => {
+  let [mounts, isAway] = [0, true];
+  const heard = {};
+  const speak = async () => {
+    if (isAway) throw new Error("The server cannot be reached.");
+  };
+  Object.assign(globalThis, {
+    window: {
+      addEventListener() {},
+      inflightWatch: { toast: () => (isAway = false) },
+      make: () => (mounts += 1) && { speak },
+    },
+    document: {
+      documentElement: { dataset: {} },
+      addEventListener: (name, act) => (heard[name] = act),
+      querySelector: () => null,
+      createElement: () => ({}),
+    },
+    location: { hash: "", search: "" },
+  });
+  const tabs = [{ name: "learn", speaks: {} }];
+  pageParts({ append() {} }, { learn: { mounts: "make", options: { tabs } } });
+  for (let n = 0; n < 2; n += 1) await heard["inflight-language"]({ detail: { language: "de" } });
+  assert.deepEqual([mounts, isAway], [1, false]);
+});
+
+test("a trial and its picture are of the code that is in the field", async () => {
+  const [task, came, drawn] = [{ name: "a" }, later(), []];
+  globalThis.location = /** @type {any} */ ({ hash: "#part=write&task=a&code=xyz" });
+  const write = of(Write, {
+    task,
+    came: null,
+    code: { code: "mine", mark() {} },
+    own: { keep: () => drawn.push("done") },
+    outcome: { begin() {}, clear() {}, say() {}, named() {}, show: () => drawn.push("goals") },
+    trials: {
+      async *run() {
+        await came.promise;
+        yield { done: true, attempt: { goals: [] } };
+      },
+    },
+    ...Object.fromEntries(["_acts", "_draw", "_remember"].map((name) => [name, () => {}])),
+  });
+  const running = write.run();
+  write.entry = { written: "a" };
+  write.open(task, "of a link");
+  came.done();
+  await running;
+  assert.deepEqual([write.code.code, write.entry, drawn], ["of a link", null, []]);
+  write.entry = { written: "a" };
+  write.open(task, "of a link"); // its visitor is back from another part
+  assert.ok(write.entry);
 });
 
 test("an equivalence belongs to the comparison that it was measured for", async () => {
@@ -164,12 +223,36 @@ test("an equivalence belongs to the comparison that it was measured for", async 
     say() {},
     _message: (words) => said.push(words),
   });
-  const first = panel.kept;
+  const [first, other] = [{}, {}];
+  panel.el = {};
+  panel.show(first);
   const running = panel._run();
-  panel.kept = {}; // another comparison is shown
+  panel.show(other);
   measured.done({ result: "of the first" });
   await running;
-  assert.deepEqual([first, panel.kept, said], [{ honest: "of the first" }, {}, ["starting"]]);
+  panel.show(first);
+  assert.deepEqual(
+    [panel.kept, other, said],
+    [{ honest: "of the first" }, {}, ["", "starting", "", ""]],
+  );
+});
+
+test("a plan that is on its way is cancelled by the offer to plan another run", async () => {
+  const field = { value: "" };
+  const answer = (_kind, _spec, _told, signal) =>
+    new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason)));
+  const shown = [];
+  const plan = of(PlanPanel, {
+    run: "a",
+    el: { hasAttribute: () => false, toggleAttribute() {} },
+    options: { ask: answer, done: (url) => shown.push(url) },
+    $: () => field,
+    _message() {},
+  });
+  const running = plan._run();
+  plan.offer({ run: "b", tried: { lanes: "8" } });
+  await running;
+  assert.deepEqual([plan.run, field.value, shown], ["b", "8", []]);
 });
 
 test("in another language a form says what is chosen again, and what was typed stays", async () => {
@@ -257,4 +340,14 @@ test("a teacher's token is tried until the server has answered, and forgotten if
   await soon();
   t.mock.timers.tick(5000);
   assert.deepEqual([teacher.token, kept.size, teacher.isOn], ["", 0, false]);
+
+  const asked = {};
+  teacher.live.server.get = (_path, { "X-Teacher-Token": token }) =>
+    (asked[token] = later()).promise;
+  const [old, right] = [teacher._begin("old"), teacher._begin("right", true)];
+  asked.right.done({});
+  await right;
+  asked.old.fail({ status: 403 });
+  await old;
+  assert.deepEqual([teacher.isOn, teacher.token, [...kept.values()]], [true, "right", ["right"]]);
 });

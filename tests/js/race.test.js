@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { raceTable } from "../../assets/player/compare/race.js";
+import { Race, raceTable } from "../../assets/player/compare/race.js";
 import { Racer } from "../../assets/player/compare/racer.js";
 import { two } from "./worlds.js";
 
@@ -23,6 +23,8 @@ const racerOf = (/** @type {boolean} */ clock) =>
 test("a step without work is none of those counted, on either axis", () => {
   const [timed, stepped] = [true, false].map(racerOf);
   assert.equal(stepped.inAll(), "3 steps");
+  const place = { clock: false, layout: "desk", now: 4, span: stepped.length };
+  assert.equal(Race.prototype.readout.call(place), "step 4 of 4");
   assert.deepEqual(
     [0.4, 0.5, 2, 3.5].map((t) => timed.stepsAt(t)),
     [0, 1, 2, 3],

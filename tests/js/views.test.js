@@ -80,6 +80,9 @@ test("a text stays in its lane for a while after its end, and nobody's is in use
   // static: its lane is held until the wave ends
   PeopleView.prototype.draw.call(view, { run, frame: { i: 3, lanes, waiting: [] } });
   assert.equal(key.textContent, "1 of 2 in use");
+  request.finished.reason = "error";
+  PeopleView.prototype.draw.call(view, { run, frame: { i: 2, lanes, waiting: [] } });
+  assert.equal(key.textContent, "1 of 2 in use");
 });
 
 test("what is folded says which positions it holds", () => {
@@ -251,7 +254,7 @@ test("who is cancelled or fails is not said to be done", () => {
   };
   assert.deepEqual(
     [said("stop", "cancelled"), said("cancelled", "error")],
-    ["A is done", "A, B leave before the end"],
+    ["A is done", "A, B leave"],
   );
 });
 

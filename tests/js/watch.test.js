@@ -19,13 +19,22 @@ at("");
 const { Address, pack } = await import("../../assets/player/watch/address.js");
 const { Beside } = await import("../../assets/player/watch/beside.js");
 const { Editor } = await import("../../assets/player/watch/editor.js");
-const { exportMenu } = await import("../../assets/player/watch/export.js");
+const { exportMenu, take } = await import("../../assets/player/watch/export.js");
+const { Live } = await import("../../assets/player/watch/live.js");
 const { openRacer } = await import("../../assets/player/watch/open_file.js");
+const { pageActions } = await import("../../assets/player/watch/page_actions.js");
 const { Player } = await import("../../assets/player/watch/player.js");
 const { Store } = await import("../../assets/player/watch/store.js");
+const { Transport } = await import("../../assets/player/watch/transport.js");
 const { restoreFork } = await import("../../assets/player/watch/what_if.js");
 
 const none = () => {};
+/** A promise, and what settles it. */
+function later() {
+  let done;
+  const promise = new Promise((settle) => (done = settle));
+  return { promise, done };
+}
 /** A player with this state, that has so much more. */
 const playerOf = (state, more = {}) => {
   const store = new Store(/** @type {any} */ ({}));
@@ -53,16 +62,177 @@ test("what is on its way is not shown once another run was asked for", async () 
   assert.deepEqual([await late, shown.length], [true, 1]);
 
   const address = new Address(app);
-  address.follow = none;
-  for (const [hash, left] of [
-    ["#part=compare", {}],
-    ["#run=r", null],
+  let follows = 0;
+  address.follow = () => (follows += 1);
+  for (const [hash, run, left] of [
+    ["#part=compare", {}, {}],
+    ["#step=3", null, {}], // the first run is still to come
+    ["#run=r", {}, null],
   ]) {
-    app.fetching = {};
+    Object.assign(app, { fetching: {}, run });
     at(hash);
     heard.hashchange();
     assert.deepEqual(app.fetching, left);
   }
+  const { dataset } = document.documentElement;
+  dataset.part = "compare"; // it is left first: tabs.js follows then
+  heard.hashchange();
+  delete dataset.part;
+  assert.equal(follows, 3);
+});
+
+test("what its visitor opened stays, though the page's own beginning comes later", async () => {
+  const catalogue = [{ name: "first" }, { name: "b" }];
+  const [failing, opening] = [later(), later()];
+  globalThis.fetch = /** @type {any} */ (() => failing.promise);
+  const begun = async (trace, begin, settle) => {
+    const app = playerOf(
+      {},
+      {
+        options: { catalogue, tabs: [] },
+        speech: { withCaptions: async (_entry, replay) => replay },
+        fetch: async () => ({}),
+        opening: { begin },
+        address: { read: () => ({ trace }) },
+        toast: none,
+        fetching: null,
+        show(_replay, _wanted, entry) {
+          this.store.set({ run: {}, entry });
+        },
+      },
+    );
+    const started = app.start();
+    await app.open(catalogue[1]);
+    settle();
+    await started;
+    return [app.entry.name, app.fetching];
+  };
+  globalThis.location = /** @type {any} */ ({
+    hash: "",
+    search: "",
+    href: "http://x/",
+    origin: "http://x",
+  });
+  const ofLink = begun(
+    ["/t.jsonl"],
+    async () => false,
+    () => failing.done({ ok: false }),
+  );
+  assert.deepEqual(await ofLink, ["b", null]);
+  const first = begun(
+    [],
+    () => opening.promise,
+    () => opening.done(false),
+  );
+  assert.deepEqual(await first, ["b", null]);
+});
+
+test("a replay is had wherever its run is kept, and named after its run", async () => {
+  const saved = [];
+  const click = function () {
+    saved.push(this.download);
+  };
+  document.createElement = /** @type {any} */ (() => ({ click }));
+  window.inflightEarly = { "tab:a": { events: [] } };
+  const run = { header: { policy: "p" } };
+  const app = playerOf({ run, entry: { name: "a", url: "tab:a" } }, { ranks: {}, toast: none });
+  const taking = take(app, "replay");
+  app.store.set({ entry: { name: "b" } });
+  await taking;
+  assert.deepEqual(saved, ["inflight-a.replay.json"]);
+});
+
+test("who waits for the first step of a run sees it, unless they chose another or left", async () => {
+  const [old, recorded, begun] = [{}, {}, { name: "begun" }];
+  const app = playerOf(
+    { run: old, following: true },
+    {
+      transport: { toggle: none },
+      motion: { settle: none },
+      enter({ run, entry = null }) {
+        this.store.set({ run, entry });
+      },
+      options: { catalogue: [] },
+      speech: {},
+      visit: { runs: [] },
+      live: { going: true, run: null },
+      ranks: {},
+      fetching: {},
+    },
+  );
+  app.store.set({ edge: app.live });
+  const watch = pageActions(app);
+  const held = watch.held();
+  assert.equal(app.fetching, null); // it is not for who takes Watch over
+  app.put({ run: recorded });
+  assert.equal(app.following, false);
+  watch.restore(held);
+  assert.deepEqual([app.run === old, app.following], [true, true]);
+  watch.lead({ going: true, run: {} });
+  app.live.run = begun; // its first step, behind the other part
+  watch.lead(null);
+  watch.restore(held);
+  assert.deepEqual([app.run === old, app.following], [true, false]);
+
+  app.options.catalogue.push((held.shown.entry = {}));
+  app.store.set({ entry: held.shown.entry, following: true });
+  const opened = [];
+  Object.assign(app, {
+    address: { read: () => ({}) },
+    open: (_entry, { following }) => opened.push(following),
+  });
+  watch.reopen();
+  app.fetching = {}; // a run was chosen
+  watch.reopen();
+  assert.deepEqual(opened, [true]);
+  app.put({ run: old }, { following: true });
+  assert.ok(app.following);
+});
+
+test("a run begins behind the one that was chosen meanwhile", async () => {
+  const [began, shown] = [later(), []];
+  const events = [{ step: 0 }];
+  const app = playerOf(
+    { run: {} },
+    {
+      address: {},
+      transport: { toggle: none },
+      root: { querySelector: () => ({}) },
+      engines: {
+        async *follow() {
+          await began.promise;
+          yield { header: { config: {} }, events, captions: [] };
+        },
+      },
+    },
+  );
+  const live = new Live(app);
+  app.store.set({ edge: live });
+  live.show = ({ run }) => shown.push(run);
+  const ended = live._follow({ failed: none }, async () => "job");
+  app.store.set({ following: false }); // another run is put on screen
+  began.done();
+  await ended;
+  assert.deepEqual(shown, []);
+});
+
+test("play ends at the last step of a recorded run while another goes on", () => {
+  const run = { length: 3 };
+  const frames = [];
+  globalThis.requestAnimationFrame = (act) => frames.push(act);
+  globalThis.cancelAnimationFrame = none;
+  const playsOn = (going) => {
+    const [motion, intro] = [{ settle: none, went: none }, { used: none }];
+    const edge = { going: true, run: going };
+    const app = playerOf({ run, edge }, { ranks: {}, detail: {}, mask: {}, motion, intro });
+    const playButton = { setAttribute: none, classList: { toggle: none } };
+    const fields = { app, playButton, speed: 30, playing: false };
+    app.transport = Object.assign(Object.create(Transport.prototype), fields);
+    app.transport.toggle(true);
+    for (let n = 1; n < 5; n += 1) frames.shift()?.(performance.now() + 100 * n);
+    return app.transport.playing;
+  };
+  assert.deepEqual([run, {}].map(playsOn), [true, false]);
 });
 
 test("a link to the run on screen clears what it does not name, and an empty address nothing", () => {
@@ -137,10 +307,13 @@ test("without the other policy below, a run is on its own axis or the chosen one
 
 test("a link's run that ends moves no other, and its address stays till it begins", async () => {
   const address = {};
-  const owed = () => assert.equal(address.owes, true);
+  let owes = 0;
+  const owed = () => (owes += Number(address.owes));
   const app = { address };
-  await Editor.prototype.restore.call({ app, ready: async () => true, _restore: owed });
-  assert.equal(address.owes, false);
+  const form = { app, ready: async () => true, _restore: owed };
+  const restore = () => Editor.prototype.restore.call(form, { spec: "s" });
+  await Promise.all([restore(), restore()]); // followed once more, on the way back to Watch
+  assert.deepEqual([owes, address.owes], [1, false]);
 
   let looks = 0;
   const config = { policy: "p", max_num_seqs: 2 };

@@ -4087,8 +4087,8 @@ FAULTS = (
     Fault(
         "who holds a lane after its end is just done for good",
         "assets/player/views/people.js",
-        "Number(Boolean(request) && shown.finished?.step === frame.i)",
-        "Number(Boolean(request) && over)",
+        "finished?.step === frame.i && isDone(finished.reason)",
+        "over",
         ("js/views.test.js",),
     ),
     Fault(

@@ -559,6 +559,7 @@ export class Compare {
   /** Open a run that an engine keeps in the Watch tab. */
   async _watchKept({ id, url }, title) {
     const doc = await fetchOnce(url);
+    if (document.documentElement.dataset.part !== "compare") return; // its visitor has left
     const entry = { name: null, id, url, title };
     goToPart(this.root, "watch", { replay: { ...doc, ...inLanguage(doc) }, entry });
   }

@@ -56,7 +56,7 @@ export class EquivalencePanel {
    * found: {honest, leak}, each an equivalence with its sentence, or absent. prompts: by request.
    */
   show(found, prompts = new Map()) {
-    this.kept = { ...found };
+    this.kept = found; // what is measured stays with it
     this.prompts = prompts;
     const canRun = this.options.can && this.options.base();
     this.$(".equivalence-run").hidden = !canRun; // nothing to run: nothing is offered
@@ -93,19 +93,15 @@ export class EquivalencePanel {
       const differ = parting ? `${r.differing_tokens} of ${all}` : `0 of ${solo.length}`;
       const from = `from token ${parting?.position} on, where alone the best token led by {margin}; `;
       const compared = Math.max(generated?.length ?? 0, batched.length);
+      const told = (mine, other, of) =>
+        textOf(this.prompts.get(r.request), mine, other, parting, t(of));
       const generate = `; from model.generate ${r.differing_from_generate} of ${compared} differ`;
       return h(
         "div",
         { class: `pair${parting ? " parted" : ""}` },
         letter,
-        textOf(this.prompts.get(r.request), r.solo_text, r.batched_text, parting, t("alone")),
-        textOf(
-          this.prompts.get(r.request),
-          r.batched_text,
-          r.solo_text,
-          parting,
-          t("in the batch"),
-        ),
+        told(r.solo_text, r.batched_text, "alone"),
+        told(r.batched_text, r.solo_text, "in the batch"),
         h(
           "p",
           { class: "why" },

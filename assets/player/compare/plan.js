@@ -37,6 +37,7 @@ export class PlanPanel {
 
   /** A run to be planned, with settings to try. @param {{run: string, tried: Record<string, string>}} wish */
   offer({ run, tried }) {
+    this._stop?.abort(); // the plan of another run
     this.run = run;
     for (const [name, text] of Object.entries(tried)) this.$(`[name=${name}]`).value = text;
     this._message("");
@@ -116,14 +117,13 @@ export class PlanPanel {
 
   async _run() {
     await this._busy(async (told) => {
-      const given = (name) => partsOf(this.$(`[name=${name}]`).value);
+      const typed = (name) => this.$(`[name=${name}]`).value;
+      const given = (name) => partsOf(typed(name));
       const [lanes, budgets, blocks] = NUMBERS.map((name) => given(name).map(Number));
       if (![...lanes, ...budgets, ...blocks].every(Number.isInteger))
         throw new Error("Lanes, budgets and blocks are whole numbers, with commas between them.");
-      const limited = LIMITS.filter((name) => this.$(`[name=${name}]`).value.trim());
-      const slos = Object.fromEntries(
-        limited.map((name) => [name, Number(this.$(`[name=${name}]`).value)]),
-      );
+      const limited = LIMITS.filter((name) => typed(name).trim());
+      const slos = Object.fromEntries(limited.map((name) => [name, Number(typed(name))]));
       if (!Object.values(slos).every((limit) => limit > 0 && limit < Infinity))
         throw new Error("The limits of a good request are seconds above 0.");
       told(t("A cost is fitted to the run …"));

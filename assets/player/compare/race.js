@@ -6,7 +6,7 @@
 import { clamp, find, h, keyButton, onDrag, pointIn, setAttr, setText } from "../parts/dom.js";
 import { duration, momentOf } from "../parts/format.js";
 import { Surface } from "../parts/surface.js";
-import { drawTimeAxis, laneWords } from "../views/lane_chart.js";
+import { drawTimeAxis, lanesWords } from "../views/lane_chart.js";
 import { GUTTER } from "../views/lane_ink.js";
 import { drawSoon } from "../parts/look.js";
 import { Racer } from "./racer.js";
@@ -103,15 +103,12 @@ export class Race {
       this.all = new Map();
       this.about = doc.about || {};
       this.hues = doc.hues || {};
-      /** @type {Run | null} */
-      let first = null;
       for (const name of doc.names) {
         if (!doc.runs[name] || !doc.runs[name].events.length) continue;
         const run = new Run(doc.runs[name]);
-        if (first)
-          for (const request of run.requests)
-            request.hue = first.request(request.id)?.hue ?? request.hue;
-        else first = run;
+        const [first] = this.all.values();
+        for (const request of run.requests)
+          request.hue = first?.run.request(request.id)?.hue ?? request.hue;
         this.all.set(name, new Racer(this, name, run));
       }
       this._focus(null);
@@ -235,11 +232,10 @@ export class Race {
   }
 
   readout() {
-    if (this.layout === "phone")
-      return t(this.clock ? duration(this.now) : `${Math.floor(this.now)} [step|steps]`);
-    return t(
-      this.clock ? momentOf(this.now, this.span) : `${Math.floor(this.now)} of ${this.span} steps`,
-    );
+    const small = this.layout === "phone";
+    if (this.clock) return t(small ? duration(this.now) : momentOf(this.now, this.span));
+    // a place on the axis and not a count: steps without work are there, and are not counted
+    return t(`step ${Math.floor(this.now)}${small ? "" : ` of ${this.span}`}`);
   }
 
   /** Who is ahead by how many tokens: [name, tokens, behind], or null if none is. */
@@ -404,13 +400,10 @@ export function raceTable(race) {
       const { run } = racer;
       const done = race.now >= racer.length - 1e-9;
       const { i, inside } = racer.standing(race.now);
-      const lanes = (inside ? run.frame(i).lanes : [])
-        .map((lane) => `${lane.lane}: ${laneWords(lane)}`)
-        .join("; ");
       return [
         racer.name,
         done ? t("done") : inside ? String(run.stepOf(i)) : t("idle"),
-        lanes,
+        inside ? lanesWords(run, i) : "",
         done || i < 0 ? "0" : String(run.numWaiting[i]),
         String(racer.tokensAt(race.now)),
         t(`${racer.landedAt(race.now).length} of ${racer.landings.length}`),

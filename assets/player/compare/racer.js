@@ -2,16 +2,17 @@
 // final number.
 
 import { chip } from "../parts/chips.js";
-import { h, newButton, put, setAttr, setText } from "../parts/dom.js";
+import { h, isRedrawn, newButton, put, setAttr, setText } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { laneScale } from "../run/lane_layout.js";
-import { HELD, countUpTo } from "../run/run.js";
+import { HELD, countUpTo, whoIsDone } from "../run/run.js";
 import { LaneChart } from "../views/lane_chart.js";
 import { GUTTER } from "../views/lane_ink.js";
 
 const STRIP = 18; // above the lanes: ticks where requests are done
 const FUTURE = 0.13;
+const MOST = { desk: 14, tablet: 8, phone: 3 }; // chips
 
 export class Racer {
   /** @param {import("./race.js").Race} race @param {string} name @param {Run} run */
@@ -28,7 +29,7 @@ export class Racer {
       e.sampled.map((s) => this.ends(e, e.passes[s.passIndex].tEnd)),
     );
     this.landings = run.events.flatMap((e) =>
-      e.finished.map(({ request }) => ({ request: run.request(request), ...this.ends(e) })),
+      whoIsDone(e).map(({ request }) => ({ request: run.request(request), ...this.ends(e) })),
     );
     this.chips = h("span", { class: "landed", "aria-hidden": "true" });
     this.numbers = h("span", { class: "racer-now" });
@@ -54,11 +55,6 @@ export class Racer {
     this.el.style.setProperty("--hue", `var(--hue-${race.hues[name] ?? 0})`);
     this.el.style.setProperty("--tint", `var(--tint-${race.hues[name] ?? 0})`);
     this.lanes = new LaneChart(canvas, () => race.redraw());
-    this.shown = -1;
-    this._most = 0;
-    /** @type {Palette | null} */
-    this._of = null; // the request whose colours the chips have
-    this._in = ""; // their language
   }
 
   /** Highlight a request, or none (null). One that is not in this run changes nothing. */
@@ -134,7 +130,7 @@ export class Racer {
     g.fillStyle = race.palette.soft;
     run.events.forEach((e, i) => {
       const x = lanes.scale.to(i);
-      if (e.finished.length && x <= now + 0.5) g.fillRect(x - 2.5, STRIP - 7, 2.5, 6);
+      if (whoIsDone(e).length && x <= now + 0.5) g.fillRect(x - 2.5, STRIP - 7, 2.5, 6);
     });
   }
 
@@ -175,23 +171,9 @@ export class Racer {
     // chips that fit beside the rest of the line
     const most = race.presenter
       ? Math.max(3, Math.floor(this.lanes.surface.w / 160))
-      : race.layout === "phone"
-        ? 3
-        : race.layout === "tablet"
-          ? 8
-          : 14;
-    if (
-      landed.length !== this.shown ||
-      most !== this._most ||
-      this._of !== race.palette ||
-      this._in !== speaking()
-    ) {
-      Object.assign(this, {
-        shown: landed.length,
-        _most: most,
-        _of: race.palette,
-        _in: speaking(),
-      });
+      : MOST[race.layout];
+    const { palette } = race;
+    if (isRedrawn(this, { shown: landed.length, most, palette, language: speaking() })) {
       const shown = landed.slice(-most);
       const more = landed.length - shown.length;
       put(

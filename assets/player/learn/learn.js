@@ -195,7 +195,7 @@ export class Learn {
 
   async open(lesson, at = 0) {
     this.task.end();
-    if (this.task.awaited) this.watch.unfollow(); // the lesson's run is on screen
+    if (this.task.awaited) this.watch.stay(); // the lesson's run is on screen
     this.lesson = lesson;
     this.at = at;
     this.page.dataset.lesson = lesson.name;

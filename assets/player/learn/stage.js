@@ -4,6 +4,7 @@
 import { findAll } from "../parts/dom.js";
 
 const SIDE = ["kv", "queue", "text"]; // panels that share a place on narrow pages
+const PHONE = ["mask", ...SIDE];
 
 export class Stage {
   /** @param {Watch} watch */
@@ -48,10 +49,8 @@ export class Stage {
   point(views) {
     const { watch } = this;
     this._light(views);
-    const tab =
-      watch.state.layout === "phone"
-        ? views.find((v) => v === "mask" || SIDE.includes(v))
-        : views.find((v) => SIDE.includes(v));
+    const shared = watch.state.layout === "phone" ? PHONE : SIDE;
+    const tab = views.find((view) => shared.includes(view));
     if (tab) watch.chooseTab(tab);
     return tab;
   }

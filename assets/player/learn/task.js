@@ -18,6 +18,8 @@ export class Task {
     this.isAnswered = false; // all that is asked was done since then
     this.awaited = false; // a run of it goes on, though the learner has left
     this.found = {}; // goal → {met, says}, of the runs made so far: what was met once stays so
+    /** @type {string[]} */
+    this.ran = []; // those runs
     this.next = learn.$(".task-next");
     this.next.addEventListener("click", () => learn.open(learn.nextLesson));
     learn.$(".task-edit").addEventListener("click", () => learn.watch.edit());
@@ -35,9 +37,11 @@ export class Task {
   offer(holder, stop) {
     const { learn } = this;
     const { words } = learn;
-    if (this.lesson?.name !== learn.lesson.name) this.found = {};
+    const before = this.lesson;
     this.stop = stop;
     this.lesson = learn.lesson;
+    if (before?.name !== this.lesson.name) [this.found, this.ran] = [{}, []];
+    else if (before !== this.lesson) this.renew();
     const engine = learn.watch.engines && learn.options.tabs.length;
     const begin = { class: "button primary edit-run", onclick: () => learn.beginTask() };
     const next = { class: "button", onclick: () => learn.open(learn.nextLesson) };
@@ -70,11 +74,20 @@ export class Task {
   }
 
   /** The same in another language: what was typed and found stays. */
-  renew() {
+  async renew() {
     const { lesson, at } = this.learn;
     this.lesson = lesson;
     this.stop = lesson.stops[at];
-    this._draw();
+    if (this.on) this._draw();
+    for (const id of this.ran) await this._ask(id);
+    this._told();
+  }
+
+  /** What was found, where it is still on screen. */
+  _told() {
+    const { learn, stop } = this;
+    if (this.on) this._draw();
+    else if (learn.lesson?.stops[learn.at] === stop) learn._do(stop);
   }
 
   end() {
@@ -88,19 +101,17 @@ export class Task {
   }
 
   async _check(id) {
-    const { learn, lesson } = this;
+    const { learn } = this;
     this.made = this.on;
     this.awaited = false;
-    const answer = await learn.engines.call("lesson_check", lesson.name, id, learn.language);
-    if (this.lesson.name !== lesson.name) return;
-    if (!answer.goals) return learn.watch.toast(answer.error);
-    for (const goal of answer.goals)
-      if (goal.met || !this.found[goal.name]?.met) this.found[goal.name] = goal;
-    if (!this.on) return learn.lesson?.stops[learn.at] === this.stop && learn._do(this.stop);
-    if (this.solved) this._answer(Math.max(...answer.goals.map(({ step }) => step)));
+    const goals = await this._ask(id);
+    if (!goals) return;
+    this.ran.push(id);
+    if (!this.on) return this._told();
+    if (this.solved) this._answer(Math.max(...goals.map(({ step }) => step)));
     this._draw();
     learn._heard(
-      answer.goals
+      goals
         .map(({ name }) => this.found[name])
         .map(
           ({ met, says }) =>
@@ -108,6 +119,17 @@ export class Task {
         )
         .join(" "),
     );
+  }
+
+  /** Find what a run shows of the goals, in the language of now. @param {string} id */
+  async _ask(id) {
+    const { learn, lesson, found } = this;
+    const { name } = lesson;
+    const { goals, error } = await learn.engines.call("lesson_check", name, id, learn.language);
+    if (this.lesson.name !== name) return null;
+    if (!goals) return learn.watch.toast(error);
+    for (const goal of goals) if (goal.met || !found[goal.name]?.met) found[goal.name] = goal;
+    return goals;
   }
 
   /** All is done: what to look at, and where to go from here. @param {number} step */

@@ -286,7 +286,7 @@ export class Live {
     this._leaveFleet();
     this.before = null;
     this.room.leave();
-    watch.lead(null, before.following);
+    watch.lead(null);
     if (watch.state.presenter) watch.present(false);
     watch.empty(null);
     if (before.shown.run) watch.restore(before);

@@ -76,11 +76,12 @@ export class Teacher {
     this._asking += 1;
     try {
       const set = await this.live.server.get("serve/control", { "X-Teacher-Token": token });
+      this._hold(token); // another may have been typed meanwhile
       this.isOn = true;
       this._build(set);
       this._toggle(true);
     } catch (error) {
-      if (byHand || error.status === WRONG) this._hold("");
+      if (this.token === token && (byHand || error.status === WRONG)) this._hold("");
       else setTimeout(() => this._resume(), AGAIN); // a server that starts, or is away for a while
       if (byHand) this._ask(error.message);
     }

@@ -41,6 +41,7 @@ function pageParts(holder, parts) {
           ? Promise.resolve(mount(name, part))
           : runScript(part.script, "the script could not be fetched").then(() => mount(name, part)),
       );
+      opened.get(name).catch(() => opened.delete(name)); // to be tried again
     }
     return opened.get(name);
   };
@@ -74,7 +75,6 @@ function pageParts(holder, parts) {
       const made = await fetched(name);
       if (page.dataset.part === name) made.shown(wish);
     } catch (error) {
-      opened.delete(name);
       if (page.dataset.part !== name) return; // it was left before it came
       page.dataset.part = "watch";
       window.inflightWatch?.toast(`This part could not be opened: ${error.message}.`);
@@ -93,9 +93,12 @@ function pageParts(holder, parts) {
     addressed().get("part") || (parts.live && addressed().has("teacher") ? "live" : null);
   window.addEventListener("hashchange", () => {
     const part = wanted() || "watch";
-    if (part === (page.dataset.part || "watch")) return;
-    if (part === "watch") watching = location.hash;
-    open(part);
+    if (part !== (page.dataset.part || "watch")) {
+      if (part === "watch") watching = location.hash;
+      open(part);
+    }
+    if (speaker && addressed().has("lang") && wantedLanguage() !== speaking())
+      speak(wantedLanguage());
   });
   const first = wanted();
   if (first && parts[first]) open(first);
@@ -107,7 +110,6 @@ function pageParts(holder, parts) {
     try {
       await (await fetched(speaker)).speak(language);
     } catch (error) {
-      opened.delete(speaker);
       window.inflightWatch?.toast(`This language could not be fetched: ${error.message}.`);
     }
   };
@@ -115,12 +117,8 @@ function pageParts(holder, parts) {
     document.addEventListener("inflight-language", (/** @type {CustomEventInit} */ e) =>
       speak(e.detail.language),
     );
-    window.addEventListener("hashchange", () => {
-      if (addressed().has("lang") && wantedLanguage() !== speaking()) speak(wantedLanguage());
-    });
     // English is there, as it was
-    if (wantedLanguage() !== "en" && !opened.has(speaker))
-      fetched(speaker).catch(() => opened.delete(speaker));
+    if (wantedLanguage() !== "en") fetched(speaker);
   }
   return open;
 }

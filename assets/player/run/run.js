@@ -20,6 +20,11 @@ export const PREEMPTED = 16;
 export const OVERRUN = 32;
 export const HELD = PREFILL | DECODE | WASTED | STALLED | OVERRUN; // a request is in the lane
 
+/** Whether an end for this reason is that of an answer. @param {string} reason */
+export const isDone = (reason) => !["cancelled", "error"].includes(reason);
+/** The requests that are done in a step. @param {StepEvent} event */
+export const whoIsDone = ({ finished }) => finished.filter((one) => isDone(one.finishReason));
+
 const NO_TEXT = "—"; // in place of a token of a simulated run, which no model chose
 
 /**
@@ -567,7 +572,7 @@ export class Run {
       ...request,
       arrival: came.get(request.id) ?? 0,
     }));
-    return { ...workload, arrival_unit: "step", requests };
+    return { ...workload, name: "custom", arrival_unit: "step", requests };
   }
 
   get asynchronous() {

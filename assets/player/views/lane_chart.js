@@ -203,6 +203,13 @@ export function doneIn({ request, laneSpan, status }) {
 export const laneWords = (lane) =>
   lane.request ? `${lane.request.letter} ${doneIn(lane)}` : t("free");
 
+/** The same of all lanes in step i. @param {Run} run @param {number} i */
+export const lanesWords = (run, i) =>
+  run
+    .frame(i)
+    .lanes.map((lane) => `${lane.lane}: ${laneWords(lane)}`)
+    .join("; ");
+
 /**
  * @param {import("../parts/surface.js").Surface} surface
  * @param {Palette} palette

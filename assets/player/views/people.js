@@ -8,7 +8,7 @@ import { h, icon, isRedrawn, put, setAttr, setStyle, setText } from "../parts/do
 import { count } from "../parts/format.js";
 import { t, tell } from "../parts/speech.js";
 import { windowScale } from "../run/lane_layout.js";
-import { PREFILL, STALLED } from "../run/run.js";
+import { PREFILL, STALLED, isDone } from "../run/run.js";
 import { DoorView } from "./door.js";
 import { LaneChart } from "./lane_chart.js";
 import { callsItself, clean, tail, written } from "./texts.js";
@@ -95,9 +95,10 @@ export class PeopleView {
       const row = this.rows[lane];
       const shown = request || left.get(lane);
       if (!shown) return this._free(row);
-      const over = Boolean(shown.finished && shown.finished.step <= frame.i);
+      const { finished } = shown;
+      const over = Boolean(finished && finished.step <= frame.i);
       held += Number(Boolean(request) && !over);
-      ended += Number(Boolean(request) && shown.finished?.step === frame.i);
+      ended += Number(Boolean(request) && finished?.step === frame.i && isDone(finished.reason));
       this._fill(row, state, shown, { over, holds: Boolean(request), status });
     });
     const inUse = `${held} of ${count(run.numLanes)} in use`;

@@ -9,7 +9,7 @@ import { t, tell } from "../parts/speech.js";
 import { strokeBox, Surface } from "../parts/surface.js";
 import { indexAt, laneScale } from "../run/lane_layout.js";
 import { busy, standing, stretch } from "../run/moments.js";
-import { drawTimeAxis, LaneChart, laneWords } from "./lane_chart.js";
+import { drawTimeAxis, LaneChart, lanesWords } from "./lane_chart.js";
 import { GUTTER } from "./lane_ink.js";
 
 const STRIP = 9; // above a rank's lanes: ticks where requests arrive and finish
@@ -345,12 +345,7 @@ export class RankLanes {
         return [
           band.member.name || String(band.member.rank),
           inside ? String(run.stepOf(i)) : t(pill),
-          inside
-            ? run
-                .frame(i)
-                .lanes.map((lane) => `${lane.lane}: ${laneWords(lane)}`)
-                .join("; ")
-            : "",
+          inside ? lanesWords(run, i) : "",
           i < 0 ? "0" : String(run.numWaiting[i]),
           plain(band, say),
         ];

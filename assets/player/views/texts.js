@@ -8,6 +8,7 @@ import { chip } from "../parts/chips.js";
 import { unbroken, wallClock } from "../parts/format.js";
 import { waitedBy } from "../run/delays.js";
 import { departs } from "../run/moments.js";
+import { isDone } from "../run/run.js";
 import { movingIn, phase } from "./phases.js";
 
 const PROMPT = 90; // characters shown of the prompt's end
@@ -131,7 +132,9 @@ export class TextsView {
     const onTheWay = Boolean(movingIn(state)) && phase(state.share, "text") < 1;
     const masked = pair.leaks && state.leak.on ? pair.members[0].run : null;
     const running = held.filter((r) => !(r.finished && r.finished.step <= frame.i)).length;
-    const ended = held.filter((r) => r.finished?.step === frame.i).length;
+    const ended = held.filter(
+      ({ finished }) => finished?.step === frame.i && isDone(finished.reason),
+    ).length;
     tell(this.key, ended ? `${running} running, ${ended} just done` : `${running} running`);
     while (this.rows.length < shown.length) {
       const row = {

@@ -34,8 +34,10 @@ export class Address {
     this.owes = false; // whether it names a run that is yet to be begun: till then it stays
     this.due = 0; // the timer of the next write; 0: none is pending
     window.addEventListener("hashchange", () => {
+      // another part leaves what it shows first: parts/tabs.js
+      if ((document.documentElement.dataset.part || "watch") !== "watch") return;
       // what is still on its way does not take the place of what is asked for now
-      if (!addressed().has("part")) app.fetching = null;
+      if (app.run && !addressed().has("part")) app.fetching = null;
       this.follow();
     });
   }
@@ -244,17 +246,10 @@ export class Address {
     const { app } = this;
     const why = this.hindrance;
     if (why) {
-      return noLink(
-        app.root,
-        why,
-        !app.run?.length
-          ? null
-          : app.engines && app.runId
-            ? { text: "Save it as one page (HTML)", act: () => app.take("html") }
-            : app.isKept
-              ? { text: "Save its replay (JSON)", act: () => app.take("replay") }
-              : null,
-      );
+      const save = (text, kind) => ({ text, act: () => app.take(kind) });
+      const page = app.engines && app.runId && save("Save it as one page (HTML)", "html");
+      const replay = app.isKept && save("Save its replay (JSON)", "replay");
+      return noLink(app.root, why, (app.run?.length && (page || replay)) || null);
     }
     this.write();
     return copyLink(app.root, linkTo(this._hash(true)), () =>

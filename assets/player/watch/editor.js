@@ -592,9 +592,12 @@ export class Editor {
 
   /** Run the spec of a link, and go to its step. */
   async restore(wanted) {
+    if (this.restoring === wanted.spec) return; // back on Watch its link is followed once more
+    this.restoring = wanted.spec;
     this.app.address.owes = true;
     if (await this.ready()) await this._restore(wanted);
     this.app.address.owes = false;
+    this.restoring = null;
   }
 
   async _restore(wanted) {

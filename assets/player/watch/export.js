@@ -3,6 +3,7 @@
 
 import { download } from "../parts/dom.js";
 import { inPage, plotlySource } from "../parts/plotly.js";
+import { fetchJson } from "../parts/server.js";
 import { openFile } from "./open_file.js";
 
 const NAME = "inflight";
@@ -110,18 +111,24 @@ const FILES = {
 /** Download the run on screen. kind: png, replay or what an engine writes. */
 export async function take(app, kind) {
   const step = app.frame ? app.frame.event.step : 0;
+  const file = FILES[kind];
   try {
-    if (kind === "png") return download(`${nameOf(app, step)}.png`, await picture(app));
-    if (kind === "replay") return await saveReplay(app);
+    // of the run that is on screen now: another may be when the file is here
+    const name = nameOf(app, kind === "png" || file?.step ? step : null);
+    if (kind === "png") return download(`${name}.png`, await picture(app));
+    if (kind === "replay") {
+      // of a run that came in pieces: as its engine kept it
+      const data = JSON.stringify(app.document || (await fetchJson(app.entry.url)));
+      return download(`${name}.replay.json`, new Blob([data], { type: "application/json" }));
+    }
     if (!app.runId) return app.toast("Only recorded, uploaded and finished runs can be exported.");
     const place = { step, rank: null, at: null, ...app.ranks.place };
     const answer = await (kind === "html" && app.ranks.current
       ? app.engines.call("export_ranks", app.entry.id, place.step, place.rank, place.at)
       : app.engines.call("export", kind, app.runId, step));
     if (!answer || answer.error) throw new Error(answer ? answer.error : "nothing came back");
-    const file = FILES[kind];
     const blob = await whole(app, await (await fetch(answer.url)).blob(), kind);
-    download(`${nameOf(app, file.step ? step : null)}.${file.ending}`, blob);
+    download(`${name}.${file.ending}`, blob);
     if (blob.size > 2 ** 20) app.toast(`The file has ${(blob.size / 2 ** 20).toFixed(1)} MiB.`);
   } catch (error) {
     app.toast(
@@ -138,22 +145,17 @@ export async function take(app, kind) {
  */
 async function whole(app, blob, kind) {
   if (kind !== "plotly") return blob;
-  const page = await blob.text();
-  return new Blob(
-    [
-      page.includes(PLOTLY)
-        ? page.split(PLOTLY).join(inPage(await plotlySource(app.options.plotly)))
-        : page,
-    ],
-    { type: "text/html" },
-  );
+  const [before, after] = (await blob.text()).split(PLOTLY);
+  if (after === undefined) return blob;
+  const source = inPage(await plotlySource(app.options.plotly));
+  return new Blob([before, source, after], { type: "text/html" });
 }
 
 /** A line of a menu. @param {string} text @param {() => unknown} act @param {string} note */
 export const item = (text, act, note = "") => ({ text, note, act });
 
 export function exportMenu(app) {
-  const { engines, address, running } = app;
+  const { engines, address } = app;
   const file = (kind, text, note) => item(text, () => take(app, kind), note);
   const open = (text, note) => item(text, () => openFile(app), note);
   const items = [file("png", "Picture of this view", "PNG")];
@@ -161,7 +163,7 @@ export function exportMenu(app) {
     items.push(
       file("replay", "Replay", "JSON: every step, text and sentence; it opens here again"),
     );
-  if (app.runId && !running && engines?.can("export", app.runId)) {
+  if (app.runId && engines?.can("export", app.runId)) {
     for (const [kind, { text, note }] of Object.entries(FILES))
       if (kind !== "plotly" || engines.server || app.options.plotly)
         items.push(file(kind, text, note));
@@ -180,13 +182,4 @@ export function exportMenu(app) {
       ? open("Open a trace or a replay", note)
       : open("Open a replay", "JSON saved from here"),
   ];
-}
-
-/** The replay as received; that of a run that came in pieces, as its engine kept it. */
-async function saveReplay(app) {
-  const data = app.document || (await (await fetch(app.entry.url)).json());
-  download(
-    `${nameOf(app)}.replay.json`,
-    new Blob([JSON.stringify(data)], { type: "application/json" }),
-  );
 }

@@ -3,14 +3,12 @@
 
 import { h, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
+import { whoIsDone } from "../run/run.js";
 
 const MOST = 45; // seconds that a run should take
 const STANDS = [0.6, 1.8]; // seconds that a step in which something happens stands
 const PASSES = 0.8; // seconds for all that is between two of them
 const BEFORE = 0.5; // of the step before one, so that it is seen to move
-
-const isDone = (/** @type {StepEvent["finished"][number]} */ { finishReason }) =>
-  !["cancelled", "error"].includes(finishReason);
 
 /**
  * What may happen in a step, the first of which is said: the panels where it is seen, the best
@@ -20,8 +18,9 @@ const isDone = (/** @type {StepEvent["finished"][number]} */ { finishReason }) =
 const KINDS = [
   [["kv", "lanes"], (e) => e.preempted, (n) => `{who} [=${n} gives|give] the memory back`],
   [["lanes"], (e) => e.admitted, (n) => `{who} [=${n} takes|take] a lane`],
-  [["text", "lanes"], (e) => e.finished.filter(isDone), (n) => `{who} [=${n} is|are] done`],
-  [["text", "lanes"], (e) => e.finished, (n) => `{who} [=${n} leaves|leave] before the end`],
+  [["text", "lanes"], whoIsDone, (n) => `{who} [=${n} is|are] done`],
+  // of another engine the reason is not known: its client, or a stop string
+  [["text", "lanes"], (e) => e.finished, (n) => `{who} [=${n} leaves|leave]`],
   [["row"], (e) => e.segments.filter((s) => s.phase === "prefill"), () => "more of {who} is read"],
 ];
 

@@ -56,7 +56,7 @@ export class Live {
     this._abort = new AbortController();
     this.id = null;
     this.going = true;
-    this.unseen = false; // another part of the page has the screen
+    if (app.run) app.fetching = null; // what was asked for before does not take its place
     app.store.set({ following: true });
     /** @type {{done?: boolean, error?: string, stopped?: string, unkept?: string, url?: string, id?: string} | null} */
     let ended = null;
@@ -75,7 +75,7 @@ export class Live {
             this.run = new Run({ ...begun, asked, complete: false, events: [], captions: [] });
             this.run.goesOn = true;
             const { lesson } = document.documentElement.dataset; // it keeps its own run on screen
-            if (app.edge === this && !this.unseen && !lesson) {
+            if (app.edge === this && app.following && !lesson) {
               hideToast(app.root); // it began
               this.show({ run: this.run, entry: null, replay: null, index: 0 });
             }
@@ -88,14 +88,11 @@ export class Live {
         if (delta.done) ended = delta;
       }
     } catch (error) {
-      if (error.name === "AbortError") ended = { stopped: "The run was cancelled." };
-      else
-        ended = {
-          error:
-            this.id && !(error instanceof Refusal)
-              ? `The run broke off: ${error.message}.`
-              : error.message,
-        };
+      const broke = this.id && !(error instanceof Refusal);
+      ended =
+        error.name === "AbortError"
+          ? { stopped: "The run was cancelled." }
+          : { error: broke ? `The run broke off: ${error.message}.` : error.message };
     }
     remember(null);
     this.going = false;
@@ -148,7 +145,7 @@ export class Live {
     if (!this.run || !before.run || this.app.edge !== this) return tell.failed(sentence);
     const failed = { run: this.run, entry: this._entry, replay: null, index: this.run.length - 1 };
     const offer = (shown, other, text) => {
-      this.show(shown);
+      if (this.app.run !== shown.run) this.show(shown);
       tell.failed(sentence, {
         text,
         act: () => offer(other, shown, shown === before ? "Back to the run before" : whole),

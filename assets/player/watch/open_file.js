@@ -110,6 +110,8 @@ async function tried(app, what, find) {
   } catch (error) {
     app.toast(`${WHAT[what]} could not be opened: ${error.message}`, 8000);
     return false;
+  } finally {
+    if (app.fetching === mine) app.fetching = null;
   }
 }
 
@@ -173,16 +175,9 @@ export async function bytesOf(stream, most) {
 async function read(app, files, entry, wanted = {}) {
   const replays = files.map(([, text]) => replayIn(text));
   if (replays[0] && files.length === 1) {
-    const replay = replays[0].ranks
-      ? {
-          ...replays[0],
-          ranks: replays[0].ranks.map((rank) => ({
-            ...rank,
-            id: null,
-            replay: uploaded(rank.replay),
-          })),
-        }
-      : uploaded(replays[0]);
+    const [came] = replays;
+    const ofRank = (rank) => ({ ...rank, id: null, replay: uploaded(rank.replay) });
+    const replay = came.ranks ? { ...came, ranks: came.ranks.map(ofRank) } : uploaded(came);
     return () => {
       app.openReplay(replay, wanted, entry.trace ? { name: null, ...entry } : null);
       app.changed();
@@ -221,15 +216,12 @@ function uploaded(replay) {
 const isReplay = (data) =>
   Boolean(data && data.header && Array.isArray(data.events) && Array.isArray(data.captions));
 const isRanks = (data) =>
-  Boolean(
-    data &&
-    Array.isArray(data.ranks) &&
-    data.ranks.length &&
-    Array.isArray(data.says) &&
-    data.ranks.every(
-      ({ rank, offset, replay }) =>
-        Number.isInteger(rank) && Number.isFinite(offset) && isReplay(replay),
-    ),
+  Array.isArray(data?.ranks) &&
+  data.ranks.length &&
+  Array.isArray(data.says) &&
+  data.ranks.every(
+    ({ rank, offset, replay }) =>
+      Number.isInteger(rank) && Number.isFinite(offset) && isReplay(replay),
   );
 
 /** The replay in a text, of a run or of all ranks, or null if it is something else. */

@@ -7,6 +7,7 @@ import { find, setText } from "../parts/dom.js";
 import { unbroken, wallClock } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { waitedSoFar } from "../run/delays.js";
+import { isDone } from "../run/run.js";
 
 export class OwnQuestion {
   /** @param {App} app */
@@ -98,7 +99,7 @@ function standing(run, request, { i, waiting }) {
           t(" was done."),
         ]
       : [t(" is you: a lane was free at once.")]),
-    finished && finished.step <= i
+    finished && finished.step <= i && isDone(finished.reason)
       ? t(
           finished.reason === "length"
             ? " Your answer was cut at its limit, {most} tokens, after {time}."

@@ -17,7 +17,6 @@ export function pageActions(app) {
     ...viewActions(app),
     root: app.root,
     engines: app.engines,
-    catalogue: options.catalogue,
 
     /** What it shows. */
     get state() {
@@ -52,10 +51,12 @@ export function pageActions(app) {
     },
     /** Open the run on screen again, at its step, for its sentences in another language. */
     reopen() {
-      const { entry, pinned, tab } = store.state;
-      if (!options.catalogue.includes(entry)) return;
+      const { entry, pinned, tab, following } = store.state;
+      // what is on its way comes in that language
+      if (app.fetching || !options.catalogue.includes(entry)) return;
       app.open(entry, {
         ...app.address.read(),
+        following,
         step: this.step,
         pin: pinned?.letter,
         tab,
@@ -67,8 +68,9 @@ export function pageActions(app) {
     /** Show what the address names. */
     follow: () => app.address.follow(),
 
-    /** @returns {Held} */
+    /** What is on its way is for Watch, and not for who takes it over. @returns {Held} */
     held() {
+      app.fetching = null;
       const { run, entry, replay, pinned, tab, following } = store.state;
       const { opened } = speech;
       const shown = { run, entry, replay };
@@ -77,31 +79,30 @@ export function pageActions(app) {
     /** @param {Held} held */
     restore(held) {
       const { shown } = held;
+      const { run: newest } = app.live;
       // it may have ended meanwhile, and is kept since then
       const kept = app.visit.runs.find(({ run }) => run === shown.run);
       speech.opened = held.opened;
+      // the first step of another run may have come unseen
+      store.set({ following: held.following && app.running && (!newest || newest === shown.run) });
       app.enter({ ...shown, entry: shown.entry || kept?.entry || null }, held);
     },
-    start: () => app.start(),
+    /** Begin as the page does, with nothing on screen. */
+    start() {
+      store.set({ run: NONE });
+      return app.start();
+    },
 
     // -- steps that arrive -----------------------------------------------------------------------
 
     /** New steps come from here; null: from the runs that Watch makes. @param {Edge | null} edge */
-    lead(edge, following = true) {
-      if (edge) app.fetching = null; // a pending fetch is for Watch
-      store.set({
-        edge: edge || app.live,
-        following: following && Boolean(edge || app.live.going),
-      });
+    lead(edge) {
+      store.set({ edge: edge || app.live, following: Boolean(edge || app.live.going) });
     },
+    /** What is on screen stays there, though a run goes on. */
     stay: () => store.set({ following: false }),
     get running() {
       return app.running;
-    },
-    /** The run in progress goes on unseen: what is on screen stays there. */
-    unfollow() {
-      app.live.unseen = true;
-      store.set({ following: false });
     },
     /** Put a run in progress on screen, at its newest step. @param {Run} run */
     enter(run) {

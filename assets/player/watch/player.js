@@ -243,6 +243,16 @@ export class Player {
     return Boolean(this.edge?.going);
   }
 
+  /** Whether the run on screen is the one in progress. */
+  get grows() {
+    return this.running && this.run === this.edge?.run;
+  }
+
+  /** Whether a run is on screen, or on its way there. */
+  get isOpening() {
+    return Boolean(this.run || this.fetching);
+  }
+
   /** The one view on a presenter's screen, or "". */
   get alone() {
     return (this.presenter && this.root.dataset.focusView) || "";
@@ -262,7 +272,7 @@ export class Player {
       (wanted.trace.length && (await openAddress(this, wanted.trace, wanted))) ||
       (wanted.comparison && (await openRacer(this, wanted)));
     const { request } = wanted;
-    if (!opened) await this._openFirst(wanted);
+    if (!opened && !this.isOpening) await this._openFirst(wanted);
     if ((this.engines && (await this.editor.resume())) || opened) return;
     const { part = "watch" } = document.documentElement.dataset;
     if (wanted.spec && this.engines) await this.editor.restore({ ...wanted, request });
@@ -288,7 +298,7 @@ export class Player {
     // of a run that is not here, or not yet
     if (wanted.trace.length || wanted.comparison || wanted.spec) wanted.request = null;
     if (options.replay && !wanted.run) this.show(options.replay, wanted);
-    else if (!(await this.opening.begin())) {
+    else if (!(await this.opening.begin()) && !this.isOpening) {
       const entry =
         options.catalogue.find((e) => e.name === wanted.run) ||
         (options.url ? { url: options.url } : options.catalogue[0]);
@@ -310,6 +320,8 @@ export class Player {
       const sentence = `This run could not be fetched (${error.message}).`;
       if (this.run) this.toast(sentence);
       else this.empty(sentence);
+    } finally {
+      if (this.fetching === entry) this.fetching = null;
     }
   }
 
@@ -345,7 +357,7 @@ export class Player {
   /** Put a run on screen, paused. @param {Shown} shown @param {Wanted} wanted */
   put({ run, entry = null, replay = null }, wanted = {}) {
     this.transport.toggle(false);
-    this.store.set({ following: false });
+    this.store.set({ following: Boolean(wanted.following && this.running) });
     this.motion.settle();
     this.enter({ run, entry, replay }, wanted);
   }
@@ -437,8 +449,7 @@ export class Player {
       this.transport.track.length - 1,
     );
     if (this.ranks.all) return this.ranks.seek(to);
-    if (byHand && this.running && this.run === this.edge?.run)
-      this.store.set({ following: to === this.run.length - 1 });
+    if (byHand && this.grows) this.store.set({ following: to === this.run.length - 1 });
     if (byHand) this.intro.used();
     if (to !== this.index && !this.mask.zoom?.request) this.mask.zoom = null;
     this.motion.settle();

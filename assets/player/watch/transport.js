@@ -140,7 +140,7 @@ export class Transport {
         app.seek(to);
         this.played = this.place;
         app.motion.went(from, this.place);
-        if (this.place >= this.track.length - 1 && !app.running) {
+        if (this.place >= this.track.length - 1 && !app.grows) {
           this.toggle(false);
           return;
         }
@@ -154,7 +154,7 @@ export class Transport {
   /** Steps a second, and the step that is not passed: in Simple play goes by what happens. */
   get _pace() {
     const { app } = this;
-    const byEvents = app.detail.simple && !app.ranks.all && !app.running;
+    const byEvents = app.detail.simple && !app.ranks.all && !app.grows;
     return byEvents ? paceOf(app.run, this.place) : { rate: this.speed, goal: Infinity };
   }
 
@@ -200,10 +200,8 @@ function selectNext(app, by) {
   ];
   if (!present.length) return;
   const at = present.indexOf(app.pinned);
-  const next =
-    present[
-      at < 0 ? (by > 0 ? 0 : present.length - 1) : (at + by + present.length) % present.length
-    ];
+  const from = by < 0 ? Math.max(at, 0) : at; // from nobody: the first, or the last
+  const next = present.at((from + by) % present.length);
   if (next !== app.pinned) app.pin(next);
 }
 

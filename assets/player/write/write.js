@@ -96,19 +96,24 @@ export class Write {
 
   /** Open a task. code: what came with a link. */
   open(task, /** @type {string | null} */ code = null) {
-    const same = task === this.task;
-    if (!same) {
-      this.stop?.abort();
-      hideToast(this.root); // it offers code of the task before
-    }
+    const isOther = task !== this.task;
+    const came = code === null ? null : addressed().get("code");
     this.task = task;
-    if (!same || code !== null) {
-      this.came = code === null ? null : addressed().get("code");
+    if (isOther) hideToast(this.root); // it offers code of the task before
+    if (isOther || (code !== null && came !== this.came)) {
+      this._clear();
+      this.came = came;
       this.code.code = code ?? this.own.of(task.name) ?? task.code;
-      this.outcome.clear();
     }
     this._draw();
     this._remember();
+  }
+
+  /** What is going on and drawn is of the code before. */
+  _clear() {
+    this.stop?.abort();
+    this.entry = null;
+    this.outcome.clear();
   }
 
   _remember() {
@@ -219,12 +224,10 @@ export class Write {
   }
 
   _put(code) {
-    this.stop?.abort(); // a trial of the code before
+    this._clear();
     this.code.code = code;
     this.own.keep(this.task.name, { code });
     this.came = null;
-    this.entry = null; // what is drawn is of the code before
-    this.outcome.clear();
     this._remember();
     this._draw();
   }

@@ -109,7 +109,7 @@ export class Opening {
     if (!(await this._show())) return false;
     this.mine = Number.isFinite(place);
     this._start(this.mine ? place : 0);
-    this._putHood();
+    if (!this.app.isOpening) this._putHood();
     return true;
   }
 
