@@ -368,10 +368,15 @@ def _as_recorded(trace: Trace) -> Trace:
     """With every request counted from the start of the step that takes it up, as the recorder of
     another engine counts: there it has waited for the step before already.
     """
+    taken = {a.request: event.t_start for event in trace.events for a in event.arrived}
+    asked = {}
+    for name, one in trace.asked.items():
+        now, leaves = taken[name], one.request.leaves_after
+        if leaves is not None:  # at the moment at which it did, or at once
+            leaves = max(1e-6, one.request.arrival + leaves - now)
+        asked[name] = one._replace(request=replace(one.request, arrival=now, leaves_after=leaves))
     events = [
         event._replace(arrived=tuple([a._replace(t=event.t_start) for a in event.arrived]))
-        if event.arrived
-        else event
         for event in trace.events
     ]
-    return replace(trace, events=events)
+    return replace(trace, asked=asked, events=events)

@@ -20,6 +20,7 @@ from core.account.request_times import request_times
 from core.cli import main
 from core.measure.plan import _setting, numbers_of, plan
 from core.policy import RecordedPolicy
+from core.proof.verify import check
 from core.recorders.convert import open_run
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
@@ -200,6 +201,23 @@ def test_texts_that_have_run_need_no_tokenizer_to_be_simulated() -> None:
 
 
 # -- recordings of another engine ------------------------------------------------------------------
+
+
+def test_the_run_of_a_setting_is_valid_where_another_engine_was_recorded() -> None:
+    """Also with clients that leave: one before the step that takes its request up."""
+    sampling = SamplingParams(max_new_tokens=4, ignore_eos=True)
+    leaves = (None, None, 0.002, None, 0.03)
+    requests = [
+        Request(f"r{i}", None, (1,) * 4, sampling, arrival=i / 1000, leaves_after=leaf)
+        for i, leaf in enumerate(leaves)
+    ]
+    ran = SimulatedEngine(COST, EngineConfig(max_num_seqs=2)).run(
+        Workload(requests, arrival_unit="s")
+    )
+    theirs = {"source": "live", "cost": None, "engine": EngineFacts(name="vllm")}
+    made = plan(replace(ran, header=replace(ran.header, **theirs)), lanes=[1, 4])
+    for point in (made.again, *made.points):
+        assert check(made.run(point)).not_replayed is None
 
 
 @pytest.mark.slow
