@@ -256,6 +256,10 @@ def planning(
     )
     if (total := math.prod(map(len, axes))) > MOST_SETTINGS:
         raise InflightError(f"{total:,} settings are too many; {MOST_SETTINGS} are the most.")
+    names = ("policy", "max_num_seqs", "max_num_batched_tokens", "num_blocks")
+    for name, axis in zip(names, axes, strict=True):
+        for value in axis:  # one that is wrong by itself is a mistake, and contradicts nothing
+            EngineConfig.from_json({"prefill_first": True, name: value})
     settings, contradictions = [], list[InvalidConfig]()
     for policy, number, budget, pool in product(*axes):
         limits_of = {"max_num_seqs": number, "max_num_batched_tokens": budget, "num_blocks": pool}
@@ -267,7 +271,7 @@ def planning(
         raise contradictions[0]
     notes += dict.fromkeys(f"One setting is left out: {error}" for error in contradictions)
     times = request_times(trace)
-    done = frozenset(request for request, one in times.items() if one.is_done)
+    done = frozenset(request for request, one in times.items() if one.is_done and not one.is_cut)
     if not done:
         raise InflightError("No request of this run ended by itself, so there is nothing to plan.")
     yield "as recorded"

@@ -148,6 +148,32 @@ def test_settings_combine_and_the_recorded_one_is_not_repeated() -> None:
         plan(measured(), lanes=range(1, 66))
 
 
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"policies": ["contniuous", "stall"]}, "There is no policy 'contniuous'"),
+        ({"lanes": [0, 8]}, "max_num_seqs must be a whole number from 1"),
+        ({"budgets": [64, 0]}, "max_num_batched_tokens must be a whole number from 1"),
+        ({"blocks": [64, True]}, "num_blocks must be a whole number from 1"),
+    ],
+)
+def test_a_value_that_is_wrong_by_itself_is_a_mistake(settings: Any, says: str) -> None:
+    with pytest.raises(InflightError, match=says):
+        plan(measured(), **settings)
+
+
+def test_who_ended_in_steps_that_are_not_shown_is_in_no_number_of_a_plan() -> None:
+    """Neither of the recorded run, where it has no E2E, nor of the simulated ones."""
+    trace = measured()
+    last = trace.events[-1]
+    gone = last.finished[0]
+    gap = Resumed(last.step, last.step, 1, (), (gone,), (), ())
+    back = last._replace(finished=last.finished[1:], resumed=gap)
+    made = plan(replace(trace, events=[*trace.events[:-1], back]))
+    for point in (made.measured, made.again):
+        assert point.numbers is not None and point.numbers["e2e_s"]["count"] == 5
+
+
 def test_only_what_was_measured_and_ended_can_be_planned() -> None:
     trace = measured()
     with pytest.raises(InflightError, match="A simulated trace measured nothing"):
