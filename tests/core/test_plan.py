@@ -10,6 +10,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from time import process_time
 from typing import Any
 
 import pytest
@@ -408,6 +409,15 @@ def test_no_run_of_a_plan_takes_the_place_of_what_is_read_or_written(
         assert call("plan", source, "--lanes", "1", "--traces", tmp_path, *given) == 2
         assert f"{name} cannot be written" in capsys.readouterr().err
     assert recording.read_bytes() == was and sorted(tmp_path.iterdir()) == [recording]
+
+
+def test_too_many_settings_are_refused_at_once(tmp_path: Path, capsys: Any) -> None:
+    """Before a file is tried for the run of each."""
+    some, began = ",".join(map(str, range(64, 94))), process_time()
+    axes = ("--lanes", some, "--budget", some, "--blocks", some)
+    assert call("plan", SIX, *axes, "--traces", tmp_path) == 2
+    assert "27,000 settings are too many; 64 are the most." in capsys.readouterr().err
+    assert process_time() - began < 4
 
 
 def test_settings_that_contradict_each_other_are_left_out_and_named() -> None:
