@@ -6037,8 +6037,8 @@ FAULTS = (
     Fault(
         "a simulated clock moves to an arrival though others are there",
         "core/proof/verify.py",
-        "if came and not self._there else",
-        "if came else",
+        "came = [] if self._there else [max(",
+        "came = [max(",
         ("core/test_retimed.py",),
     ),
     Fault(
