@@ -202,6 +202,7 @@ class EngineThread:
                 self._outputs.fail(stream, step_failed())
         self._restart()
         self._rejoin(stream for stream in streams if begun and stream.id not in begun)
+        self._begin_next_run()  # there may be nobody left whose step would do so
 
     def _end(self) -> None:
         """Release everyone who waits, because the thread ends, perhaps due to a bug."""
