@@ -96,10 +96,13 @@ def _instants(event: StepEvent) -> list[dict[str, Any]]:
 
 
 def _moment(ended: Finished, event: StepEvent) -> float:
-    """When a request was over: as recorded, or on the side of the passes on which it ended."""
+    """When a request was over: as recorded, or on the side of the passes on which it ended, which
+    is before them if it did so in steps that are not shown.
+    """
     if ended.t is not None:
         return ended.t
-    return event.t_start if ended.when == "before" else event.t_end
+    is_after = ended.when != "before" and ended in event.finished  # in this step itself
+    return event.t_end if is_after else event.t_start
 
 
 def _counters(event: StepEvent) -> list[dict[str, Any]]:

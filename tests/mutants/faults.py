@@ -2418,8 +2418,8 @@ FAULTS = (
     Fault(
         "whoever gave way loses its place by priority",
         "core/scheduler/scheduler_state.py",
-        "            self._put_in_order(state, self._key(state))\n",
-        "            self._put_in_order(state, None)\n",
+        "            self._put_in_order(state)\n",
+        "            self._arrived[state] = 0\n",
         ("core/test_priorities.py",),
     ),
     Fault(
@@ -2826,8 +2826,8 @@ FAULTS = (
     Fault(
         "an end is marked where its step begins",
         "core/account/perfetto.py",
-        'if ended.when == "before" else event.t_end',
-        'if ended.when == "before" else event.t_start',
+        "return event.t_end if is_after else event.t_start",
+        "return event.t_start",
         ("core/test_perfetto.py",),
     ),
     Fault(
