@@ -58,7 +58,7 @@ def stored_weights(folder: str) -> StoredWeights:
         size, header = _header(path, name)
         total += size
         for tensor in header.values():
-            dtype = _NAMES.get(tensor["dtype"], str(tensor["dtype"]).lower()[:20])
+            dtype = _NAMES.get(tensor["dtype"], tensor["dtype"].lower()[:20])
             values[dtype] += math.prod(tensor["shape"])
     return StoredWeights(total, tuple(dtype for dtype, _ in values.most_common()))
 
@@ -109,7 +109,10 @@ def _header(path: str, name: str) -> tuple[int, dict[str, Any]]:
             + max((int(tensor["data_offsets"][1]) for tensor in header.values()), default=0)
         )
         if any(
-            len(tensor["data_offsets"]) != 2 or "dtype" not in tensor for tensor in header.values()
+            len(tensor["data_offsets"]) != 2
+            or not isinstance(tensor["dtype"], str)
+            or not all(isinstance(length, int) for length in tensor["shape"])
+            for tensor in header.values()
         ):
             raise ValueError
     except (
