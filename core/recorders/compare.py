@@ -18,6 +18,7 @@ from typing import Any
 
 from core.errors import InflightError, InvalidTrace
 from core.files import open_file
+from core.recorders.convert import REST_IS_MISSING
 from core.recorders.raw import lines_of
 from core.trace.events import KV, StepEvent
 from core.trace.trace import Trace
@@ -218,7 +219,8 @@ def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
         counters["prefix_cache_hits"] += counters.get("external_prefix_cache_hits", 0)
     traces = list(traces)
     events = [event for trace in traces for event in trace.events]
-    if any(event.resumed for event in events):
+    notes = [note for trace in traces for note in trace.header.notes]
+    if any(event.resumed for event in events) or any(n.endswith(REST_IS_MISSING) for n in notes):
         return []
     tokens = sum(len(event.sampled) for event in events)
     cancelled = sum(f.finish_reason == "cancelled" for event in events for f in event.finished)
