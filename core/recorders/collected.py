@@ -23,7 +23,7 @@ from typing import Any
 
 from core.errors import InflightError, InvalidTrace
 from core.recorders.growing import modified
-from core.recorders.raw import check_header, is_raw
+from core.recorders.raw import check_header, is_raw, lost
 from core.trace.messages import english
 
 _OURS = re.compile(r".*-[0-9a-f]{12}(\.rank\d+)?\.raw(\.\d+)?\.jsonl")
@@ -272,8 +272,7 @@ def _who(header: dict[str, Any]) -> str:
 
 def _dropped(line: bytes) -> str:
     with suppress(ValueError, TypeError, KeyError):
-        dropped = int(json.loads(line)["dropped"])
-        return english(f" Its recorder dropped {dropped:,} [record|records].") if dropped else ""
+        return " ".join(["", *lost(int(json.loads(line)["dropped"]))])
     return ""
 
 

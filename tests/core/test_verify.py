@@ -25,6 +25,7 @@ from core.recorders.texts import tokenizer_of
 from core.trace import file
 from core.trace.events import StepEvent
 from core.trace.header import Header
+from core.trace.messages import listed
 from visualizer.documents.catalogue import TRACES
 from worlds.examples import tries
 from worlds.forging import Rows, checked, refusal, rows_of, small_runs, steps
@@ -697,4 +698,5 @@ def test_a_policy_that_is_otherwise_than_the_installed_one_is_named() -> None:
     assert not checked(rows).header.unlike_installed
     rows[0]["policy"] = rows[0]["config"]["policy"] = "continuous"
     found = checked(rows)
-    assert f"with another {', '.join(found.header.unlike_installed)} than" in findings(found)[0]
+    assert f"with another {listed(found.header.unlike_installed)} than" in findings(found)[0]
+    assert listed(["a"]) == "a" and listed(["a", "b", "c"]) == "a, b and c"
