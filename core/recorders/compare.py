@@ -108,15 +108,8 @@ class _Drawn:
 
     @property
     def num_blocks(self) -> int:
-        return len(
-            {
-                b
-                for tables in self.tables.values()
-                for table in tables.values()
-                for b in table
-                if b is not None
-            }
-        )
+        tables = [table for of in self.tables.values() for table in of.values()]
+        return len(set().union(*tables) - {None})
 
 
 def compare_steps(paths: Iterable[Path], trace: Trace) -> list[Compared]:

@@ -640,8 +640,8 @@ FAULTS = (
     Fault(
         "TTFT is counted from the first pass",
         "core/account/request_times.py",
-        "return None if first is None or self.arrival is None else first - self.arrival",
-        "return None if first is None or self.first_pass is None else first - self.first_pass",
+        "return self._after_arrival(self.token_times[0] if self.token_times else None)",
+        "return self.token_times[0] - self.first_pass if self.token_times else None",
         (METRICS,),
     ),
     Fault(
@@ -1222,8 +1222,8 @@ FAULTS = (
     Fault(
         "a request has arrived once the engine's thread sees it",
         "core/serving/engine_thread.py",
-        "to_microseconds(max(0.0, stream.times.arrived - engine.began)), engine.now\n",
-        "engine.now, engine.now\n",
+        "arrival=min(to_microseconds(since), engine.now),",
+        "arrival=engine.now,",
         (CLOCK,),
     ),
     Fault(
@@ -6299,8 +6299,8 @@ FAULTS = (
     Fault(
         "a chat without a length asks for more than the pool holds",
         "core/serving/http/openai.py",
-        "min(serving.engine.model.context or pool, pool) - len(ids)",
-        "(serving.engine.model.context or pool) - len(ids)",
+        "(engine.model.context, engine.kv_blocks[1] * engine.config.block_size)",
+        "(engine.model.context,)",
         ("core/test_serving_openai.py",),
     ),
     Fault(

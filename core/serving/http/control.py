@@ -86,15 +86,15 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
             classroom.hide(texts=body.hide_texts, nicknames=body.hide_nicknames)
         if body.accepting is not None:
             classroom.accept(body.accepting)
-        if "steps_per_s" in body.model_fields_set:
+        if paced := "steps_per_s" in body.model_fields_set:
             serving.set_pace(body.steps_per_s)
         if body.burst is not None:
             await classroom.burst(body.burst)
         if body.steps:
             serving.step(body.steps)
-        steps_per_s = (
-            body.steps_per_s if "steps_per_s" in body.model_fields_set else serving.steps_per_s
-        )
-        return {**classroom.state, "steps_per_s": steps_per_s}
+        return {
+            **classroom.state,
+            "steps_per_s": body.steps_per_s if paced else serving.steps_per_s,
+        }
 
     return router
