@@ -17,10 +17,13 @@ import pytest
 
 from core import Request, SamplingParams, Trace, Workload
 from core.cli import COMMANDS, main, output
+from core.cli.check import _print_result
+from core.cli.import_ import _print
 from core.cli.options import LIMITS
 from core.cli.report import _parameters, circumstances, print_steps, step_row
 from core.cli.terminal import mask_lines
 from core.config import POLICIES, EngineConfig
+from core.proof.verify import check
 from core.trace.events import Carried, Finished, LimitReached, Preempted, Resumed, Stalled
 from core.trace.phrases import letters
 from core.workload.presets import PRESETS
@@ -274,6 +277,15 @@ def test_those_who_stall_for_one_reason_are_named_together():
     row = step_row(event_of(stalled=stalled), 3, names, {"r0": 0, "r1": 1, "r2": 2})
     assert row[-2] == "(A) (B) (C)"
     assert row[-1].count("stalled") == 2 and "A, C stalled: " in row[-1]
+
+
+def test_thousands_have_their_comma_in_what_is_said_of_a_file(three, capsys):
+    _print_result("t", replace(check(three), num_steps=1225, num_tokens=4573, num_requests=1000))
+    assert "1,225 steps, 4,573 tokens, 1,000 requests." in capsys.readouterr().out
+    counts = {"steps": 1225, "requests": 1000, "tokens": 4573, "preemptions": 1, "warnings": 2000}
+    _print({"traces": [{"path": "t", "engine": "vLLM", "compared": [], **counts}]})
+    said = "1,225 steps, 1,000 requests, 4,573 tokens, 1 preemption, 2,000 warnings."
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
 def test_whoever_stalls_after_steps_that_are_not_shown_has_its_lane():
