@@ -104,8 +104,8 @@ def require_writable(*paths: Path | None, read: Iterable[Path] = ()) -> None:
     """Raises InflightError, before anything runs, for a file that cannot be written, for two that
     are one, and for one of those that are read.
     """
-    given = [path for path in paths if path is not None]
-    for index, path in enumerate(given):
+    places = set[Path]()
+    for path in filter(None, paths):
         if path == Path("-"):
             raise InflightError(
                 "- cannot be written: name a file, or /dev/stdout for standard output."
@@ -121,11 +121,12 @@ def require_writable(*paths: Path | None, read: Iterable[Path] = ()) -> None:
             if not place.parent.is_dir():
                 folder = place.parent if path.is_symlink() else path.parent
                 raise InflightError(f"{path} cannot be written: there is no folder {folder}.")
-            if place in [_place(other) for other in given[:index]]:
+            if place in places:
                 raise InflightError(
                     f"{path} cannot be written twice: give each result a file of its own."
                 )
-            if place in [_place(other) for other in read]:
+            places.add(place)
+            if place in map(_place, read):
                 raise InflightError(f"{path} cannot be written: it is what is read.")
             if place.exists() and not os.access(place, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from core.account.delays import NAMES, SHARE_NAMES, spans
-from core.trace.events import Finished, StepEvent
+from core.trace.events import Finished, Pass, StepEvent
 from core.trace.phrases import letters
 from core.trace.trace import Trace
 
@@ -43,10 +43,10 @@ def _engine(event: StepEvent) -> list[dict[str, Any]]:
         "binding": event.budget.binding,
         "waiting": event.waiting.count,
     }
-    slices = [_slice(f"step {event.step}", _ENGINE, event.t_start, event.t_end, args)]
+    slices = [_slice(f"step {event.step}", _ENGINE, event, args)]
     for index, forward in enumerate(event.passes):
         args = {"layout": forward.layout, "tokens": forward.tokens, "padding": forward.padding}
-        slices.append(_slice(f"pass {index}", _ENGINE, forward.t_start, forward.t_end, args))
+        slices.append(_slice(f"pass {index}", _ENGINE, forward, args))
     return slices
 
 
@@ -55,20 +55,12 @@ def _lanes(event: StepEvent) -> list[dict[str, Any]]:
     for s in event.segments:
         forward = event.passes[s.pass_index]
         args = {"step": event.step, "start": s.start, "tokens": s.length, "kv_len": s.kv_len}
-        slices.append(
-            _slice(f"{s.request} {s.phase}", s.lane + 1, forward.t_start, forward.t_end, args)
-        )
+        slices.append(_slice(f"{s.request} {s.phase}", s.lane + 1, forward, args))
     for forward in event.passes:
-        for row in forward.finished_rows:
-            slices.append(
-                _slice(
-                    f"{row.request} padding",
-                    row.lane + 1,
-                    forward.t_start,
-                    forward.t_end,
-                    {"step": event.step},
-                )
-            )
+        slices += [
+            _slice(f"{row.request} padding", row.lane + 1, forward, {"step": event.step})
+            for row in forward.finished_rows
+        ]
     return slices
 
 
@@ -76,15 +68,9 @@ def _instants(event: StepEvent) -> list[dict[str, Any]]:
     lane = {r.request: r.lane for r in event.released} | {s.request: s.lane for s in event.segments}
     marks = [(f"{a.request} arrives", _ENGINE, a.t) for a in event.arrived]
     marks += [(f"{p.request} preempted", p.lane + 1, event.t_start) for p in event.preempted]
-    if event.resumed is not None:
-        marks.append(
-            (
-                f"steps {event.resumed.first} to {event.resumed.last} are not shown",
-                _ENGINE,
-                event.t_start,
-            )
-        )
-        marks += [(f"{a.request} arrives", _ENGINE, a.t) for a in event.resumed.arrived]
+    if (gap := event.resumed) is not None:
+        marks.append((f"steps {gap.first} to {gap.last} are not shown", _ENGINE, event.t_start))
+        marks += [(f"{a.request} arrives", _ENGINE, a.t) for a in gap.arrived]
     marks += [
         (f"{f.request} {f.finish_reason}", lane.get(f.request, _ENGINE - 1) + 1, _moment(f, event))
         for f in event.ends
@@ -96,10 +82,13 @@ def _instants(event: StepEvent) -> list[dict[str, Any]]:
 
 
 def _moment(ended: Finished, event: StepEvent) -> float:
-    """When a request was over: as recorded, or on the side of the passes on which it ended."""
+    """When a request was over: as recorded, or on the side of the passes on which it ended, which
+    is before them if it did so in steps that are not shown.
+    """
     if ended.t is not None:
         return ended.t
-    return event.t_start if ended.when == "before" else event.t_end
+    is_after = ended.when != "before" and ended in event.finished  # in this step itself
+    return event.t_end if is_after else event.t_start
 
 
 def _counters(event: StepEvent) -> list[dict[str, Any]]:
@@ -141,14 +130,14 @@ def _requests(trace: Trace, first: int) -> list[dict[str, Any]]:
     return events
 
 
-def _slice(name: str, tid: int, start: float, end: float, args: dict[str, Any]) -> dict[str, Any]:
+def _slice(name: str, tid: int, of: StepEvent | Pass, args: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": name,
         "ph": "X",
         "pid": _PID,
         "tid": tid,
-        "ts": _us(start),
-        "dur": _us(end - start),
+        "ts": _us(of.t_start),
+        "dur": _us(of.t_end - of.t_start),
         "args": args,
     }
 

@@ -81,17 +81,12 @@ class RequestTimes:
     @property
     def ttft_s(self) -> float | None:
         """Seconds from its arrival to its first token; None before that."""
-        first = self.token_times[0] if self.token_times else None
-        return None if first is None or self.arrival is None else first - self.arrival
+        return self._after_arrival(self.token_times[0] if self.token_times else None)
 
     @property
     def queue_s(self) -> float | None:
         """Seconds from its arrival to the first pass that computed it."""
-        return (
-            None
-            if self.first_pass is None or self.arrival is None
-            else self.first_pass - self.arrival
-        )
+        return self._after_arrival(self.first_pass)
 
     @property
     def itl_s(self) -> list[float]:
@@ -104,22 +99,24 @@ class RequestTimes:
     @property
     def e2e_s(self) -> float | None:
         """Seconds from its arrival to its last token; None until it has ended by itself."""
-        last = self._last if self.is_done else None
-        return None if last is None or self.arrival is None else last - self.arrival
+        return self._after_arrival(self._last)
+
+    def _after_arrival(self, t: float | None) -> float | None:
+        return None if t is None or self.arrival is None else t - self.arrival
 
     @property
     def _last(self) -> float | None:
-        """When its last token came; None where that is not known."""
-        return self.token_times[-1] if self.token_times and not self.is_cut else None
+        """When its last token came; None until it has ended by itself, or if nobody knows."""
+        return (
+            self.token_times[-1] if self.is_done and self.num_tokens and not self.is_cut else None
+        )
 
     @property
     def tpot_s(self) -> float | None:
         """Seconds for each token after the first, on average; None for a request of one token, or
         that has not ended by itself.
         """
-        if not self.is_done or self.num_tokens < 2:
-            return None
-        first, last = self.token_times[0], self._last
+        first, last = self.token_times[0] if self.num_tokens > 1 else None, self._last
         return None if first is None or last is None else (last - first) / (self.num_tokens - 1)
 
     def meets(self, slos: SLOs) -> bool:

@@ -20,7 +20,7 @@ from core.proof.verify import OTHERS, PROOFS, CheckResult, verify
 from core.recorders.texts import model_folder, tokenizer_of
 from core.trace.file import BREAKS_OFF, lines_of
 from core.trace.header import Header
-from core.trace.messages import english
+from core.trace.messages import english, listed
 
 MOST_WARNINGS = 20
 
@@ -135,8 +135,8 @@ def _print_agreement(data: dict[str, Any]) -> None:
 def _print_result(name: str, found: CheckResult) -> None:
     cut = "" if found.complete or found.breaks_off else "; the run was cut short"
     held = english(
-        f"{found.num_steps} [step|steps], {found.num_tokens} [token|tokens], {found.num_requests}"
-        f" [request|requests]{cut}"
+        f"{found.num_steps:,} [step|steps], {found.num_tokens:,} [token|tokens],"
+        f" {found.num_requests:,} [request|requests]{cut}"
     )
     if engine := found.header.engine:
         odd = ", but not all of it can be true" if found.warnings else ""
@@ -181,7 +181,7 @@ def findings(found: CheckResult) -> list[str]:
             " but those of the last step" if header.is_asynchronous and not found.complete else ""
         )
         unlike = header.unlike_installed
-        told = f", with another {', '.join(unlike)} than the installed one" if unlike else ""
+        told = f", with another {listed(unlike)} than the installed one" if unlike else ""
         lines = [
             f"Decisions: all{last} taken again by the scheduler under the policy"
             f" {header.policy.name}{told}, and the same; what would not change them does not show,"

@@ -49,6 +49,7 @@ from core.measure.compare import Comparison, engine_contender, environment, gree
 from core.measure.compare import compare as timed
 from core.measure.rounds import Progress
 from core.trace.header import SIMULATED
+from core.trace.messages import english
 from core.workload.workload import Workload
 
 
@@ -277,8 +278,8 @@ def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
     table(columns, rows, right=columns[1:])
     print_line()
     print_line(
-        f"Medians of {data['repeats']} runs each, after a warm-up, in rotated order; the ratio is"
-        " the median of the rounds' own ratios."
+        english(f"Medians of {data['repeats']} [run|runs] each, after a warm-up, in rotated order;")
+        + " the ratio is the median of the rounds' own ratios."
     )
     apart = ", ".join(
         f"{name} {seconds(a['setup_s'])} and {seconds(a['teardown_s'])}"

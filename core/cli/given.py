@@ -13,6 +13,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from core.errors import InflightError
+from core.trace.messages import listed
 
 _given: ContextVar[Mapping[str, str]] = ContextVar("_given")
 """Parameters of the command that runs which were given on the command line, and the options by
@@ -65,5 +66,4 @@ def refuse_idle(when: str, *names: str) -> None:
     nothing. when: in which case, in words.
     """
     if idle := [option for name, option in _given.get({}).items() if name in names]:
-        options = " and ".join([", ".join(idle[:-1]), idle[-1]] if idle[1:] else idle)
-        raise InflightError(f"{options} {'do' if idle[1:] else 'does'} nothing {when}.")
+        raise InflightError(f"{listed(idle)} {'do' if idle[1:] else 'does'} nothing {when}.")

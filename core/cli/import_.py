@@ -125,12 +125,13 @@ def import_(
 
 def _print(found: dict[str, Any]) -> None:
     for row in found["traces"]:
-        warned = english(f", {row['warnings']} [warning|warnings]") if row["warnings"] else ""
+        warned = english(f", {row['warnings']:,} [warning|warnings]") if row["warnings"] else ""
         print_line(
             f"{row['path'] or row['recording']}: {row['engine']}, "
             + english(
-                f"{row['steps']} [step|steps], {row['requests']} [request|requests],"
-                f" {row['tokens']} [token|tokens], {row['preemptions']} [preemption|preemptions]"
+                f"{row['steps']:,} [step|steps], {row['requests']:,} [request|requests],"
+                f" {row['tokens']:,} [token|tokens],"
+                f" {row['preemptions']:,} [preemption|preemptions]"
             )
             + f"{warned}."
         )

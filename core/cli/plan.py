@@ -25,7 +25,7 @@ from core.cli.output import (
 from core.cli.report import cost_sentences
 from core.errors import InflightError
 from core.files import require_file, require_writable
-from core.measure.plan import Plan, Point
+from core.measure.plan import MOST_SETTINGS, Plan, Point
 from core.measure.plan import plan as planned
 from core.recorders.convert import open_run
 
@@ -112,7 +112,8 @@ def plan(
     ]
     total = math.prod(max(1, len(values)) for values in numbers) * max(1, len(policies))
     kinds = (".jsonl", *([] if html is None else [".html"]))
-    kept = [traces / f"{n}{kind}" for n in range(total + 1) for kind in kinds] if traces else []
+    names = [f"{n}{kind}" for n in range(min(total, MOST_SETTINGS) + 1) for kind in kinds]
+    kept = [traces / name for name in names] if traces else []
     require_writable(out, html, *kept, read=[recording])
     with ProgressReporter(f"Reading {recording.name}"):
         trace = open_run(recording)

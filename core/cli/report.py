@@ -16,7 +16,7 @@ from core.simulate.fitted import USELESS
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.messages import english
-from core.trace.phrases import letters, queued_by, reason
+from core.trace.phrases import letters, not_shown, queued_by, reason
 from core.trace.trace import Trace
 
 MOST_ROWS = 40
@@ -332,6 +332,9 @@ def step_row(
     """The cells of `STEP_COLUMNS`. names: letters by request. holders: lanes by request before the
     step; kept up to date here.
     """
+    if event.resumed is not None:
+        holders.clear()
+        holders |= {c.request: c.lane for c in event.resumed.running if c.lane is not None}
     for preempted in event.preempted:
         holders.pop(preempted.request, None)
     holders |= {admitted.request: admitted.lane for admitted in event.admitted}
@@ -365,13 +368,17 @@ def _lanes(
 
 
 def _changes(event: StepEvent, names: Mapping[str, str]) -> str:
-    parts = [f"{names[p.request]} preempted, {p.tokens_lost} tokens lost" for p in event.preempted]
+    parts = [] if event.resumed is None else [english(not_shown(event.resumed))]
+    parts += [
+        english(f"{names[p.request]} preempted, {p.tokens_lost:,} [token|tokens] lost")
+        for p in event.preempted
+    ]
     parts += [f"{names[a.request]} admitted to lane {a.lane}" for a in event.admitted]
     for why, group in groupby(sorted(event.stalled, key=lambda s: s.why), key=lambda s: s.why):
         parts.append(
             f"{', '.join(names[s.request] for s in group)} stalled: {english(reason(why))}"
         )
-    parts += [f"{names[f.request]} finished ({f.finish_reason})" for f in event.finished]
+    parts += [f"{names[f.request]} ended ({f.finish_reason})" for f in event.finished]
     if (
         event.waiting.request is not None
         and event.waiting.why is not None

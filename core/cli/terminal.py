@@ -102,9 +102,9 @@ def mask_lines(
     computed = english(f"{forward.tokens} [token|tokens] computed, {cached} cached")
     if forward.layout == "padded":
         positions = forward.rows * forward.width
-        layout = (
-            f"{forward.rows} rows of shape {shape}, {forward.padding} of {positions} positions are"
-            " padding"
+        layout = english(
+            f"{forward.rows} [row|rows] of shape {shape}, {forward.padding} of {positions}"
+            " [position is|positions are] padding"
         )
     else:
         layout = english(f"{len(segments)} [request|requests] packed into one row of shape {shape}")
@@ -268,8 +268,8 @@ class _Grid:
             names = ", ".join(self._names[request] for request in hidden[:12]) + (
                 " …" if len(hidden) > 12 else ""
             )
-            which = english(f"{len(hidden):,} more [request is|requests are] not drawn")
-            yield Text(f"{which} ({names}); --full draws them", style="dim")
+            which = f"{len(hidden):,} more [request is|requests are] not drawn ({names})"
+            yield Text(english(f"{which}; --full draws [={len(hidden)} it|them]"), style="dim")
 
     def _row(self, index: int) -> Text:
         query, allowed = self._mask.queries[index], self._mask.allowed[index]

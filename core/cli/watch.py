@@ -78,7 +78,6 @@ class _WatchedEngine:
 
     def _row(self, event: StepEvent) -> tuple[str, ...]:
         if event.resumed is not None:
-            self._holders = {c.request: c.lane for c in event.resumed.running if c.lane is not None}
             self._letters = {
                 r: name
                 for r, name in self._letters.items()

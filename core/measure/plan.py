@@ -257,7 +257,15 @@ def planning(
     )
     if (total := math.prod(map(len, axes))) > MOST_SETTINGS:
         raise InflightError(f"{total:,} settings are too many; {MOST_SETTINGS} are the most.")
+<<<<<<< HEAD
     settings, contradictions = [], Counter[str]()
+=======
+    names = ("policy", "max_num_seqs", "max_num_batched_tokens", "num_blocks")
+    for name, axis in zip(names, axes, strict=True):
+        for value in axis:  # one that is wrong by itself is a mistake, and contradicts nothing
+            EngineConfig.from_json({"prefill_first": True, name: value})
+    settings, contradictions = [], list[InvalidConfig]()
+>>>>>>> mend-a
     for policy, number, budget, pool in product(*axes):
         limits_of = {"max_num_seqs": number, "max_num_batched_tokens": budget, "num_blocks": pool}
         try:
@@ -271,7 +279,7 @@ def planning(
         for why, count in contradictions.items()
     ]
     times = request_times(trace)
-    done = frozenset(request for request, one in times.items() if one.is_done)
+    done = frozenset(request for request, one in times.items() if one.is_done and not one.is_cut)
     if not done:
         raise InflightError("No request of this run ended by itself, so there is nothing to plan.")
     yield "as recorded"
@@ -372,10 +380,15 @@ def _as_recorded(trace: Trace) -> Trace:
     """With every request counted from the start of the step that takes it up, as the recorder of
     another engine counts: there it has waited for the step before already.
     """
+    taken = {a.request: event.t_start for event in trace.events for a in event.arrived}
+    asked = {}
+    for name, one in trace.asked.items():
+        now, leaves = taken[name], one.request.leaves_after
+        if leaves is not None:  # at the moment at which it did, or at once
+            leaves = max(1e-6, one.request.arrival + leaves - now)
+        asked[name] = one._replace(request=replace(one.request, arrival=now, leaves_after=leaves))
     events = [
         event._replace(arrived=tuple([a._replace(t=event.t_start) for a in event.arrived]))
-        if event.arrived
-        else event
         for event in trace.events
     ]
-    return replace(trace, events=events)
+    return replace(trace, asked=asked, events=events)

@@ -253,16 +253,19 @@ class _RecordedArrivals:
             heappush(self._leaving, (request.arrival + request.leaves_after, request.id))
 
     def deliver(self, loop: StepLoop[None]) -> None:
-        """See `Source`: cancellations, each after its own arrival, then arrivals that are due."""
+        """See `Source`: cancellations, each after its own arrival, then arrivals that are due, then
+        who comes and leaves by the workload in this step, and who leaves after that.
+        """
         event = self.event
         assert event is not None
         times = {arrived.request: arrived.t for arrived in event.arrived}
-        for finished in event.finished:
-            if finished.when == "before":
-                request = finished.request
-                if request in self.future:
-                    loop.arrive(self.future.take(request), times.get(request, 0.0))
-                loop.scheduler.cancel(request)
+        ended = [finished.request for finished in event.finished if finished.when == "before"]
+        leaving = [n for n, r in enumerate(ended) if self._comes_and_leaves(r, event)]
+        first = min(leaving, default=len(ended))
+        for request in ended[:first]:
+            if request in self.future:
+                loop.arrive(self.future.take(request), times.get(request, 0.0))
+            loop.scheduler.cancel(request)
         for request in self._due(event, times):
             state = self.future.take(request)
             self._latest = state.request.arrival
@@ -273,12 +276,19 @@ class _RecordedArrivals:
                     " workload says"
                 )
             loop.arrive(state, times.get(request, 0.0))
+        for request in ended[first:]:
+            loop.scheduler.cancel(request)
         while self._leaving and self._leaving[0][0] <= self._now:
             _, request = heappop(self._leaving)
             if request in loop.scheduler.requests:
                 raise Differs(
                     f"step {event.step}: request {request!r} does not leave as the workload says"
                 )
+
+    def _comes_and_leaves(self, request: str, event: StepEvent) -> bool:
+        """Whether a request that is over in this step left it by the workload, and came in it."""
+        now = event.step if self._header.counts_steps else event.t_start + _EARLY
+        return request in self.future and any(t <= now for t, r in self._leaving if r == request)
 
     def _due(self, event: StepEvent, times: Mapping[str, float]) -> Iterator[str]:
         """The requests that arrive now. Arrivals in steps follow from the workload; arrivals in

@@ -140,9 +140,8 @@ class ModelRerun:
             found = here.facts[request][position - known]
             is_other = ours[position - known] != tokens[position]
             may_part = is_other and self._may_part(asked, found[1])
-            for mine, theirs in list(zip(found, record.facts[request][position], strict=True))[
-                may_part:
-            ]:  # not the other token's
+            pairs = list(zip(found, record.facts[request][position], strict=True))
+            for mine, theirs in pairs[may_part:]:  # not the other token's
                 if theirs is None:
                     continue
                 self._apart = max(self._apart or 0.0, abs((mine or 0.0) - theirs))

@@ -59,8 +59,8 @@ _ROUNDED = 3e-6  # seconds: times in a trace are in whole microseconds
 class Retimed:
     """One for each run, fed event by event."""
 
-    def __init__(self, cost: Cost) -> None:
-        self._cost = cost
+    def __init__(self, cost: Cost, is_interactive: bool) -> None:
+        self._cost, self._is_interactive = cost, is_interactive
         self._now, self._there = 0.0, 0  # the clock, and how many requests are there
 
     @classmethod
@@ -69,7 +69,7 @@ class Retimed:
         numbers than ours are now.
         """
         cost = _rebuilt(header.cost or {})
-        return None if cost is None else cls(cost)
+        return None if cost is None else cls(cost, header.is_interactive)
 
     def fault_of_header(self, header: Header) -> str | None:
         """What it says of model and hardware otherwise than the cost model does, or None."""
@@ -101,11 +101,13 @@ class Retimed:
 
     def _fault_of_clock(self, event: StepEvent) -> str | None:
         """A simulated clock moves with passes alone and, where nobody is there, to an arrival."""
-        came = [arrived.t for arrived in event.arrived]
-        begins = max(self._now, min(came)) if came and not self._there else self._now
+        came = [] if self._there else [max(self._now, arrived.t) for arrived in event.arrived]
+        if self._is_interactive:  # some may have come in behind the one to whom it had moved
+            came = sorted(came, key=lambda t: abs(t - event.t_start))[:1]
+        begins = min(came, default=self._now)
         ends = (begins, event.t_start, *[p.t_end for p in event.passes])
         starts = (event.t_start, *[p.t_start for p in event.passes], event.t_end)
-        self._now, self._there = event.t_end, self._there + len(came) - len(event.finished)
+        self._now, self._there = event.t_end, self._there + len(event.arrived) - len(event.finished)
         if any(abs(start - end) > _ROUNDED for start, end in zip(starts, ends, strict=True)):
             return f"step {event.step} begins or goes on when a simulated clock does not."
         return None

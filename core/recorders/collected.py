@@ -23,7 +23,7 @@ from typing import Any
 
 from core.errors import InflightError, InvalidTrace
 from core.recorders.growing import modified
-from core.recorders.raw import check_header, is_raw
+from core.recorders.raw import check_header, is_raw, lost
 from core.trace.messages import english
 
 _OURS = re.compile(r".*-[0-9a-f]{12}(\.rank\d+)?\.raw(\.\d+)?\.jsonl")
@@ -40,7 +40,8 @@ class Full(InflightError):
 @dataclass
 class _CollectedStream:
     """One recording. path, size: of its newest part, in bytes. taken: how many lines of the
-    recording are in the files or lost for good, which the files say, too.
+    recording are in the files or lost for good, which the files say, too. is_new_part: its newest
+    part has no lines yet, and is not the first.
     """
 
     header: dict[str, Any]
@@ -49,6 +50,7 @@ class _CollectedStream:
     part: int
     size: int
     taken: int
+    is_new_part: bool = False
     at: float = 0.0  # when something came last
 
 
@@ -118,8 +120,7 @@ class Collection:
     def _take(self, header_line: bytes, first: int, lines: Sequence[bytes]) -> bool:
         key = hashlib.blake2b(header_line.strip(), digest_size=6).hexdigest()
         stream = self._streams.get(key) or self._stream(key, header_line)
-        wants_snapshot = first > stream.taken
-        if wants_snapshot:
+        if is_gap := first > stream.taken:
             self._tell(
                 english(
                     f"{stream.path.name}: {first - stream.taken:,} [line is|lines are] missing."
@@ -127,11 +128,12 @@ class Collection:
             )
         news = lines[max(0, stream.taken - first) :]
         # lines that follow a gap need a part of their own, whose header says which they are
-        if wants_snapshot or (stream.size >= self._part_bytes and news):
+        if is_gap or (stream.size >= self._part_bytes and news):
             self._begin(stream, first + len(lines) - len(news))
-            wants_snapshot = True
         content = b"".join(news)
         _append(stream.path, content)
+        # only now: the disk may have been full for the lines, and not for the header before them
+        wants_snapshot, stream.is_new_part = stream.is_new_part, False
         stream.taken = max(stream.taken, first + len(lines))
         stream.size += len(content)
         stream.at = time.monotonic()
@@ -185,6 +187,7 @@ class Collection:
             file.truncate(end)
         stream.taken = json.loads(header)["line"] + count
         stream.path, stream.part, stream.size = path, part, end
+        stream.is_new_part = part > 1 and not count
         return True
 
     def _begin(self, stream: _CollectedStream, line: int) -> None:
@@ -195,6 +198,7 @@ class Collection:
         path.unlink(missing_ok=True)
         _append(path, header, anew=True)
         stream.path, stream.part, stream.size, stream.taken = path, part, len(header), line
+        stream.is_new_part = part > 1
         self._bytes += len(header)
 
     def _files(self) -> list[Path]:
@@ -268,8 +272,7 @@ def _who(header: dict[str, Any]) -> str:
 
 def _dropped(line: bytes) -> str:
     with suppress(ValueError, TypeError, KeyError):
-        dropped = int(json.loads(line)["dropped"])
-        return english(f" Its recorder dropped {dropped:,} [record|records].") if dropped else ""
+        return " ".join(["", *lost(int(json.loads(line)["dropped"]))])
     return ""
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from core.errors import InflightError, InvalidTrace
 from core.files import open_file
+from core.recorders.convert import REST_IS_MISSING
 from core.recorders.raw import lines_of
 from core.trace.events import KV, StepEvent
 from core.trace.trace import Trace
@@ -107,15 +108,8 @@ class _Drawn:
 
     @property
     def num_blocks(self) -> int:
-        return len(
-            {
-                b
-                for tables in self.tables.values()
-                for table in tables.values()
-                for b in table
-                if b is not None
-            }
-        )
+        tables = [table for of in self.tables.values() for table in of.values()]
+        return len(set().union(*tables) - {None})
 
 
 def compare_steps(paths: Iterable[Path], trace: Trace) -> list[Compared]:
@@ -218,7 +212,8 @@ def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
         counters["prefix_cache_hits"] += counters.get("external_prefix_cache_hits", 0)
     traces = list(traces)
     events = [event for trace in traces for event in trace.events]
-    if any(event.resumed for event in events):
+    notes = [note for trace in traces for note in trace.header.notes]
+    if any(event.resumed for event in events) or any(n.endswith(REST_IS_MISSING) for n in notes):
         return []
     tokens = sum(len(event.sampled) for event in events)
     cancelled = sum(f.finish_reason == "cancelled" for event in events for f in event.finished)

@@ -27,6 +27,10 @@ from core.trace.phrases import GOES_ON, not_shown
 from core.trace.trace import Trace
 
 _MOST_GAPS = 8  # described one by one
+REST_IS_MISSING = (
+    "steps are missing, and no snapshot after them gives the whole state: the rest is not shown."
+)
+"""How a note of a trace ends whose last steps are missing."""
 
 
 def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
@@ -174,8 +178,5 @@ def _followed(
     if len(gaps) > _MOST_GAPS:
         faults.append(english(f"So it is in {len(gaps) - _MOST_GAPS} more [place|places]."))
     if sequence.missing is not None:
-        faults.append(
-            f"After step {sequence.missing.first - 1} steps are missing, and no snapshot after them"
-            " gives the whole state: the rest is not shown."
-        )
+        faults.append(f"After step {sequence.missing.first - 1} {REST_IS_MISSING}")
     return conversion, events, faults

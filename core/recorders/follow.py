@@ -29,7 +29,7 @@ from core.recorders.growing import (
     part_of,
     recording_named,
 )
-from core.recorders.raw import MissingSteps, Recording, take
+from core.recorders.raw import MissingSteps, Recording, lost, take
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.sequence import DAMAGE, Contradiction, EventSequence, Lost
 from core.recorders.texts import model_folder
@@ -252,16 +252,8 @@ class Follower:
         if recording.complete:
             self._settle(updates)
             self.is_over = True
-            dropped = (
-                f" Its recorder could not keep up and dropped {recording.dropped} records."
-                if recording.dropped
-                else ""
-            )
-            why = (
-                " ".join(recording.faults)
-                or "The recording has ended: its engine was shut down, or records no more."
-            )
-            self._said = why + dropped
+            ended = "The recording has ended: its engine was shut down, or records no more."
+            self._said = " ".join([*(recording.faults or [ended]), *lost(recording.dropped)])
 
     def _sort(self, step: Step, updates: list[Update]) -> None:
         """Take steps in order. Each is written when its output is back; with asynchronous

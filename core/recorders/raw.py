@@ -260,15 +260,18 @@ def _join(known: Recording, more: Recording) -> None:
     known.faults += [fault for fault in more.faults if fault not in known.faults]
 
 
+def lost(records: int) -> list[str]:
+    """A sentence on what a recorder dropped, if anything."""
+    said = english(f"The recorder could not keep up and dropped {records:,} [record|records].")
+    return [said] if records else []
+
+
 def _sort(recording: Recording) -> None:
     """Sort by step: with asynchronous scheduling a step is written when its output is back, which
     is after the next was scheduled.
     """
     recording.steps.sort(key=lambda step: step["step"])
-    if recording.dropped:
-        recording.faults.append(
-            f"The recorder could not keep up and dropped {recording.dropped} records."
-        )
+    recording.faults += lost(recording.dropped)
     if any(earlier["step"] == later["step"] for earlier, later in pairwise(recording.steps)):
         recording.faults.append(
             "Some steps are there twice: these may be parts of two recordings. The first of each is"

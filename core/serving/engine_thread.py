@@ -185,14 +185,12 @@ class EngineThread:
 
     def _recover(self, error: BaseException) -> None:
         """After a failed step: requests in a lane end with an error, others wait again."""
-        _log.error(
-            "A step failed; the server goes on without the requests in it.", exc_info=error
-        )  # the reason may quote a prompt, so it goes only to the log
+        # the reason may quote a prompt, so it goes only to the log
+        _log.error("A step failed; the server goes on without the requests in it.", exc_info=error)
         self.num_step_failures += 1
         self._outputs.metrics.count("step_failures")
-        for event in list(
-            self._session.latest
-        ):  # with asynchronous execution a step may have been read before the next one failed
+        # with asynchronous execution a step may have been read before the next one failed
+        for event in list(self._session.latest):
             if event.step > self._outputs.last_step:
                 self._outputs.process(event)
         streams = self._outputs.let_go()
@@ -202,6 +200,7 @@ class EngineThread:
                 self._outputs.fail(stream, step_failed())
         self._restart()
         self._rejoin(stream for stream in streams if begun and stream.id not in begun)
+        self._begin_next_run()  # there may be nobody left whose step would do so
 
     def _end(self) -> None:
         """Release everyone who waits, because the thread ends, perhaps due to a bug."""
@@ -263,15 +262,13 @@ class EngineThread:
         try:
             if not self.works or (not engine.has_work and self._session.is_due):
                 self._begin_run()
-            arrived = min(
-                to_microseconds(max(0.0, stream.times.arrived - engine.began)), engine.now
-            )  # 0 for one from before this run
+            since = max(0.0, stream.times.arrived - engine.began)  # 0 for one from before this run
             request = Request(
                 stream.id,
                 prompt_token_ids=None if stream.conversation else stream.prompt,
                 messages=stream.conversation,
                 sampling=stream.sampling,
-                arrival=arrived,
+                arrival=min(to_microseconds(since), engine.now),
             )
             is_checked = (
                 isinstance(stream.prompt, CheckedPrompt) and stream.prompt.config == engine.config

@@ -6,6 +6,7 @@ A dashboard made for vLLM works once `vllm:` is replaced by `inflight:`;
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -73,7 +74,8 @@ class ServingMetrics:
             (
                 "kv_cache_usage_perc",
                 "Share of the KV blocks in use; 1 is all.",
-                lambda: engine.kv_blocks[0] / engine.kv_blocks[1],
+                # there is no pool while it is measured how large the next can be
+                lambda: engine.kv_blocks[0] / (engine.kv_blocks[1] or math.inf),
             ),
         ):
             self._new(Gauge, name, text).set_function(read)

@@ -105,10 +105,8 @@ class RequestValidator:
         """
         if self._longest is None:
             return
-        size, context = (
-            len(text.encode(errors="replace")),
-            self._model.context,
-        )  # halves of surrogate pairs are refused later, by name
+        # halves of surrogate pairs are refused later, by name
+        size, context = len(text.encode(errors="replace")), self._model.context
         least = -(-size // self._longest)
         if context is not None and least + num_new > context:
             raise TooLong(

@@ -97,9 +97,8 @@ class AnswerText:
         self, tokenizer: Any | None, stop: tuple[str, ...] = (), context: Iterable[int] = ()
     ) -> None:
         self._detokenizer, self._stop = Detokenizer(tokenizer, context), stop
-        self._reach = (
-            max(map(len, stop), default=1) - 1
-        )  # characters before a piece that may belong to a stop string ending in it
+        # characters before a piece that may belong to a stop string ending in it
+        self._reach = max(map(len, stop), default=1) - 1
         self._tail = ""
         self.is_stopped = False
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from core.errors import InflightError
 from core.trace.events import Ran, StepEvent
-from core.trace.messages import english
+from core.trace.messages import english, listed
 from core.trace.phrases import reason, setting
 
 
@@ -51,12 +51,12 @@ class Divergence:
     def sentence(self, name: Callable[[str], str] = str) -> str:
         """The fork in words; `name` turns a request id into the name to show."""
         with_before = (
-            f"With {_listed([k.of(k.before) for k in self.knobs])} "
+            f"With {listed([k.of(k.before) for k in self.knobs])} "
             if self.knobs
             else "In the first run "
         )
         with_after = (
-            f"with {_listed([k.of(k.after) for k in self.knobs])} "
+            f"with {listed([k.of(k.after) for k in self.knobs])} "
             if self.knobs
             else "in the second "
         )
@@ -232,7 +232,3 @@ _ASPECTS: dict[str, tuple[_Facts, Callable[[StepEvent, str | None, Any], str]]] 
 """What is compared of a step, in the order in which it is decided: the facts by request, and a
 function that puts one into words.
 """
-
-
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

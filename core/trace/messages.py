@@ -50,6 +50,11 @@ def english(text: str) -> str:
     return fill(*key_of(text), "en") if "[" in text else text
 
 
+def listed(words: Sequence[str]) -> str:
+    """ "a, b and c"."""
+    return f"{', '.join(words[:-1])} and {words[-1]}" if words[1:] else words[0]
+
+
 def _one_or_other(number: float) -> int:
     return int(number != 1)
 

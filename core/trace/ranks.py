@@ -154,9 +154,8 @@ class Placement:
     @property
     def count(self) -> int:
         """Ranks of the deployment, as far as one says so; also those that are not opened."""
-        return max(
-            max(p.engine.ranks or 1, p.rank + 1) for p in self.places
-        )  # ranks of a dense model do not know how many there are
+        # ranks of a dense model do not know how many there are
+        return max(max(p.engine.ranks or 1, p.rank + 1) for p in self.places)
 
     @property
     def faults(self) -> list[str]:

@@ -17,11 +17,14 @@ import pytest
 
 from core import Request, SamplingParams, Trace, Workload
 from core.cli import COMMANDS, main, output
+from core.cli.check import _print_result
+from core.cli.import_ import _print
 from core.cli.options import LIMITS
 from core.cli.report import _parameters, circumstances, print_steps, step_row
 from core.cli.terminal import mask_lines
 from core.config import POLICIES, EngineConfig
-from core.trace.events import LimitReached, Stalled
+from core.proof.verify import check
+from core.trace.events import Carried, Finished, LimitReached, Preempted, Resumed, Stalled
 from core.trace.phrases import letters
 from core.workload.presets import PRESETS
 from worlds.by_hand import event as event_of
@@ -276,6 +279,34 @@ def test_those_who_stall_for_one_reason_are_named_together():
     assert row[-1].count("stalled") == 2 and "A, C stalled: " in row[-1]
 
 
+def test_thousands_have_their_comma_in_what_is_said_of_a_file(three, capsys):
+    _print_result("t", replace(check(three), num_steps=1225, num_tokens=4573, num_requests=1000))
+    assert "1,225 steps, 4,573 tokens, 1,000 requests." in capsys.readouterr().out
+    counts = {"steps": 1225, "requests": 1000, "tokens": 4573, "preemptions": 1, "warnings": 2000}
+    _print({"traces": [{"path": "t", "engine": "vLLM", "compared": [], **counts}]})
+    said = "1,225 steps, 1,000 requests, 4,573 tokens, 1 preemption, 2,000 warnings."
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_whoever_stalls_after_steps_that_are_not_shown_has_its_lane():
+    """One that was there before them, and not in the place of who held the lane then."""
+    why = LimitReached("blocks", 0, 1, 9)
+    gap = Resumed(3, 4, 2, (), (), (Carried("r1", 1, 5, (7,), ((),)),), ())
+    event = event_of(stalled=(Stalled("r1", why),), resumed=gap)
+    holders = {"r0": 1}
+    row = step_row(event, 3, {"r0": "A", "r1": "B"}, holders)
+    assert row[-2] == "· (B) ·" and holders == {"r1": 1}
+    assert row[-1].startswith("Steps 3 and 4 are missing in this recording; B stalled: ")
+
+
+def test_who_is_cancelled_is_not_said_to_have_finished():
+    event = event_of(
+        finished=(Finished("r0", "cancelled"),), preempted=(Preempted("r1", 1, 0),), released=()
+    )
+    row = step_row(event, 3, {"r0": "A", "r1": "B"}, {})
+    assert row[-1] == "B preempted, 1 token lost; A ended (cancelled)"
+
+
 @pytest.mark.parametrize("with_out", [True, False])
 def test_ctrl_c_keeps_the_trace_so_far(tmp_path, capsys, monkeypatch, with_out):
     update = output.ProgressReporter.update
@@ -404,6 +435,12 @@ def test_pads_and_finished_rows_are_shown():
     assert "A = r0  lane 0  finished, computed as padding until the wave ends" in second
 
 
+def test_one_row_of_one_position_is_one():
+    alone = record(EngineConfig(policy="static", max_num_seqs=1), request("r0", 1, 1))
+    (said,) = [line for line in map(str, mask_lines(alone, 0)) if "shape" in line]
+    assert said.endswith("1 row of shape [1, 1], 0 of 1 position is padding")
+
+
 @pytest.mark.slow
 def test_a_huge_mask_is_folded_to_the_width():
     trace = record(
@@ -426,7 +463,8 @@ def test_one_request_for_which_there_is_no_room_is_one():
     four = [request(f"r{i}", 9, 2) for i in range(4)]
     trace = record(EngineConfig(max_num_seqs=4), *four, num_blocks=100)
     said = [str(mask_lines(trace, 1, width=width)[-1]) for width in range(12, 30)]
-    assert "1 more request is not drawn (D); --full draws them" in said
+    assert "1 more request is not drawn (D); --full draws it" in said
+    assert "2 more requests are not drawn (C, D); --full draws them" in said
 
 
 def test_a_size_is_rounded_before_its_unit_is_chosen():

@@ -375,7 +375,7 @@ def test_the_command_watches_to_the_end(tmp_path, raw, capsys):
     assert (
         lines[0] == "vLLM 0.32.0, shakespeare-bpe"
         and lines[2] == "… 182 more steps"
-        and "F finished (length)" in lines[3]
+        and "F ended (length)" in lines[3]
     )
     assert lines[4].startswith("The recording has ended")
 

@@ -215,9 +215,12 @@ def test_of_who_ended_in_steps_that_are_not_shown_the_last_token_is_not_known():
     b = Carried("b", 0, 8, (7, 7), ((),))
     gap = Resumed(3, 4, 2, (), (Finished("a", "length"),), (b,), ())
     back = trace.events[5]._replace(resumed=gap)
-    a = request_times(replace(trace, events=[*trace.events[:3], back, *trace.events[6:]]))["a"]
+    told = replace(trace, events=[*trace.events[:3], back, *trace.events[6:]])
+    a = request_times(told)["a"]
     assert a.is_done and a.e2e_s is a.tpot_s is None and a.ttft_s is not None
     assert not a.meets(SLOs(e2e_s=1e9))
+    found = goodput(told, SLOs(e2e_s=1e9))  # of which A is neither met nor missed
+    assert (found["met"], found["share"]) == (1, 1.0)
 
 
 def test_a_refused_draft_is_not_computed_again():

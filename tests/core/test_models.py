@@ -136,6 +136,20 @@ def test_damaged_weights(folder):
     assert "cannot be loaded" in refusal(folder)
 
 
+@pytest.mark.parametrize(
+    "otherwise", [{"shape": None}, {"shape": ["a", 2]}, {"dtype": ["F32"]}, {"data_offsets": [0]}]
+)
+def test_weights_whose_header_is_damaged(folder, otherwise):
+    path = folder / "model.safetensors"
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8 : 8 + length])
+    next(of for name, of in header.items() if name != "__metadata__").update(otherwise)
+    told = json.dumps(header).encode()
+    path.write_bytes(len(told).to_bytes(8, "little") + told + whole[8 + length :])
+    assert "model.safetensors is damaged: its header cannot be read" in refusal(folder)
+
+
 def test_missing_weights_are_not_made_up(folder):
     edit_config(folder, num_hidden_layers=3)
     assert "of its weights are missing" in refusal(folder)

@@ -231,6 +231,10 @@ def test_either_all_requests_have_a_key_or_none():
         PolicyFailed, match="orders request 'r2' by 'a' and those before it by None"
     ):
         ordered(None, None, "a")
+    # also where both could be compared with who is next
+    for keys in (((1, "a"), (2, 3), (2, "x")), ((1, "a"), (2, 3), (3, 0), (2, "x"))):
+        with pytest.raises(PolicyFailed, match=r"by \(2, 'x'\), which cannot be compared"):
+            ordered(*keys)
 
 
 def test_who_joins_the_queue_again_is_ordered_anew():
@@ -253,6 +257,27 @@ def test_who_joins_the_queue_again_is_ordered_anew():
     with pytest.raises(PolicyFailed, match="orders request 'r0' by 'x', which cannot be compared"):
         changing.put_back(short)
     assert list(changing) == [long]
+
+
+def test_only_who_overtook_a_request_since_it_joined_again_counts_towards_its_turn():
+    prompts = {"r0": 5, "r1": 6, "r2": 1, "r3": 1, "r4": 1}
+    own = type("O", (Policy,), {"order": lambda self, request: prompts[request.id]})
+    queue = WaitingQueue(own(name="aged", order_by="something", requeue=True, aging=2))
+    first, second, *others = (RequestState(r, (1,)) for r in requests(*[(1, 1)] * 5))
+    queue.add(first)
+    queue.remove(first, RequestStatus.RUNNING)
+    queue.add(second)
+    queue.put_back(first)
+    for overtakes, state in enumerate(others):
+        queue.add(state)
+        assert queue.head() is (state if overtakes < 2 else second)
+        queue.remove(state, RequestStatus.RUNNING)
+    queue.remove(second, RequestStatus.RUNNING)
+    queue.add(others[0])  # the first joined again before three that overtook it
+    assert queue.head() is first
+    queue.remove(first, RequestStatus.RUNNING)
+    queue.put_back(first)  # and after whom nobody has left
+    assert queue.head() is others[0]
 
 
 @pytest.mark.parametrize(

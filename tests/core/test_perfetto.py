@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from core import Workload
 from core.account.delays import NAMES, SHARE_NAMES, delays
 from core.account.perfetto import chrome_trace
 from core.config import EngineConfig
+from core.trace.events import Finished, Resumed
 from worlds.small import memory_engine, requests
 from worlds.visual import record, request
 
@@ -110,6 +112,15 @@ def test_who_is_cancelled_in_a_lane_is_marked_there_before_the_passes():
             engine.cancel("r1")
     (mark,) = [e for e in chrome_trace(engine.trace)["traceEvents"] if e["name"] == "r1 cancelled"]
     assert (mark["tid"], mark["ts"]) == (2, pytest.approx(engine.trace.events[2].t_start * 1e6))
+
+
+def test_who_ended_in_steps_that_are_not_shown_is_marked_before_the_one_after_them():
+    trace = record(EngineConfig(max_num_seqs=2), request("r0", 3, 4), request("r1", 3, 9))
+    gap = Resumed(3, 4, 2, (), (Finished("r0", "length"),), (), ())
+    back = trace.events[5]._replace(resumed=gap)
+    told = replace(trace, events=[*trace.events[:3], back, *trace.events[6:]])
+    (mark,) = [e for e in chrome_trace(told)["traceEvents"] if e["name"] == "r0 length"]
+    assert mark["ts"] == pytest.approx(back.t_start * 1e6)
 
 
 def test_a_finished_row_that_is_computed_on_is_drawn_as_padding():

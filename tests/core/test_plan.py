@@ -20,6 +20,7 @@ from core.account.request_times import request_times
 from core.cli import main
 from core.measure.plan import _setting, numbers_of, plan
 from core.policy import RecordedPolicy
+from core.proof.verify import check
 from core.recorders.convert import open_run
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
@@ -148,6 +149,32 @@ def test_settings_combine_and_the_recorded_one_is_not_repeated() -> None:
         plan(measured(), lanes=range(1, 66))
 
 
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"policies": ["contniuous", "stall"]}, "There is no policy 'contniuous'"),
+        ({"lanes": [0, 8]}, "max_num_seqs must be a whole number from 1"),
+        ({"budgets": [64, 0]}, "max_num_batched_tokens must be a whole number from 1"),
+        ({"blocks": [64, True]}, "num_blocks must be a whole number from 1"),
+    ],
+)
+def test_a_value_that_is_wrong_by_itself_is_a_mistake(settings: Any, says: str) -> None:
+    with pytest.raises(InflightError, match=says):
+        plan(measured(), **settings)
+
+
+def test_who_ended_in_steps_that_are_not_shown_is_in_no_number_of_a_plan() -> None:
+    """Neither of the recorded run, where it has no E2E, nor of the simulated ones."""
+    trace = measured()
+    last = trace.events[-1]
+    gone = last.finished[0]
+    gap = Resumed(last.step, last.step, 1, (), (gone,), (), ())
+    back = last._replace(finished=last.finished[1:], resumed=gap)
+    made = plan(replace(trace, events=[*trace.events[:-1], back]))
+    for point in (made.measured, made.again):
+        assert point.numbers is not None and point.numbers["e2e_s"]["count"] == 5
+
+
 def test_only_what_was_measured_and_ended_can_be_planned() -> None:
     trace = measured()
     with pytest.raises(InflightError, match="A simulated trace measured nothing"):
@@ -201,6 +228,23 @@ def test_texts_that_have_run_need_no_tokenizer_to_be_simulated() -> None:
 
 
 # -- recordings of another engine ------------------------------------------------------------------
+
+
+def test_the_run_of_a_setting_is_valid_where_another_engine_was_recorded() -> None:
+    """Also with clients that leave: one before the step that takes its request up."""
+    sampling = SamplingParams(max_new_tokens=4, ignore_eos=True)
+    leaves = (None, None, 0.002, None, 0.03)
+    requests = [
+        Request(f"r{i}", None, (1,) * 4, sampling, arrival=i / 1000, leaves_after=leaf)
+        for i, leaf in enumerate(leaves)
+    ]
+    ran = SimulatedEngine(COST, EngineConfig(max_num_seqs=2)).run(
+        Workload(requests, arrival_unit="s")
+    )
+    theirs = {"source": "live", "cost": None, "engine": EngineFacts(name="vllm")}
+    made = plan(replace(ran, header=replace(ran.header, **theirs)), lanes=[1, 4])
+    for point in (made.again, *made.points):
+        assert check(made.run(point)).not_replayed is None
 
 
 @pytest.mark.slow
@@ -365,6 +409,14 @@ def test_no_run_of_a_plan_takes_the_place_of_what_is_read_or_written(
         assert call("plan", source, "--lanes", "1", "--traces", tmp_path, *given) == 2
         assert f"{name} cannot be written" in capsys.readouterr().err
     assert recording.read_bytes() == was and sorted(tmp_path.iterdir()) == [recording]
+
+
+def test_too_many_settings_are_refused_at_once(tmp_path: Path, capsys: Any) -> None:
+    """Before a file is tried for the run of each."""
+    some = ",".join(map(str, range(64, 94)))
+    axes = ("--lanes", some, "--budget", some, "--blocks", some)
+    assert call("plan", SIX, *axes, "--traces", tmp_path) == 2
+    assert "27,000 settings are too many; 64 are the most." in capsys.readouterr().err
 
 
 def test_settings_that_contradict_each_other_are_left_out_counted_and_named() -> None:

@@ -39,6 +39,11 @@ def test_what_was_dropped_is_counted_over_all_parts_and_all_ends():
     assert recording.faults == ["The recorder could not keep up and dropped 9 records."]
 
 
+def test_one_record_that_was_dropped_is_one():
+    recording = read([step(0, 0.0), {"kind": "end", "dropped": 1}])
+    assert recording.faults == ["The recorder could not keep up and dropped 1 record."]
+
+
 def test_a_clock_may_stand_but_not_run_backwards():
     assert read([step(0, 1.0), step(1, 1.0)]).faults == []
     (fault,) = read([step(0, 1.0), step(1, 0.9)]).faults

@@ -137,6 +137,20 @@ def test_where_nobody_is_there_a_simulated_clock_moves_to_who_comes_next() -> No
     assert "begins or goes on when" in refusal(rows)
 
 
+def test_a_request_may_come_in_behind_the_one_to_whom_a_clock_has_moved() -> None:
+    engine = SimulatedEngine(COSTS["fitted"])
+    engine.begin("s")
+    engine.add_request(Request("far", prompt_token_ids=(1,), arrival=2.0))
+    assert engine.step() is None and engine.now == 2.0
+    engine.add_request(Request("near", prompt_token_ids=(1,), arrival=1.0))
+    while engine.has_work:
+        engine.step()
+    rows = rows_of(engine.trace)
+    assert checked(rows).is_retimed
+    _later(rows, 0, 0.0)
+    assert "begins or goes on when" in refusal(rows)
+
+
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("lie", OTHERWISE)
 def test_a_simulated_run_says_what_its_cost_model_says(cost: str, lie: str) -> None:

@@ -215,6 +215,29 @@ def test_a_bug_between_two_steps_ends_the_request_that_met_it(monkeypatch, times
         assert ends == generate(request("r", (4, 5), 3)) and made.status == "ok"
 
 
+def test_a_bug_between_two_steps_does_not_put_off_the_next_run():
+    """Nobody is left by whose step it would begin, and whoever came was held for it."""
+
+    async def while_limits_are_pending(made: ServingEngine):
+        made.set_pace(0)
+        begun = await made.submit((4, 5), greedy(2000))
+        made.step(1)
+        await anext(aiter(begun))
+        made.change(EngineConfig(max_num_seqs=2), "barrier")
+        held = await made.submit((8, 9), greedy(3))
+        made._thread.send(lambda: 1 / 0)
+        made.set_pace(None)
+        with pytest.raises(ExecutionFailed, match="the server goes on"):
+            await whole(begun)
+        pieces = await whole(held)
+        await idle(made)
+        return tokens(pieces)
+
+    with serving(memory_engine(max_num_seqs=1)) as made:
+        ends = asyncio.run(asyncio.wait_for(while_limits_are_pending(made), 10))
+        assert ends == generate(request("r", (8, 9), 3)) and made.engine.config.max_num_seqs == 2
+
+
 def fragile_ahead(**limits: int) -> Engine:
     """As `Fragile`, where a step is launched before the one before it is read."""
     pytest.importorskip("triton", reason="the paged runner needs the package triton")

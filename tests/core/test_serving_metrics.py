@@ -130,3 +130,13 @@ def test_who_is_preempted_has_waited_once_and_is_looked_up_once() -> None:
     assert value(metrics, "prefix_cache_queries_total") == 6 + 6
     assert value(metrics, "prefix_cache_hits_total") == 0  # what it finds again is its own
     assert value(metrics, "request_queue_time_seconds_sum") == 0
+
+
+def test_nothing_is_in_use_while_there_is_no_pool() -> None:
+    engine = memory_engine(max_num_seqs=1, block_size=4)
+    engine.add_request(request("a", 9, 4))
+    engine.step()
+    metrics = ServingMetrics("m", engine)
+    assert value(metrics, "kv_cache_usage_perc") > 0
+    engine._drop_pool()
+    assert value(metrics, "kv_cache_usage_perc") == 0

@@ -16,7 +16,7 @@ import openai
 import pytest
 
 from core import Engine, EngineConfig
-from core.serving.http.openai import TokenNames, _chunks, _Completions
+from core.serving.http.openai import TokenNames, _chunks, _Completions, _room
 from core.serving.http.schemas import StreamOptions
 from core.serving.stream import Piece
 from worlds.serving import Served, chat_engine, served
@@ -71,6 +71,14 @@ def test_an_answer_of_no_given_length_fits_a_pool_that_is_smaller_than_the_conte
         assert answer.status_code == 200 and answer.json()["usage"]["total_tokens"] == 64
         given = running.post("/v1/chat/completions", asked | {"max_tokens": 64})
         assert given.status_code == 400 and "exceed the whole KV pool" in given.text
+
+
+def test_an_answer_of_no_given_length_is_as_long_as_ever_while_the_pool_is_measured():
+    with served(chat_engine(num_blocks=4, block_size=16)) as running:
+        made = running.serving
+        assert _room(made, 20) == 44
+        made.engine._drop_pool()
+        assert _room(made, 20) == min(made.engine.model.context - 20, made.limits.max_new_tokens)
 
 
 # -- fields that ask for nothing, and those that ask for what is not there -------------------------

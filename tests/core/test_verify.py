@@ -25,6 +25,7 @@ from core.recorders.texts import tokenizer_of
 from core.trace import file
 from core.trace.events import StepEvent
 from core.trace.header import Header
+from core.trace.messages import listed
 from visualizer.documents.catalogue import TRACES
 from worlds.examples import tries
 from worlds.forging import Rows, checked, refusal, rows_of, small_runs, steps
@@ -642,6 +643,19 @@ def test_a_client_that_is_said_to_have_left_was_served_no_longer(unit: Any) -> N
     assert "request 'r0' does not leave as the workload says" in refusal(rows)
 
 
+def test_who_leaves_before_the_step_that_takes_it_up_comes_in_turn() -> None:
+    """The others that come in that step stand before and after it, and one more leaves in it."""
+    engine = memory_engine(max_num_seqs=1, block_size=4)
+    asked_for = [request("a", 3, 4), request("b", 3, 2, 1.5), request("c", 3, 2, 1.6)]
+    asked_for += [request("d", 3, 2, 1.7), request("e", 3, 2)]
+    leaves = {"c": 0.3, "d": 0.1, "e": 1.95}
+    asked_for = [replace(r, leaves_after=leaves.get(r.id)) for r in asked_for]
+    trace = engine.run(Workload(asked_for))
+    assert [a.request for a in trace[2].arrived] == ["b", "c", "d"]
+    assert [f.request for f in trace[2].finished] == ["d", "c", "e"]
+    assert checked(rows_of(trace)).from_outside == {"cancelled": 3}
+
+
 def test_what_a_header_says_beyond_this_version_is_named(copied: Callable[[str], Rows]) -> None:
     rows = copied("continuous")
     assert checked(rows).header.unknown == ()
@@ -684,4 +698,5 @@ def test_a_policy_that_is_otherwise_than_the_installed_one_is_named() -> None:
     assert not checked(rows).header.unlike_installed
     rows[0]["policy"] = rows[0]["config"]["policy"] = "continuous"
     found = checked(rows)
-    assert f"with another {', '.join(found.header.unlike_installed)} than" in findings(found)[0]
+    assert f"with another {listed(found.header.unlike_installed)} than" in findings(found)[0]
+    assert listed(["a"]) == "a" and listed(["a", "b", "c"]) == "a, b and c"

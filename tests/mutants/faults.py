@@ -640,8 +640,8 @@ FAULTS = (
     Fault(
         "TTFT is counted from the first pass",
         "core/account/request_times.py",
-        "return None if first is None or self.arrival is None else first - self.arrival",
-        "return None if first is None or self.first_pass is None else first - self.first_pass",
+        "return self._after_arrival(self.token_times[0] if self.token_times else None)",
+        "return self.token_times[0] - self.first_pass if self.token_times else None",
         (METRICS,),
     ),
     Fault(
@@ -1222,8 +1222,8 @@ FAULTS = (
     Fault(
         "a request has arrived once the engine's thread sees it",
         "core/serving/engine_thread.py",
-        "to_microseconds(max(0.0, stream.times.arrived - engine.began)), engine.now\n",
-        "engine.now, engine.now\n",
+        "arrival=min(to_microseconds(since), engine.now),",
+        "arrival=engine.now,",
         (CLOCK,),
     ),
     Fault(
@@ -2432,8 +2432,8 @@ FAULTS = (
     Fault(
         "whoever gave way loses its place by priority",
         "core/scheduler/scheduler_state.py",
-        "            self._put_in_order(state, self._key(state))\n",
-        "            self._put_in_order(state, None)\n",
+        "            self._put_in_order(state)\n",
+        "            self._arrived[state] = 0\n",
         ("core/test_priorities.py",),
     ),
     Fault(
@@ -2840,8 +2840,8 @@ FAULTS = (
     Fault(
         "an end is marked where its step begins",
         "core/account/perfetto.py",
-        'if ended.when == "before" else event.t_end',
-        'if ended.when == "before" else event.t_start',
+        "return event.t_end if is_after else event.t_start",
+        "return event.t_start",
         ("core/test_perfetto.py",),
     ),
     Fault(
@@ -6051,8 +6051,8 @@ FAULTS = (
     Fault(
         "a simulated clock moves to an arrival though others are there",
         "core/proof/verify.py",
-        "if came and not self._there else",
-        "if came else",
+        "came = [] if self._there else [max(",
+        "came = [max(",
         ("core/test_retimed.py",),
     ),
     Fault(
@@ -6313,8 +6313,8 @@ FAULTS = (
     Fault(
         "a chat without a length asks for more than the pool holds",
         "core/serving/http/openai.py",
-        "min(serving.engine.model.context or pool, pool) - len(ids)",
-        "(serving.engine.model.context or pool) - len(ids)",
+        "(engine.model.context, engine.kv_blocks[1] * engine.config.block_size)",
+        "(engine.model.context,)",
         ("core/test_serving_openai.py",),
     ),
     Fault(

@@ -19,8 +19,8 @@ Count = Annotated[int, Field(ge=0, le=1000)]
 
 class ControlBody(BaseModel):
     """The fields given are applied in this order: all, or none where the limits or the text for the
-    model are refused. A burst that is refused leaves the others as they are then. steps_per_s: null
-    for full speed, 0 to pause except for single steps.
+    model are refused. A burst that is refused takes back nothing that stands before it, and no
+    steps are taken. steps_per_s: null for full speed, 0 to pause except for single steps.
 
     policy, max_num_seqs, max_num_batched_tokens, chunked_prefill, prefix_caching: begin a new run,
     see `when`: "idle" waits until nothing is under way, "barrier" admits no further request to a
@@ -86,15 +86,15 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
             classroom.hide(texts=body.hide_texts, nicknames=body.hide_nicknames)
         if body.accepting is not None:
             classroom.accept(body.accepting)
-        if "steps_per_s" in body.model_fields_set:
+        if paced := "steps_per_s" in body.model_fields_set:
             serving.set_pace(body.steps_per_s)
         if body.burst is not None:
             await classroom.burst(body.burst)
         if body.steps:
             serving.step(body.steps)
-        steps_per_s = (
-            body.steps_per_s if "steps_per_s" in body.model_fields_set else serving.steps_per_s
-        )
-        return {**classroom.state, "steps_per_s": steps_per_s}
+        return {
+            **classroom.state,
+            "steps_per_s": body.steps_per_s if paced else serving.steps_per_s,
+        }
 
     return router

@@ -82,10 +82,7 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
         try:
             with received(serving, request, body.n) as call:
                 ids = await call.chat([message.plain for message in body.messages])
-                pool = serving.engine.kv_blocks[1] * serving.engine.config.block_size
-                most = min(serving.engine.model.context or pool, pool) - len(ids)
-                room = max(1, min(most, serving.limits.max_new_tokens))
-                samplings = body.samplings(body.most_new_tokens or room)
+                samplings = body.samplings(body.most_new_tokens or _room(serving, len(ids)))
                 checked = await call.check(ids, samplings[0])
                 streams = await shape.submitted(
                     call, [(checked, sampling) for sampling in samplings]
@@ -97,6 +94,15 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
         return await _answer(shape, streams, body, request)
 
     return router
+
+
+def _room(serving: ServingEngine, prompt_tokens: int) -> int:
+    """How long an answer may become that was asked for without a length."""
+    engine = serving.engine
+    # the pool is 0 while it is made anew: how large it can be is measured without it
+    holds = (engine.model.context, engine.kv_blocks[1] * engine.config.block_size)
+    rooms = [most - prompt_tokens for most in holds if most]
+    return max(1, min([*rooms, serving.limits.max_new_tokens]))
 
 
 def _check_model(serving: ServingEngine, model: str) -> None:

@@ -156,9 +156,8 @@ def _kv_shapes(model: Any) -> dict[int, KVShape]:
     finally:
         asked = _asked.get()
         _asked.reset(token)
-    return next(
-        (shapes for shapes in (asked, cache.shapes) if set(shapes) == layers), {}
-    )  # in the order in which the probe tries them
+    # in the order in which the probe tries them
+    return next((shapes for shapes in (asked, cache.shapes) if set(shapes) == layers), {})
 
 
 def _no_attention(

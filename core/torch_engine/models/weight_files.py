@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import struct
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -58,7 +57,7 @@ def stored_weights(folder: str) -> StoredWeights:
         size, header = _header(path, name)
         total += size
         for tensor in header.values():
-            dtype = _NAMES.get(tensor["dtype"], str(tensor["dtype"]).lower()[:20])
+            dtype = _NAMES.get(tensor["dtype"], tensor["dtype"].lower()[:20])
             values[dtype] += math.prod(tensor["shape"])
     return StoredWeights(total, tuple(dtype for dtype, _ in values.most_common()))
 
@@ -98,30 +97,21 @@ def _header(path: str, name: str) -> tuple[int, dict[str, Any]]:
     try:
         size = os.path.getsize(path)
         with open(path, "rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
+            length = int.from_bytes(file.read(8), "little")
             if length > min(size - 8, _MOST_HEADER):
                 raise ValueError
             header = json.loads(file.read(length))
         header.pop("__metadata__", None)
-        whole = (
-            8
-            + length
-            + max((int(tensor["data_offsets"][1]) for tensor in header.values()), default=0)
-        )
+        ends = [int(tensor["data_offsets"][1]) for tensor in header.values()]
+        whole = 8 + length + max(ends, default=0)
         if any(
-            len(tensor["data_offsets"]) != 2 or "dtype" not in tensor for tensor in header.values()
+            len(tensor["data_offsets"]) != 2
+            or not isinstance(tensor["dtype"], str)
+            or not all(isinstance(length, int) for length in tensor["shape"])
+            for tensor in header.values()
         ):
             raise ValueError
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        AttributeError,
-        TypeError,
-        IndexError,
-        RecursionError,
-        struct.error,
-    ):
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError):
         raise BadWeights(f"{name} is damaged: its header cannot be read") from None
     if size < whole:
         raise BadWeights(f"{name} is cut short: it has {size:,} of {whole:,} bytes")

@@ -116,9 +116,8 @@ class PoolRules:
                 and len(table) // units > -(-(needed + ahead) // size)
             ):
                 return f"request {quoted(s.request)} has more blocks than {s.kv_len} positions need"
-            passed = (
-                group.first_seen(max(0, s.start - 1 - ahead)) or 0
-            )  # one behind: a step may be scheduled before the last is read
+            # one behind: a step may be scheduled before the last is read
+            passed = group.first_seen(max(0, s.start - 1 - ahead)) or 0
             if any(block is not None for block in table[: passed // size * units]):
                 return f"request {quoted(s.request)} keeps a block that its window has passed"
             first = group.first_seen(s.start)

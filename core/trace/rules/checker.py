@@ -39,9 +39,8 @@ class Checker:
         self._num_prompt: dict[str, int] = {}
         self._longest = 1  # the most tokens that a request may have
         self._rules = StepRules(header, self._requests, self._num_prompt)
-        self._plain = RunState.of(
-            {}, header.policy.requeue
-        )  # another engine's state by its events alone, even where they break rules
+        # another engine's state by its events alone, even where they break rules
+        self._plain = RunState.of({}, header.policy.requeue)
         odd = None if self._own else oddity(header)
         # warnings about the header, and about requests that arrive in the next step
         self._early = [odd] if odd else []

@@ -55,9 +55,8 @@ class StepRules:
         self._config, self._policy = header.config, header.policy
         self._own, self._recorded = header.engine is None, RecordedRules(header)
         self._numbers_absent = [name for name in ("logprob", "margin") if name in header.absent]
-        self._runs_ahead = (
-            header.is_asynchronous or not self._own
-        )  # whether a step may be scheduled before the results of the previous one are read
+        # whether a step may be scheduled before the results of the previous one are read
+        self._runs_ahead = header.is_asynchronous or not self._own
         self.came: dict[str, float] = {}  # when each request did
         # of requests with stop strings: the reason, and whether by an end token
         self.ends_by: dict[str, tuple[str, bool]] = {}
