@@ -257,15 +257,11 @@ def planning(
     )
     if (total := math.prod(map(len, axes))) > MOST_SETTINGS:
         raise InflightError(f"{total:,} settings are too many; {MOST_SETTINGS} are the most.")
-<<<<<<< HEAD
-    settings, contradictions = [], Counter[str]()
-=======
     names = ("policy", "max_num_seqs", "max_num_batched_tokens", "num_blocks")
     for name, axis in zip(names, axes, strict=True):
         for value in axis:  # one that is wrong by itself is a mistake, and contradicts nothing
             EngineConfig.from_json({"prefill_first": True, name: value})
-    settings, contradictions = [], list[InvalidConfig]()
->>>>>>> mend-a
+    settings, contradictions = [], Counter[str]()
     for policy, number, budget, pool in product(*axes):
         limits_of = {"max_num_seqs": number, "max_num_batched_tokens": budget, "num_blocks": pool}
         try:
