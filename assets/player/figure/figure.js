@@ -143,7 +143,7 @@ export class Figure extends Card {
       chooseRank: () => {},
     };
     this.views = views
-      .filter((name) => name in VIEWS)
+      .filter((name) => Object.hasOwn(VIEWS, name))
       .map((name) => {
         const [at, view] = VIEWS[name](this.actions, columns, future);
         this.body.append(at);

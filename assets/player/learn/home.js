@@ -46,7 +46,11 @@ export class Home {
 
   /** Bring a section below the lessons into sight: "questions" or "glossary". */
   go(section) {
-    const found = this.learn.$({ questions: ".asked", glossary: ".terms" }[section] || ".none");
+    const places = new Map([
+      ["questions", ".asked"],
+      ["glossary", ".terms"],
+    ]);
+    const found = this.learn.$(places.get(section) || ".none");
     found?.scrollIntoView();
     found?.querySelector("h2").focus({ preventScroll: true });
   }
