@@ -47,3 +47,25 @@ test("a sheet that could not be made leaves no empty tab of the browser", async 
   await Home.prototype._paper.call({ learn }, { name: "l" }, "learner");
   assert.deepEqual(done, ["closed", "The server cannot be reached."]);
 });
+
+test("Enter belongs to what it selects, on a canvas that is walked too", () => {
+  const gone = [];
+  globalThis.document = /** @type {any} */ ({ querySelector: () => null });
+  const learn = Object.assign(Object.create(Learn.prototype), {
+    page: { dataset: { part: "learn" } },
+    lesson: {},
+    task: {},
+    go: (by) => gone.push(by),
+  });
+  const press = (on) =>
+    learn._key({
+      key: "Enter",
+      target: { closest: (selectors) => selectors.split(", ").includes(on) },
+      preventDefault() {},
+      stopImmediatePropagation() {},
+    });
+  for (const on of ["button", "summary", "[role=listbox]"]) press(on);
+  assert.deepEqual(gone, []);
+  press("div");
+  assert.deepEqual(gone, [1]);
+});
