@@ -39,6 +39,12 @@ function placeOf(state, { prompt, output }) {
 }
 
 /**
+ * The row of the triangle that is lit. @param {DrawingState} state @param {TokenData} data @param
+ * {number} size
+ */
+const rowOf = ({ row }, { prompt }, size) => Math.min(row ?? prompt.length + 5, size - 1);
+
+/**
  * Where each token stands in the running text: [x, middle, width]. @param {Pen} pen @param
  * {string[]} pieces
  */
@@ -146,7 +152,7 @@ export const token = {
     fold: Math.round(state.fold),
     kept: Math.round(state.kept),
   }),
-  print: ({ output }) => ({ step: output.length - 1, fold: 0, kept: 0 }),
+  print: ({ output }, { fold }) => ({ step: output.length - 1, fold, kept: 0 }),
   switches: { key: "off", words: ["Cache on", "Cache off"] },
   /** A row of the triangle. */
   point(x, y, state, data, size) {
@@ -196,7 +202,7 @@ export const token = {
     }
     pen.faded((fold - 0.4) / 0.6, () => {
       const looking = state.kept < 0.5;
-      const lit = state.row ?? Math.min(p + 5, size - 1);
+      const lit = rowOf(state, data, size);
       /** @type {(i: number, j: number) => string | null} what a token has of one before it */
       const inkOf = (i, j) => {
         if (j > i) return looking || isRead(i) ? palette.empty : null;
@@ -228,7 +234,7 @@ export const token = {
     const { k, size } = placeOf(state, data);
     const pieces = [...data.prompt, ...data.output].map(shownPiece);
     if (state.fold > 0.5 && state.kept < 0.5) {
-      const row = Math.min(state.row ?? data.prompt.length + 5, size - 1);
+      const row = rowOf(state, data, size);
       return row
         ? t(`“${pieces[row]}” looks at itself and at ${row} [token|tokens] before it.`)
         : t(`“${pieces[row]}” is the first and looks only at itself.`);
