@@ -10,7 +10,7 @@ import { BrowserEngine } from "./browser_engine.js";
 
 /**
  * What computes: the methods of `Server` that both have. @typedef {Pick<Server, "begin" | "follow"
- * | "cancel" | "call" | "get" | "send">} Engine
+ * | "cancel" | "call" | "send">} Engine
  */
 
 // in this browser: "tab" or "server", what its visitor chose where both are
@@ -25,11 +25,8 @@ const IN_TAB = [
   "plan",
   "simulate",
   "export",
-  "export_ranks",
   "attention",
-  "lesson_check",
   "uploads",
-  "datasets",
 ];
 const LARGE = ["smollm2"]; // models that take long to fetch
 const EXACT = ["auto", "float32"]; // the number formats that the tab computes in
@@ -68,7 +65,7 @@ export class Engines {
   }
 
   /**
-   * Whether there is somebody for it: a kind of job, a call by its name, "uploads" or "datasets".
+   * Whether there is somebody for it: a kind of job, a call by its name, or "uploads".
    * id: of the run that it is about; only who made it has it.
    * @param {string} what @param {string | null} id
    */
@@ -78,6 +75,11 @@ export class Engines {
     );
   }
 
+  /** Whether a model is that of a visitor's own file. @param {string} model */
+  _owns(model) {
+    return Object.hasOwn(this.own, model);
+  }
+
   /** Whether the visitor can choose. */
   get both() {
     return Boolean(this.tab && this.server);
@@ -85,7 +87,7 @@ export class Engines {
 
   /** Whether the tab is the first choice for a spec. @param {{model?: string}} spec */
   prefersTab({ model = "" }) {
-    if (model in this.own) return true;
+    if (this._owns(model)) return true;
     const chosen = kept("good", CHOICE) || (LARGE.includes(model) ? "server" : "tab");
     return Boolean(this.tab && (!this.server || chosen === "tab"));
   }
@@ -102,7 +104,7 @@ export class Engines {
   fits({ model, dtype = "auto", device = "auto" }) {
     return Boolean(
       this.tab &&
-      (!model || this.models.includes(model) || model in this.own) &&
+      (!model || this.models.includes(model) || this._owns(model)) &&
       EXACT.includes(dtype) &&
       (!this.server || device === "auto"),
     );
@@ -127,18 +129,21 @@ export class Engines {
       this._jobs.set(job, engine);
       return job;
     };
-    return spec.model in this.own ? ask(first) : this._first(first, ask);
+    return this._first(first, ask, spec.model);
   }
 
   /**
-   * What an engine answers; where this browser can have none in its tab, what the server answers.
+   * What an engine answers; where this browser can have none in its tab, or not with this model,
+   * what the server answers.
    */
-  async _first(engine, asked) {
+  async _first(engine, asked, model = "") {
     try {
       return await asked(engine);
     } catch (error) {
-      if (!error.lasting || !this.server || engine === this.server) throw error;
-      this.tab = null;
+      if (!error.lasting || !this.server || engine === this.server || this._owns(model))
+        throw error;
+      if (error.more.all) this.tab = null;
+      this.models = this.models.filter((name) => name !== model);
       return asked(this.server);
     }
   }
@@ -239,9 +244,9 @@ export class Engines {
    * machine.
    */
   async send(path, text) {
-    return this._first((await this._reads()) ? this.tab : this.server, (engine) =>
-      engine.send(path, text),
-    );
+    const model = new URLSearchParams(path.split("?")[1]).get("model") || "";
+    const engine = this._owns(model) || (await this._reads()) ? this.tab : this.server;
+    return this._first(engine, (first) => first.send(path, text), model);
   }
 
   /**
