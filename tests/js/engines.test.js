@@ -64,6 +64,12 @@ test("a model that a browser has no room for is the server's, and the tab keeps 
   assert.equal(engines.tab, null);
 });
 
+test("a file of one's own that is not here any more is asked for", () => {
+  const engines = new Engines(tab, null, { models });
+  const run = () => engines.whose("run", { model: "mine.gguf" });
+  assert.throws(run, /mine.gguf is a file on a disk: choose it/);
+});
+
 test("a name that every object has is no file of one's own", () => {
   assert.equal(new Engines(tab, null, { models }).fits({ model: "constructor" }), false);
 });

@@ -35,7 +35,7 @@ export class BrowserEngine {
     this._crashed = false;
     /** @type {Map<number, {resolve: Function, reject: Function, heard: (message: Json) => void}>} */
     this._asked = new Map();
-    /** @type {Map<string, Load>} by the model's name, "" for none */
+    /** @type {Map<string, {id: number, model: string, ready: Promise<any>, waits: number}>} by the model's name, "" for none; waits: how many wait for it */
     this._loads = new Map();
     /** @type {Set<string>} models that its visitor wants, however large */
     this._agreed = new Set();
@@ -74,12 +74,8 @@ export class BrowserEngine {
   }
 
   /** Start a job once its model is loaded; returns its id. Throws a sentence. */
-  async begin(
-    kind,
-    { dtype: _one, ...spec }, // it computes in one number format, which `Engines.fits` has seen to
-    _who,
-    /** @type {AbortSignal | undefined} */ signal = undefined,
-  ) {
+  async begin(kind, asked, _who, /** @type {AbortSignal | undefined} */ signal = undefined) {
+    const { dtype: _one, ...spec } = asked; // it has one number format, see `Engines.fits`
     await this.ready(spec.model, signal);
     signal?.throwIfAborted();
     const job = new TabJob(this._next());
@@ -211,19 +207,13 @@ export class BrowserEngine {
     }
   }
 
-  /** @returns {Load} */
   _begun(model) {
     const file = this._files.get(model);
     // of the visitor's own files one is loaded at a time
     if (file) for (const other of this._files.keys()) this._loads.delete(other);
     const id = this._next();
-    const asked = {
-      do: "load",
-      model,
-      file,
-      agreed: this._agreed.has(model),
-      fresh: this._crashed,
-    };
+    const agreed = this._agreed.has(model);
+    const asked = { do: "load", model, file, agreed, fresh: this._crashed };
     const ready = this._ask(asked, (message) => this.bar.progress(message), id);
     this._crashed = false;
     const load = { id, model, ready, waits: 0 };
@@ -325,11 +315,6 @@ export class BrowserEngine {
     return text;
   }
 }
-
-/**
- * What is being loaded, or was. waits: how many wait for it. @typedef {{id: number, model: string,
- * ready: Promise<any>, waits: number}} Load
- */
 
 /** What a job has said and nobody has read yet. */
 class TabJob {

@@ -5,7 +5,9 @@
 //   a kind and its spec, a call, a run's id, a file ─→ the tab ("tab-…") or the server
 
 import { keep, kept } from "../parts/kept.js";
+import { FILE_AGAIN, isFile } from "../parts/model_field.js";
 import { Server, fetchJson } from "../parts/server.js";
+import { t } from "../parts/speech.js";
 import { BrowserEngine } from "./browser_engine.js";
 
 /**
@@ -58,7 +60,7 @@ export class Engines {
     this.lacksTab = !tab; // the page, not this browser, of which that is said when it is tried
     this.models = models;
     /** @type {Record<string, Json>} what is known of the visitor's own files, by their models' names */
-    this.own = {};
+    this.own = Object.create(null);
     this.offers = offers;
     /** @type {Map<string, Engine>} */
     this._jobs = new Map();
@@ -75,11 +77,6 @@ export class Engines {
     );
   }
 
-  /** Whether a model is that of a visitor's own file. @param {string} model */
-  _owns(model) {
-    return Object.hasOwn(this.own, model);
-  }
-
   /** Whether the visitor can choose. */
   get both() {
     return Boolean(this.tab && this.server);
@@ -87,7 +84,7 @@ export class Engines {
 
   /** Whether the tab is the first choice for a spec. @param {{model?: string}} spec */
   prefersTab({ model = "" }) {
-    if (this._owns(model)) return true;
+    if (model in this.own) return true;
     const chosen = kept("good", CHOICE) || (LARGE.includes(model) ? "server" : "tab");
     return Boolean(this.tab && (!this.server || chosen === "tab"));
   }
@@ -104,7 +101,7 @@ export class Engines {
   fits({ model, dtype = "auto", device = "auto" }) {
     return Boolean(
       this.tab &&
-      (!model || this.models.includes(model) || this._owns(model)) &&
+      (!model || this.models.includes(model) || model in this.own) &&
       EXACT.includes(dtype) &&
       (!this.server || device === "auto"),
     );
@@ -119,6 +116,8 @@ export class Engines {
     if (this.prefersTab(spec) && IN_TAB.includes(kind) && this.tab && this.fits(spec))
       return this.tab;
     if (this.server) return this.server;
+    // a file of their own, before the page was loaded again
+    if (isFile(spec.model)) throw new Error(t(FILE_AGAIN, { name: spec.model }));
     throw new Error("The engine in this tab cannot run this: it takes a page with a server.");
   }
 
@@ -140,8 +139,8 @@ export class Engines {
     try {
       return await asked(engine);
     } catch (error) {
-      if (!error.lasting || !this.server || engine === this.server || this._owns(model))
-        throw error;
+      const isTheirs = engine === this.server || model in this.own;
+      if (!error.lasting || !this.server || isTheirs) throw error;
       if (error.more.all) this.tab = null;
       this.models = this.models.filter((name) => name !== model);
       return asked(this.server);
@@ -245,7 +244,7 @@ export class Engines {
    */
   async send(path, text) {
     const model = new URLSearchParams(path.split("?")[1]).get("model") || "";
-    const engine = this._owns(model) || (await this._reads()) ? this.tab : this.server;
+    const engine = model in this.own || (await this._reads()) ? this.tab : this.server;
     return this._first(engine, (first) => first.send(path, text), model);
   }
 

@@ -23,11 +23,8 @@ export class Progress {
       (Object.hasOwn(this.lessons, lesson.name) && this.lessons[lesson.name]) || {};
     const asked = questionsOf(lesson).map((stop) => stop.name);
     const found = asked.filter((name) => answered.includes(name));
-    return {
-      at: clamp(at, 0, lesson.stops.length - 1), // it may have become shorter
-      answered: found,
-      done: asked.length > 0 && found.length === asked.length,
-    };
+    const stop = clamp(at, 0, lesson.stops.length - 1); // it may have become shorter
+    return { at: stop, answered: found, done: asked.length > 0 && found.length === asked.length };
   }
 
   reached(lesson, at) {

@@ -39,12 +39,6 @@ function placeOf(state, { prompt, output }) {
 }
 
 /**
- * The row of the triangle that is lit. @param {DrawingState} state @param {TokenData} data @param
- * {number} size
- */
-const rowOf = ({ row }, { prompt }, size) => Math.min(row ?? prompt.length + 5, size - 1);
-
-/**
  * Where each token stands in the running text: [x, middle, width]. @param {Pen} pen @param
  * {string[]} pieces
  */
@@ -202,7 +196,7 @@ export const token = {
     }
     pen.faded((fold - 0.4) / 0.6, () => {
       const looking = state.kept < 0.5;
-      const lit = rowOf(state, data, size);
+      const lit = Math.min(state.row ?? p + 5, size - 1);
       /** @type {(i: number, j: number) => string | null} what a token has of one before it */
       const inkOf = (i, j) => {
         if (j > i) return looking || isRead(i) ? palette.empty : null;
@@ -234,7 +228,7 @@ export const token = {
     const { k, size } = placeOf(state, data);
     const pieces = [...data.prompt, ...data.output].map(shownPiece);
     if (state.fold > 0.5 && state.kept < 0.5) {
-      const row = rowOf(state, data, size);
+      const row = Math.min(state.row ?? data.prompt.length + 5, size - 1);
       return row
         ? t(`“${pieces[row]}” looks at itself and at ${row} [token|tokens] before it.`)
         : t(`“${pieces[row]}” is the first and looks only at itself.`);

@@ -503,12 +503,6 @@ export class Editor {
     const { left } = live;
     if (!left || !(await this.ready())) return false;
     if (!this.edited) this.edit(left.spec);
-    const { model } = left.spec;
-    if (!left.job && isFile(model) && !this.model.knows(model)) {
-      live.forget();
-      this.app.toast(t(FILE_AGAIN, { name: model }), 8000);
-      return false;
-    }
     this.app.toast(
       left.job
         ? "The run that was going on is taken up again."

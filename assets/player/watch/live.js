@@ -41,11 +41,6 @@ export class Live {
     return keptData("visit", GOES_ON);
   }
 
-  /** It is not taken up. */
-  forget() {
-    remember(null);
-  }
-
   /** Follow that run from its start, or start it again. */
   async resume(visitor, tell) {
     const { job, spec, asked } = this.left;
