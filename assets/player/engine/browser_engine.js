@@ -35,7 +35,7 @@ export class BrowserEngine {
     this._crashed = false;
     /** @type {Map<number, {resolve: Function, reject: Function, heard: (message: Json) => void}>} */
     this._asked = new Map();
-    /** @type {Map<string, {id: number, model: string, ready: Promise<any>, waits: number}>} by the model's name, "" for none; waits: how many wait for it */
+    /** @type {Map<string, {id: number, model: string, ready: Promise<Json>, waits: number}>} by the model's name, "" for none; waits: how many wait for it */
     this._loads = new Map();
     /** @type {Set<string>} models that its visitor wants, however large */
     this._agreed = new Set();
@@ -219,17 +219,14 @@ export class BrowserEngine {
     const load = { id, model, ready, waits: 0 };
     this._loads.set(model, load);
     this.bar.open(() => this._loads.forEach((each) => this._leave(each)));
+    const isGoing = (/** @type {{id: number}} */ { id }) => this._asked.has(id);
     ready
       .then(
         () => this._loads.set("", load), // with a model the engine is there
         () => this._loads.get(model) === load && this._loads.delete(model),
       )
-      .finally(() => this._isLoading || this.bar.close());
+      .finally(() => [...this._loads.values()].some(isGoing) || this.bar.close());
     return load;
-  }
-
-  get _isLoading() {
-    return [...this._loads.values()].some(({ id }) => this._asked.has(id));
   }
 
   /** End a load that nobody waits for, and the worker where it holds nothing else. */

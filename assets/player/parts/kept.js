@@ -28,8 +28,8 @@ const unkept = new Set();
 /**
  * The object kept under a key, whose entries another tab may have written meanwhile. known: what it
  * is where nothing is kept.
- * @param {Store} store @param {string} key @param {Record<string, any>} known
- * @returns {Record<string, any>}
+ * @param {Store} store @param {string} key @param {Record<string, Json>} known
+ * @returns {Record<string, Json>}
  */
 export function keptEntries(store, key, known = {}) {
   return { ...known, ...(unkept.has(key) ? {} : keptData(store, key)) };
