@@ -20,6 +20,7 @@ export class Download {
     this.address = address;
     this.size = size;
     this.cache = cache;
+    this.stop = new AbortController();
     this.sum = 0; // bytes that were handed on
     this.fetched = 0; // of those, from the network
     this.isOver = false; // nothing more will arrive
@@ -33,9 +34,10 @@ export class Download {
   async begin() {
     const kept = await this._kept();
     const from = kept.reduce((sum, { length }) => sum + length, 0);
+    const { signal } = this.stop;
     /** @type {RequestInit} */
-    const rest = { headers: from ? { Range: `bytes=${from}-` } : {}, cache: "no-store" };
-    const answer = await fetch(this.address, this.cache ? rest : {}).catch(() => null);
+    const rest = { headers: from ? { Range: `bytes=${from}-` } : {}, cache: "no-store", signal };
+    const answer = await fetch(this.address, this.cache ? rest : { signal }).catch(() => null);
     if (answer?.status === 206) [this.before, this.from] = [kept, from];
     else if (answer?.status === 416) await this.forget();
     this.reader = answer?.body?.getReader();

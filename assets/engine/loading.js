@@ -32,7 +32,7 @@ const TYPES = { mjs: "text/javascript", wasm: "application/wasm", json: "applica
 
 /**
  * Why there is no engine in this tab: one sentence for its visitor. lasting: trying again is of no
- * use. more: what the page may make of it.
+ * use. more: what the page may make of it; `all`: of any model.
  */
 export class Refused extends Error {
   constructor(sentence, lasting = false, more = {}) {
@@ -88,6 +88,7 @@ export class Files {
     this.arrived = {}; // bytes so far
     this.keeps = true;
     this.beside = {}; // files that have a version of their own, by their places
+    /** @type {Map<string, Download>} */ this.going = new Map(); // by their addresses
     this.fetched = 0; // bytes from the network, as they were sent
   }
 
@@ -194,6 +195,11 @@ export class Files {
     for (const url of await this._addresses(name)) await cache?.delete(url);
   }
 
+  /** End the download of a file. @param {string} name */
+  leave(name) {
+    this.going.get(this._place(name) + ".gz")?.stop.abort();
+  }
+
   /** Where a file, and pieces of it, are kept. @param {string} name */
   async _addresses(name) {
     const kept = (await (await opened())?.keys().catch(() => [])) || [];
@@ -252,15 +258,21 @@ export class Files {
     this._tell();
   };
 
-  _tell() {
+  /** Something is loaded: what is here already does not count. */
+  begin() {
+    if (!this._what) [this.sizes, this.arrived] = [{}, {}];
+  }
+
+  /** The file that is being fetched, or "". */
+  get _what() {
     const names = Object.keys(this.sizes);
-    const sum = (of) => names.reduce((all, name) => all + (of[name] || 0), 0);
-    this.progress({
-      what: names.find((name) => (this.arrived[name] || 0) < this.sizes[name]) || "",
-      done: sum(this.arrived),
-      total: sum(this.sizes),
-      kept: this.keeps,
-    });
+    return names.find((name) => (this.arrived[name] || 0) < this.sizes[name]) || "";
+  }
+
+  _tell() {
+    const sum = (of) => Object.keys(this.sizes).reduce((all, name) => all + (of[name] || 0), 0);
+    const [done, total] = [sum(this.arrived), sum(this.sizes)];
+    this.progress({ what: this._what, done, total, kept: this.keeps });
   }
 
   /**
@@ -270,6 +282,7 @@ export class Files {
    */
   async _fetched(address, size, count, read) {
     const download = new Download(address, size, size > LARGE ? await opened() : undefined);
+    this.going.set(address, download);
     const answer = await download.begin();
     if (!answer) throw new Refused(UNREACHED);
     if (!answer.ok) throw new Refused(answer.status === 404 ? GONE : UNREACHED);
@@ -297,8 +310,8 @@ export class Files {
   }
 }
 
-const UNREACHED = "The engine's files cannot be reached: what has arrived is kept, so try again.";
-const BROKEN = "The download of the engine broke off: what has arrived is kept, so try again.";
+export const UNREACHED = "The engine's files cannot be reached: try again, or load the page again.";
+const BROKEN = "The download of the engine broke off: try again.";
 const GONE = "The engine's files have changed since this page was opened: load the page again.";
 
 /** The cache; undefined in a private window of some browsers, and wherever storage is refused. */

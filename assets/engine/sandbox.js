@@ -6,7 +6,7 @@
 //
 // What comes back is JSON of a stranger: data to be checked, never markup.
 
-import { Files } from "./loading.js";
+import { Files, UNREACHED } from "./loading.js";
 
 /**
  * It is this policy that holds (tests/page/test_sandbox.py has its control). Pyodide needs the two
@@ -369,10 +369,7 @@ async function scripts(base) {
   for (const todo = ["worker.js"]; todo.length;) {
     const name = todo.pop();
     const answer = await fetch(base + name);
-    if (!answer.ok)
-      throw new Error(
-        "The engine's files cannot be reached: what has arrived is kept, so try again.",
-      );
+    if (!answer.ok) throw new Error(UNREACHED);
     found[name] = await answer.arrayBuffer();
     for (const [, other] of new TextDecoder()
       .decode(found[name])

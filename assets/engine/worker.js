@@ -6,10 +6,11 @@
 //   {id, do: "call", name, args}       answer {value}: see `visualizer.browser.tab.Tab`
 //   {id, do: "begin", kind, spec, limit}  delta {delta} … until one is `done`; limit: ms that Python may compute at a time
 //   {id, do: "cancel", of}             ends what was begun with that id
+//   {id, do: "leave", model}           ends the download of a model that nobody waits for; what has arrived is kept
 //   {id, do: "kept", model}            answer {value}: bytes of it in this browser, of pieces of it too
 //   {id, do: "remove", model}          answer {value: 0}, once they are gone, or a file's model is
 //
-// or failed {sentence, lasting, more}; more: {size, arrived, kept} of a model that is not here yet and larger than what is fetched unasked. One job computes at a time, those behind it wait; calls are answered between its turns.
+// or failed {sentence, lasting, more}; more: {all} where no model can be had, {size, arrived, kept} of a model that is not here yet and larger than what is fetched unasked. One job computes at a time, those behind it wait; calls are answered between its turns.
 
 import { isShared } from "./crew.js";
 import { Files, LARGE, Refused, THREADS, interpreter, obstacle, roomFor } from "./loading.js";
@@ -258,16 +259,21 @@ async function ownModel(/** @type {Files} */ files, id, name, /** @type {File} *
     return made;
   } catch (error) {
     close(name);
-    const isLost = error.type === "BadWeights" || /Not(Readable|Found)Error/.test(String(error));
-    throw isLost ? new Refused(UNREAD, true) : error;
+    throw ofFile(error);
   }
+}
+
+/** What to say of an error that a visitor's file has made. */
+function ofFile(error) {
+  const isLost = error.type === "BadWeights" || /Not(Readable|Found)Error/.test(String(error));
+  return isLost ? new Refused(UNREAD, true) : error;
 }
 const UNREAD = "The file of this model has changed or can no longer be read: choose it again.";
 
 async function load({ id, model: name, agreed = false, fresh = false, file = null }) {
   const began = performance.now();
   const obstructed = obstacle();
-  if (obstructed) throw new Refused(obstructed, true);
+  if (obstructed) throw new Refused(obstructed, true, { all: true });
   let state, later;
   progress = (now) => {
     state = now;
@@ -276,6 +282,7 @@ async function load({ id, model: name, agreed = false, fresh = false, file = nul
       say({ kind: "loading", id, ...state });
     }, SAID);
   };
+  files.begin();
   if (fresh) await files.forget(true);
   else if (!begun) files.forget(false);
   const room = name && !file && !models.has(name) ? await admitted(files, name, agreed) : null;
@@ -297,8 +304,8 @@ async function run({ id, kind, spec, limit }) {
   if (kind === "policy" && !stepped)
     throw new Refused("A visitor's code runs in the sandbox alone.", true);
   const job = tab.begin(kind, JSON.stringify(spec));
-  if (jobs.size) say({ kind: "delta", id, delta: { progress: { ahead: jobs.size } } });
   jobs.set(id, job);
+  queue();
   const before = last;
   let left = () => {};
   last = new Promise((done) => {
@@ -318,9 +325,16 @@ async function run({ id, kind, spec, limit }) {
   } finally {
     limited(Infinity);
     jobs.delete(id);
+    queue();
     job.destroy();
     left();
   }
+}
+
+/** Tell those that wait how many are ahead of them. */
+function queue() {
+  for (const [ahead, id] of [...jobs.keys()].entries())
+    if (ahead) say({ kind: "delta", id, delta: { progress: { ahead } } });
 }
 
 /**
@@ -348,11 +362,18 @@ const asked = {
   cancel({ of }) {
     jobs.get(of)?.stop();
   },
+  leave: ({ model: name }) => files.leave(weightsOf(name)),
   async kept({ model: name }) {
     await files.manifest();
     return files.amount(weightsOf(name));
   },
-  open: ({ model: name, file }) => look(name, file),
+  open({ model: name, file }) {
+    try {
+      return look(name, file);
+    } catch (error) {
+      throw ofFile(error);
+    }
+  },
   async remove({ model: name }) {
     await files.manifest();
     if (own.has(name)) close(name);

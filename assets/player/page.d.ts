@@ -79,7 +79,7 @@ interface DrawingKind {
   /** As the hand would find it. */
   settled?(state: DrawingState): DrawingState;
   /** As it stands on paper. */
-  print(data: Json): DrawingState;
+  print(data: Json, first: DrawingState): DrawingState;
   /** Two or three places to go, in place of the slider or beside it. */
   switches?: { key: string; words: string[] };
   /** What is pointed at, or null. */

@@ -137,14 +137,11 @@ class PlainTokenizer:
                 ids += [self._ids[character] for character in part]
         return {"input_ids": ids}
 
-    def decode(self, token_ids: Iterable[int], skip_special_tokens: bool = False, **_: Any) -> str:
+    def decode(self, token_ids: Iterable[int], **_: Any) -> str:
         """The text of some ids; bytes that make no character become U+FFFD, and an id that is no
         token is left out.
         """
-        special = self._special.values() if skip_special_tokens else ()
-        return b"".join([self._bytes(i) for i in token_ids if i not in special]).decode(
-            errors="replace"
-        )
+        return b"".join(map(self._bytes, token_ids)).decode(errors="replace")
 
     def _bytes(self, token_id: int) -> bytes:
         token = self._tokens.get(token_id, "")

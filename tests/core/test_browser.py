@@ -338,9 +338,7 @@ def test_special_tokens_in_a_text_are_one_token() -> None:
         ours(text) == {"input_ids": library.encode(text).ids}
         and ours(text)["input_ids"].count(0) == 2
     )
-    assert ours.decode([0, 40, 0], skip_special_tokens=True) == library.decode(
-        [0, 40, 0], skip_special_tokens=True
-    )
+    assert ours.decode([0, 40, 0]) == library.decode([0, 40, 0], skip_special_tokens=False)
 
 
 @pytest.mark.slow

@@ -150,6 +150,14 @@ def test_a_text_begins_with_the_token_of_beginning_where_the_file_says_so(tmp_pa
             "a GGUF file with scaled positions is not read here",
         ),
         (
+            {"spoiled": [("blk.0.attn_q.bias", (64,))]},
+            "a GGUF file with other biases or head norms than its kind has is not read here",
+        ),
+        (
+            {"arch": "qwen2", "pre": "qwen2", "spoiled": [("blk.0.attn_q_norm.weight", (16,))]},
+            "a GGUF file with other biases or head norms than its kind has is not read here",
+        ),
+        (
             {"spoiled": [("blk.0.ssm_a.weight", (8,))]},
             "it has a tensor “blk.0.ssm_a.weight”, which is not read here",
         ),
@@ -256,6 +264,10 @@ def test_each_weight_is_the_dequantized_one_to_the_bit(kind):
         ({"kinds": {"ffn_up": Kind.Q8_0}}, "the kind “Q4_1, Q8_0” are not computed in a tab"),
         ({"llama__embedding_length": 96}, "its “token_embd” has another size than the file says"),
         ({"llama__attention__head_count_kv": 3}, "its attention heads have sizes that"),
+        (
+            {"spoiled": [("blk.0.attn_q.bias", (64,))]},
+            "with other biases or head norms than its kind has",
+        ),
         ({"llama__block_count": 3}, "the file does not have “blk.2.attn_norm.weight”"),
         ({"llama__block_count": 1}, "it has a tensor “blk.1.attn_k.weight”, which is not read"),
     ],

@@ -37,3 +37,39 @@ test("where both are a large model is the server's, until its visitor chooses", 
   engines.choose(false);
   assert.equal(engines.whose("run", SMALL), server);
 });
+
+test("a model that a browser has no room for is the server's, and the tab keeps the others", async () => {
+  const none = Object.assign(new Error("Too little memory."), { lasting: true, more: {} });
+  const asked = (name) => ({
+    name,
+    begin: async (_kind, { model }) => {
+      if (name === "tab" && model !== SMALL.model) throw none;
+      return `${name} runs ${model}`;
+    },
+    send: async () => `${name} reads`,
+  });
+  const [here, home] = /** @type {any} */ ([asked("tab"), asked("server")]);
+  const engines = new Engines(here, home, { models });
+  engines.choose(true);
+  assert.equal(await engines.begin("run", LARGE, ""), "server runs smollm2");
+  assert.deepEqual([engines.fits(LARGE), engines.fits(SMALL)], [false, true]);
+  assert.equal(await engines.begin("run", SMALL, ""), "tab runs shakespeare-bpe");
+  assert.ok(engines.can("export", "tab-1"));
+  engines.own["mine.gguf"] = {};
+  assert.equal(await engines.send("inflight/datasets?model=mine.gguf", ""), "tab reads");
+  await assert.rejects(engines.begin("run", { model: "mine.gguf" }, ""), /Too little/);
+  none.more.all = true;
+  engines.models = models;
+  assert.equal(await engines.begin("run", LARGE, ""), "server runs smollm2");
+  assert.equal(engines.tab, null);
+});
+
+test("a file of one's own that is not here any more is asked for", () => {
+  const engines = new Engines(tab, null, { models });
+  const run = () => engines.whose("run", { model: "mine.gguf" });
+  assert.throws(run, /mine.gguf is a file on a disk: choose it/);
+});
+
+test("a name that every object has is no file of one's own", () => {
+  assert.equal(new Engines(tab, null, { models }).fits({ model: "constructor" }), false);
+});

@@ -65,3 +65,25 @@ test("what runs of a task showed is told in the language that is chosen", async 
   await new Promise((resolve) => setTimeout(resolve));
   assert.equal(task.found.x.says, "first, de");
 });
+
+test("Enter belongs to what it selects, on a canvas that is walked too", () => {
+  const gone = [];
+  globalThis.document = /** @type {any} */ ({ querySelector: () => null });
+  const learn = Object.assign(Object.create(Learn.prototype), {
+    page: { dataset: { part: "learn" } },
+    lesson: {},
+    task: {},
+    go: (by) => gone.push(by),
+  });
+  const press = (on) =>
+    learn._key({
+      key: "Enter",
+      target: { closest: (selectors) => selectors.split(", ").includes(on) },
+      preventDefault() {},
+      stopImmediatePropagation() {},
+    });
+  for (const on of ["button", "summary", "[role=listbox]"]) press(on);
+  assert.deepEqual(gone, []);
+  press("div");
+  assert.deepEqual(gone, [1]);
+});

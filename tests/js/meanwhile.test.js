@@ -9,6 +9,7 @@ import { PlanPanel } from "../../assets/player/compare/plan.js";
 import { NewComparison } from "../../assets/player/compare/new_comparison.js";
 import { BrowserEngine } from "../../assets/player/engine/browser_engine.js";
 import { Engines } from "../../assets/player/engine/engines.js";
+import { LoadingBar } from "../../assets/player/engine/loading_bar.js";
 import { Teacher } from "../../assets/player/live/teacher.js";
 import { Weights } from "../../assets/player/watch/weights.js";
 import { Trials } from "../../assets/player/write/trials.js";
@@ -31,23 +32,40 @@ function later() {
 /** An object of a class, without what its constructor needs. */
 const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
 
-test("in the tab a job that waits is cancelled alone, and one that computes may end the engine", async (t) => {
-  t.mock.timers.enable({ apis: ["setTimeout"] });
+const NO_BAR = { open() {}, close() {}, progress() {} };
+
+/** The engine in this tab, whose worker only hears: `last` is what it was asked to do. */
+function engineHere(/** @type {any} */ bar = NO_BAR) {
+  const posted = [];
   Object.assign(globalThis, {
     window: { addEventListener() {} },
     document: { baseURI: "http://page.test/" },
     location: { protocol: "http:" },
     Worker: class {
-      postMessage() {}
+      postMessage(message) {
+        posted.push(message);
+      }
       terminate() {}
     },
   });
-  const engine = new BrowserEngine("engine/", /** @type {any} */ ({ open() {}, close() {} }));
-  engine._loaded.set("small", Promise.resolve());
-  const first = await engine.begin("run", { model: "small" });
-  const second = await engine.begin("run", { model: "small" });
-  engine._hear({ kind: "delta", id: 2, delta: { progress: { ahead: 1 } } });
-  await engine.cancel(second);
+  const engine = new BrowserEngine("engine/", bar);
+  const last = (what) => posted.filter((message) => message.do === what).at(-1);
+  const hear = (kind, { id }, more = {}) => engine._hear({ kind, id, ...more });
+  const ready = async (model) => {
+    const loading = engine.ready(model);
+    hear("ready", last("load"));
+    await loading;
+  };
+  return { engine, last, hear, ready };
+}
+
+test("in the tab a job that waits is cancelled alone, and one that computes may end the engine", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { engine, ready } = engineHere();
+  await ready("small");
+  const first = await engine.begin("run", { model: "small" }, "");
+  const second = await engine.begin("run", { model: "small" }, "");
+  await engine.cancel(second); // before the worker, which is in a pass, has said that it waits
   t.mock.timers.tick(10_000);
   assert.ok(engine.worker);
   const said = [];
@@ -56,6 +74,51 @@ test("in the tab a job that waits is cancelled alone, and one that computes may 
   await engine.cancel(first);
   t.mock.timers.tick(10_000);
   assert.equal(engine.worker, null);
+});
+
+test("whoever is cancelled leaves a load to the others who wait for it", async () => {
+  const { engine, last, hear } = engineHere();
+  const stop = new AbortController();
+  const run = engine.begin("run", { model: "small", dtype: "float32" }, "");
+  const small = last("load");
+  const others = [engine.ready("", stop.signal), engine.ready("small", stop.signal)];
+  stop.abort();
+  for (const other of others) await assert.rejects(other, /Abort/);
+  hear("ready", small);
+  assert.match(await run, /^tab-job-/);
+  assert.deepEqual(last("begin").spec, { model: "small" }, "its one number format needs no name");
+});
+
+test("a model's load is cancelled at once, beside what runs and is kept; the engine's ends the worker", async () => {
+  let cancel = () => {};
+  const { engine, last, hear, ready } = engineHere({ ...NO_BAR, open: (by) => (cancel = by) });
+  await ready("small");
+  await engine.begin("run", { model: "small" }, "");
+  const stop = new AbortController();
+  const [form, bar] = [engine.ready("large", stop.signal), engine.ready("other")];
+  stop.abort();
+  await assert.rejects(form, /Abort/);
+  assert.equal(last("leave").model, "large");
+  cancel();
+  await assert.rejects(bar, /because that was cancelled/);
+  assert.equal(last("leave").model, "other");
+  assert.ok(engine.worker);
+  const again = engine.ready("large");
+  hear("ready", last("load"));
+  await again;
+  engine.end();
+  const first = engine.ready("small");
+  cancel();
+  await assert.rejects(first, /because that was cancelled/);
+  assert.equal(engine.worker, null);
+});
+
+test("a load that begins or ends leaves the question about another model open", () => {
+  const answers = [];
+  const bar = of(LoadingBar, { _answer: (yes) => answers.push(yes) });
+  bar.open(() => {});
+  bar.close();
+  assert.deepEqual(answers, []);
 });
 
 test("what is asked of an engine is cancelled before it has said anything, too", async () => {

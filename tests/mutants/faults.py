@@ -6369,8 +6369,8 @@ FAULTS = (
     Fault(
         "to cancel a job that waits ends the tab's engine",
         "assets/player/engine/browser_engine.js",
-        "if (job.waits) {",
-        "if (false) {",
+        "const isFirst = () => job === ",
+        "const isFirst = () => !job.isOver || job === ",
         ("js/meanwhile.test.js",),
     ),
     Fault(

@@ -119,6 +119,7 @@ def test_what_only_looks_like_one_is_refused(asked):
         return delta
 
     picture = [{"source": "/x.png"}]
+    styled = '<span style="cursor:url(//elsewhere.test/x),auto">fast</span>'
     forged = [
         {"done": True},
         {"progress": {"step": "<b>"}},
@@ -133,6 +134,7 @@ def test_what_only_looks_like_one_is_refused(asked):
         changed(attempt, "attempt.replay.header.config.max_num_seqs", 10**9),
         changed(attempt, "attempt.replay.header.note", "see https://elsewhere.test"),
         changed(comparison, "comparison.figures.0.figure.data.0.type", "scattergeo"),
+        changed(comparison, "comparison.figures.0.figure.layout.title", {"text": styled}),
         changed(comparison, "comparison.figures.0.figure.layout.images", picture),
         changed(comparison, "comparison.translations.de.figures.0.figure.layout.images", picture),
         changed(comparison, "comparison.runs.continuous.header", None),

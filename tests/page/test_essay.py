@@ -430,6 +430,8 @@ def test_on_paper_each_section_has_one_settled_figure(essay, tmp_path):
         " c.height).data.buffer)).size))"
     )
     assert len(ink) == len(sections()) and all(views and min(views) > 2 for views in ink)
+    folded = "inflightStory.sections.filter(s => s.card.drawn.fold).map(s => s.el.id)"
+    assert page.evaluate(folded) == ["cache"]
     assert len(page.pdf()) > 100_000
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")

@@ -366,7 +366,7 @@ def test_a_browser_without_memory_is_told_before_anything_is_fetched(site, fresh
     assert not [path for path in site.asked if path.endswith(".gz")]
 
 
-def test_a_question_that_nobody_answers_holds_nothing_up(site, fresh):
+def test_a_question_that_waits_for_its_answer_holds_nothing_up(site, fresh):
     page = fresh()
     page.goto(f"{site.url}engine.html")
     address = next(path.name for path in (site.folder / "engine").glob("????????????"))
@@ -374,5 +374,6 @@ def test_a_question_that_nobody_answers_holds_nothing_up(site, fresh):
     page.evaluate("() => { window.asked = engine.ready('smollm2').catch((e) => e.message); }")
     expect(page.locator(BAR)).to_contain_text(OFFER)
     page.evaluate("engine.ready('shakespeare-char')")
+    page.locator(BAR).get_by_role("button", name="Cancel").click()
     assert page.evaluate("asked") == "Nothing was run, because its model was not fetched."
     assert not fetched(site)

@@ -26,6 +26,7 @@ from visualizer.browser.tab import Tab
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs.offers import preset_entry
 from visualizer.page.step import PLOTLY
+from worlds.gguf_files import write
 from worlds.node_model import node_model
 from worlds.pyodide import unpacked
 from worlds.visitors import Visits, gather, spec
@@ -233,6 +234,21 @@ def test_a_model_that_is_not_in_the_tab_yet_is_asked_for():
     assert dataset("smollm2") == {"needs": "smollm2"}
     assert "This page runs its own models only" in dataset("gpt2")["error"]
     assert len(dataset("shakespeare-bpe")["workload"]["requests"]) == 1
+
+
+class Piece(bytes):
+    """Of a file, as JavaScript gives it."""
+
+    def to_bytes(self) -> bytes:
+        return self
+
+
+def test_a_workload_is_opened_for_a_file_of_ones_own_before_it_was_run(tmp_path):
+    tab = Tab(json.dumps({"device_name": "Node", "versions": {}}))
+    content = Path(write(tmp_path / "mine.gguf")).read_bytes()
+    tab.open("mine.gguf", lambda at, size: Piece(content[at : at + size]))
+    asked = json.dumps(["TIMESTAMP,ContextTokens,GeneratedTokens\n", "azure.csv", "mine.gguf"])
+    assert json.loads(tab.call("dataset", asked)) == {"needs": "mine.gguf"}
 
 
 @pytest.mark.slow

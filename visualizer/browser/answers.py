@@ -73,9 +73,6 @@ class Answers:
         self._recorded = recorded()
         self._calls: Mapping[str, Callable[..., dict[str, Any]]] = {
             "state": lambda: offers.for_runs(self._limits) | {"catalogue": []},
-            "comparisons": lambda: (
-                offers.for_comparisons(self._limits) | {"recorded": [], "note": ""}
-            ),
             "upload": self._upload,
             "dataset": self._dataset,
             "export": self._kept.export,

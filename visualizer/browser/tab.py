@@ -58,6 +58,7 @@ class Tab:
         except BadWeights as error:
             return json.dumps({"error": f"“{name}” cannot be computed in a tab: {error}."})
         self._opened[name] = packed
+        self._answers.offer(name)
         facts = packed_facts(packed.header, packed.size)
         return json.dumps({**facts, "has_chat_template": packed.chat_text is not None})
 
@@ -75,7 +76,6 @@ class Tab:
         if name in self._opened:
             packed = self._opened[name]
             tokenizer: Any = PlainTokenizer(packed.tokenizer, packed.chat_text)
-            self._answers.offer(name)
         elif model.tokenizer:
             between = partial(written, json.loads(model.between))
             tokenizer = PlainTokenizer(model.tokenizer, between)

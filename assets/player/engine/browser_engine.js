@@ -11,13 +11,13 @@ const ENDS = 3000; // ms in which a cancelled job may end by itself
 
 /**
  * Why there is no engine, in a sentence. lasting: trying again is of no use. more: {size, arrived,
- * kept} of a model that is fetched once its visitor has agreed.
+ * kept} of a model that is fetched once its visitor has agreed; {all} where no model can be had.
  */
 class NoEngine extends Error {
   constructor(
     sentence,
     lasting = false,
-    /** @type {{size?: number, arrived?: number, kept?: boolean}} */ more = {},
+    /** @type {{all?: boolean, size?: number, arrived?: number, kept?: boolean}} */ more = {},
   ) {
     super(sentence);
     this.lasting = lasting;
@@ -35,8 +35,8 @@ export class BrowserEngine {
     this._crashed = false;
     /** @type {Map<number, {resolve: Function, reject: Function, heard: (message: Json) => void}>} */
     this._asked = new Map();
-    /** @type {Map<string, Promise<void>>} by the model's name, "" for none */
-    this._loaded = new Map();
+    /** @type {Map<string, {id: number, model: string, ready: Promise<Json>, waits: number}>} by the model's name, "" for none; waits: how many wait for it */
+    this._loads = new Map();
     /** @type {Set<string>} models that its visitor wants, however large */
     this._agreed = new Set();
     /** @type {Map<string, File>} the visitor's own, by the names of their models */
@@ -64,10 +64,6 @@ export class BrowserEngine {
       : value;
   }
 
-  async get(path) {
-    return this.call(path.replace("inflight/", ""));
-  }
-
   /** Open a file, which stays on this machine. */
   async send(path, text) {
     const [where, query] = path.split("?");
@@ -78,9 +74,10 @@ export class BrowserEngine {
   }
 
   /** Start a job once its model is loaded; returns its id. Throws a sentence. */
-  async begin(kind, spec, _who, /** @type {AbortSignal | undefined} */ signal = undefined) {
+  async begin(kind, asked, _who, /** @type {AbortSignal | undefined} */ signal = undefined) {
+    const { dtype: _one, ...spec } = asked; // it has one number format, see `Engines.fits`
     await this.ready(spec.model, signal);
-    signal?.throwIfAborted(); // what other jobs need is loaded all the same
+    signal?.throwIfAborted();
     const job = new TabJob(this._next());
     const id = `tab-job-${job.number}`;
     this._jobs.set(id, job);
@@ -112,16 +109,14 @@ export class BrowserEngine {
     if (!job) return { cancelled: false };
     job.isCancelled = true;
     this.worker?.postMessage({ id: this._next(), do: "cancel", of: job.number });
-    if (job.waits) {
+    const isFirst = () => job === [...this._jobs.values()].find(({ isOver }) => !isOver);
+    const end = () =>
+      isFirst() && this.end("Cancelled. The engine was ended too: the next run loads it again.");
+    if (isFirst()) setTimeout(end, ENDS);
+    else if (!job.isOver) {
       this._asked.delete(job.number);
       job.add({ done: true, stopped: "Cancelled." });
-    } else
-      setTimeout(
-        () =>
-          job.isOver ||
-          this.end("Cancelled. The engine was ended too: the next run loads it again."),
-        ENDS,
-      );
+    }
     return { cancelled: true };
   }
 
@@ -143,7 +138,7 @@ export class BrowserEngine {
   async open(file) {
     await this.ready();
     const model = /\.gguf$/i.test(file.name) ? file.name : `${file.name}.gguf`;
-    this._loaded.delete(model);
+    this._loads.delete(model);
     const facts = await this._ask({ do: "open", model, file });
     this._files.set(model, file);
     return { ...facts, name: model, file: file.size };
@@ -153,7 +148,7 @@ export class BrowserEngine {
   async remove(model) {
     this._agreed.delete(model);
     this._files.delete(model);
-    this._loaded.delete(model);
+    this._loads.delete(model);
     await this._ask({ do: "remove", model });
   }
 
@@ -191,38 +186,58 @@ export class BrowserEngine {
   end(sentence = "The engine in this tab was ended.", again = false) {
     this.worker?.terminate();
     this.worker = null;
-    this._loaded.clear();
+    this._loads.clear();
     const asked = [...this._asked.values()];
     this._asked.clear();
     for (const { reject } of asked) reject(again ? new NoEngine(sentence) : new Error(sentence));
   }
 
+  /** Wait for a load, with whoever else does, or until `signal`; the last one to leave ends it. */
   async _load(model, signal) {
-    const cancel = () =>
-      this._jobs.size || this.end("The engine was not loaded, because that was cancelled.");
-    if (!this._loaded.has(model)) {
-      const file = this._files.get(model);
-      // of the visitor's own files one is loaded at a time
-      if (file) for (const other of this._files.keys()) this._loaded.delete(other);
-      const asked = {
-        do: "load",
-        model,
-        file,
-        agreed: this._agreed.has(model),
-        fresh: this._crashed,
-      };
-      const loading = this._ask(asked, (message) => this.bar.progress(message));
-      this._crashed = false;
-      this._loaded.set(model, loading);
-      this.bar.open(cancel);
-      loading.catch(() => this._loaded.delete(model)).finally(() => this.bar.close());
-    }
-    signal?.addEventListener("abort", cancel, { once: true });
+    const load = this._loads.get(model) ?? this._begun(model);
+    const left = new Promise((_, fail) =>
+      signal?.addEventListener("abort", () => fail(signal.reason), { once: true }),
+    );
+    load.waits += 1;
     try {
-      return await this._loaded.get(model);
+      return await Promise.race([load.ready, left]);
     } finally {
-      signal?.removeEventListener("abort", cancel);
+      load.waits -= 1;
+      if (!load.waits) this._leave(load);
     }
+  }
+
+  _begun(model) {
+    const file = this._files.get(model);
+    // of the visitor's own files one is loaded at a time
+    if (file) for (const other of this._files.keys()) this._loads.delete(other);
+    const id = this._next();
+    const agreed = this._agreed.has(model);
+    const asked = { do: "load", model, file, agreed, fresh: this._crashed };
+    const ready = this._ask(asked, (message) => this.bar.progress(message), id);
+    this._crashed = false;
+    const load = { id, model, ready, waits: 0 };
+    this._loads.set(model, load);
+    this.bar.open(() => this._loads.forEach((each) => this._leave(each)));
+    const isGoing = (/** @type {{id: number}} */ { id }) => this._asked.has(id);
+    ready
+      .then(
+        () => this._loads.set("", load), // with a model the engine is there
+        () => this._loads.get(model) === load && this._loads.delete(model),
+      )
+      .finally(() => [...this._loads.values()].some(isGoing) || this.bar.close());
+    return load;
+  }
+
+  /** End a load that nobody waits for, and the worker where it holds nothing else. */
+  _leave({ id, model }) {
+    const asked = this._asked.get(id);
+    if (!asked) return; // it is over
+    this._asked.delete(id);
+    this._loads.delete(model);
+    asked.reject(new Error("The engine was not loaded, because that was cancelled."));
+    if (this._loads.size) this.worker?.postMessage({ id: this._next(), do: "leave", model });
+    else this.end();
   }
 
   _next() {
@@ -248,6 +263,7 @@ export class BrowserEngine {
       throw new NoEngine(
         "The engine in this tab needs a page that comes over HTTP: run `python -m http.server` in its folder, and open the address that it prints.",
         true,
+        { all: true },
       );
     let isThere = false;
     this.worker = new Worker(new URL("worker.js", this.base), { type: "module" });
@@ -261,10 +277,7 @@ export class BrowserEngine {
       if (isThere)
         this.end("The engine in this tab broke down, perhaps for want of memory: try again.", true);
       else
-        this.end(
-          "The engine's files cannot be reached: what has arrived is kept, so try again.",
-          true,
-        );
+        this.end("The engine's files cannot be reached: try again, or load the page again.", true);
     };
   }
 
@@ -304,14 +317,13 @@ export class BrowserEngine {
 class TabJob {
   constructor(number) {
     this.number = number;
-    this.isOver = this.isCancelled = this.waits = false;
+    this.isOver = this.isCancelled = false;
     this._unread = [];
     this._wake = () => {};
   }
 
   add(delta) {
     this._unread.push(delta);
-    this.waits = Boolean(delta.progress?.ahead);
     this.isOver ||= Boolean(delta.done);
     this._wake();
   }

@@ -76,7 +76,7 @@ export class DeviceField {
       t(
         select.value === TAB
           ? "The engine runs in this tab: what you type stays on your machine."
-          : engines?.tab && !engines.fits(this.asked())
+          : engines?.both && !engines.fits(this.asked())
             ? "This tab computes {models} in float32; the server does the rest."
             : engines?.lacksTab
               ? NO_PYODIDE

@@ -5,12 +5,14 @@
 //   a kind and its spec, a call, a run's id, a file ─→ the tab ("tab-…") or the server
 
 import { keep, kept } from "../parts/kept.js";
+import { FILE_AGAIN, isFile } from "../parts/model_field.js";
 import { Server, fetchJson } from "../parts/server.js";
+import { t } from "../parts/speech.js";
 import { BrowserEngine } from "./browser_engine.js";
 
 /**
  * What computes: the methods of `Server` that both have. @typedef {Pick<Server, "begin" | "follow"
- * | "cancel" | "call" | "get" | "send">} Engine
+ * | "cancel" | "call" | "send">} Engine
  */
 
 // in this browser: "tab" or "server", what its visitor chose where both are
@@ -25,11 +27,8 @@ const IN_TAB = [
   "plan",
   "simulate",
   "export",
-  "export_ranks",
   "attention",
-  "lesson_check",
   "uploads",
-  "datasets",
 ];
 const LARGE = ["smollm2"]; // models that take long to fetch
 const EXACT = ["auto", "float32"]; // the number formats that the tab computes in
@@ -61,14 +60,14 @@ export class Engines {
     this.lacksTab = !tab; // the page, not this browser, of which that is said when it is tried
     this.models = models;
     /** @type {Record<string, Json>} what is known of the visitor's own files, by their models' names */
-    this.own = {};
+    this.own = Object.create(null);
     this.offers = offers;
     /** @type {Map<string, Engine>} */
     this._jobs = new Map();
   }
 
   /**
-   * Whether there is somebody for it: a kind of job, a call by its name, "uploads" or "datasets".
+   * Whether there is somebody for it: a kind of job, a call by its name, or "uploads".
    * id: of the run that it is about; only who made it has it.
    * @param {string} what @param {string | null} id
    */
@@ -117,6 +116,8 @@ export class Engines {
     if (this.prefersTab(spec) && IN_TAB.includes(kind) && this.tab && this.fits(spec))
       return this.tab;
     if (this.server) return this.server;
+    // a file of their own, before the page was loaded again
+    if (isFile(spec.model)) throw new Error(t(FILE_AGAIN, { name: spec.model }));
     throw new Error("The engine in this tab cannot run this: it takes a page with a server.");
   }
 
@@ -127,18 +128,21 @@ export class Engines {
       this._jobs.set(job, engine);
       return job;
     };
-    return spec.model in this.own ? ask(first) : this._first(first, ask);
+    return this._first(first, ask, spec.model);
   }
 
   /**
-   * What an engine answers; where this browser can have none in its tab, what the server answers.
+   * What an engine answers; where this browser can have none in its tab, or not with this model,
+   * what the server answers.
    */
-  async _first(engine, asked) {
+  async _first(engine, asked, model = "") {
     try {
       return await asked(engine);
     } catch (error) {
-      if (!error.lasting || !this.server || engine === this.server) throw error;
-      this.tab = null;
+      const isTheirs = engine === this.server || model in this.own;
+      if (!error.lasting || !this.server || isTheirs) throw error;
+      if (error.more.all) this.tab = null;
+      this.models = this.models.filter((name) => name !== model);
       return asked(this.server);
     }
   }
@@ -239,9 +243,9 @@ export class Engines {
    * machine.
    */
   async send(path, text) {
-    return this._first((await this._reads()) ? this.tab : this.server, (engine) =>
-      engine.send(path, text),
-    );
+    const model = new URLSearchParams(path.split("?")[1]).get("model") || "";
+    const engine = model in this.own || (await this._reads()) ? this.tab : this.server;
+    return this._first(engine, (first) => first.send(path, text), model);
   }
 
   /**

@@ -28,7 +28,8 @@ export class LoadingBar {
    * longer wants it. @param {() => void} cancel
    */
   open(cancel) {
-    this.close();
+    if (this._answer) return;
+    this._clear();
     this._later = setTimeout(() => this._show(cancel), PATIENCE);
   }
 
@@ -77,17 +78,17 @@ export class LoadingBar {
   }
 
   /**
-   * A question, to which no is the answer as well once anything else is shown.
+   * A question, to which no is the answer as well once another is asked.
    * @param {string} words @param {string} yes @param {string} no @param {AbortSignal | undefined}
    * signal chooses no @returns {Promise<boolean>}
    */
   _choice(words, yes, no, signal = undefined) {
-    this.close();
+    this._clear();
     return new Promise((resolve) => {
       this._answer = resolve;
       const choose = (/** @type {boolean} */ chosen) => {
         resolve(chosen);
-        if (this._answer === resolve) this.close();
+        if (this._answer === resolve) this._clear();
       };
       const button = (/** @type {string} */ text, /** @type {boolean} */ chosen) =>
         newButton(
@@ -118,7 +119,12 @@ export class LoadingBar {
     this.host.append(this.element);
   }
 
+  /** Nothing is loaded any more; a question waits for its answer. */
   close() {
+    if (!this._answer) this._clear();
+  }
+
+  _clear() {
     clearTimeout(this._later);
     this._answer?.(false);
     this._answer = undefined;

@@ -40,7 +40,8 @@ class Embed {
   async open() {
     const p = addressed();
     const { runs, words, player } = this.page;
-    const language = words[p.get("lang") || ""] ? String(p.get("lang")) : "en";
+    const wanted = p.get("lang") || "";
+    const language = Object.hasOwn(words, wanted) ? wanted : "en";
     speak(language === "en" ? null : { name: language, words: words[language] });
     document.documentElement.lang = language;
     const name = p.get("run") || "";

@@ -82,8 +82,8 @@ const ALONE = {
 };
 
 /**
- * @typedef {import("./card.js").CardOptions & {views: string[], columns?: number, future?: boolean, clock?: boolean,
- * simple?: boolean, first?: number, last?: number}} FigureOptions
+ * @typedef {import("./card.js").CardOptions & {views: string[], columns?: number, future?: boolean,
+ * clock?: boolean}} FigureOptions
  */
 
 export class Figure extends Card {
@@ -92,33 +92,14 @@ export class Figure extends Card {
    * @param {Replay | Run} replay or the run itself, which several figures may share
    * @param {FigureOptions} options views: names of VIEWS, from top to bottom; columns: of the
    * lanes' axis, where two figures share a scale; future: later steps are drawn, pale; clock: it is measured
-   * time; simple: in plain
-   * words, as Watch is at first; first, last: the indices of the steps that the hand can reach
+   * time
    */
-  constructor(
-    root,
-    replay,
-    {
-      views,
-      columns = 0,
-      future = true,
-      clock = false,
-      simple = true,
-      first = 0,
-      last = Infinity,
-      ...options
-    },
-  ) {
+  constructor(root, replay, { views, columns = 0, future = true, clock = false, ...options }) {
     const run = replay instanceof Run ? replay : new Run(replay);
-    super(
-      root,
-      { key: "at", from: first + 1, to: Math.min(last, run.length - 1) + 1, word: "Step" },
-      options,
-    );
+    super(root, { key: "at", from: 1, to: run.length, word: "Step" }, options);
     this.run = run;
     root.style.setProperty("--lanes", String(Math.min(run.numLanes, 8)));
     this.clock = clock;
-    this.simple = simple;
     this.future = future;
     /** @type {RunRequest | null} */
     this.lit = null; // pointed at
@@ -143,7 +124,7 @@ export class Figure extends Card {
       chooseRank: () => {},
     };
     this.views = views
-      .filter((name) => name in VIEWS)
+      .filter((name) => Object.hasOwn(VIEWS, name))
       .map((name) => {
         const [at, view] = VIEWS[name](this.actions, columns, future);
         this.body.append(at);
@@ -212,7 +193,6 @@ export class Figure extends Card {
       focus,
       hot: this.hot,
       clock: this.clock,
-      simple: this.simple,
       layout: layoutOf(this.root.clientWidth || 800),
       language: speaking(),
     };
@@ -222,7 +202,7 @@ export class Figure extends Card {
 
   /** @param {Frame} frame @param {ViewState} state */
   _sentence(frame, state) {
-    const say = (this.simple && frame.caption?.simple) || frame.caption?.say || [];
+    const say = frame.caption?.simple || frame.caption?.say || [];
     const holding = new Set(frame.lanes.map((lane) => lane.request));
     return [
       h("b", {}, `${t(`Step ${frame.event.step}.`)} `),

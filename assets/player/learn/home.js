@@ -46,7 +46,8 @@ export class Home {
 
   /** Bring a section below the lessons into sight: "questions" or "glossary". */
   go(section) {
-    const found = this.learn.$({ questions: ".asked", glossary: ".terms" }[section] || ".none");
+    const places = { __proto__: null, questions: ".asked", glossary: ".terms" };
+    const found = this.learn.$(places[section] || ".none");
     found?.scrollIntoView();
     found?.querySelector("h2").focus({ preventScroll: true });
   }

@@ -450,7 +450,7 @@ export class Learn {
       document.querySelector("dialog[open]")
     )
       return;
-    const onButton = e.target.closest?.("button, a, [role=gridcell]");
+    const onButton = e.target.closest?.("button, a, summary, [role=gridcell], [role=listbox]");
     if (/^[1-9]$/.test(e.key) && this.asking?.key(Number(e.key))) return take(e);
     if (e.key === "PageDown" || e.key === "n" || e.key === "N" || (e.key === "Enter" && !onButton))
       this.go(1);

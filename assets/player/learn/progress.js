@@ -1,7 +1,8 @@
 // How far the learner is, kept only in this browser: {lesson: {at: index of the stop, answered:
 // names of stops}}. Without storage nothing is kept.
 
-import { keepEntry, keptData } from "../parts/kept.js";
+import { clamp } from "../parts/dom.js";
+import { keepEntry, keptEntries } from "../parts/kept.js";
 
 const KEPT_AS = "inflight-lessons";
 
@@ -10,7 +11,7 @@ export const questionsOf = (lesson) => lesson.stops.filter((stop) => stop.ask);
 
 export class Progress {
   constructor() {
-    this.lessons = keptData("good", KEPT_AS) || {};
+    this.lessons = keptEntries("good", KEPT_AS);
   }
 
   /**
@@ -22,7 +23,8 @@ export class Progress {
       (Object.hasOwn(this.lessons, lesson.name) && this.lessons[lesson.name]) || {};
     const asked = questionsOf(lesson).map((stop) => stop.name);
     const found = asked.filter((name) => answered.includes(name));
-    return { at, answered: found, done: asked.length > 0 && found.length === asked.length };
+    const stop = clamp(at, 0, lesson.stops.length - 1); // it may have become shorter
+    return { at: stop, answered: found, done: asked.length > 0 && found.length === asked.length };
   }
 
   reached(lesson, at) {
@@ -30,7 +32,7 @@ export class Progress {
   }
 
   answered(lesson, stop) {
-    this.lessons = { ...this.lessons, ...keptData("good", KEPT_AS) }; // another tab may know more
+    this.lessons = keptEntries("good", KEPT_AS, this.lessons); // another tab may know more
     const { answered } = this.of(lesson);
     if (!answered.includes(stop.name)) this._keep(lesson, { answered: [...answered, stop.name] });
   }

@@ -22,27 +22,42 @@ export function keptData(store, key) {
   return jsonIn(kept(store, key));
 }
 
+/** Keys for which there was no room: the page knows more than is kept. @type {Set<string>} */
+const unkept = new Set();
+
 /**
- * Change one entry of the object kept under a key, whose others another tab may have written
- * meanwhile; returns the object. known: what it is where nothing is kept.
+ * The object kept under a key, whose entries another tab may have written meanwhile. known: what it
+ * is where nothing is kept.
+ * @param {Store} store @param {string} key @param {Record<string, Json>} known
+ * @returns {Record<string, Json>}
+ */
+export function keptEntries(store, key, known = {}) {
+  return { ...known, ...(unkept.has(key) ? {} : keptData(store, key)) };
+}
+
+/**
+ * Change one entry of such an object; returns the object.
  * @param {Store} store @param {string} key @param {Record<string, object>} known @param {string} name
  * @param {object} change
  */
 export function keepEntry(store, key, known, name, change) {
-  const all = { ...known, ...keptData(store, key) };
+  const all = keptEntries(store, key, known);
   all[name] = { ...all[name], ...change };
-  keep(store, key, JSON.stringify(all));
+  if (keep(store, key, JSON.stringify(all))) unkept.delete(key);
+  else unkept.add(key);
   return all;
 }
 
 /**
- * Keep a text; null drops it. @param {Store} store @param {string} key @param {string | null} text
+ * Keep a text; null drops it. Returns whether it is kept. @param {Store} store @param {string} key
+ * @param {string | null} text
  */
 export function keep(store, key, text) {
   try {
     if (text === null) STORES[store]().removeItem(key);
     else STORES[store]().setItem(key, text);
+    return true;
   } catch {
-    // nothing is kept
+    return false;
   }
 }

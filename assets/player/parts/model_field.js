@@ -103,7 +103,9 @@ export class ModelField {
       if (this.own.value.trim()) this._look(this.own.value);
     });
     this.dtype.addEventListener("change", () => {
-      if (this.value && (this.facts || this.looking || this.error)) this._look(this.value);
+      const { value } = this;
+      if (value && !this._known(value) && (this.facts || this.looking || this.error))
+        this._look(value);
     });
   }
 

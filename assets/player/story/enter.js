@@ -3,13 +3,15 @@
 (() => {
   const { hash, search } = location;
   const { player, here, others } = window.inflightEnter;
-  let language = new URLSearchParams(search).get("lang");
+  const places = new Map([[here, ""], ...Object.entries(others)]);
+  let language = new URLSearchParams(search).get("lang") ?? "";
   try {
-    if (language) localStorage.setItem("inflight-language", language);
-    else language = localStorage.getItem("inflight-language");
+    if (places.has(language)) localStorage.setItem("inflight-language", language);
+    else language = localStorage.getItem("inflight-language") ?? "";
   } catch {
     // without storage nothing is chosen
   }
   if (hash.includes("=")) return location.replace(player + hash);
-  if (language && language !== here && others[language]) location.replace(others[language] + hash);
+  const place = places.get(language);
+  if (place) location.replace(place + hash);
 })();

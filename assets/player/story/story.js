@@ -63,8 +63,6 @@ export class Story {
     this._soon = false;
     this._here = -2;
     this._height = 1;
-    /** @type {number[]} */
-    this.costs = []; // milliseconds of script of the last frames, for tests and measurements
     this.toc = [...document.querySelectorAll(".toc li a")].map((a) => ({
       a,
       fill: find(a, "i i"),
@@ -148,7 +146,6 @@ export class Story {
   frame() {
     this._soon = false;
     if (this.printing) return;
-    const began = performance.now();
     const y = window.scrollY;
     const height = window.innerHeight;
     const [from, to] = this.span;
@@ -165,8 +162,6 @@ export class Story {
       this._show(section, share);
     }
     this._mark(y, height);
-    this.costs.push(performance.now() - began);
-    if (this.costs.length > 4000) this.costs.shift();
   }
 
   /**
@@ -298,7 +293,7 @@ export class Story {
       const { card, spec } = section;
       card?.release(false);
       if (card instanceof Figure) card.show({ index: spec.figure.print });
-      else card?.show(card.kind.print(card.data));
+      else card?.show(card.kind.print(card.data, ends(spec.beats[0])[1]));
       for (const view of card instanceof Figure ? card.views : [card]) view?.surface?.measure?.();
       card?.draw();
     }

@@ -146,7 +146,7 @@ export const token = {
     fold: Math.round(state.fold),
     kept: Math.round(state.kept),
   }),
-  print: ({ output }) => ({ step: output.length - 1, fold: 0, kept: 0 }),
+  print: ({ output }, { fold }) => ({ step: output.length - 1, fold, kept: 0 }),
   switches: { key: "off", words: ["Cache on", "Cache off"] },
   /** A row of the triangle. */
   point(x, y, state, data, size) {
@@ -196,7 +196,7 @@ export const token = {
     }
     pen.faded((fold - 0.4) / 0.6, () => {
       const looking = state.kept < 0.5;
-      const lit = state.row ?? Math.min(p + 5, size - 1);
+      const lit = Math.min(state.row ?? p + 5, size - 1);
       /** @type {(i: number, j: number) => string | null} what a token has of one before it */
       const inkOf = (i, j) => {
         if (j > i) return looking || isRead(i) ? palette.empty : null;

@@ -10,7 +10,7 @@ const CHARTS = ["bar", "box", "heatmap", "scatter"];
 const FETCHED = ["images", "src", "href", "url", "urls"];
 // what the learner's code has said, which the page only ever writes as text
 const OWN_WORDS = ["printed", "holes", "got", "notes", "order_by"];
-const ADDRESS = /:\/\/|^\s*\/\/|javascript:|<\s*a\b/i;
+const ADDRESS = /:\/\/|^\s*\/\/|javascript:|<\s*a\b|<[^>]*\bstyle\s*=/i;
 const MOST = { lanes: 1024, blocks: 65536, depth: 40 };
 
 /** A delta of a trial, or an error with a sentence. */

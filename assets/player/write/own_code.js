@@ -1,7 +1,7 @@
 // The code that a visitor wrote and the tasks that it solved, in this browser; and code in a link,
 // packed after the #.
 
-import { keepEntry, keptData } from "../parts/kept.js";
+import { keepEntry, keptEntries } from "../parts/kept.js";
 import { pack, unpack } from "../watch/address.js";
 
 const KEY = "inflight-write"; // {task: {code, done}}
@@ -9,7 +9,7 @@ const MOST = 20000; // characters, as visualizer/write/code.py
 
 export class OwnCode {
   constructor() {
-    this._all = keptData("good", KEY) || {};
+    this._all = keptEntries("good", KEY);
   }
 
   /**

@@ -55,9 +55,7 @@ export class Trials {
   /** The page's own engine says why. @returns {Promise<never>} */
   async _unreached(signal) {
     await this.tab()?.ready("", signal);
-    throw new Error(
-      "The engine's files cannot be reached: what has arrived is kept, so try again.",
-    );
+    throw new Error("The engine's files cannot be reached: try again, or load the page again.");
   }
 
   /**

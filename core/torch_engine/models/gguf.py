@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import struct
 import tempfile
@@ -231,6 +232,11 @@ def _write(file: GgufFile, made: Path, progress: Progress) -> None:
 # -- config ----------------------------------------------------------------------------------------
 
 _CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+_HAS = {
+    "qwen2": {"attn_q.bias", "attn_k.bias", "attn_v.bias"},
+    "qwen3": {"attn_q_norm.weight", "attn_k_norm.weight"},
+}
+_MORE = re.compile(r".*\.bias|attn_[qk]_norm\.weight")
 
 
 def config_of(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
@@ -247,6 +253,12 @@ def config_of(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -
         raise BadWeights("a GGUF file with experts is not read here")
     if "rope_freqs.weight" in shapes or of.get("rope.scaling.type", "none") != "none":
         raise BadWeights("a GGUF file with scaled positions is not read here")
+    # transformers would leave out what a kind does not have, and make up what is missing
+    parts = {name.split(".", 2)[-1] for name in shapes}
+    if {part for part in parts if _MORE.fullmatch(part)} != _HAS.get(kind, set()):
+        raise BadWeights(
+            "a GGUF file with other biases or head norms than its kind has is not read here"
+        )
     heads, hidden = of["attention.head_count"], of["embedding_length"]
     return {
         "architectures": [_CLASSES[kind]],
