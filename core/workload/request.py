@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
@@ -143,7 +144,7 @@ def _pairs(bias: object) -> object:
     """A logit bias as pairs, however it was given: as a mapping, ids as text or not, or pairs."""
     if isinstance(bias, Mapping):
         bias = [
-            (int(k) if isinstance(k, str) and k.isascii() and k.isdigit() else k, v)
+            (int(k) if isinstance(k, str) and re.fullmatch("[0-9]{1,10}", k) else k, v)
             for k, v in bias.items()
         ]
     if isinstance(bias, (list, tuple)):
@@ -200,10 +201,12 @@ class Request:
         elif self.prompt_token_ids is not None:
             ids = self.prompt_token_ids
             if not isinstance(ids, (list, tuple)) or not all(
-                _is_int(i) and abs(i) < 2**63 for i in ids
+                _is_int(i) and abs(i) < 10**18 for i in ids
             ):
                 raise InvalidRequest(
-                    "prompt_token_ids must be a list of whole numbers.", self.id, param="prompt"
+                    "the prompt's token ids must be a list of whole numbers of at most 18 digits.",
+                    self.id,
+                    param="prompt",
                 )
             object.__setattr__(self, "prompt_token_ids", tuple(ids))
         elif not is_text(self.prompt):
