@@ -32,8 +32,6 @@ from core.workload.workload import INTERACTIVE, ArrivalUnit, Workload
 
 _A_CONFIG = "The limits of an engine are an EngineConfig"
 
-_MOST_SLEEP = 60.0  # seconds at a time
-
 
 class EngineCore:
     """Continuous batching, or an older policy, on whatever computes the passes: a model
@@ -47,6 +45,7 @@ class EngineCore:
     its model.
     """
 
+    _most_sleep = 60.0  # seconds at a time
     _loop: StepLoop[StepEvent]
     _arrivals: ArrivalQueue
     _made_runner: Runner | None
@@ -384,7 +383,7 @@ class EngineCore:
         first = self._arrivals.future.first
         if first is not None and self._unit == "s":
             wait = first.request.arrival - self._loop.elapsed
-            self._sleep(min(_MOST_SLEEP, max(0.0, wait)))
+            self._sleep(min(self._most_sleep, max(0.0, wait)))
 
     def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
         """The requests whose text now contains one of their stop strings."""

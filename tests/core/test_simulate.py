@@ -76,6 +76,12 @@ def test_time_is_simulated_and_jumps_to_the_next_arrival():
     assert numbers["ttft_s"]["max"] == pytest.approx(0.010 + 4 * 0.001 + 4 * 100e-6)
 
 
+def test_a_request_that_comes_by_the_calendar_is_reached_in_a_few_turns():
+    engine = SimulatedEngine(COST, EngineConfig(max_num_seqs=2))
+    trace = engine.run(Workload(list(_requests(2, gap=1.7e9)), arrival_unit="s"))
+    assert trace[-1].t_end > 1.7e9 and engine.num_steps < 30
+
+
 @pytest.mark.parametrize("policy", ["continuous", "static", "dynamic", "split-chunked"])
 def test_the_same_decisions_as_the_real_engine_and_a_trace_that_holds(policy, tmp_path):
     workload = Workload(
