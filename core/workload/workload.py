@@ -148,7 +148,8 @@ class Workload:
         """
         at, latest = path_of(path), 0.0
         with _read(at) as file:
-            lines = enumerate(io.TextIOWrapper(file, encoding="utf-8"), 1)
+            text = io.TextIOWrapper(file, encoding="utf-8-sig")
+            lines = enumerate(iter(lambda: text.readline(MAX_FILE_BYTES), ""), 1)
             _, first = next(lines, (1, ""))
             try:
                 found = cls.from_json(json.loads(first + "]}"))
@@ -216,7 +217,7 @@ def from_file(path: Path, read: Callable[[object], T]) -> T:
             " reads it request by request."
         )
     try:
-        data = json.loads(text.decode())
+        data = json.loads(text.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InvalidWorkload(f"{path.name} is not JSON: {error}.") from None
     try:
