@@ -58,6 +58,12 @@ def test_every_public_name_is_there_and_says_what_it_is():
         _ = inflight.nonsense
 
 
+def test_a_star_takes_no_name_that_is_not_ours():
+    taken: dict[str, object] = {}
+    exec("from inflight import *", taken)
+    assert set(taken) == {"__builtins__"}
+
+
 def test_help_is_a_page():
     printed = pydoc.render_doc(inflight, renderer=pydoc.plaintext)
     assert inflight.__doc__.splitlines()[0] in printed and len(printed.splitlines()) < 150
