@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 from core.collector import uncollected
@@ -83,6 +84,7 @@ class EngineCore:
         on_event: called with each step's event as it happens. Raises what `stream`, `step` and
         `on_event` raise.
         """
+        require(on_event, (Callable, NoneType), "What is told of each step is a function")
         events = self.stream(workload)
         trace = self.trace
         with uncollected():
@@ -183,14 +185,14 @@ class EngineCore:
         if the KV pool cannot be made.
         """
         if config is not None and config != self.config:
-            self.executor.check_config(require(config, EngineConfig, _A_CONFIG))
+            self.check_config(config)
             self.config, self._made_runner = config, None
         self._reset(arrival_unit, name, None)
         self._start()
 
     def check_config(self, config: EngineConfig) -> None:
         """Raises InvalidConfig for limits that `begin` would refuse."""
-        self.executor.check_config(config)
+        self.executor.check_config(require(config, EngineConfig, _A_CONFIG))
 
     def add_request(self, request: Request, prompt: tuple[int, ...] | None = None) -> None:
         """Queue a request; raises InvalidRequest, changing nothing, if it could never run.

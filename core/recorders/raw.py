@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InvalidTrace
-from core.files import open_file
+from core.files import open_file, path_of
 from core.trace.messages import english
 
 # the version of the format that this module reads; recordings that name none have the same format
@@ -108,7 +108,7 @@ def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
     """The recordings in these files, one for each rank, ordered by rank. Raises InvalidTrace for a
     file that is not a recording, and for two recordings of one rank.
     """
-    return gathered((str(path), lines_of(Path(path))) for path in paths)
+    return gathered((at.name, lines_of(at)) for at in map(path_of, paths))
 
 
 def gathered(files: Iterable[tuple[str, Iterable[str]]]) -> list[Recording]:

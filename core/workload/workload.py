@@ -46,7 +46,8 @@ class Workload:
         prompts: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         require(requests, Iterable, "A workload holds a list of requests")
-        object.__setattr__(self, "prompts", prompts or {})
+        ids = require(prompts or {}, Mapping, "The prompts of a workload are ids by request")
+        object.__setattr__(self, "prompts", ids)
         object.__setattr__(self, "requests", tuple(requests))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "arrival_unit", arrival_unit)
@@ -249,12 +250,9 @@ class SavedWorkload:
             return cls(Workload.from_json(data))
         if unknown := set(data) - {"workload", "config", "model", "device"}:
             raise InvalidWorkload(f"A saved workload has no field {shown(min(unknown, key=str))}.")
-        config = data.get("config", {})
-        if not isinstance(config, dict):
-            raise InvalidWorkload("config must be an object.")
         return cls(
             Workload.from_json(data["workload"]),
-            EngineConfig.from_json(config),
+            EngineConfig.from_json(data.get("config", {})),
             _text(data, "model"),
             _text(data, "device"),
         )
