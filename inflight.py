@@ -52,13 +52,13 @@ refusal is an `InflightError` with one sentence. What needs torch loads it when 
 asked for. `python -m inflight` is the command line.
 """
 
-from typing import TYPE_CHECKING
+import typing as _typing  # `from inflight import *` takes no name that is not ours
 
 from core import __dir__  # noqa: F401
 from core import __version__ as __version__
-from visualizer import draw  # noqa: F401  with it, what ran has a page
+from visualizer import draw as _draw  # noqa: F401  with it, what ran has a page
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from core import *  # noqa: F403
     from core import __all__  # noqa: F401  at run time help(inflight) would print all of it
 else:

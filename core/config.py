@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from core.errors import InvalidConfig, shown
+from core.errors import InvalidConfig, require, shown
 from core.policy import POLICIES, Policy
 
 _MOST = 2**31 - 1  # for any count
@@ -123,7 +123,8 @@ class EngineConfig:
         """Inverse of `to_json`; raises InvalidConfig for an unknown field. The policy may be a
         `Policy`, too.
         """
-        if unknown := set(data) - {f.name for f in fields(cls)}:
+        known = {f.name for f in fields(cls)}
+        if unknown := set(require(data, Mapping, "The config is an object")) - known:
             raise InvalidConfig(f"An engine has no limit called {shown(min(unknown, key=str))}.")
         return cls(**data)
 

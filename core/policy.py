@@ -390,7 +390,8 @@ def register_policy(name: str, policy: Policy | type[Policy]) -> Policy:
         )
     if name in _BUILT_IN:
         raise InvalidConfig(f"There is a policy {name} already; give yours a name of its own.")
-    require(policy, (Policy, type), "A policy is a Policy or a class of it")
+    if not (isinstance(policy, type) and issubclass(policy, Policy)):
+        require(policy, Policy, "A policy is a Policy or a class of it")
     POLICIES[name] = replace(policy, name=name) if isinstance(policy, Policy) else policy(name=name)
     return POLICIES[name]
 

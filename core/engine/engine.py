@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 from core.collector import uncollected
@@ -32,8 +33,6 @@ from core.workload.workload import INTERACTIVE, ArrivalUnit, Workload
 
 _A_CONFIG = "The limits of an engine are an EngineConfig"
 
-_MOST_SLEEP = 60.0  # seconds at a time
-
 
 class EngineCore:
     """Continuous batching, or an older policy, on whatever computes the passes: a model
@@ -47,6 +46,7 @@ class EngineCore:
     its model.
     """
 
+    _most_sleep = 60.0  # seconds at a time
     _loop: StepLoop[StepEvent]
     _arrivals: ArrivalQueue
     _made_runner: Runner | None
@@ -84,6 +84,7 @@ class EngineCore:
         on_event: called with each step's event as it happens. Raises what `stream`, `step` and
         `on_event` raise.
         """
+        require(on_event, (Callable, NoneType), "What is told of each step is a function")
         events = self.stream(workload)
         trace = self.trace
         with uncollected():
@@ -184,14 +185,14 @@ class EngineCore:
         if the KV pool cannot be made.
         """
         if config is not None and config != self.config:
-            self.executor.check_config(require(config, EngineConfig, _A_CONFIG))
+            self.check_config(config)
             self.config, self._made_runner = config, None
         self._reset(arrival_unit, name, None)
         self._start()
 
     def check_config(self, config: EngineConfig) -> None:
         """Raises InvalidConfig for limits that `begin` would refuse."""
-        self.executor.check_config(config)
+        self.executor.check_config(require(config, EngineConfig, _A_CONFIG))
 
     def add_request(self, request: Request, prompt: tuple[int, ...] | None = None) -> None:
         """Queue a request; raises InvalidRequest, changing nothing, if it could never run.
@@ -384,7 +385,7 @@ class EngineCore:
         first = self._arrivals.future.first
         if first is not None and self._unit == "s":
             wait = first.request.arrival - self._loop.elapsed
-            self._sleep(min(_MOST_SLEEP, max(0.0, wait)))
+            self._sleep(min(self._most_sleep, max(0.0, wait)))
 
     def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
         """The requests whose text now contains one of their stop strings."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from core import page
 from core.account.request_times import RequestTimes, request_times
-from core.errors import InflightError
+from core.errors import InflightError, shown
 from core.measure.rounds import (
     Contender,
     Progress,
@@ -160,7 +160,12 @@ class Comparison(OnPage):
         return {r: {name: found[r] for name, found in times.items() if r in found} for r in asked}
 
     def verdict(self, name: str, against: str | None = None) -> Verdict:
-        """How a contender did against another, by default the baseline."""
+        """How a contender did against another, by default the baseline; raises InflightError for a
+        name that is no contender's.
+        """
+        for one in (name, against or name):
+            if one not in self.names:
+                raise InflightError(f"{shown(one)} was not compared; {', '.join(self.names)} were.")
         than = self.walls[self.baseline if against is None else against]
         return Verdict(
             tuple(base / mine for base, mine in zip(than, self.walls[name], strict=True))

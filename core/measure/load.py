@@ -15,12 +15,13 @@ from core.account.metrics import metrics
 from core.account.request_times import SLOs
 from core.config import POLICIES
 from core.engine.engine import EngineCore
-from core.errors import InflightError
+from core.errors import InflightError, require, shown
 from core.measure.faults import wrong_time
 from core.measure.rounds import rotated
 from core.trace.header import SIMULATED, ModelFacts
 from core.trace.trace import Trace
 from core.workload.arrivals import Lengths, RequestSize, arrivals, request
+from core.workload.request import is_number
 from core.workload.workload import Workload
 
 MOST_REQUESTS = 100_000
@@ -50,11 +51,11 @@ class Sweep:
 
     def __post_init__(self) -> None:
         for name in ("rates", "fractions"):
-            for value in getattr(self, name) or ():
-                if not (value > 0 and math.isfinite(value)):
-                    raise InflightError(f"Each of {name} must be above 0, not {value!r}.")
-        if not (self.seconds > 0 and math.isfinite(self.seconds)):
-            raise InflightError(f"A point takes above 0 seconds, not {self.seconds!r}.")
+            for value in require(getattr(self, name) or (), Iterable, f"The {name} are a list"):
+                if not (is_number(value) and value > 0):
+                    raise InflightError(f"Each of {name} must be above 0, not {shown(value)}.")
+        if not (is_number(self.seconds) and self.seconds > 0):
+            raise InflightError(f"A point takes above 0 seconds, not {shown(self.seconds)}.")
 
     @property
     def has_arrivals(self) -> bool:
@@ -145,7 +146,10 @@ def sweep_load(
     that each is seen beyond its own. until_interrupted: a KeyboardInterrupt ends it, with the
     points so far, if there are any; `complete` is then false.
     """
-    names = list(engines)
+    names = list(require(engines, Mapping, "A sweep takes engines by name"))
+    for engine in engines.values():
+        require(engine, EngineCore, "A sweep runs on engines")
+    require(sweep, Sweep, "What is swept is a Sweep, such as Sweep(rates=(1, 2))")
     if not names:
         raise InflightError("A sweep needs an engine.")
     capacities: dict[str, float] = {}

@@ -247,6 +247,8 @@ def planning(
 ) -> Generator[str | None, None, Plan]:
     """`plan`, which stops before each setting to tell its name, and after each simulated step."""
     require_trace(trace)
+    for given in (lanes, budgets, blocks, policies):
+        require(given, Iterable, "What is to be tried of a limit is a list")
     limits = require(SLOs() if slos is None else slos, SLOs, "Limits are SLOs, as SLOs(ttft_s=1)")
     recorded, notes = _setting(trace)
     axes = (

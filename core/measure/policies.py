@@ -52,6 +52,8 @@ def compare(*traces: Trace, names: Sequence[str] = ()) -> Comparison:
     """
     for trace in traces:
         require_trace(trace)
+    for name in require(names, (list, tuple), "Names of traces are a list"):
+        require(name, str, "The name of a trace is text")
     called = list(names or (trace.header.policy.name for trace in traces))
     if len(called) != len(traces):
         raise InflightError(f"There are {len(traces)} traces and {len(called)} names.")

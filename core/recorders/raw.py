@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InvalidTrace
-from core.files import open_file
+from core.files import open_file, path_of
 from core.trace.messages import english
 
 # the version of the format that this module reads; recordings that name none have the same format
@@ -108,7 +108,7 @@ def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
     """The recordings in these files, one for each rank, ordered by rank. Raises InvalidTrace for a
     file that is not a recording, and for two recordings of one rank.
     """
-    return gathered((str(path), lines_of(Path(path))) for path in paths)
+    return gathered((at.name, lines_of(at)) for at in map(path_of, paths))
 
 
 def gathered(files: Iterable[tuple[str, Iterable[str]]]) -> list[Recording]:
@@ -136,7 +136,7 @@ def header_in(first_line: str, name: str) -> dict[str, Any]:
         raise InvalidTrace(
             f"{name} is not a raw recording: its first line is not a recording's header."
         )
-    header: dict[str, Any] = json.loads(first_line)
+    header: dict[str, Any] = _said(first_line)
     check_header(header, name)
     return header
 
@@ -146,7 +146,7 @@ def is_raw(first_line: str) -> bool:
     ours, whose lines have checksums.
     """
     try:
-        data = json.loads(first_line)
+        data = _said(first_line)
     except (ValueError, RecursionError):
         return False
     return (
@@ -155,6 +155,15 @@ def is_raw(first_line: str) -> bool:
         and "crc" not in data
         and ("raw" in data or "vllm" in data)
     )
+
+
+def _said(line: str) -> Any:
+    """What a line says; raises ValueError for what no trace can hold: numbers that are none or have
+    no end, and halves of characters.
+    """
+    data = json.loads(line)
+    json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+    return data
 
 
 def lines_of(path: Path) -> Iterator[str]:
@@ -183,7 +192,7 @@ def _read(name: str, lines: Iterator[str]) -> Recording:
     try:
         for number, line in enumerate(lines, 2):
             try:
-                take(recording, json.loads(line))
+                take(recording, _said(line))
             except (ValueError, RecursionError, KeyError, TypeError, AttributeError, OverflowError):
                 if line.endswith("\n"):
                     damaged.append(number)
@@ -213,6 +222,8 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
             isinstance(data[name], list) for name in ("segments", "arrived")
         ):
             raise ValueError("a step without a start, segments or arrivals")
+        if any(type(i) is not int for ids in data.get("sampled", {}).values() for i in ids):
+            raise ValueError("a step with a token that has no id")
         recording.steps.append(data)
     elif kind == "snapshot":
         if type(data["step"]) is not int or not all(

@@ -30,7 +30,7 @@ from core.scheduler.output import SchedulerOutput
 from core.simulate.cost import Cost, Load
 from core.simulate.fitted import Linear
 from core.trace.header import SIMULATED, ModelFacts
-from core.workload.request import Request, SamplingParams
+from core.workload.request import LATEST, Request, SamplingParams
 
 TOKEN = Sample(0, 0.0, 0.0)
 _VOCABULARY = 50257  # where nothing is known of the model
@@ -174,6 +174,8 @@ class SimulatedEngine(EngineCore):
     tokenizer: for text prompts. name, vocab_size, max_model_len: of another model. window: keep
     only the steps of the last `window` tokens. runner: makes up the tokens.
     """
+
+    _most_sleep = LATEST  # simulated time passes at once
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any
 
 from core.config import Execution
-from core.errors import InflightError, require
+from core.errors import InflightError, require, shown
 from core.simulate.cost import Coefficients, Deployment, Load
 from core.simulate.datasheets import (
     ACCELERATORS,
@@ -73,12 +73,13 @@ class Roofline:
         ):
             raise InflightError(
                 "reached and memory_share are shares, above 0 and at most 1, and overhead_s is 0"
-                f" seconds or more, not {self.reached!r}, {self.memory_share!r} and"
-                f" {self.overhead_s!r}."
+                f" seconds or more, not {shown(self.reached)}, {shown(self.memory_share)} and"
+                f" {shown(self.overhead_s)}."
             )
         if self.cards not in self._possible():
             raise InflightError(
-                f"{self.model.title} cannot be shared by {self.cards} of {self.accelerator}; write "
+                f"{self.model.title} cannot be shared by {shown(self.cards)} of"
+                f" {self.accelerator}; write "
                 f"{', '.join(_spelled(self.accelerator, self.size, n) for n in self._possible())}."
             )
         if self.kv_bytes < self.kv_bytes_per_token:
@@ -95,7 +96,8 @@ class Roofline:
 
         Raises InflightError for a name that is not on record, and for a model that does not fit.
         """
-        require(accelerator, str, "The accelerator is a name")
+        for name in (accelerator, size):
+            require(name, str, "A card, like a model size, is a name")
         name, cards = re.fullmatch(r"(.*?)(?:x(\d{1,4}))?", accelerator.lower(), re.DOTALL).groups()  # type: ignore[union-attr]
         return cls(name, size.lower(), int(cards or 1))
 
@@ -104,8 +106,8 @@ class Roofline:
         """Inverse of `to_json`; raises InflightError for anything else, also for one whose data
         sheets said something else than those here.
         """
-        spelled = str(data.get("name", "")).partition(":")
         try:
+            spelled = str(data["name"]).partition(":")
             reached, overhead_s, memory_share = (
                 float(data[name]) for name in ("reached", "overhead_s", "memory_share")
             )

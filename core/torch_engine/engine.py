@@ -86,7 +86,8 @@ class Engine(EngineCore):
     ) -> None:
         require(model, (torch.nn.Module, _Loaded), _A_MODEL)
         self.adapter: ModelAdapter = probe(model) if isinstance(model, torch.nn.Module) else model
-        self.execution = execution or Execution()
+        how = Execution() if execution is None else execution
+        self.execution = require(how, Execution, "Passes are computed as an Execution says")
         executor = ModelExecutor(self.adapter, self.execution, backend, runner)
         super().__init__(
             executor, tokenizer, config, policy=policy, recorder=recorder, clock=clock, sleep=sleep

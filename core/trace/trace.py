@@ -188,9 +188,12 @@ class Trace(OnPage):
         `texts` has every token. Empty in a simulated run; raises InflightError if there is no such
         request.
         """
+        return self._answers[self._known(request)]
+
+    def _known(self, request: str) -> str:
         if require(request, str, "A request has an id") not in self.asked:
             raise InflightError(f"This trace has no request {request!r}.")
-        return self._answers[request]
+        return request
 
     @cached_property
     def _answers(self) -> dict[str, str]:
@@ -208,15 +211,15 @@ class Trace(OnPage):
         return answers
 
     def token_text(self, request: str, position: int) -> str:
-        """The text of a token by its place in prompt + output; `NO_TEXT` if it is simulated."""
-        prompt = self.texts.prompt[request]
+        """The text of a token by its place in prompt + output; `NO_TEXT` if it is simulated. Raises
+        InflightError if there is no such request or token.
+        """
+        prompt, output = self.texts.prompt[self._known(request)], self.texts.output[request]
+        if position not in range(len(prompt) + len(output)):
+            raise InflightError(f"Request {request!r} has no token {shown(position)}.")
         if position < len(prompt):
             return prompt[position]
-        return (
-            NO_TEXT
-            if self.header.is_simulated
-            else self.texts.output[request][position - len(prompt)]
-        )
+        return NO_TEXT if self.header.is_simulated else output[position - len(prompt)]
 
     def event(self, step: int) -> StepEvent:
         """The event of a step; raises InflightError if nothing ran in it."""

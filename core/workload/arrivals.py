@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from core.errors import InflightError, InvalidWorkload
+from core.errors import InflightError, InvalidWorkload, require, shown
 from core.workload.request import Request, SamplingParams
 
 MOST_TOKENS = 2**20  # of a prompt or an answer that is made up
@@ -81,7 +81,7 @@ class Lengths:
 
 def _parsed(text: str) -> Callable[[random.Random], int]:
     try:
-        if text.startswith("~"):
+        if require(text, str, "A length is text").startswith("~"):
             mean = float(text[1:])
             if not 1 <= mean <= MOST_TOKENS:
                 raise ValueError
@@ -95,7 +95,7 @@ def _parsed(text: str) -> Callable[[random.Random], int]:
         return lambda draw: draw.randint(first, last)
     except ValueError:
         raise InflightError(
-            f"{text!r} is no length; write N, LOW-HIGH or ~MEAN, in tokens from 1 to"
+            f"{shown(text)} is no length; write N, LOW-HIGH or ~MEAN, in tokens from 1 to"
             f" {MOST_TOKENS:,}."
         ) from None
 

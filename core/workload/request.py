@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
@@ -17,7 +18,7 @@ FinishReason = Literal["length", "stop", "cancelled", "error"]
 Phase = Literal["prefill", "decode"]
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
     """Whether a value is a finite number."""
     try:
         return (
@@ -80,14 +81,14 @@ class SamplingParams:
                 "max_new_tokens must be a whole number of at least 1",
             ),
             (
-                _is_number(self.temperature) and self.temperature >= 0,
+                is_number(self.temperature) and self.temperature >= 0,
                 "temperature must be a finite number of at least 0",
             ),
             (
                 _is_int(self.top_k) and 0 <= self.top_k < 2**31,
                 "top_k must be a whole number of at least 0",
             ),
-            (_is_number(self.top_p) and 0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),
+            (is_number(self.top_p) and 0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),
             (
                 _is_int(self.seed) and 0 <= self.seed < 2**63,
                 "seed must be a whole number from 0 to 2^63 - 1",
@@ -97,17 +98,17 @@ class SamplingParams:
                 "stop must be a list of non-empty strings",
             ),
             (isinstance(self.ignore_eos, bool), "ignore_eos must be true or false"),
-            (_is_number(self.min_p) and 0 <= self.min_p <= 1, "min_p must be from 0 to 1"),
+            (is_number(self.min_p) and 0 <= self.min_p <= 1, "min_p must be from 0 to 1"),
             (
-                _is_number(self.repetition_penalty) and 0.01 <= self.repetition_penalty <= 100,
+                is_number(self.repetition_penalty) and 0.01 <= self.repetition_penalty <= 100,
                 "repetition_penalty must be from 0.01 to 100",
             ),
             (
-                _is_number(self.presence_penalty) and -2 <= self.presence_penalty <= 2,
+                is_number(self.presence_penalty) and -2 <= self.presence_penalty <= 2,
                 "presence_penalty must be from -2 to 2",
             ),
             (
-                _is_number(self.frequency_penalty) and -2 <= self.frequency_penalty <= 2,
+                is_number(self.frequency_penalty) and -2 <= self.frequency_penalty <= 2,
                 "frequency_penalty must be from -2 to 2",
             ),
             (
@@ -143,7 +144,7 @@ def _pairs(bias: object) -> object:
     """A logit bias as pairs, however it was given: as a mapping, ids as text or not, or pairs."""
     if isinstance(bias, Mapping):
         bias = [
-            (int(k) if isinstance(k, str) and k.isascii() and k.isdigit() else k, v)
+            (int(k) if isinstance(k, str) and re.fullmatch("[0-9]{1,10}", k) else k, v)
             for k, v in bias.items()
         ]
     if isinstance(bias, (list, tuple)):
@@ -158,7 +159,7 @@ def _is_bias(pairs: object) -> bool:
         return False
     ids = [i for i, _ in pairs]
     whole = all(_is_int(i) and 0 <= i < 2**31 for i in ids) and len(set(ids)) == len(ids)
-    return whole and all(_is_number(value) and -100 <= value <= 100 for _, value in pairs)
+    return whole and all(is_number(value) and -100 <= value <= 100 for _, value in pairs)
 
 
 @dataclass(frozen=True)
@@ -200,10 +201,12 @@ class Request:
         elif self.prompt_token_ids is not None:
             ids = self.prompt_token_ids
             if not isinstance(ids, (list, tuple)) or not all(
-                _is_int(i) and abs(i) < 2**63 for i in ids
+                _is_int(i) and abs(i) < 10**18 for i in ids
             ):
                 raise InvalidRequest(
-                    "prompt_token_ids must be a list of whole numbers.", self.id, param="prompt"
+                    "the prompt's token ids must be a list of whole numbers of at most 18 digits.",
+                    self.id,
+                    param="prompt",
                 )
             object.__setattr__(self, "prompt_token_ids", tuple(ids))
         elif not is_text(self.prompt):
@@ -212,7 +215,7 @@ class Request:
             )
         if not self.prompt and not self.prompt_token_ids and not self.messages:
             raise InvalidRequest("the prompt is empty.", self.id, param="prompt")
-        if not _is_number(self.arrival) or not 0 <= self.arrival <= LATEST:
+        if not is_number(self.arrival) or not 0 <= self.arrival <= LATEST:
             raise InvalidRequest(
                 f"arrival must be a number from 0 to {LATEST:,}, not {shown(self.arrival)}.",
                 self.id,
@@ -222,7 +225,7 @@ class Request:
                 f"priority must be a whole number, not {shown(self.priority)}.", self.id
             )
         leaves = self.leaves_after
-        if leaves is not None and not (_is_number(leaves) and leaves > 0):
+        if leaves is not None and not (is_number(leaves) and leaves > 0):
             raise InvalidRequest(
                 f"leaves_after must be a finite number above 0, not {shown(leaves)}.", self.id
             )

@@ -46,7 +46,8 @@ class Workload:
         prompts: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         require(requests, Iterable, "A workload holds a list of requests")
-        object.__setattr__(self, "prompts", prompts or {})
+        ids = require(prompts or {}, Mapping, "The prompts of a workload are ids by request")
+        object.__setattr__(self, "prompts", ids)
         object.__setattr__(self, "requests", tuple(requests))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "arrival_unit", arrival_unit)
@@ -148,7 +149,8 @@ class Workload:
         """
         at, latest = path_of(path), 0.0
         with _read(at) as file:
-            lines = enumerate(io.TextIOWrapper(file, encoding="utf-8"), 1)
+            text = io.TextIOWrapper(file, encoding="utf-8-sig")
+            lines = enumerate(iter(lambda: text.readline(MAX_FILE_BYTES), ""), 1)
             _, first = next(lines, (1, ""))
             try:
                 found = cls.from_json(json.loads(first + "]}"))
@@ -216,7 +218,7 @@ def from_file(path: Path, read: Callable[[object], T]) -> T:
             " reads it request by request."
         )
     try:
-        data = json.loads(text.decode())
+        data = json.loads(text.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InvalidWorkload(f"{path.name} is not JSON: {error}.") from None
     try:
@@ -248,12 +250,9 @@ class SavedWorkload:
             return cls(Workload.from_json(data))
         if unknown := set(data) - {"workload", "config", "model", "device"}:
             raise InvalidWorkload(f"A saved workload has no field {shown(min(unknown, key=str))}.")
-        config = data.get("config", {})
-        if not isinstance(config, dict):
-            raise InvalidWorkload("config must be an object.")
         return cls(
             Workload.from_json(data["workload"]),
-            EngineConfig.from_json(config),
+            EngineConfig.from_json(data.get("config", {})),
             _text(data, "model"),
             _text(data, "device"),
         )

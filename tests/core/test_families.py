@@ -10,6 +10,8 @@ import torch
 from transformers import (
     Emu3ForCausalLM,
     Emu3TextConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
     LlamaForCausalLM,
     MambaConfig,
     MambaForCausalLM,
@@ -345,6 +347,11 @@ def test_encoder_decoder_is_refused():
     config = T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=50)
     with pytest.raises(UnsupportedModel, match="t5 cannot .*: it is an encoder-decoder model"):
         Engine(T5ForConditionalGeneration(config))
+
+
+def test_a_model_of_less_than_no_layers_is_refused():
+    with pytest.raises(UnsupportedModel, match="no text decoder whose layers"):
+        Engine(GPT2LMHeadModel(GPT2Config(n_layer=-1, n_embd=8, n_head=2, vocab_size=9)))
 
 
 def test_what_is_no_model_is_refused():

@@ -4,6 +4,7 @@ loaded, for every family; and loading that is stopped or cannot begin.
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -46,6 +47,12 @@ def test_a_chat_template_is_one_in_a_file_of_its_own_too(tmp_path):
     assert not forecast(str(folder)).has_chat_template
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     assert forecast(str(folder)).has_chat_template
+
+
+def test_an_architecture_is_the_class_that_was_made(tmp_path):
+    config = save(tmp_path / "own", "llama") / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"architectures": True}))
+    assert forecast(str(config.parent)).architecture == "LlamaForCausalLM"
 
 
 def test_a_loading_that_is_stopped_leaves_nothing_and_the_next_one_loads(tmp_path):

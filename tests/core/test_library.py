@@ -24,7 +24,7 @@ from core.measure.rounds import Progress
 from core.trace.trace import Trace
 from inflight import metrics, tables
 from visualizer.documents.catalogue import TRACES
-from worlds.small import memory_engine, memory_trace, requests
+from worlds.small import MemoryModel, memory_engine, memory_trace, requests
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,6 +56,12 @@ def test_every_public_name_is_there_and_says_what_it_is():
     )
     with pytest.raises(AttributeError, match="module 'inflight' has no attribute 'nonsense'"):
         _ = inflight.nonsense
+
+
+def test_a_star_takes_no_name_that_is_not_ours():
+    taken: dict[str, object] = {}
+    exec("from inflight import *", taken)
+    assert set(taken) == {"__builtins__"}
 
 
 def test_help_is_a_page():
@@ -282,8 +288,50 @@ CALLS = {
         lambda: memory_trace((2, 1)).decoded("bpe"),
         "transformers, not str",
     ),
+    "a request that is unknown": (lambda: memory_trace((2, 1)).token_text("z", 0), "no request 'z"),
+    "a token before the first": (lambda: memory_trace((2, 1)).token_text("r0", -1), "no token -1"),
+    "a token after the last": (lambda: memory_trace((2, 1)).token_text("r0", 3), "no token 3"),
+    "nobody to compare": (lambda: compared().verdict("z"), "'z' was not compared; a, b were"),
+    "nobody to compare with": (lambda: compared().verdict("a", "z"), "'z' was not compared"),
+    "numbers for names": (lambda: compared(names=5), "Names of traces are a list, not int"),
+    "a list for a name": (lambda: compared(names=[[], "b"]), "is text, not list"),
+    "a number for a recording": (lambda: inflight.import_recording(5), "by its path, not int"),
+    "a recording with a NUL": (lambda: inflight.import_recording("a\0"), "No file can be named"),
+    "no lanes to plan": (lambda: inflight.plan(memory_trace((2, 1)), lanes=None), "a list, not"),
+    "a number for rates": (lambda: inflight.Sweep(rates=5), "The rates are a list, not int"),
+    "a rate without an end": (lambda: inflight.Sweep(rates=[10**5000]), "above 0, not a int"),
+    "no seconds": (lambda: inflight.Sweep(seconds=None), "above 0 seconds, not None"),
+    "no engines": (lambda: inflight.sweep_load(None, inflight.Sweep()), "engines by name, not"),
+    "no engine": (lambda: inflight.sweep_load({"a": None}, inflight.Sweep()), "on engines, not"),
+    "no sweep": (lambda: inflight.sweep_load({"a": simulated()}, None), "is a Sweep, such as"),
+    "bytes for a length": (lambda: inflight.Lengths(b"5"), "A length is text, not bytes"),
+    "a long length": (lambda: inflight.Lengths("9" * 5000), r"^'9+\.\.\.9+' is no length"),
+    "no size": (lambda: inflight.Roofline.named("h100", None), "is a name, not None"),
+    "no data sheet": (lambda: inflight.Roofline.from_json(None), "no cost by data sheet"),
+    "more cards than fit": (lambda: inflight.Roofline("h100", "8b", cards=10**5000), "by a int of"),
+    "a dict for an execution": (
+        lambda: inflight.Engine(MemoryModel(), execution={}),
+        "an Execution says, not dict",
+    ),
+    "a number to be told of steps": (
+        lambda: simulated().run(Workload([]), 5),
+        "is a function, not",
+    ),
+    "no limits to be checked": (lambda: simulated().check_config(None), "are an EngineConfig"),
+    "a step for a film": (lambda: memory_trace((2, 1)).animate("x.gif", 5), "a slice, not int"),
+    "no time for a film": (
+        lambda: memory_trace((2, 1)).animate("x.gif", seconds=None),
+        "60 seconds, not None",
+    ),
+    "a class that is no policy": (lambda: inflight.register_policy("x", int), "class of it, not"),
+    "no limits as data": (lambda: EngineConfig.from_json(None), "is an object, not None"),
+    "a number for prompts": (lambda: Workload([], prompts=5), "ids by request, not int"),
     "JSON that is no trace": (lambda: Trace.from_lines(["{", "}"]), "line 1: this is no trace"),
 }
+
+
+def compared(names=("a", "b")) -> inflight.Comparison:
+    return inflight.compare(memory_trace((2, 1)), memory_trace((2, 1)), names=names)
 
 
 def simulated() -> inflight.SimulatedEngine:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
 
 from core.config import ASSETS
+from core.errors import InvalidTrace
 from core.recorders.convert import checked_trace
 from core.recorders.raw import MissingSteps, Recording, gathered, is_raw
 from core.recorders.recorded_header import recorded_config, trace_header
@@ -55,6 +57,29 @@ def test_a_trace_of_ours_is_no_raw_recording_and_the_first_recordings_were():
     assert "crc" in trace and not is_raw(json.dumps(trace | {"kind": "header", "raw": 1}))
     assert is_raw(json.dumps({"kind": "header", "vllm": "0.9"}))
     assert not is_raw(json.dumps({"kind": "header"})) and not is_raw("[1]")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"waiting": math.nan},
+        {"budget": math.inf},
+        {"sampled": {"a": ["\ud800"]}},
+        {"sampled": {"a": [[]]}},
+        {"note": "\ud800"},
+    ],
+    ids=str,
+)
+def test_a_step_that_no_trace_can_hold_is_a_damaged_line(more):
+    assert read([step(0, 0.0), step(1, 1.0, **more)]).faults == [
+        "1.raw.jsonl, line 3: this is no record."
+    ]
+
+
+@pytest.mark.parametrize("more", [{"model": "\ud800"}, {"tested": math.nan}], ids=str)
+def test_a_header_that_no_trace_can_hold_is_none(more):
+    with pytest.raises(InvalidTrace, match="first line is not a recording's header"):
+        read([step(0, 0.0)], **more)
 
 
 def test_prompts_and_ends_of_steps_that_are_passed_over_are_kept():

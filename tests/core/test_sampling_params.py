@@ -282,6 +282,7 @@ def test_odd_numbers_are_refused_by_name(name):
         ({"presence_penalty": 2.1}, "presence_penalty"),
         ({"frequency_penalty": math.nan}, "frequency_penalty"),
         ({"logit_bias": {"x": 1}}, "logit_bias"),
+        ({"logit_bias": {"9" * 5000: 1}}, "logit_bias"),
         ({"logit_bias": {1: 101}}, "logit_bias"),
         ({"logit_bias": [[1, 2], [1, 3]]}, "logit_bias"),
         ({"logit_bias": 5}, "logit_bias"),

@@ -105,6 +105,7 @@ def test_a_body_that_is_too_large_announced_or_not(server):
         (b'{"prompt": [4, 99999999999999999999999]}', 400),
         (b'{"prompt": [true]}', 400),
         (b'{"prompt": "\\ud800"}', 400),
+        (b'{"prompt": "a", "logit_bias": {"%s": 1}}' % (b"9" * 5000), 400),
         (b'{"prompt": "a", "stop": [""]}', 400),
         (b'{"prompt": "a", "seed": -1}', 400),
         (b'{"prompt": "a", "model": "../../etc/passwd"}', 400),
@@ -113,6 +114,26 @@ def test_a_body_that_is_too_large_announced_or_not(server):
 def test_malformed_bodies(server, body, expected):
     with connected(server, call(body)) as made:
         assert status(made) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"prompt": "my secret \xed\xa0\x80"}', '{"prompt": "my secret \\ud800"}'.encode("utf-16")],
+    ids=["raw", "utf-16"],
+)
+def test_half_a_character_is_refused_however_it_is_sent_and_nothing_is_quoted(server, body):
+    kind = {"content-type": "application/json"}
+    found = httpx.post(f"{server.url}/generate", content=body, headers=kind, trust_env=False)
+    assert found.status_code == 400 and found.json()["error"]["message"] == (
+        "The body is not JSON, or has text that is not Unicode."
+    )
+
+
+def test_a_token_id_that_is_too_long_is_refused_in_a_sentence(server):
+    found = server.post("/generate", {"prompt": [10**22]})
+    assert found.json()["error"]["message"] == (
+        "The prompt's token ids must be a list of whole numbers of at most 18 digits."
+    )
 
 
 @pytest.mark.parametrize(
@@ -687,6 +708,10 @@ def test_without_the_teachers_token_nothing_is_set_or_told(taught, token):
         ({"max_num_seqs": -1}, "max_num_seqs must be a whole number"),
         ({"max_num_seqs": 10**6, "max_num_batched_tokens": 10**7}, "lanes are allowed here"),
         ({"when": "never"}, "when"),
+        ({"max_num_seqs": True}, "max_num_seqs"),
+        ({"max_num_seqs": "3"}, "max_num_seqs"),
+        ({"clear": "yes"}, "clear"),
+        ({"steps": True}, "steps"),
         ({"burst": "tidal"}, "There is no such burst"),
         ({"steps": 10**9}, "steps"),
         ({"tomfoolery": 1}, "tomfoolery"),

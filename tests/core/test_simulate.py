@@ -13,6 +13,7 @@ from core import Engine, EngineConfig, InflightError, Request, SamplingParams, T
 from core.account.metrics import goodput, metrics
 from core.account.request_times import SLOs
 from core.cli import main
+from core.proof.verify import check
 from core.recorders.convert import open_run
 from core.simulate.cost import Load
 from core.simulate.engine import TOKEN, SimulatedEngine, SimulatedRunner
@@ -74,6 +75,14 @@ def test_time_is_simulated_and_jumps_to_the_next_arrival():
     numbers = metrics(trace)
     assert 40 < numbers["wall_s"] < 41 and numbers["time_s"]["between"] > 39
     assert numbers["ttft_s"]["max"] == pytest.approx(0.010 + 4 * 0.001 + 4 * 100e-6)
+
+
+@pytest.mark.parametrize("late", [1.7e9, 1e10])
+def test_a_request_that_comes_by_the_calendar_is_reached_in_a_few_turns(late):
+    engine = SimulatedEngine(COST, EngineConfig(max_num_seqs=2))
+    trace = engine.run(Workload(list(_requests(2, gap=late)), arrival_unit="s"))
+    assert trace[-1].t_end > late and engine.num_steps < 30
+    assert check(trace).num_steps == len(trace)
 
 
 @pytest.mark.parametrize("policy", ["continuous", "static", "dynamic", "split-chunked"])

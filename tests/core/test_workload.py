@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +67,24 @@ def test_a_file_is_read_whole_or_request_by_request(tmp_path: Path) -> None:
             [*Workload.stream(path)]
     Workload([]).save(path)
     assert not Workload.load(path).requests
+
+
+def test_a_byte_order_mark_belongs_to_no_workload(tmp_path: Path) -> None:
+    workload = Workload([request("a", 3, 2, 4)], arrival_unit="s")
+    workload.save(path := tmp_path / "w.json")
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert Workload.load(path) == workload and [*Workload.stream(path)] == [*workload]
+
+
+def test_no_more_of_a_line_is_read_than_of_a_file(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("core.workload.workload.MAX_FILE_BYTES", 2000)
+    (path := tmp_path / "w.json").write_text("{" + " " * 10**7)
+    tracemalloc.start()
+    with pytest.raises(InvalidWorkload, match="not read request by request"):
+        next(Workload.stream(path))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 10**6
 
 
 @pytest.mark.parametrize("name", list(PRESETS))

@@ -2608,7 +2608,7 @@ FAULTS = (
     Fault(
         "an engine sleeps until the next request, however long",
         "core/engine/engine.py",
-        "self._sleep(min(_MOST_SLEEP, max(0.0, wait)))",
+        "self._sleep(min(self._most_sleep, max(0.0, wait)))",
         "self._sleep(max(0.0, wait))",
         (STREAM,),
     ),

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import InflightError, first_sentence
+from core.errors import InflightError, first_sentence, require, shown
 from core.files import require_writable
 from core.trace.phrases import letters
 from core.trace.trace import Trace
+from core.workload.request import is_number
 from visualizer.charts.plots import cell_of, name_of
 from visualizer.charts.step_figure import CELLS
 from visualizer.charts.theme import EMPTY, GROUND, HUES, INK, MUTED, deal
@@ -37,9 +38,9 @@ def animated(trace: Trace, path: Path, steps: slice, seconds: float) -> None:
         raise InflightError(f"An animation is a .gif or an .mp4, not {path.name!r}.")
     if kind == ".mp4" and shutil.which("ffmpeg") is None:
         raise InflightError("An .mp4 needs the program ffmpeg, which is not here; a .gif does not.")
-    if not 0.02 <= seconds <= 60:
-        raise InflightError(f"A step is shown for 0.02 to 60 seconds, not {seconds!r}.")
-    places = range(len(trace))[steps]
+    if not (is_number(seconds) and 0.02 <= seconds <= 60):
+        raise InflightError(f"A step is shown for 0.02 to 60 seconds, not {shown(seconds)}.")
+    places = range(len(trace))[require(steps, slice, "Steps are chosen by a slice")]
     if not 0 < len(places) <= MOST_STEPS:
         raise InflightError(
             f"An animation has 1 to {MOST_STEPS} steps, and these are {len(places):,}: choose some"

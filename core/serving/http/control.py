@@ -28,7 +28,7 @@ class ControlBody(BaseModel):
     prepared one by its name.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     policy: Annotated[str, Field(max_length=40)] | None = None
     max_num_seqs: int | None = None

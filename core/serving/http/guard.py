@@ -197,10 +197,9 @@ class JsonBodies:
             return
         try:
             body = await Request(scope, receive).body()
-            given = json.loads(body)
-            if b"\\u" in body:
-                # halves of characters are no text, and cannot be answered either
-                json.dumps(given, ensure_ascii=False).encode()
+            given = json.loads(body.decode("utf-8-sig"))
+            # halves of characters are no text, and cannot be answered either
+            json.dumps(given, ensure_ascii=False).encode()
         except ClientDisconnect:
             return
         except (ValueError, RecursionError):

@@ -97,7 +97,7 @@ def forecast(name: str, device: str = "auto", dtype: str = "auto") -> Forecast:
     )
     return Forecast(
         name=name,
-        architecture=next(iter(config.architectures or ()), type(model).__name__),
+        architecture=type(model).__name__,
         parameters=parameters,
         layers=text.num_hidden_layers,
         vocab_size=text.vocab_size,

@@ -17,7 +17,7 @@ from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from core.config import BUILTIN_MODELS
-from core.errors import UnsupportedModel, first_sentence
+from core.errors import UnsupportedModel, first_sentence, shown
 from core.torch_engine.models import tensor_parallel
 from core.torch_engine.models.adapter import ModelAdapter
 from core.torch_engine.models.names import folder_fault
@@ -50,7 +50,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     try:
         resolved = torch.device(device)
         torch.empty(1, device=resolved).cpu()  # "meta" exists, but computes nothing
-    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError, ValueError) as error:
         why = first_sentence(error)
         if why.startswith("Expected one of"):  # and forty names of devices
             why = "name auto, cpu, cuda or mps"
@@ -69,7 +69,7 @@ def resolve_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype
     resolved = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if resolved not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         raise UnsupportedModel(
-            f"There is no floating-point type {dtype!r} to run in; use float32, bfloat16 or"
+            f"There is no floating-point type {shown(dtype)} to run in; use float32, bfloat16 or"
             " float16."
         )
     if resolved == torch.float64 and device.type == "mps":

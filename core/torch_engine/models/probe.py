@@ -221,9 +221,9 @@ def known_obstacle(model: PreTrainedModel) -> str | None:
         return "it has no language-model head"
     try:
         config = model.config.get_text_config()
-        if not config.num_hidden_layers or not config.vocab_size:
+        if min(config.num_hidden_layers, config.vocab_size) < 1:
             raise AttributeError
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError):
         return "it has no text decoder whose layers and vocabulary its config names"
     if getattr(config, "alibi", False) or config.model_type in ("bloom", "mpt"):
         return "it adds ALiBi position biases inside its own attention, which takes no mask of ours"
