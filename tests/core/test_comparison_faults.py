@@ -337,6 +337,7 @@ def test_what_is_said_beside_the_runs_adds_up(tmp_path: Path) -> None:
         ((*alone, "requests", 0, "request"), "r1"),
         ((*alone, "requests", 0, "solo_text"), "Other words."),
         ((*alone, "requests", 0, "parting", "solo"), 0),
+        ((*alone, "requests", 0, "compared"), 2),  # they part at once
         ((*waves, "requests"), 7),
         ((*waves, "padding_waste"), 0.0),
         (("policies", "generate-waves", "shown_round"), 99),
