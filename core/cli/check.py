@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from core.cli.options import DeviceOptions, Json, TraceFile, engine_for
+from core.cli.options import MOST_THREADS, DeviceOptions, Json, TraceFile, engine_for
 from core.cli.output import INTERRUPTED, ProgressReporter, finish, print_line, print_note, reading
 from core.config import POLICIES, EngineConfig, Execution
 from core.errors import InflightError, InvalidTrace, shown
@@ -190,7 +190,7 @@ def findings(found: CheckResult) -> list[str]:
         ]
     if found.never_bound:
         lines.append(
-            "Limits that never bound, so their sizes are taken on trust:"
+            "Limits that never bound with nothing left, so their sizes are taken on trust:"
             f" {', '.join(found.never_bound)}."
         )
     if found.from_outside:
@@ -213,11 +213,13 @@ def findings(found: CheckResult) -> list[str]:
         lines.append(
             "Arrivals: in order; when they came is taken on trust, as requests came while it ran."
         )
+    part = "part of the device's" if header.is_asynchronous else "part"
     lines.append(
         "Times: those that the cost model in the header gives, computed again; its numbers are"
         " taken on trust."
         if found.is_retimed
-        else "Times: in order, and no part longer than the whole; their values are taken on trust."
+        else f"Times: in order, and no {part} longer than the whole; their values are taken on"
+        " trust."
     )
     lines += _rerun(found.rerun) if found.rerun else _not_rerun(header)
     lines.append(_texts(found))
@@ -269,8 +271,8 @@ def _rerun(again: RerunResult) -> list[str]:
     if again.ties:
         lines.append(
             english(
-                f"Of these {again.ties:,} [is|are] not the one that is best here: the best two were"
-                " nearer than that, and the request was run on from the one on record."
+                f"Of these {again.ties:,} [is|are] not the one that is best here, but behind it by"
+                " no more than that, and the request was run on from the one on record."
             )
         )
     if again.parted:
@@ -344,7 +346,8 @@ def _engine(header: Header) -> Engine:
     if header.is_simulated:
         raise InflightError("A simulated run has no model to run again.")
     name = str(header.model.name)
-    device_options = DeviceOptions(header.device.split(":")[0], header.dtype, header.threads)
+    threads = header.threads and min(header.threads, MOST_THREADS)  # whatever the file says
+    device_options = DeviceOptions(header.device.split(":")[0], header.dtype, threads)
     if header.engine is None:
         config = header.config if header.policy.name in POLICIES else EngineConfig()
     else:

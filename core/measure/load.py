@@ -274,7 +274,11 @@ def _fits(point: Mapping[str, Any], load: Mapping[str, Any], asked: Workload | N
     ]
     if asked is not None and not cut:
         tokens = [len(r.prompt_token_ids or ()) + r.sampling.max_new_tokens for r in asked]
-        if numbers["prompt_tokens"] + numbers["output_tokens"] != sum(tokens):
+        several = sum(r.sampling.max_new_tokens > 1 for r in asked)
+        if (
+            numbers["prompt_tokens"] + numbers["output_tokens"] != sum(tokens)
+            or numbers["tpot_s"]["count"] != several
+        ):
             return False
     return (
         set(point) == {"policy", "rate", "offered", "cut", "numbers"}
@@ -296,9 +300,36 @@ def _fits(point: Mapping[str, Any], load: Mapping[str, Any], asked: Workload | N
         and 2 * lanes["total"] == sum(lanes.values())
         and 0 <= numbers["kv_use"] * blocks["total"] <= blocks["peak"] * (1 + 1e-9)
         and blocks["peak"] <= blocks["total"]
-        and (goodput is None or goodput["slos"] == load["slos"])
+        and _are_of_all(numbers)
+        and (goodput is None or _is_of_met(goodput, load["slos"], numbers))
         and sum(part or 0.0 for part in numbers["time_s"].values()) > 0.99 * wall
         and wrong_time(numbers, [wall], True) is None
+    )
+
+
+def _are_of_all(numbers: Mapping[str, Any]) -> bool:
+    """Whether each distribution is of as many requests, or gaps between tokens, as there were."""
+    first, gap, per_token, end, queue = (
+        (numbers[of]["count"], numbers[of]["left_out"])
+        for of in ("ttft_s", "itl_s", "tpot_s", "e2e_s", "queue_s")
+    )
+    return (
+        all(sum(of) == numbers["requests"] for of in (first, end, queue))
+        and per_token[0] <= end[0] == numbers["finished"] <= first[0] <= queue[0]
+        and gap == (numbers["output_tokens"] - first[0], 0)
+        and not per_token[1]
+    )
+
+
+def _is_of_met(
+    goodput: Mapping[str, Any], slos: Mapping[str, Any], numbers: Mapping[str, Any]
+) -> bool:
+    """Whether a goodput is of these limits and follows from how many requests met them."""
+    met, wall = goodput["met"], numbers["wall_s"]
+    return (
+        goodput["slos"] == slos
+        and (met == numbers["finished"] or (met < numbers["finished"] and any(slos.values())))
+        and math.isclose(goodput["requests_per_s"], met / wall, rel_tol=1e-6 / wall)
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from core.engine.engine import EngineCore
+from core.engine.runner import SamplingRow, observing
 from core.errors import InflightError, InvalidTrace, shown
 from core.trace.events import StepEvent
 from core.trace.file import TokenizedRequest
@@ -22,12 +25,13 @@ _ROUNDED_SHORT = 0.25  # and in 16 bits
 @dataclass(frozen=True)
 class RerunResult:
     """What the model computed again. tokens: that are the model's, of which `ties` are not the best
-    here, by less than `rounding` in their logits. parted: tokens in 16 bits that temperature or
-    penalties chose and that are others here; under penalties with all after them. drawn: tokens by
-    another engine's noise, which were not compared. failed: requests that ended by an error after
-    tokens that parted, of which the model cannot say whether it is its own. apart: the most by
-    which a log-probability or a margin on record differs from the model's, which is less than
-    `rounding`; None if none are on record. facts: of the model, on record and the same here.
+    here, but behind it by no more than `rounding` in their logits. parted: tokens in 16 bits that
+    temperature or penalties chose and that are others here; under penalties with all after them.
+    drawn: tokens by another engine's noise, which were not compared. failed: requests that ended by
+    an error after tokens that parted, of which the model cannot say whether it is its own. apart:
+    the most by which a log-probability or a margin on record differs from the model's, which is
+    less than `rounding`; None if none are on record. facts: of the model, on record and the same
+    here.
     """
 
     tokens: int
@@ -65,10 +69,10 @@ class ModelRerun:
     they arrive as recorded. Another engine is asked for less: its noise is not ours, and what ended
     its requests is not on record; its tokens are compared where the most probable one was taken.
 
-    Where the best two logits are nearer than numbers are rounded, another machine may take the
-    other: the request is then run on from the token on record. In 16 bits a draw near another may
-    come out otherwise too, which no margin on record tells from a token that was exchanged: such
-    tokens are counted. Raises InvalidTrace if the model is not the one that the header describes,
+    Another machine may take a token that is behind the best by no more than numbers are rounded:
+    the request is then run on from the token on record. In 16 bits a draw near another may come out
+    otherwise too, which no margin on record tells from a token that was exchanged: such tokens are
+    counted. Raises InvalidTrace if the model is not the one that the header describes,
     InflightError if its requests cannot arrive as they did.
     """
 
@@ -78,6 +82,9 @@ class ModelRerun:
         self._engine, self._header, self._own = engine, header, header.engine is None
         self._rounding = _ROUNDED if header.dtype in ("float32", "float64") else _ROUNDED_SHORT
         self._facts = tuple(_same_facts(engine.trace.header, header))
+        # by request and new token: how far the logit of the one on record is behind the best
+        self._behind: dict[tuple[str, int], float] = {}
+        self._num_prompt: dict[str, int] = {}
         self._ties = self._parted = self._failed = 0
         self._apart: float | None = None
         if header.leak and (
@@ -92,6 +99,7 @@ class ModelRerun:
         """Raises InvalidTrace for the first output that is not the model's."""
         record, to_run, drawn = self.on_record, list[tuple[Request, int]](), 0
         for request, prompt in self.asked:
+            self._num_prompt[request.id] = len(prompt)
             tokens = record.tokens.get(request.id, ())
             if not self._own and request.sampling.temperature > 0:
                 drawn += len(tokens)
@@ -107,10 +115,10 @@ class ModelRerun:
         num_tokens = sum(len(record.tokens.get(request.id, ())) for request, _ in to_run)
         while to_run:
             here = _WrittenTokens()
-            for event in self._engine.stream(
-                Workload([request for request, _ in to_run], name="rerun")
-            ):
-                here.add(event)
+            workload = Workload([request for request, _ in to_run], name="rerun")
+            with observing(self._observe):
+                for event in self._engine.stream(workload):
+                    here.add(event)
             to_run = [
                 more for request, known in to_run if (more := self._compare(request, known, here))
             ]
@@ -124,6 +132,20 @@ class ModelRerun:
             self._apart,
             self._facts,
         )
+
+    def _observe(self, rows: Sequence[SamplingRow], logits: Any) -> None:
+        """Keep how far tokens on record are behind, where nothing but these logits chooses one."""
+        for row, own in zip(rows, logits, strict=True):
+            tokens = self.on_record.tokens.get(row.request, ())
+            position = row.position - self._num_prompt[row.request]
+            is_drawn = row.params.temperature or row.params.looks_back or self._header.leak
+            if not is_drawn and position < len(tokens):
+                scores, token = own.detach().float().clone(), tokens[position]
+                for biased, bias in row.params.logit_bias:
+                    scores[biased] += bias
+                self._behind[row.request, position] = (
+                    float(scores.max() - scores[token]) if token < len(scores) else math.inf
+                )
 
     def _compare(
         self, asked: Request, known: int, here: _WrittenTokens
@@ -158,7 +180,8 @@ class ModelRerun:
                 self._parted += 1
                 return self._from(asked, known, position + 1)
             if is_other:
-                if not self._may_tie(asked, found[1]):
+                # where numbers are rounded otherwise, it may have been the best
+                if not self._behind.get((request, position), math.inf) <= self._rounding:
                     unless = (
                         "" if self._own else ", unless it was asked in a way that is not on record"
                     )
@@ -181,14 +204,6 @@ class ModelRerun:
                 f"the logits of request {request!r} were not finite on record, and the model's are."
             )
         return None
-
-    def _may_tie(self, asked: Request, margin: float | None) -> bool:
-        """Whether numbers rounded otherwise may have made another token the best."""
-        sampling = asked.sampling
-        return (
-            not (sampling.temperature or sampling.looks_back or self._header.leak)
-            and (margin or 0.0) <= self._rounding
-        )
 
     def _may_part(self, asked: Request, margin: float | None) -> bool:
         """Whether rounding to 16 bits may have made temperature or penalties choose another."""

@@ -130,13 +130,14 @@ _UNTIL_ITS_END = ("header.arrival_unit, request.asked", "event.finished")
 class CheckResult:
     """A valid trace, or what is left of one. breaks_off: the file ends before its end was written.
     not_replayed, not_decoded: why its decisions and its texts are taken on trust, None if they were
-    proved. never_bound: limits that never bound, so that nothing shows how large they were. rerun:
-    what the model computed again, None without a rerun. warnings: what breaks a rule of ours in
-    another engine's run, each with its step. texts_as_ids: requests that have their tokens' ids in
-    place of texts. unrecorded: steps with a reason that another engine did not record. is_retimed:
-    the passes of a simulated run take what its cost model says. skipped: steps in which another
-    engine is said to have skipped the head of its queue, whatever the limits were. from_outside: by
-    reason, how many requests were ended by something that is not on record, and taken on trust.
+    proved. never_bound: limits that never bound with nothing left, so that nothing shows how large
+    they were. rerun: what the model computed again, None without a rerun. warnings: what breaks a
+    rule of ours in another engine's run, each with its step. texts_as_ids: requests that have their
+    tokens' ids in place of texts. unrecorded: steps with a reason that another engine did not
+    record. is_retimed: the passes of a simulated run take what its cost model says. skipped: steps
+    in which another engine is said to have skipped the head of its queue, whatever the limits were.
+    from_outside: by reason, how many requests were ended by something that is not on record, and
+    taken on trust.
     """
 
     header: Header = field(repr=False)
@@ -290,8 +291,9 @@ def _refuse(fault: str | None, line: int) -> None:
 
 
 class _Bound:
-    """The limits that have bound some request, and in how many steps a reason is not recorded, or
-    the head of the queue was skipped.
+    """The limits that have never bound a request with nothing left, since one that left a rest may
+    have been another; and in how many steps a reason is not recorded, or the head of the queue was
+    skipped.
     """
 
     def __init__(self, header: Header) -> None:
@@ -308,9 +310,10 @@ class _Bound:
         ]
         self.unrecorded += UNRECORDED in reasons
         self.skipped += SKIPPED in reasons
-        bound = {event.budget.binding, *[why.limit for why in reasons if why]} | (
-            {"blocks"} if event.preempted else set()
-        )
+        held = {why.limit for why in reasons if why} | {event.budget.binding}
+        bound = {why.limit for why in reasons if why and not why.have}
+        bound |= {"blocks"} if event.preempted else set()
+        bound |= held & {"budget"} if event.budget.unused == 0 else set()
         self.never = tuple([limit for limit in self.never if limit not in bound])
 
 

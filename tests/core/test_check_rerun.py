@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import torch
 from core import Roofline, SimulatedEngine, Trace, Workload
 from core.cli import main
 from core.cli.check import _engine, findings
+from core.cli.options import MOST_THREADS
 from core.errors import InflightError
 from core.proof.verify import verify
 from core.recorders.texts import tokenizer_of
@@ -149,6 +151,17 @@ def test_a_trace_that_claims_to_be_another_engines_is_not_called_valid_like_ours
 # -- ours ------------------------------------------------------------------------------------------
 
 
+def test_a_rerun_takes_no_more_threads_than_may_be_asked_for() -> None:
+    """Whatever the header says; torch raises an exception of its own for so many."""
+    header = Trace.load(TRACES / "chunk-7-by-4.jsonl").header
+    threads = torch.get_num_threads()
+    try:
+        _engine(replace(header, threads=2**40))
+        assert torch.get_num_threads() == MOST_THREADS
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_a_request_that_is_said_to_have_ended_in_an_error_is_computed_again() -> None:
     """Logits that were not finite came from the model, so the model can say whether they were."""
     broken = memory_engine(model=MemoryModel(fails_after=8), **LIMITS)
@@ -220,6 +233,22 @@ def test_where_two_tokens_are_equally_good_the_other_one_is_no_lie_and_is_counte
     assert "and the model writes" in refusal(
         bare, engine=lambda _: memory_engine(model=Undecided(0.1), **LIMITS)
     )
+
+
+def test_where_two_tokens_are_equally_good_a_third_one_is_refused() -> None:
+    """No probabilities are on record that would give it away. By a bias it may be near them."""
+    for bias, may_be in (({}, False), ({7: 9.0}, True)):
+        asked = request("r0", 5, 3, logit_bias=bias)
+        rows = as_another(made(asked, model=Undecided(-4e-4)))
+        here = memory_engine(model=Undecided(4e-4), **LIMITS)
+        assert checked(rows, engine=lambda _, here=here: here).rerun.ties == 3
+        for token in (7, 3):
+            steps(rows)[-1]["sampled"][0][2] = token
+            if token == 7 and may_be:
+                assert checked(rows, engine=lambda _, here=here: here).rerun.ties == 3
+            else:
+                said = refusal(rows, engine=lambda _, here=here: here)
+                assert f"is {token} on record, and the model writes" in said
 
 
 def test_in_16_bits_what_was_drawn_otherwise_is_no_lie_and_is_taken_on_trust() -> None:

@@ -193,9 +193,9 @@ def with_changes(template: Trace, used: int, *changes: BlockChange) -> StepEvent
     ("computed", "left", "fault"),
     [
         (9, (0,), None),  # position 9 looks back to 4: block 0 held 0 to 3
-        (8, (0,), "its window spans"),  # position 8 looks back to 3
+        (8, (0,), "it still needs"),  # position 8 looks back to 3
         (13, (0, 1), None),
-        (12, (0, 1), "its window spans"),
+        (12, (0, 1), "it still needs"),
         (13, (7,), "does not hold"),
         (13, (20,), "does not hold"),  # the other group's
     ],

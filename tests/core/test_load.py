@@ -219,6 +219,13 @@ def swept():
         (("points", 9, "numbers", "overrun_rows"), 10**6),
         (("points", 0, "numbers", "budget_tokens", "used"), 1),
         (("points", 9, "numbers", "goodput", "slos", "ttft_s"), 0.1),
+        (("points", 9, "numbers", "goodput", "requests_per_s"), 0.1),
+        *(
+            (("points", at, "numbers", name, of), 1)
+            for at in (0, 9)
+            for name in ("ttft_s", "itl_s", "tpot_s", "e2e_s", "queue_s")
+            for of in ("count", "left_out")
+        ),
         *(((name,), 1) for name in ("seed", "burstiness", "seconds_a_point")),
         (("capacity_requests_per_s",), 1),
     ],
@@ -271,6 +278,20 @@ def test_a_part_of_the_time_that_was_not_recorded_is_none_of_a_sweeps_faults(swe
         time_s = point["numbers"]["time_s"]
         time_s |= {"schedule": None, "other": time_s["other"] + time_s["schedule"]}
     assert adds_up(data, model)
+
+
+def test_who_has_no_limit_to_keep_is_among_the_good(swept):
+    data, model = json.loads(swept), _engine().model
+    data["slos"] = dict.fromkeys(data["slos"])
+    for point in data["points"]:
+        goodput, numbers = point["numbers"]["goodput"], point["numbers"]
+        goodput |= {"slos": data["slos"], "met": numbers["finished"]}
+        goodput |= {"share": 1.0 if not point["cut"] else numbers["finished"] / numbers["requests"]}
+        goodput |= {"requests_per_s": numbers["requests_per_s"]}
+    assert adds_up(data, model)
+    goodput = data["points"][0]["numbers"]["goodput"]
+    goodput |= {"met": 0, "share": 0.0, "requests_per_s": 0.0}
+    assert not adds_up(data, model)
 
 
 def test_each_policy_of_a_sweep_has_every_rate_and_its_own_numbers():

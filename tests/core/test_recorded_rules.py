@@ -603,9 +603,16 @@ WHOLE = header(chunked=False)
         pytest.param(
             header(),
             None,
-            {"passes": (forward("packed"), forward("padded"))},
+            {"passes": (forward("padded"),)},
             "laid out",
-            id="one of two passes",
+            id="a pass of another layout",
+        ),
+        pytest.param(
+            header(),
+            None,
+            {"passes": (forward("packed"), forward("packed"))},
+            "more than one pass",
+            id="two passes",
         ),
         pytest.param(
             SHORT, computes("a", 11, 1, "decode"), {}, None, id="the last position of the context"

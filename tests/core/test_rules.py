@@ -99,12 +99,30 @@ def test_the_parts_of_a_step_fit_beside_its_passes(trace):
 
     def fits(*seconds: float) -> bool:
         made = event._replace(t_start=0.0, t_end=1.0, passes=passes, timings=Timings(*seconds))
-        return parts_fit(made, one_clock=True)
+        return parts_fit(made, one_clock=True, is_asynchronous=False)
 
     assert fits(0.2, 0.2, 0.5, 0.1)
     assert not fits(0.3, 0.2, 0.5, 0.1)
     assert not fits(0.2, 0.2, 0.5, 0.2)
     assert not fits(0.2, 0.2, 0.4, 0.1)  # a tenth of the pass is nobody's
+
+
+@pytest.mark.parametrize(
+    ("seconds", "in_turn", "ahead"),
+    [
+        ((0.4, 0.6, 0.5, 0.5), True, True),  # the host works beside the device
+        ((0.5, 0.6, 0.5, 0.5), False, True),
+        ((1.5, 0.0, 0.5, 0.5), False, True),
+        ((2.5, 0.0, 0.5, 0.5), False, False),
+        ((0.4, 0.6, 0.6, 0.5), False, False),
+    ],
+)
+def test_with_a_devices_clock_the_hosts_parts_fit_unless_steps_overlap(
+    trace, seconds, in_turn, ahead
+):
+    event = trace.events[0]._replace(t_start=0.0, t_end=1.0, timings=Timings(*seconds))
+    assert parts_fit(event, one_clock=False, is_asynchronous=False) == in_turn
+    assert parts_fit(event, one_clock=False, is_asynchronous=True) == ahead
 
 
 def test_where_finished_requests_are_forgotten_their_ids_come_again(trace):

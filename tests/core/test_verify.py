@@ -531,7 +531,7 @@ def test_the_model_and_the_leak_are_what_a_rerun_finds(copied: Callable[[str], R
 
 def test_a_preemption_shows_how_large_the_pool_is() -> None:
     """Both grow into a second block at step 3, and there are three: r1 gives way. From then on it
-    waits for a budget of 5, its 5 tokens being one chunk.
+    waits for a budget of 5, its 5 tokens being one chunk, of which 4 are left.
     """
     trace = memory_trace(
         (3, 8),
@@ -544,7 +544,7 @@ def test_a_preemption_shows_how_large_the_pool_is() -> None:
     )
     assert [event.step for event in trace.events if event.preempted] == [3]
     assert {event.budget.binding for event in trace.events} == {"budget", "none"}
-    assert checked(rows_of(trace)).never_bound == ("lanes",)
+    assert checked(rows_of(trace)).never_bound == ("lanes", "budget")
 
 
 def test_a_limit_is_proved_or_said_to_have_never_bound(made: dict[str, Rows]) -> None:
@@ -588,6 +588,33 @@ def test_a_limit_is_proved_or_said_to_have_never_bound(made: dict[str, Rows]) ->
                 outcomes.add("believed")
                 assert enlarge.__name__ in found.never_bound, name
     assert outcomes == {"believed", "refused"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "limits"),
+    [
+        ("budget", {"max_num_batched_tokens": 44, "num_blocks": 200, "chunked_prefill": False}),
+        ("blocks", {"max_num_batched_tokens": 1000, "num_blocks": 13}),
+    ],
+)
+def test_a_limit_that_bound_with_something_left_is_taken_on_trust(
+    limit: str, limits: dict[str, Any]
+) -> None:
+    """Prompts of 40 wait where 4 tokens, or 2 blocks, are left: as they would with one more."""
+    trace = memory_trace((40, 3), (40, 3), (40, 3), max_num_seqs=4, block_size=4, **limits)
+    rows = rows_of(trace)
+    assert limit in {event.budget.binding for event in trace.events}
+    assert limit in checked(rows).never_bound
+    rows[0]["config"]["max_num_batched_tokens" if limit == "budget" else "num_blocks"] += 1
+    rows[0]["num_blocks"] += limit == "blocks"
+    for event in steps(rows):
+        event["budget"][0] += limit == "budget"
+        event["budget"][3] += limit == "budget"
+        event["kv"][1] += limit == "blocks"
+        for why in [event["waiting"][2], *(a[2] for a in event["admitted"])]:
+            if why and why[0] == limit:
+                why[1], why[3] = why[1] + 1, why[3] + 1
+    assert limit in checked(rows).never_bound
 
 
 def test_an_end_from_outside_is_counted_and_taken_on_trust(

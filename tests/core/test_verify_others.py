@@ -73,6 +73,22 @@ def larger_pool(rows: Rows) -> None:
             step["waiting"][2], step["budget"][4] = ["unrecorded", 0, 0, 0], "unrecorded"
 
 
+def nobody_holds_a_block(rows: Rows) -> None:
+    for step in [r for r in rows if "step" in r]:
+        step["kv"][0] = 0
+        for change in step["kv"][2]:
+            change[1] = [None] * len(change[1])
+            change.extend([0, []][len(change) - 3 :])
+
+
+def gives_a_block_back(rows: Rows) -> None:
+    """The first to get one, in the next step."""
+    first_step, step = [r for r in rows if "step" in r][:2]
+    request, (block, *_), *_ = first_step["kv"][2][0]
+    step["kv"][0] -= 1
+    step["kv"][2].append([request, [], False, 0, [block]])
+
+
 def reasons_told_as(why: str) -> Callable[[Rows], None]:
     """Wherever the queue waits for blocks."""
 
@@ -331,6 +347,12 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
             2, ["budget", 1, 2, r[0]["config"]["max_num_batched_tokens"]]
         ),
         "blocks that are free",
+    ),
+    "tables without a block": ("pressure", nobody_holds_a_block, "too few blocks"),
+    "a block given back while its request runs": (
+        "pressure",
+        gives_a_block_back,
+        "gave back a block that it still needs",
     ),
     "a prefix found twice": ("pressure", find_twice, "found twice"),
     "a block taken twice": (

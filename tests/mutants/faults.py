@@ -735,10 +735,8 @@ FAULTS = (
     Fault(
         "a preemption does not show how large the pool is",
         "core/proof/verify.py",
-        "bound = {event.budget.binding, *[why.limit for why in reasons if why]} | (\n"
-        '            {"blocks"} if event.preempted else set()\n'
-        "        )",
-        "bound = {event.budget.binding, *[why.limit for why in reasons if why]}",
+        '        bound |= {"blocks"} if event.preempted else set()\n',
+        "",
         (f"{VERIFY}::test_a_preemption_shows_how_large_the_pool_is",),
     ),
     Fault(
@@ -2980,10 +2978,31 @@ FAULTS = (
         ("core/test_check_rerun.py::test_a_simulated_run_has_no_texts_but_those_of_its_prompts",),
     ),
     Fault(
+        "where two tokens are near, any passes for the other",
+        "core/proof/rerun.py",
+        "self._behind.get((request, position), math.inf) <= self._rounding",
+        "(found[1] or 0.0) <= self._rounding",
+        (RERUN,),
+    ),
+    Fault(
+        "a limit that bound with something left counts as proved",
+        "core/proof/verify.py",
+        "{why.limit for why in reasons if why and not why.have}",
+        "{why.limit for why in reasons if why}",
+        (f"{VERIFY}::test_a_limit_that_bound_with_something_left_is_taken_on_trust",),
+    ),
+    Fault(
+        "an empty place in a table counts as a block",
+        "core/trace/rules/blocks.py",
+        "held = len(table) - (table.count(None) if group.kind in _KEEP_ALL else 0)",
+        "held = len(table)",
+        (OTHERS,),
+    ),
+    Fault(
         "penalties excuse another token",
         "core/proof/rerun.py",
-        "not (sampling.temperature or sampling.looks_back or self._header.leak)",
-        "not (sampling.temperature or self._header.leak)",
+        "row.params.temperature or row.params.looks_back or self._header.leak",
+        "row.params.temperature or self._header.leak",
         ("core/test_check_rerun.py::test_penalties_do_not_excuse_another_token",),
     ),
     Fault(

@@ -441,6 +441,20 @@ def test_the_run_of_another_task_is_none_of_this_one():
         assert not judged(TASKS["refill"], Reply(nonsense)).is_right
 
 
+def test_a_run_in_which_requests_fail_or_come_early_is_of_something_else():
+    """As code could make it that changes the engine around its policy."""
+    for change in (
+        "import core.simulate.engine as S\nS.TOKEN = S.Sample(None, 0.0, 0.0)",
+        "import core.engine.arrivals as A\n"
+        "def take_due(self, now):\n"
+        "    while self.first is not None:\n"
+        "        yield self.take(self.first.id)\n"
+        "A.FutureRequests.take_due = take_due",
+    ):
+        found = grade("refill", f"{change}\n{SOLVED['refill'][0]}").to_json()
+        assert not found["passed"] and "something else" in found["message"]
+
+
 # -- beside continuous -----------------------------------------------------------------------------
 
 

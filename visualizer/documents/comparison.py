@@ -540,7 +540,7 @@ def _adds_up(shown: Shown, switch: str) -> bool:
         if (
             set(r) != own | follows.keys()
             or r != r | follows
-            or not 0 <= r["compared"] <= len(solo)
+            or not 0 <= r["compared"] <= (len(solo) if at is None else at + 1)
         ):
             return False
     return bool(

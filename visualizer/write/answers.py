@@ -1,4 +1,4 @@
-"""Runs a learner's code on cases that others judge: it knows no right answer. A case is lines of
+"""Runs a learner's code on cases that others judge: it is told no right answer. A case is lines of
 Python, run one after the other in a fresh copy of the learner's module; the value of each is told
 as JSON.
 
@@ -230,7 +230,7 @@ def main() -> None:
 
 
 class _NothingOfOurs:
-    """Refuses to import the engine, which knows the right answers."""
+    """Refuses to import the engine, which has the right answers; code that means to can undo it."""
 
     @staticmethod
     def find_spec(name: str, *_: Any) -> None:

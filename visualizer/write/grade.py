@@ -132,11 +132,19 @@ def judged(task: PolicyTask, reply: Reply) -> Result:
 
 
 def _is_of(task: PolicyTask, trace: Trace) -> bool:
-    """Whether it is the task's requests that ran, within its limits."""
+    """Whether it is the task's requests that ran, each when it was due and to its full length,
+    within its limits.
+    """
     config, due = trace.config, task.config("continuous")
     free = {"policy", *task.may_change}
     return (
         [one.request for one in trace.asked.values()] == list(task.workload)
+        and all(f.finish_reason == "length" for e in trace.events for f in e.ends)
+        and all(
+            e.step >= trace.asked[a.request].request.arrival
+            for e in trace.events
+            for a in e.arrived
+        )
         and trace.header.engine is None
         and all(
             getattr(config, f.name) == getattr(due, f.name)

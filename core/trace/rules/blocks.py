@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from core.trace.events import BlockChange, Segment, StepEvent
-from core.trace.header import Header
+from core.trace.header import FULL, Header
 from core.trace.rules.followable import quoted
 from core.trace.run_state import RunState
 
@@ -22,6 +22,8 @@ BY_POSITION = (
     None,
 )
 """Kinds of groups whose tables cover every position, or in a ring as many as its window has."""
+
+_KEEP_ALL = (*FULL, None)  # kinds of groups in which no block may leave before its request
 
 
 class PoolRules:
@@ -108,7 +110,8 @@ class PoolRules:
         ):
             table = tables.get(index, [])
             needed = min(s.kv_len, group.window or s.kv_len) if group.kind == "ring" else s.kv_len
-            if group.kind in BY_POSITION and len(table) // units * size < needed:
+            held = len(table) - (table.count(None) if group.kind in _KEEP_ALL else 0)
+            if group.kind in BY_POSITION and held // units * size < needed:
                 return f"request {quoted(s.request)} has too few blocks for {s.kv_len} positions"
             if (
                 group.kind in BY_POSITION
@@ -133,12 +136,13 @@ class PoolRules:
         size = self._sizes[change.group]
         units = self._units[change.group]
         table = state.tables.get(change.request, {}).get(change.group, [])
-        first = group.first_seen(state.computed.get(change.request, 0))
+        computed = state.computed.get(change.request, 0)
+        first = 0 if group.kind in _KEEP_ALL else group.first_seen(computed)
         for block in change.left:
             if self._own or block not in table:
                 return f"request {quoted(change.request)} gave back a block that it does not hold"
             if first is not None and (table.index(block) // units + 1) * size > first:
-                return f"request {quoted(change.request)} gave back a block that its window spans"
+                return f"request {quoted(change.request)} gave back a block that it still needs"
         return None
 
     def _give_back(self, blocks: tuple[int, ...] | list[int]) -> None:

@@ -37,10 +37,10 @@ def in_order(event: StepEvent, since: float) -> bool:
     return times == sorted(times)
 
 
-def parts_fit(event: StepEvent, one_clock: bool) -> bool:
+def parts_fit(event: StepEvent, one_clock: bool, is_asynchronous: bool) -> bool:
     """Whether the parts of a step fit into it. one_clock: preparing, forward and sampling make up
-    the passes, and scheduling is outside them; otherwise only the device's parts must fit, since
-    the host's overlap another step.
+    the passes, and scheduling is outside them; otherwise the host's parts fit beside the device's
+    or, where steps are launched ahead, may overlap another step.
     """
     schedule, prepare, forward, sample = (
         getattr(event.timings, part) or 0.0 for part in ("schedule", "prepare", "forward", "sample")
@@ -49,7 +49,9 @@ def parts_fit(event: StepEvent, one_clock: bool) -> bool:
     if min(schedule, prepare, forward, sample) < 0:
         return False
     if not one_clock:
-        return forward + sample <= whole + _APART and max(schedule, prepare) <= event.t_end + _AHEAD
+        host = max(schedule, prepare) if is_asynchronous else schedule + prepare
+        most = event.t_end + _AHEAD if is_asynchronous else whole + _APART
+        return forward + sample <= whole + _APART and host <= most
     passes = sum([p.t_end - p.t_start for p in event.passes])
     rounding = ROUNDING + 1e-6 * len(event.passes)
     return (

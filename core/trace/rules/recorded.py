@@ -194,6 +194,8 @@ class RecordedRules:
         drafted = {d.request: d.drafted for d in event.drafts}
         longest, context = self._longest, self._header.model.context
         alone = len(state.running) + len(state.waiting) < 2
+        if len(event.passes) > 1:
+            return "it has more than one pass"
         if any(forward.layout != self._policy.layout for forward in event.passes):
             return "its passes are not laid out as the header says"
         if self._proposes is not None and max(drafted.values(), default=0) > self._proposes:

@@ -116,7 +116,7 @@ class StepRules:
             for name in ("prepare", "sample")
         ):
             return "the recorded parts of the step are not those that the header names"
-        if not parts_fit(event, self._header.has_one_clock):
+        if not parts_fit(event, self._header.has_one_clock, self._header.is_asynchronous):
             return f"its parts do not fit into its {event.t_end - event.t_start:g} s"
         return None
 
