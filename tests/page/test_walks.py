@@ -7,16 +7,13 @@ from difflib import unified_diff
 
 import pytest
 
-from worlds.walks import FOLDER, begun, walked
-
-ANEW = "WALK_ANEW"  # in the environment: write what is told now
+from worlds.walks import ANEW, FOLDER, begun, walked
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
-def test_a_walk_is_told_what_was_kept(visit, request, path):
+def test_a_walk_is_told_what_was_kept(visit, page_url, path):
     kept = path.read_text(encoding="utf-8").splitlines()
-    url = request.getfixturevalue("live_url" if "engine" in kept[0] else "page_url")
-    page = begun(visit, url, kept[0])
+    page = begun(visit, page_url, kept[0])
     anew = ANEW in os.environ
     told: list[str] = []
     for part in walked(page, kept, anew):
