@@ -24,7 +24,7 @@ from worlds.browser import settled
 ANEW = "INFLIGHT_WALKS"  # in the environment: write what is told now
 FOLDER = Path(__file__).parents[1] / "walks"
 COMES = 120  # seconds until what was kept is there, on a busy machine
-STAYS = 1.2  # seconds after which what has not changed is taken to be all
+STAYS = 3.0  # seconds after which what has not changed is taken to be all
 _BESIDES = """() => {
     const { activeElement: on } = document;
     const focus = on === document.body ? '' : on.getAttribute('aria-label') || on.innerText.trim() || on.tagName + '.' + on.className;
