@@ -26,7 +26,7 @@ from core.trace.events import Segment, StepEvent
 from core.trace.mask import Mask, Order, rows_of
 from core.trace.messages import english
 from core.trace.phrases import letters
-from core.trace.trace import NO_TEXT, NOT_TAKEN, Trace
+from core.trace.trace import NO_TEXT, NOT_USED, Trace
 
 MOST_CELLS = 50_000_000  # of a mask that is derived in full
 MOST_ROWS = 48
@@ -178,7 +178,7 @@ def _row(
     if not isinstance(row, Segment):
         return text.append(f"  lane {row.lane}  finished, computed as padding until the wave ends")
     pads = f"<pad>×{padded_width - row.length} " if padded_width > row.length else ""
-    tokens = [word if word is NO_TEXT or word is NOT_TAKEN else repr(word) for word in words]
+    tokens = [word if word is NO_TEXT or word is NOT_USED else repr(word) for word in words]
     text.append(f"  lane {row.lane}  {f'{row.phase}({row.length})':<12} ")
     room = None if width is None else max(20, width - len(text) - len(pads))
     return text.append(pads, style="dim").append(_fold_words(tokens, room), style="default")

@@ -26,7 +26,7 @@ from core.trace.messages import english
 from core.trace.run_state import Frame, RunState
 from core.workload.workload import Workload
 
-NOT_TAKEN = "✗"  # in place of a token that was guessed and turned out wrong
+NOT_USED = "✗"  # in place of a token that was guessed for nothing
 NO_TEXT = "—"  # in place of a token of a simulated run, which no model chose
 
 
@@ -285,7 +285,7 @@ class Trace(OnPage):
             return (
                 self.token_text(request, position)
                 if position < taken.get(request, position + 1)
-                else NOT_TAKEN
+                else NOT_USED
             )
 
         return mask_of(event.passes[pass_index], segments, text, window, order, self.header.leak)

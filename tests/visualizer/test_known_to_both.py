@@ -10,7 +10,7 @@ import pytest
 
 from core import SamplingParams
 from core.trace.events import Timings
-from core.trace.trace import NOT_TAKEN
+from core.trace.trace import NOT_USED
 from visualizer.charts.theme import HUES
 from visualizer.jobs.limits import HERE
 from visualizer.page.bundle import PLAYER
@@ -25,7 +25,7 @@ _DEFAULTS = {
     ("file", "constant", "here"),
     [
         ("parts/colours.js", "HUES", list(HUES)),
-        ("run/passes.js", "NOT_TAKEN", NOT_TAKEN),
+        ("run/passes.js", "NOT_USED", NOT_USED),
         ("views/queue.js", "PARTS", [*Timings._fields, "other"]),
         ("live/batch.js", "CHAPTER", CHAPTER),
         ("watch/open_file.js", "MOST", HERE.upload_bytes),

@@ -22,7 +22,7 @@ from core.trace.events import StepEvent
 from core.trace.mask import Mask
 from core.trace.phrases import letters
 from core.trace.run_state import Frame, RunState
-from core.trace.trace import NOT_TAKEN, Trace
+from core.trace.trace import NOT_USED, Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison import RECORDED
 from visualizer.documents.replay import drawn
@@ -99,7 +99,7 @@ def row(trace: Trace, event: StepEvent, index: int, mask: Mask) -> list[list[Any
         if query.position is None:
             cells.append([query.request, None])
             continue
-        text = trace.token_text(query.request, query.position) if query.text != NOT_TAKEN else None
+        text = trace.token_text(query.request, query.position) if query.text != NOT_USED else None
         guess = (
             ""
             if query.position < guessed.get(query.request, query.position + 1)
