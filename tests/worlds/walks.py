@@ -1,7 +1,7 @@
 """Walks through the page: what a visitor does, and after each deed what has changed of what the
 page says. A file of `tests/walks` holds both.
 
-    open  part=compare&comparison=gpt2-six     the address, or story; then: phone, simple
+    open  part=compare&comparison=gpt2-six     the address; then: phone, simple
     > press  n                                 a deed, its fields parted by two spaces
     - status: 0 / 59                           what was there before it and is no longer
     + status: 1 / 59                           what is there since
@@ -25,6 +25,11 @@ ANEW = "INFLIGHT_WALKS"  # in the environment: write what is told now
 FOLDER = Path(__file__).parents[1] / "walks"
 COMES = 120  # seconds until what was kept is there, on a busy machine
 STAYS = 3.0  # seconds after which what has not changed is taken to be all
+# What there is room for depends on the fonts of a machine, but for those whose letters are alike.
+_ONE_WIDTH = """
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync('* { font-family: monospace !important }');
+    document.adoptedStyleSheets = [sheet];"""
 _BESIDES = """() => {
     const { activeElement: on } = document;
     const focus = on === document.body ? '' : on.getAttribute('aria-label') || on.innerText.trim() || on.tagName + '.' + on.className;
@@ -82,14 +87,14 @@ def begun(visit: Callable[..., Page], url: str, first: str) -> Page:
     address, *options = first.removeprefix("open  ").split("  ")
     page = visit(
         url=f"{url}/",
-        hash="" if address == "story" else address,
+        hash=address,
         drawn=False,
         size="phone" if "phone" in options else "desk",
         detail="simple" if "simple" in options else "full",
         color_scheme="light",
     )
-    if address == "story":
-        page.goto(f"{url}/story")
+    page.add_init_script(_ONE_WIDTH)
+    page.reload()
     page.set_default_timeout(COMES * 1000)
     return page
 

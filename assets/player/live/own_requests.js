@@ -15,7 +15,7 @@ const NAME = "inflight-nickname"; // in the browser's storage
 
 /**
  * @typedef {{key: string, id: string, prompt: string, text: string, ends: number[],
- * next: number, ended: Json, lost?: string, went?: import("./whereabouts.js").Ended,
+ * next: number, ended: Json, seed?: number, lost?: string, went?: import("./whereabouts.js").Ended,
  * letter?: string, isChat?: boolean}} Own letter, isChat: as the run had them, which forgets
  */
 
@@ -48,16 +48,17 @@ export class OwnRequests {
   /** Send a request; throws the server's sentence. */
   async ask({ prompt, tokens, nickname, temperature }) {
     const key = randomHex(16);
+    const seed = crypto.getRandomValues(new Uint32Array(1))[0] % 2 ** 31;
     const asked = {
       key,
       prompt,
       nickname: nickname || null,
       max_new_tokens: tokens,
       temperature,
-      seed: crypto.getRandomValues(new Uint32Array(1))[0] % 2 ** 31,
+      seed,
     };
     const { id } = await this.server.post("inflight/live/requests", asked);
-    const own = { key, id, prompt, text: "", ends: [], next: 0, ended: null };
+    const own = { key, id, prompt, seed, text: "", ends: [], next: 0, ended: null };
     this.requests = [own, ...this.requests].slice(0, MOST);
     this._remember();
     this._follow();
