@@ -35,7 +35,10 @@ export class BrowserEngine {
     this._crashed = false;
     /** @type {Map<number, {resolve: Function, reject: Function, heard: (message: Json) => void}>} */
     this._asked = new Map();
-    /** @type {Map<string, {id: number, model: string, ready: Promise<Json>, waits: number}>} by the model's name, "" for none; waits: how many wait for it */
+    /**
+     * By the model's name, "" for none; waits: how many wait for it.
+     * @type {Map<string, {id: number, model: string, ready: Promise<Json>, waits: number}>}
+     */
     this._loads = new Map();
     /** @type {Set<string>} models that its visitor wants, however large */
     this._agreed = new Set();
