@@ -16,17 +16,37 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 
-os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TRITON_INTERPRET="1")
+os.environ.update(
+    OMP_NUM_THREADS="1",
+    HF_HUB_OFFLINE="1",
+    TRITON_INTERPRET="1",
+    # a fault may take away what a browser's test waits for; the sources as they are wait no longer
+    INFLIGHT_PATIENCE="30000",
+)
 
-import hypothesis  # noqa: F401
 import pytest
 import torch
-import transformers  # noqa: F401
 from faults import FAULTS, Fault
-from transformers import generation  # noqa: F401
+
+# what the tests import of other people's, read once and not by every process
+for name in (
+    "fastapi",
+    "httpx",
+    "hypothesis",
+    "numba.core.decorators",
+    "openai",
+    "playwright.sync_api",
+    "plotly.graph_objects",
+    "starlette.testclient",
+    "torch._dynamo.convert_frame",
+    "transformers.activations",
+    "transformers.generation",
+):
+    import_module(name)
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("assets/player", "assets/engine")  # those with faults

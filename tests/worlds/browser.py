@@ -33,7 +33,8 @@ FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
     " --disable-component-update --disable-sync"
 )
-PATIENCE = 240_000  # milliseconds: a machine with other work is slow, not wrong
+# milliseconds: a machine with other work is slow, not wrong
+PATIENCE = int(os.environ.get("INFLIGHT_PATIENCE", 240_000))
 expect.set_options(timeout=PATIENCE)
 SIZES = {
     "desk": (1440, 900),
