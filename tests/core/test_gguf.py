@@ -27,8 +27,9 @@ from core.errors import UnsupportedModel
 from core.recorders.texts import tokenizer_of
 from core.torch_engine.models import smollm2
 from core.torch_engine.models.forecast import forecast
+from core.torch_engine.models.gguf import GgufFile, reader
 from core.torch_engine.models.gguf import tokenizer_of as gguf_tokenizer
-from core.torch_engine.models.gguf_for_tab import _BLOCKS, pack_gguf
+from core.torch_engine.models.gguf_for_tab import _BLOCKS, PackedGguf, pack_gguf
 from core.torch_engine.models.load import load, load_adapter
 from core.torch_engine.models.names import is_fetched, packed_smollm2
 from core.torch_engine.models.tokenizer import describe_model
@@ -106,7 +107,7 @@ def test_a_word_that_is_a_token_is_not_merged_of_letters_where_the_file_says_so(
     tokens = [*TOKENS, "hello"]
     file = write(tmp_path / "tiny.gguf", pre="llama-bpe", tokens=tokens)
     _, tokenizer = load(file, CPU, torch.float32)
-    assert tokenizer("hello")["input_ids"] == [tokens.index("hello")]
+    assert tokenizer("hello", add_special_tokens=False)["input_ids"] == [tokens.index("hello")]
     facts = {
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "gpt-2",
@@ -125,6 +126,27 @@ def test_a_text_begins_with_the_token_of_beginning_where_the_file_says_so(tmp_pa
     file = write(tmp_path / "tiny.gguf", tokenizer__ggml__add_bos_token=1)
     _, tokenizer = load(file, CPU, torch.float32)
     assert tokenizer("he")["input_ids"] == [1, TOKENS.index("he")]
+    # Llama 3's files do not say it of themselves
+    facts = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "llama-bpe",
+        "tokenizer.ggml.tokens": ["<begin>"],
+        "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.merges": [],
+    }
+    assert gguf_tokenizer(facts)["post_processor"]
+    assert not gguf_tokenizer(facts | {"tokenizer.ggml.add_bos_token": False})["post_processor"]
+
+
+def test_an_answer_ends_with_its_turn_though_the_file_names_the_end_of_a_text_alone(tmp_path):
+    """llama.cpp's way, too."""
+    tokens = ["<|end|>", "<|im_end|>", *TOKENS[2:]]
+    file = write(tmp_path / "tiny.gguf", tokens=tokens)
+    adapter, _ = load_adapter(file, "cpu")
+    assert adapter.eos_token_ids == {0, 1}
+    with open(file, "rb") as content:
+        packed = PackedGguf(GgufFile(reader(content)), "tiny")
+    assert packed.header["model"]["eos_token_ids"] == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -277,8 +277,21 @@ def config_of(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -
         "hidden_act": "silu",
         "tie_word_embeddings": "output.weight" not in shapes,
         "bos_token_id": facts.get("tokenizer.ggml.bos_token_id"),
-        "eos_token_id": facts.get("tokenizer.ggml.eos_token_id"),
+        "eos_token_id": _ends(facts) or None,
     }
+
+
+_OF_A_TURN = frozenset({"<|end|>", "<|eom_id|>", "<|eot_id|>", "<|im_end|>"})
+
+
+def _ends(facts: Mapping[str, Any]) -> list[int]:
+    """The tokens that end an answer. Many a file names the end of a text alone, though its chat
+    template ends turns with another token: llama.cpp, too, knows those by their names.
+    """
+    ends = {facts.get(f"tokenizer.ggml.{end}_token_id") for end in ("eos", "eot")}
+    tokens, kinds = facts["tokenizer.ggml.tokens"], facts.get("tokenizer.ggml.token_type", ())
+    ends |= {id for id, kind in enumerate(kinds) if kind == _CONTROL and tokens[id] in _OF_A_TURN}
+    return sorted(ends - {None})
 
 
 # -- weights ---------------------------------------------------------------------------------------
@@ -375,6 +388,8 @@ def tokenizer_of(facts: Mapping[str, Any]) -> dict[str, Any]:
         )
     tokens = facts["tokenizer.ggml.tokens"]
     kinds = facts.get("tokenizer.ggml.token_type", ())
+    # Llama 3's files do not say it: llama.cpp, too, knows it of them
+    begins = facts.get("tokenizer.ggml.add_bos_token", before == "llama-bpe")
     added = [
         {
             "id": id,
@@ -392,7 +407,7 @@ def tokenizer_of(facts: Mapping[str, Any]) -> dict[str, Any]:
         "added_tokens": added,
         "normalizer": {"type": "NFC"} if before == "qwen2" else None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": _STEPS[before]},
-        "post_processor": _begin(facts) if facts.get("tokenizer.ggml.add_bos_token") else None,
+        "post_processor": _begin(facts) if begins else None,
         "decoder": _WORDS,
         "model": {
             "type": "BPE",

@@ -63,11 +63,9 @@ class PackedGguf:
             raise BadWeights(
                 f"it has a tensor {shown_quoted(min(self._left))}, which is not read here"
             )
-        ends, parameters = config["eos_token_id"], map(_numbers_of, file.tensors.values())
+        ends, parameters = config["eos_token_id"] or (), map(_numbers_of, file.tensors.values())
         self.header: dict[str, Any] = {
-            "model": model_facts(
-                name, config, sizes, sum(parameters), () if ends is None else (ends,)
-            ).to_json(),
+            "model": model_facts(name, config, sizes, sum(parameters), tuple(ends)).to_json(),
             "sizes": sizes,
             "float16": False,
             "tensors": self._places,
