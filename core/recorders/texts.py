@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from core.browser.tokenizer import PlainTokenizer
-from core.config import BUILTIN_FOLDER, SMOLLM2, model_source
+from core.config import BUILTIN_FOLDER, SMOLLM2, model_source, models_folder
 from core.errors import UnsupportedModel
+from core.torch_engine.models.gguf import folder_for, is_gguf
 from core.torch_engine.models.pretrained import hub_answers, read_tokenizer
 from core.torch_engine.models.tokenizer import has_tokenizer
 from core.trace.detokenize import plain
@@ -28,9 +29,14 @@ def confine_to(names: Iterable[str]) -> None:
 
 
 def model_folder(name: str) -> Path | None:
-    """The folder of the model's files, or None if they are not on this machine."""
+    """The folder of the model's files, of a GGUF file the one made from it; None if they are not on
+    this machine.
+    """
     may = _confined is None or name in _confined or name == SMOLLM2
     named = [Path(model_source(name))] if may else []
+    if may and is_gguf(name):
+        with suppress(OSError):  # no such file
+            named = [folder_for(name, models_folder() / "gguf")]
     for folder in (*named, BUILTIN_FOLDER / Path(name).name):
         with suppress(OSError):  # the name may be too long for a file
             if name and (folder / "config.json").is_file():

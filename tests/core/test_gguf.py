@@ -90,6 +90,7 @@ def test_a_file_is_a_model_with_tokenizer_and_template(tmp_path, models_dir):
         Workload([Request("A", "he ", sampling=SamplingParams(4, ignore_eos=True))])
     )
     assert len(trace.outputs["A"]) == 4
+    assert tokenizer_of(file).get_vocab() == tokenizer.get_vocab()  # by which `check` reads texts
     assert list((models_dir / "gguf").iterdir()) == [made]  # made once
     os.utime(file, ns=(1, 1))
     describe_model(file)

@@ -288,10 +288,10 @@ def _ends(facts: Mapping[str, Any]) -> list[int]:
     """The tokens that end an answer. Many a file names the end of a text alone, though its chat
     template ends turns with another token: llama.cpp, too, knows those by their names.
     """
-    ends = {facts.get(f"tokenizer.ggml.{end}_token_id") for end in ("eos", "eot")}
     tokens, kinds = facts["tokenizer.ggml.tokens"], facts.get("tokenizer.ggml.token_type", ())
-    ends |= {id for id, kind in enumerate(kinds) if kind == _CONTROL and tokens[id] in _OF_A_TURN}
-    return sorted(ends - {None})
+    ends = {id for id, kind in enumerate(kinds) if kind == _CONTROL and tokens[id] in _OF_A_TURN}
+    named = (facts.get(f"tokenizer.ggml.{end}_token_id") for end in ("eos", "eot"))
+    return sorted(ends.union(id for id in named if id is not None))
 
 
 # -- weights ---------------------------------------------------------------------------------------
