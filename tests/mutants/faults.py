@@ -3756,8 +3756,8 @@ FAULTS = (
     Fault(
         "three parts are named against a difference",
         "visualizer/words/verdicts.py",
-        "zip(large, alike, strict=True) if not a\n    ][:2]",
-        "zip(large, alike, strict=True) if not a\n    ][:3]",
+        "[p for p in large if p not in with_it][:2]",
+        "[p for p in large if p not in with_it][:3]",
         (
             "visualizer/test_comparison_views.py::test_three_parts_are_named_and_two_against_them_with_a_decimal_where_it_tells",
         ),

@@ -44,11 +44,8 @@ class Captioner:
         self._asked: dict[str, int | None] = {}  # the most new tokens of each
         self.letters: dict[str, str] = {}
         self._numbers = numbers or itertools.count()
-        self._config = header.config
-        self._groups = header.groups
-        self._is_asynchronous = header.is_asynchronous
+        self._header = header
         self._last_end: float | None = None
-        self._own, self._model = header.engine is None, header.model
 
     @classmethod
     def of(cls, trace: Trace) -> Captioner:
@@ -92,17 +89,7 @@ class Captioner:
         for arrived in event.newcomers:
             self.letters[arrived.request] = letter(next(self._numbers))
         context = CaptionContext(
-            event,
-            self.state,
-            self._config,
-            self._prompt,
-            self._asked,
-            self.letters,
-            self._groups,
-            waited,
-            self._own,
-            self._model.eos_token_ids,
-            self._model.context,
+            event, self.state, self._header, self._prompt, self._asked, self.letters, waited
         )
         made = make(lambda: _composed(context))
         self.state.end(event)
@@ -113,7 +100,7 @@ class Captioner:
         """Seconds that the device waited for the host before this step; 0 if there was nothing to
         serve.
         """
-        if not self._is_asynchronous or self._last_end is None or not self.state.has_work:
+        if not self._header.is_asynchronous or self._last_end is None or not self.state.has_work:
             return 0.0
         return max(0.0, event.t_start - self._last_end)
 

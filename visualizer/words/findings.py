@@ -151,16 +151,13 @@ def lane_steps(comparison: Comparison) -> str:
             )
             continue
         most = max(WASTE, key=lambda kind: counts[kind])
-        cause = (
-            _OVERRUN
-            if most == "padding" and comparison.medians[name].get("overrun_rows")
-            else WASTE[most]
-        )
+        is_overrun = most == "padding" and comparison.medians[name].get("overrun_rows")
+        cause, share = t(_OVERRUN if is_overrun else WASTE[most]), percent(wasted / counts["total"])
         how = "all" if counts[most] == wasted else "mostly"
         wastes = (
             f"{{name}} wastes {{share}} of its {counts['total']:,.0f} lane-steps, {how} {{cause}}"
         )
-        said.append(t(wastes, name=name, share=percent(wasted / counts["total"]), cause=t(cause)))
+        said.append(t(wastes, name=name, share=share, cause=cause))
     return "; ".join(said) + "." if said else t("Lane-steps could not be observed.")
 
 
@@ -235,48 +232,37 @@ def cost(curve: CostCurve) -> str:
     """What a batch costs and gains; and what reading more KV costs."""
     one, most = curve.by_tokens[0], curve.by_tokens[-1]
     grows, cheaper = most.median / one.median, one.median * most.tokens / (most.median * one.tokens)
-    longer = (
-        f"A step of {most.tokens} tokens takes {{times}} times as long as a step of {one.tokens}: "
+    said = t(
+        f"A step of {most.tokens} tokens takes {{times}} times as long as a step of {one.tokens}: ",
+        times=times(grows),
     )
-    saved = (
-        "each token is {times} times cheaper"
-        if cheaper > 1
-        else "on this device a batch saves nothing"
-    )
-    said = t(longer, times=times(grows)) + t(saved, times=times(cheaper))
+    if cheaper > 1:
+        said += t("each token is {times} times cheaper", times=times(cheaper))
+    else:
+        said += t("on this device a batch saves nothing")
     if len(curve.by_kv) > 1:
         short, long = curve.by_kv[0], curve.by_kv[-1]
-        reads = (
+        said += t(
             f". Reading {long.kv_read / short.kv_read:,.0f} times the KV makes a step {{times}}"
-            " times as long"
+            " times as long",
+            times=times(long.median / short.median),
         )
-        said += t(reads, times=times(long.median / short.median))
-    return said + "."
+    return f"{said}."
 
 
 def equivalence(found: Mapping[str, Any]) -> str:
     """Alone and in a batch: what differs, and what `model.generate` writes. found: from
     `core.proof.equivalence`.
     """
-    logits = found["max_logit_difference"]
-    tokens = num_places(found, "solo")
-    differing = found["differing_tokens"]
-    size = (
-        ""
-        if logits is None
-        else t(
-            "; the largest logit difference is {size}", size=t(f"{logits:.2g}".replace("e-0", "e-"))
-        )
-    )
-    is_exact = found["leak"] or not differing
-    where = (
-        ""
-        if is_exact
-        else t(", in {dtype} on {device}", dtype=found["dtype"], device=found["device"])
-    )
-    leaking = "With the leak " if found["leak"] else ""
+    logits, differing = found["max_logit_difference"], found["differing_tokens"]
+    leaking, tokens = "With the leak " if found["leak"] else "", num_places(found, "solo")
     said = t(f"{leaking}{differing:,} of {tokens:,} tokens differ from those written alone")
-    return f"{said}{size}{where}. {_generated(found)}"
+    if logits is not None:
+        size = t(f"{logits:.2g}".replace("e-0", "e-"))
+        said += t("; the largest logit difference is {size}", size=size)
+    if differing and not found["leak"]:
+        said += t(", in {dtype} on {device}", dtype=found["dtype"], device=found["device"])
+    return f"{said}. {_generated(found)}"
 
 
 def _generated(found: Mapping[str, Any]) -> str:
@@ -345,18 +331,15 @@ def outputs(comparison: Comparison) -> str:
     if comparison.outputs_identical:
         return t("Every run wrote the same tokens.")
     first = comparison.differences[0]
-    margin = (
-        ""
-        if first["margin"] is None
-        else t(", where the best logit led by {lead}", lead=t(f"{first['margin']:.3g}"))
-    )
-    departs = t(
+    said = t(
         f"{{policy}} departs from {{base}} in request {{request}} at token {first['position']}",
         policy=first["policy"],
         base=comparison.baseline,
         request=str(first["request"]),
     )
-    return f"{departs}{margin}."
+    if first["margin"] is not None:
+        said += t(", where the best logit led by {lead}", lead=t(f"{first['margin']:.3g}"))
+    return f"{said}."
 
 
 def _worst_quarter(trace: Trace | None) -> tuple[int, float] | None:

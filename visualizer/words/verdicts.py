@@ -58,39 +58,24 @@ def headline(comparison: Comparison) -> str:
             mine=mine,
         )
     time, other = together(walls[mine], walls[base])
-    holes = {
-        "requests": _requests(comparison),
-        "mine": mine,
-        "base": base,
-        "time": time,
-        "other": other,
-    }
-    found = comparison.verdict(mine)
-    is_disputed = _is_disputed(found, walls[mine] - walls[base])
-    if is_disputed or _is_open(found):
-        why = (
-            "the rounds and the medians disagree on which is faster"
-            if is_disputed
-            else "the rounds do not say which is faster"
-        )
-        return t(
-            f"{{requests}}: done in {{time}} with {{mine}}, in {{other}} with {{base}}; {why}.",
-            **holes,
-        )
-    if time == other:
-        return t(
-            "{requests}: done in {time} with {mine}, and with {base} in the same time to a"
-            " thousandth.",
-            **holes,
-        )
-    few = (
-        ""
-        if found.decided or found.rounds < 2
-        else f"; {found.rounds} rounds are too few to decide"
-    )
-    how = ", later than in" if walls[mine] > walls[base] else " instead of"
+    found, longer = comparison.verdict(mine), walls[mine] - walls[base]
+    if _is_disputed(found, longer):
+        then = ", in {other} with {base}; the rounds and the medians disagree on which is faster"
+    elif _is_open(found):
+        then = ", in {other} with {base}; the rounds do not say which is faster"
+    elif time == other:
+        then = ", and with {base} in the same time to a thousandth"
+    else:
+        then = f"{', later than in' if longer > 0 else ' instead of'} {{other}} with {{base}}"
+        if found.rounds > 1 and not found.decided:
+            then += f"; {found.rounds} rounds are too few to decide"
     return t(
-        f"{{requests}}: done in {{time}} with {{mine}}{how} {{other}} with {{base}}{few}.", **holes
+        f"{{requests}}: done in {{time}} with {{mine}}{then}.",
+        requests=_requests(comparison),
+        mine=mine,
+        base=base,
+        time=time,
+        other=other,
     )
 
 
@@ -161,15 +146,8 @@ def total_time(comparison: Comparison) -> str:
 def racing(comparison: Comparison) -> list[str]:
     """Which contenders race: the pair, and the second one under other limits."""
     base, mine = pair(comparison)
-    return list(
-        dict.fromkeys(
-            [
-                base,
-                mine,
-                *(n for n in comparison.names if n != mine and _changed(comparison, n, mine)),
-            ]
-        )
-    )
+    limited = [n for n in comparison.names if n != mine and _changed(comparison, n, mine)]
+    return list(dict.fromkeys([base, mine, *limited]))
 
 
 def _is_open(found: Verdict) -> bool:
@@ -293,15 +271,10 @@ def method(comparison: Comparison) -> str:
     count = len(comparison.walls[comparison.baseline])
     runs = t("one run of each" if count == 1 else f"{count} runs of each, in rotated order")
     raced = [n for n in comparison.names if n in comparison.shown and comparison.runs[n].trace]
-    shown = [t(f"round {comparison.shown[n]} of {{name}}", name=n) for n in raced]
-    race = (
-        t(
-            "; the race shows the run nearest to each median: {shown}",
-            shown=", ".join(shown),
-        )
-        if count > 1 and shown
-        else ""
-    )
+    shown = ", ".join(t(f"round {comparison.shown[n]} of {{name}}", name=n) for n in raced)
+    race = ""
+    if count > 1 and shown:
+        race = t("; the race shows the run nearest to each median: {shown}", shown=shown)
     traces = [run.trace for run in comparison.runs.values() if run.trace is not None]
     greedy = traces and all(
         not request.sampling.temperature for trace in traces for request in trace.workload
@@ -320,10 +293,8 @@ def named_parts(found: Difference) -> tuple[list[Contribution], list[Contributio
         (p for p in found.parts if p.name != "rest" and abs(p.seconds) >= least),
         key=lambda p: -abs(p.seconds),
     )
-    alike = [(p.seconds < 0) == (found.seconds < 0) for p in large]
-    return [p for p, a in zip(large, alike, strict=True) if a][:3], [
-        p for p, a in zip(large, alike, strict=True) if not a
-    ][:2]
+    with_it = [p for p in large if (p.seconds < 0) == (found.seconds < 0)]
+    return with_it[:3], [p for p in large if p not in with_it][:2]
 
 
 def difference(found: Difference, base: str, mine: str) -> str:
@@ -452,7 +423,7 @@ def _decided_otherwise(
     name: str, trace: Trace, mine: str, found: Divergence, letter: Mapping[str, str]
 ) -> str:
     who = f"{letter[found.request]} " if found.request else ""
-    wrote = "the same tokens" if found.same_tokens else "other tokens"
+    wrote = t("the same tokens" if found.same_tokens else "other tokens")
     parts = t(
         f"{{engine}} decides differently from step {found.step} on: under {{mine}} "
         "{before}, under {name} {after}.",
@@ -466,7 +437,7 @@ def _decided_otherwise(
         f"The run takes {found.steps[1]:,} [step|steps] instead of {found.steps[0]:,} and writes"
         " {wrote}."
     )
-    return f"{parts} {t(took, wrote=t(wrote))}"
+    return f"{parts} {t(took, wrote=wrote)}"
 
 
 def caveats(comparison: Comparison) -> list[str]:
@@ -478,19 +449,16 @@ def caveats(comparison: Comparison) -> list[str]:
     runs = [run.trace for run in comparison.runs.values() if run.trace is not None]
     # another engine's recording may not tell
     millions = round(max(run.header.model.parameters or 0 for run in runs) / 1e6)
-    said = [
-        (
-            "Times run from the first request handed over to the end of the last step. Loading a"
-            " model and its KV pool is not included, keeping the record is, and no tokens are"
-            f" turned into text. KV blocks hold {trace.config.block_size} tokens in every engine."
-        ),
-    ]
-    if millions:
-        said.append(
-            f"A model of {millions} million parameters on a CPU is not what these engines are made"
-            " for: such times say little about them elsewhere."
-        )
-    return [t(sentence) for sentence in said]
+    included = (
+        "Times run from the first request handed over to the end of the last step. Loading a model"
+        " and its KV pool is not included, keeping the record is, and no tokens are turned into"
+        f" text. KV blocks hold {trace.config.block_size} tokens in every engine."
+    )
+    elsewhere = (
+        f"A model of {millions} million parameters on a CPU is not what these engines are made for:"
+        " such times say little about them elsewhere."
+    )
+    return [t(included), *([t(elsewhere)] if millions else [])]
 
 
 def _named(name: str, trace: Trace) -> str:
