@@ -189,8 +189,8 @@ FAULTS = (
     Fault(
         "the page always says that the newest gives way",
         "visualizer/words/reasons.py",
-        "*_gives_way(m.config.policy.victim),",
-        '*_gives_way("newest"),',
+        "*_gives_way(m.config.policy.victim)]",
+        '*_gives_way("newest")]',
         (CAPTIONS, OWN_POLICY),
     ),
     Fault(
@@ -1888,12 +1888,8 @@ FAULTS = (
     Fault(
         "a simulated run is called what its folder is",
         "visualizer/documents/replay.py",
-        '"header": (\n'
-        "            header\n"
-        '            if source is None or header.get("source") == "simulated"\n'
-        '            else header | {"source": source}\n'
-        "        ),",
-        '"header": header if source is None else header | {"source": source},',
+        'if source is not None and header.get("source") != "simulated":',
+        "if source is not None:",
         (REPLAY,),
     ),
     Fault(

@@ -70,9 +70,7 @@ class CaptionContext:
 
     @property
     def device_waited(self) -> bool:
-        """Whether the device waited for the host long enough to mention: over a hundredth of the
-        step.
-        """
+        """Whether the device waited long enough to mention: over a hundredth of the step."""
         return self.waited > 0.01 * (self.event.t_end - self.event.t_start)
 
     @property
@@ -109,9 +107,7 @@ class CaptionContext:
         return max(0, min(self.state.lost.get(s.request, 0), s.kv_len) - s.start)
 
     def cut_by_budget(self, s: Segment) -> bool:
-        """Whether the budget cut it: the scheduler says so, or the budget is spent and the pool was
-        not completely full.
-        """
+        """Whether the budget cut it: it says so, or it is spent and the pool was not full."""
         if any(a.request == s.request and a.why.limit == "budget" for a in self.event.admitted):
             return True
         full = self.event.kv.used == self.event.kv.total and any(

@@ -40,9 +40,7 @@ def seconds(value: float | None) -> str:
 
 
 def divided(base: float, mine: float) -> float:
-    """A duration ÷ another as a reader of both divides them: as `seconds` writes them, in three
-    digits.
-    """
+    """A duration ÷ another as a reader of both divides them: in the three digits of `seconds`."""
     return _three_digits(base) / _three_digits(mine)
 
 
@@ -81,9 +79,7 @@ def percent(share: float | None) -> str:
 
 
 def pair(comparison: Comparison) -> tuple[str, str]:
-    """The two contenders that the sentences are about: the first, and the engine's default policy
-    (or the second).
-    """
+    """The two that are spoken of: the first, and the engine's default policy (or the second)."""
     base, usual = comparison.baseline, EngineConfig().policy.name
     return base, usual if usual in comparison.names and usual != base else comparison.names[:2][-1]
 
@@ -204,12 +200,8 @@ def pressure(comparison: Comparison) -> str:
         return [n for n, p in paid.items() if getattr(p, kind) == number], number
 
     (first, least), (last, steps) = those("steps", min), those("steps", max)
-    said = [
-        t(
-            f"{{first}} [={len(first)} is|are] done after {least:,} [step|steps]",
-            first=listed(first),
-        )
-    ]
+    done = f"{{first}} [={len(first)} is|are] done after {least:,} [step|steps]"
+    said = [t(done, first=listed(first))]
     said[0] += t(f", {{last}} after {steps:,}", last=listed(last)) if first != last else ""
     for kind, what, unit in _PAID:
         names, number = those(kind, max)
@@ -251,9 +243,7 @@ def cost(curve: CostCurve) -> str:
 
 
 def equivalence(found: Mapping[str, Any]) -> str:
-    """Alone and in a batch: what differs, and what `model.generate` writes. found: from
-    `core.proof.equivalence`.
-    """
+    """What differs alone, in a batch and in `model.generate`: see `core.proof.equivalence`."""
     logits, differing = found["max_logit_difference"], found["differing_tokens"]
     leaking, tokens = "With the leak " if found["leak"] else "", num_places(found, "solo")
     said = t(f"{leaking}{differing:,} of {tokens:,} tokens differ from those written alone")
@@ -278,9 +268,7 @@ def _generated(found: Mapping[str, Any]) -> str:
 
 
 def num_places(found: Mapping[str, Any], other: str) -> int:
-    """How many places two texts of each request have, the one in the batch and another: one may be
-    longer.
-    """
+    """Places in the texts of the batch and another, over all requests: one may be longer."""
     texts = [(r["batched"], r[other]) for r in found["requests"] if r[other] is not None]
     return sum(max(map(len, pair)) for pair in texts)
 
@@ -343,9 +331,7 @@ def outputs(comparison: Comparison) -> str:
 
 
 def _worst_quarter(trace: Trace | None) -> tuple[int, float] | None:
-    """Of the four quarters of a run's time: the one with the lowest rate of tokens, and that
-    rate.
-    """
+    """The quarter of a run's time with the lowest rate of tokens, and that rate."""
     found = token_times(trace) if trace is not None else []
     if not found or trace is None:
         return None
@@ -364,9 +350,7 @@ def token_times(trace: Trace) -> Sequence[float]:
 
 
 def totals(trace: Trace) -> list[dict[str, str]]:
-    """`{"name", "value", "means"}` (times: the median and the worst) of a run's latencies,
-    throughput and waste; empty if there were no tokens.
-    """
+    """`{"name", "value", "means"}` of latencies, throughput and waste; empty without tokens."""
     if not any(event.sampled for event in trace.events):
         return []
     found = metrics(trace)

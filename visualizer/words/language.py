@@ -88,9 +88,7 @@ def elsewhere(make: Callable[[], T]) -> dict[str, T]:
 
 
 def t(text: str, **holes: str) -> str:
-    """A piece of a sentence in the current language. holes: values for {name} placeholders: names,
-    and texts already in that language.
-    """
+    """A piece of a sentence in the current language. holes: names, and texts already in it."""
     said = _said(text, _spoken.get())
     if said is None:
         missing_keys.add(key_of(text)[0])

@@ -56,9 +56,7 @@ def sentence(m: CaptionContext) -> Sentence:
 def fitted(
     m: CaptionContext, parts: Mapping[str, Clause | None], telling: Sequence[str]
 ) -> Sentence:
-    """One sentence of what fits of these clauses, in their order. telling: their names, the most
-    important first.
-    """
+    """One sentence of what fits of these clauses, in order. telling: the most important first."""
     chosen: dict[str, Sentence] = {}
     for form in (0, 1):  # first all short forms, then the longer ones with reasons
         for name in telling:

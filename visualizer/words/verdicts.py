@@ -43,9 +43,7 @@ PARTS = {
 
 
 def headline(comparison: Comparison) -> str:
-    """The one thing to take away: in how much time the same requests are done, and in how much
-    otherwise.
-    """
+    """The one thing to take away: how long the same requests take, and how long otherwise."""
     if others(comparison):
         return decisions(comparison)
     base, mine = pair(comparison)
@@ -66,9 +64,10 @@ def headline(comparison: Comparison) -> str:
     elif time == other:
         then = ", and with {base} in the same time to a thousandth"
     else:
-        then = f"{', later than in' if longer > 0 else ' instead of'} {{other}} with {{base}}"
-        if found.rounds > 1 and not found.decided:
-            then += f"; {found.rounds} rounds are too few to decide"
+        how = ", later than in" if longer > 0 else " instead of"
+        too_few = f"; {found.rounds} rounds are too few to decide"
+        few = too_few if found.rounds > 1 and not found.decided else ""
+        then = f"{how} {{other}} with {{base}}{few}"
     return t(
         f"{{requests}}: done in {{time}} with {{mine}}{then}.",
         requests=_requests(comparison),
@@ -80,9 +79,7 @@ def headline(comparison: Comparison) -> str:
 
 
 def _requests(comparison: Comparison) -> str:
-    """The requests that every contender ran, as the subject of a sentence; small numbers in
-    words.
-    """
+    """The requests that all contenders ran, as a sentence's subject; small numbers in words."""
     run = comparison.runs[pair(comparison)[1]]
     count = len(run.outputs) if run.trace is None else len(run.trace.asked)
     if count < 2:
@@ -92,9 +89,7 @@ def _requests(comparison: Comparison) -> str:
 
 
 def total_time(comparison: Comparison) -> str:
-    """Who was faster, by how much and in how many rounds; the same under other limits; then the
-    fastest of all, if that is a third.
-    """
+    """Who was faster, by how much and how often; under other limits; a third that is fastest."""
     base, mine = pair(comparison)
     walls = {n: statistics.median(comparison.walls[n]) for n in comparison.names}
     if base == mine:
@@ -156,16 +151,12 @@ def _is_open(found: Verdict) -> bool:
 
 
 def _is_disputed(found: Verdict, longer: float) -> bool:
-    """Whether the rounds decide for one contender and the median times, of which the second's is
-    longer by so much, for the other.
-    """
+    """Whether the rounds decide for one, and the median times, by `longer`, for the other."""
     return found.decided and (found.faster - found.slower) * longer > 0
 
 
 def _changed(comparison: Comparison, name: str, mine: str) -> dict[str, tuple[Any, Any]]:
-    """Limits that differ for another contender of the same policy: from, to. Empty if the policy
-    differs or is unknown.
-    """
+    """Limits that differ (from, to) for a contender of the same policy; empty for another."""
     about, own = (dict(comparison.about.get(n, {})) for n in (name, mine))
     if "policy" not in own or about.get("policy") != own["policy"]:
         return {}
@@ -285,9 +276,7 @@ def method(comparison: Comparison) -> str:
 
 
 def named_parts(found: Difference) -> tuple[list[Contribution], list[Contribution]]:
-    """The parts named individually, largest first: at most three with the difference and two
-    against it; all others are the rest.
-    """
+    """The parts to name, largest first: at most three with the difference and two against it."""
     least = max(0.05 * abs(found.seconds), 0.005 * max(found.before_s, found.after_s))
     large = sorted(
         (p for p in found.parts if p.name != "rest" and abs(p.seconds) >= least),
@@ -325,9 +314,7 @@ def _for(change: float, part: str) -> str:
 
 
 def counts(part: Contribution) -> str:
-    """The counts in the two runs, with a decimal if the change would not be visible without; empty
-    for times.
-    """
+    """The counts in the two runs, with a decimal if only that shows the change; empty for times."""
     if part.before is None or part.after is None:
         return ""
     digits = int(part.before != part.after and round(part.before) == round(part.after))
@@ -339,23 +326,17 @@ def _change(value: float) -> str:
 
 
 def load(data: Mapping[str, Any]) -> str:
-    """TTFT p99 and finished requests a second, of each policy, at the highest rate not above the
-    capacity.
-    """
+    """TTFT p99 and requests finished a second, by policy, at the highest rate within capacity."""
     points: Sequence[Mapping[str, Any]] = data["points"]
     names = list(dict.fromkeys(p["policy"] for p in points))
     top = data["capacity_requests_per_s"] or max(p["rate"] for p in points)
     rate = max((p["rate"] for p in points if p["rate"] <= top * 1.001), default=points[0]["rate"])
     at = {p["policy"]: p["numbers"] for p in points if p["rate"] == rate}
-    by_policy = [
-        t(
-            f"with {{name}} {{wait}}, and {at[n]['requests_per_s'] or 0:.3g} finish",
-            name=n,
-            wait=_wait(at[n]),
-        )
-        for n in names
-        if n in at
-    ]
+    by_policy = []
+    for name in names:
+        if name in at:
+            finish = f"with {{name}} {{wait}}, and {at[name]['requests_per_s'] or 0:.3g} finish"
+            by_policy.append(t(finish, name=name, wait=_wait(at[name])))
     return t(
         f"At {rate:.3g} requests a second, 99 of 100 get their first token {{policies}}.",
         policies="; ".join(by_policy),
@@ -385,17 +366,11 @@ def _range(ratios: Sequence[float]) -> str:
 def others(comparison: Comparison) -> dict[str, Trace]:
     """The contenders that are not our engine and left a trace of their steps."""
     traces = {name: run.trace for name, run in comparison.runs.items()}
-    return {
-        name: trace
-        for name, trace in traces.items()
-        if trace is not None and trace.header.engine is not None
-    }
+    return {name: one for name, one in traces.items() if one is not None and one.header.engine}
 
 
 def decisions(comparison: Comparison) -> str:
-    """Which engines make our decisions in every step, and where each of the others first differs.
-    Empty without another engine.
-    """
+    """Which engines decide as ours in every step, and where others first differ; empty for none."""
     theirs = others(comparison)
     mine = next((name for name in comparison.names if name not in theirs), None)
     ours = comparison.runs[mine].trace if mine is not None else None
@@ -411,11 +386,9 @@ def decisions(comparison: Comparison) -> str:
             f" [step|steps] and [={len(alike)} writes|write] the same {tokens:,} [token|tokens]."
         )
         said.append(t(as_ours, who=t(" and ").join(alike), mine=mine))
-    said += [
-        _decided_otherwise(name, theirs[name], mine, p, letters(ours))
-        for name, p in found.items()
-        if p is not None
-    ]
+    for name, parting in found.items():
+        if parting is not None:
+            said.append(_decided_otherwise(name, theirs[name], mine, parting, letters(ours)))
     return t("The same requests under the same limits: {said}", said=" ".join(said))
 
 
