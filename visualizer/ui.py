@@ -67,17 +67,14 @@ from visualizer.server.routes import TAKING, routes
 from visualizer.server.shared_engine import SharedEngine
 from visualizer.server.store import Store, address, own_folder
 
-# What the first picture is made of, on a first visit and later: fetched while Gradio's own scripts
-# are.
+# what the first picture is made of is fetched while Gradio's own scripts are
 _PRELOAD = '<link rel="preload" as="fetch" crossorigin="anonymous" href="{}">'
 _LAST_WORDS = 1.0  # seconds for answers still being written at the end
 
 
 def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
-    """The page. Watch is included from the start; each of `parts` (see assets/player/parts/tabs.js)
-    is fetched when its tab is first opened.
-
-    options: more options of the player.
+    """The page: Watch, and each of `parts` (see assets/player/parts/tabs.js), fetched when its tab
+    is first opened. options: more options of the player.
     """
     options = {"opening": server.opening, "embed": "embed"} | options
     options |= player_options(server.catalogue, next(iter(parts.values()))["options"]["tabs"]) | {
@@ -85,14 +82,13 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
         "model": server.model_at_start,
         "plotly": parts["compare"]["options"]["plotly"],
     }
+    mount = f'Inflight.mount(element.querySelector(".inflight"), {inert_json(options)});'
     with gr.Blocks(
         title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False
     ) as page:
         gr.HTML(
             markup(),
-            js_on_load=(
-                f'Inflight.mount(element.querySelector(".inflight"), {inert_json(options)});'
-            ),
+            js_on_load=mount,
             head=f"<style>{style()}</style><script>{script()}</script>",
             apply_default_css=False,
             elem_id="watch",
@@ -303,9 +299,7 @@ def _shareable(model: str, here: Limits) -> str:
 
 
 def is_shared(asked: bool | None) -> bool:
-    """Whether the page gets a public address through Gradio's tunnel, by Gradio's own rules if not
-    set explicitly: strangers can use it.
-    """
+    """Whether Gradio's tunnel gives the page a public address, by Gradio's rules unless asked."""
     if asked is not None:
         return asked
     return (
