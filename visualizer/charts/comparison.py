@@ -70,18 +70,14 @@ def colour(name: str, comparison: Comparison) -> str:
 
 def traced(comparison: Comparison) -> list[TracedRun]:
     """The contenders that left a trace; raises InflightError if none did."""
-    runs = [
-        (name, run.trace)
-        for name, run in comparison.runs.items()
-        if run.trace is not None and run.trace.events
-    ]
+    runs = {name: trace for name, trace in comparison.traces.items() if trace.events}
     if not runs:
         raise InflightError(
             "None of these runs left a trace, so there is nothing to draw over time."
         )
     return [
         TracedRun(escaped(name), trace, trace.events[0].t_start, colour(name, comparison))
-        for name, trace in runs
+        for name, trace in runs.items()
     ]
 
 
@@ -155,10 +151,10 @@ def difference_of_two(comparison: Comparison) -> Figure:
     short.
     """
     base, mine = findings.pair(comparison)
-    traces = [comparison.runs[name].trace for name in (base, mine)]
-    if base == mine or traces[0] is None or traces[1] is None:
+    traces = comparison.traces
+    if base == mine or not {base, mine} <= traces.keys():
         raise InflightError("Two recorded runs are needed to explain why one took less time.")
-    found = difference(traces[0], traces[1])
+    found = difference(traces[base], traces[mine])
     made = bars(found, base, mine)
     ends = (colour(base, comparison), colour(mine, comparison))
     colours = [ends[0], *(HUES[2] if b.end < b.start else HUES[1] for b in made[1:-1]), ends[1]]
@@ -365,9 +361,7 @@ def lane_steps(comparison: Comparison) -> Figure:
 
 def pressure(comparison: Comparison) -> Figure:
     """What each paid when KV blocks or budget were short; raises InflightError if none were."""
-    paid = {
-        n: findings.price(run.trace) for n, run in comparison.runs.items() if run.trace is not None
-    }
+    paid = {name: findings.price(trace) for name, trace in comparison.traces.items()}
     if not any(p.preempted or p.frozen for p in paid.values()):
         raise InflightError("Nothing was short.")
     picture = Figure()

@@ -94,7 +94,6 @@ class Shown:
 def document(shown: Shown) -> dict[str, Any]:
     """Everything the page needs to show it without a server."""
     comparison = shown.comparison
-    traces = {name: run.trace for name, run in comparison.runs.items() if run.trace is not None}
     return {
         "schema": SCHEMA,
         "kind": "comparison",
@@ -111,12 +110,12 @@ def document(shown: Shown) -> dict[str, Any]:
         **_in_language(shown),
         "csv": csv_text(comparison),
         "data": shown.data,
-        "runs": {name: replay(trace) for name, trace in traces.items()},
+        "runs": {name: replay(trace) for name, trace in comparison.traces.items()},
         "equivalence": {switch: lettered(found) for switch, found in shown.equivalence.items()},
         "translations": elsewhere(
             lambda: {
                 **_in_language(shown),
-                "runs": {name: spoken(trace) for name, trace in traces.items()},
+                "runs": {name: spoken(trace) for name, trace in comparison.traces.items()},
             }
         ),
     }
@@ -176,7 +175,7 @@ def where(environment: Mapping[str, Any]) -> str:
 
 def notes(comparison: Comparison) -> list[str]:
     """The engines' notes about the machine, each once."""
-    headers = [run.trace.header for run in comparison.runs.values() if run.trace is not None]
+    headers = [trace.header for trace in comparison.traces.values()]
     return list(dict.fromkeys(note for header in headers for note in header.notes))
 
 
@@ -430,17 +429,16 @@ def _is_curve(cost: CostCurve, where: Mapping[str, Any]) -> bool:
 
 def _is_swept(load: Mapping[str, Any], comparison: Comparison) -> bool:
     """Whether it is one of these contenders, which the model of their runs can have made."""
-    runs = {name: run for name, run in comparison.runs.items() if run.trace is not None}
-    headers = [run.trace.header for run in runs.values() if run.trace is not None]
+    headers, points = [t.header for t in comparison.traces.values()], load["points"]
     return (
-        {point["policy"] for point in load["points"]} <= set(comparison.names)
+        {point["policy"] for point in points} <= set(comparison.names)
         and all(
             _is_of_form(
                 {name: value for name, value in point["numbers"].items() if name != "goodput"},
-                runs[point["policy"]].metrics,
+                comparison.runs[point["policy"]].metrics,
             )
-            for point in load["points"]
-            if point["policy"] in runs
+            for point in points
+            if point["policy"] in comparison.traces
         )
         and (not headers or adds_up(load, headers[0].model, headers[0].is_simulated))
     )
@@ -465,7 +463,7 @@ def _adds_up(shown: Shown, switch: str) -> bool:
     own |= {"batched", "batched_text"}
     found, is_leak = shown.equivalence[switch], switch == "leak"
     requests, honest = found["requests"], shown.equivalence["honest"]["requests"]
-    traces = [run.trace for run in shown.comparison.runs.values() if run.trace is not None]
+    traces = shown.comparison.traces.values()
     trace = next((t for t in traces if t.header.config.to_json() == found["config"]), None)
     if (
         trace is None

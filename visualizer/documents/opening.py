@@ -7,8 +7,8 @@ from typing import Any
 
 from visualizer.documents.catalogue import has_both
 from visualizer.documents.comparison import COMPARISON, RECORDED, trace_in
-from visualizer.documents.replay import captions_in, drawn, replay
-from visualizer.words.language import OTHERS
+from visualizer.documents.replay import drawn, replay, spoken
+from visualizer.words.language import elsewhere
 
 BEFORE, AFTER = "static", "continuous"
 
@@ -27,9 +27,7 @@ def opening(folder: Path = RECORDED) -> dict[str, Any] | None:
         "before": BEFORE,
         "after": AFTER,
         "runs": {BEFORE: drawn(before), AFTER: replay(after)},
-        "translations": {
-            language: {"runs": {AFTER: captions_in(after, language)}} for language in OTHERS
-        },
+        "translations": elsewhere(lambda: {"runs": {AFTER: spoken(after)}}),
     }
 
 

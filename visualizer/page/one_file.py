@@ -42,7 +42,7 @@ def comparison_html(comparison: Comparison) -> str:
             "The page of a comparison shows what was measured, and this one is simulated. Each of"
             " its runs has a page."
         )
-    traces = [run.trace for run in comparison.runs.values() if run.trace is not None]
+    traces = list(comparison.traces.values())
     if not traces:
         raise InflightError("No contender of this comparison left a trace that could be shown.")
     header = traces[0].header

@@ -121,27 +121,21 @@ def story_html(
     made = {name: _section(name, language, player) for name in sections()}
     enter = {"player": player, "here": language, "others": dict(others)}
     texts = {
+        **{name.upper(): escape(page[name]) for name in ("title", "about", "skip", "contents")},
+        **{name.upper(): _html(told(name), player) for name in ("lead", "hero", "close", "footer")},
         "LANGUAGE": language,
-        "TITLE": escape(page["title"]),
-        "ABOUT": escape(page["about"]),
         "FIRST": next(iter(made)),
-        "SKIP": escape(page["skip"]),
         "HEAD": (
             icon_link()
             + (f'<meta property="og:image" content="{escape(picture)}">' if picture else "")
         ),
-        "CONTENTS": escape(page["contents"]),
         "OTHER": escape(address),
         "OTHER_CODE": other,
         "OTHER_NAME": escape(page["other"]),
         "PLAYER": escape(player),
         "PLAYER_NAME": escape(page["player"]),
         "KICKER": escape(page["kicker"].replace("{minutes}", str(minutes(language)))),
-        "LEAD": _html(told("lead"), player),
-        "HERO": _html(told("hero"), player),
-        "CLOSE": _html(told("close"), player),
         "HERO_ALT": escape(plain(told("hero_alt"))),
-        "FOOTER": _html(told("footer"), player),
         "KEYS": escape(page["keys"]),
         "LIST": "\n".join(
             f'<li><a href="#{name}"><i '

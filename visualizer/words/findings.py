@@ -193,7 +193,7 @@ def price(trace: Trace) -> Price:
 
 def pressure(comparison: Comparison) -> str:
     """Who finishes first and last, and who pays most of each price, naming all in a tie."""
-    paid = {n: price(run.trace) for n, run in comparison.runs.items() if run.trace is not None}
+    paid = {name: price(trace) for name, trace in comparison.traces.items()}
 
     def those(kind: str, best: Callable[[Iterable[int]], int]) -> tuple[list[str], int]:
         number = best(getattr(p, kind) for p in paid.values())

@@ -266,11 +266,9 @@ def method(comparison: Comparison) -> str:
     race = ""
     if count > 1 and shown:
         race = t("; the race shows the run nearest to each median: {shown}", shown=shown)
-    traces = [run.trace for run in comparison.runs.values() if run.trace is not None]
-    greedy = traces and all(
-        not request.sampling.temperature for trace in traces for request in trace.workload
-    )
-    everybody = t(" All of them choose the most probable token.") if greedy else ""
+    requests = [request for trace in comparison.traces.values() for request in trace.workload]
+    is_greedy = comparison.traces and not any(r.sampling.temperature for r in requests)
+    everybody = t(" All of them choose the most probable token.") if is_greedy else ""
     measured = t("After a warm-up, {runs}; setup and teardown are not in these times", runs=runs)
     return f"{measured}{race}.{everybody}"
 
@@ -365,8 +363,7 @@ def _range(ratios: Sequence[float]) -> str:
 
 def others(comparison: Comparison) -> dict[str, Trace]:
     """The contenders that are not our engine and left a trace of their steps."""
-    traces = {name: run.trace for name, run in comparison.runs.items()}
-    return {name: one for name, one in traces.items() if one is not None and one.header.engine}
+    return {name: trace for name, trace in comparison.traces.items() if trace.header.engine}
 
 
 def decisions(comparison: Comparison) -> str:
@@ -419,9 +416,9 @@ def caveats(comparison: Comparison) -> list[str]:
     if not theirs:
         return []
     trace = next(iter(theirs.values()))
-    runs = [run.trace for run in comparison.runs.values() if run.trace is not None]
     # another engine's recording may not tell
-    millions = round(max(run.header.model.parameters or 0 for run in runs) / 1e6)
+    known = max(trace.header.model.parameters or 0 for trace in comparison.traces.values())
+    millions = round(known / 1e6)
     included = (
         "Times run from the first request handed over to the end of the last step. Loading a model"
         " and its KV pool is not included, keeping the record is, and no tokens are turned into"
