@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main(arguments: list[str] | None = None, program: str = "python app.py") -> int:
-    """Serve the page until it is interrupted. A Space sets defaults as Gradio's variables."""
+    """Serve the page until it is interrupted. Gradio's environment variables are defaults."""
     parser = argparse.ArgumentParser(
         prog=program, description="Serve the page on which a run can be watched, step by step."
     )

@@ -201,9 +201,8 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "positions": lambda at: _positions(at.event),
     "other_rows": lambda at: at.event.passes[-1].rows - 1,
     "other_columns": lambda at: at.event.passes[-1].width - 1,
-    "pads_of_join": lambda at: (
-        (at.event.passes[-1].width - 1) * (at.event.passes[-1].rows - 1)
-    ),  # a prompt of n among B: (n − 1)(B − 1)
+    # a prompt of n among B: (n − 1)(B − 1)
+    "pads_of_join": lambda at: (at.event.passes[-1].width - 1) * (at.event.passes[-1].rows - 1),
     "mask": lambda at: at.mask,
     "blocked": lambda at: at.mask.num_cells - at.mask.num_allowed,
     # who computes

@@ -64,9 +64,8 @@ def _found(trace: Trace, rule: str) -> int:
 _OF_RUN: dict[str, Callable[[Trace], int]] = {
     "start": lambda trace: trace.events[0].step,
     "end": lambda trace: trace.events[-1].step,
-    "parts": lambda trace: parts_at(
-        recorded_run("greedy-alone-bf16"), trace
-    ),  # where a token differs from each request's own run
+    # where a token differs from each request's own run
+    "parts": lambda trace: parts_at(recorded_run("greedy-alone-bf16"), trace),
 }
 _OF_STEP: dict[str, Callable[[StepEvent], object]] = {
     # in one pass

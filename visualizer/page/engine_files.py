@@ -20,7 +20,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache, cached_property
 from pathlib import Path
 from threading import Lock
@@ -43,7 +43,7 @@ ISOLATED = {
 _ROOT = ASSETS.parent
 _PACKAGE = __name__.removesuffix("visualizer.page.engine_files")  # "inflight." in a wheel
 _OURS = ("core", "visualizer")
-_ENTRIES = ("visualizer.browser",)  # with all that they import, these run in the tab
+_ENTRY = "visualizer.browser"  # with all that it imports, this package runs in the tab
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where a statement has others
 _READ = (  # of assets: what they read
     "presets/**/*",
@@ -207,20 +207,19 @@ def _jinja() -> dict[str, str]:
     }
 
 
-def modules_in_tab(entries: Iterable[str] = _ENTRIES) -> dict[str, str]:
-    """Module to file: all that `entries` import, at once or later, if standard modules suffice."""
+def modules_in_tab() -> dict[str, str]:
+    """Module to file: `_ENTRY` and all that it imports, at once or later, as far as the standard
+    library is enough.
+    """
     known = _modules()
     found: dict[str, str] = {}
-    todo = [
-        name for name in known for entry in entries if name == entry or name.startswith(f"{entry}.")
-    ]
+    todo = [name for name in known if f"{name}.".startswith(f"{_ENTRY}.")]
     while todo:
         name = todo.pop()
         if name not in found and _is_plain(name):
             found[name] = known[name]
             at_once, later = _imports(name)
-            todo += [*_with_packages(name), *at_once, *later]
-            todo = [module for module in todo if module in known]
+            todo += [module for module in (*at_once, *later) if module in known]
     return found
 
 
@@ -248,19 +247,17 @@ def _is_plain(name: str) -> bool:
                 return False
         elif module in _modules() and module not in seen:
             seen.add(module)
-            todo += [*_with_packages(module), *_imports(module)[0]]
+            todo += _imports(module)[0]
     return True
-
-
-def _with_packages(name: str) -> Iterator[str]:
-    parts = name.split(".")
-    return (".".join(parts[:n]) for n in range(1, len(parts)))
 
 
 @cache
 def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    """What a module imports at once, and what when it is called; types are left out."""
-    at_once: set[str] = set()
+    """What a module imports at once, with its own packages, and what when it is called; types are
+    left out.
+    """
+    parts = name.split(".")
+    at_once = {".".join(parts[:n]) for n in range(1, len(parts))}
     later: set[str] = set()
 
     def look(nodes: Iterable[ast.AST], found: set[str]) -> None:
@@ -279,8 +276,5 @@ def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
                     look(getattr(node, part, ()), later if is_function else found)
 
     look(ast.parse((_ROOT / _modules()[name]).read_text(encoding="utf-8")).body, at_once)
-    ours = (
-        {module.removeprefix(_PACKAGE) for module in at_once},
-        {module.removeprefix(_PACKAGE) for module in later},
-    )
-    return frozenset(ours[0]), frozenset(ours[1])
+    ours = [frozenset(one.removeprefix(_PACKAGE) for one in found) for found in (at_once, later)]
+    return ours[0], ours[1]
