@@ -1,6 +1,4 @@
-"""Inflight's page: `python app.py`, or a Space. Watch continuous batching on a real engine, step by
-step.
-"""
+"""Inflight's page, `python app.py` or a Space: continuous batching on a real engine, by step."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from pathlib import Path
 
 
 def main(arguments: list[str] | None = None, program: str = "python app.py") -> int:
-    """Serve the page until it is interrupted. Defaults come from Gradio's environment variables,
-    which a Space sets.
-    """
+    """Serve the page until it is interrupted. Gradio's environment variables are defaults."""
     parser = argparse.ArgumentParser(
         prog=program, description="Serve the page on which a run can be watched, step by step."
     )
@@ -32,7 +28,10 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         help="port (default: %(default)s)",
     )
     parser.add_argument(
-        "--share", action="store_true", help="also open a public address, through Gradio's tunnel"
+        "--share",
+        action="store_true",
+        default=None,  # as GRADIO_SHARE says
+        help="also open a public address, through Gradio's tunnel",
     )
     parser.add_argument(
         "--root-path",
@@ -46,6 +45,7 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
     )
     parser.add_argument(
         "--trace-host",
+        dest="trace_hosts",
         action="append",
         default=setting("INFLIGHT_TRACE_HOSTS", "").split(),
         metavar="HOST",
@@ -53,6 +53,7 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
     )
     parser.add_argument(
         "--allow-host",
+        dest="allow_hosts",
         action="append",
         default=[],
         metavar="HOST",
@@ -120,22 +121,7 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         from visualizer.ui import launch
 
     try:
-        launch(
-            host=options.host,
-            port=options.port,
-            share=options.share or None,  # None: as GRADIO_SHARE says
-            root_path=options.root_path,
-            trust_visitors=options.trust_visitors,
-            trace_hosts=options.trace_host,
-            allow_hosts=options.allow_host,
-            live=options.live,
-            teacher_token=setting("INFLIGHT_TEACHER_TOKEN"),
-            follow=options.follow,
-            collect=options.collect,
-            tokenizer=options.tokenizer,
-            model=options.model,
-            live_model=options.live_model,
-        )
+        launch(**vars(options), teacher_token=setting("INFLIGHT_TEACHER_TOKEN"))
     except InflightError as error:
         print(error, file=sys.stderr)
         return 2

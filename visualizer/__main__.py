@@ -1,6 +1,4 @@
-"""`python -m inflight …`, or `inflight …` when installed: the engine's commands, and those of the
-page.
-"""
+"""`python -m inflight …`, or `inflight …`: the engine's commands, and those of the page."""
 
 from __future__ import annotations
 
@@ -177,13 +175,7 @@ def _draw(path: Path, result: Any) -> None:
     print_note(f"Open {path} in a browser{more}.")
 
 
-commands = program(
-    {
-        **COMMANDS,
-        "export-site": export_site,
-        "grade": grade,
-    }
-)
+commands = program({**COMMANDS, "export-site": export_site, "grade": grade})
 # it parses its own options
 commands.command(
     "page",

@@ -67,17 +67,14 @@ from visualizer.server.routes import TAKING, routes
 from visualizer.server.shared_engine import SharedEngine
 from visualizer.server.store import Store, address, own_folder
 
-# What the first picture is made of, on a first visit and later: fetched while Gradio's own scripts
-# are.
+# what the first picture is made of is fetched while Gradio's own scripts are
 _PRELOAD = '<link rel="preload" as="fetch" crossorigin="anonymous" href="{}">'
 _LAST_WORDS = 1.0  # seconds for answers still being written at the end
 
 
 def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
-    """The page. Watch is included from the start; each of `parts` (see assets/player/parts/tabs.js)
-    is fetched when its tab is first opened.
-
-    options: more options of the player.
+    """The page: Watch, and each of `parts` (see assets/player/parts/tabs.js), fetched when its tab
+    is first opened. options: more options of the player.
     """
     options = {"opening": server.opening, "embed": "embed"} | options
     options |= player_options(server.catalogue, next(iter(parts.values()))["options"]["tabs"]) | {
@@ -85,14 +82,13 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
         "model": server.model_at_start,
         "plotly": parts["compare"]["options"]["plotly"],
     }
+    mount = f'Inflight.mount(element.querySelector(".inflight"), {inert_json(options)});'
     with gr.Blocks(
         title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False
     ) as page:
         gr.HTML(
             markup(),
-            js_on_load=(
-                f'Inflight.mount(element.querySelector(".inflight"), {inert_json(options)});'
-            ),
+            js_on_load=mount,
             head=f"<style>{style()}</style><script>{script()}</script>",
             apply_default_css=False,
             elem_id="watch",
@@ -111,7 +107,6 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
 
 def launch(
     here: Limits | None = None,
-    traces: Path = TRACES,
     *,
     host: str = "127.0.0.1",
     port: int = 7860,
@@ -166,9 +161,9 @@ def launch(
     live_model = _shareable(checked_name(live_model) or model or answers, here)
     if (follow or collect) and is_space():
         raise InflightError("A Space is public: recordings of an engine cannot be followed there.")
-    store, files, picture = _store_with_the_pages_files(here)
+    store, files = _store_with_the_pages_files(here)
     models = ModelCache()
-    server = Server(store, here, traces, models, model)
+    server = Server(store, here, TRACES, models, model)
     shared: SharedEngine | Followed | None = None
     if follow or collect:
         shared = Followed(
@@ -179,7 +174,7 @@ def launch(
         )
     elif not is_space() if live is None else live:
         shared = SharedEngine(live_model, models, here, teacher_token)
-    app = application(server, here, traces, shared, files, picture, origins, names, root_path)
+    app = application(server, here, shared, files, origins, names, root_path)
     report_start()
     listening = _served(app, host, port)
     local = f"http://{'localhost' if host == '0.0.0.0' else _named(host)}:{port}/"
@@ -197,21 +192,18 @@ def launch(
 def application(
     server: Server,
     here: Limits,
-    traces: Path,
     shared: SharedEngine | Followed | None,
     files: dict[str, Path],
-    picture: Path,
     origins: Sequence[str],
     names: Sequence[str] | None,
     root_path: str | None = None,
 ) -> FastAPI:
-    """The page, mounted beside the server's own addresses. files: of the page's parts. picture:
-    what previews of links show. origins: see `SafeAnswers`. names: see `page_guard`. Its lifespan
-    is never begun: that of Gradio starts its queue, which nobody uses and which would look every
-    millisecond.
+    """The page, mounted beside the server's own addresses. files: of the page's parts, and the
+    picture that previews of links show. origins: see `SafeAnswers`. names: see `page_guard`. Its
+    lifespan is never begun: that of Gradio starts its queue, which would look every millisecond.
     """
     engine = engine_files()
-    in_tab = engine.options if engine else {}
+    in_tab, picture = engine.options if engine else {}, address(files["picture"])
     # its owner came to see an engine
     opening = None if isinstance(shared, Followed) else server.opening
     page = build(
@@ -227,9 +219,9 @@ def application(
         openapi_url=None,
         routes=[
             *routes(server, address_of(is_space()), _enter),
-            *embed_routes(traces),
+            *embed_routes(TRACES),
             *engine_routes(engine),
-            *story_routes((of_a_space() or "") + address(picture)),
+            *story_routes(of_a_space() + picture),
             *(shared.routes(address_of(is_space())) if shared else ()),
         ],
         middleware=[
@@ -241,9 +233,7 @@ def application(
             Middleware(
                 ResponseCache,
                 is_everybodys=server.store.is_pinned,
-                head=lambda at: (
-                    f"<title>Inflight</title>{head((of_a_space() or at) + address(picture))}"
-                ),
+                head=lambda at: f"<title>Inflight</title>{head((of_a_space() or at) + picture)}",
             ),
         ],
     )
@@ -303,9 +293,7 @@ def _shareable(model: str, here: Limits) -> str:
 
 
 def is_shared(asked: bool | None) -> bool:
-    """Whether the page gets a public address through Gradio's tunnel, by Gradio's own rules if not
-    set explicitly: strangers can use it.
-    """
+    """Whether Gradio's tunnel gives the page a public address, by Gradio's rules unless asked."""
     if asked is not None:
         return asked
     return (
@@ -315,20 +303,20 @@ def is_shared(asked: bool | None) -> bool:
     )
 
 
-def _store_with_the_pages_files(here: Limits) -> tuple[Store, dict[str, Path], Path]:
-    """A new store, the files of the page's parts in it, and the picture for previews."""
+def _store_with_the_pages_files(here: Limits) -> tuple[Store, dict[str, Path]]:
+    """A new store, and in it the files of the page's parts and the picture for previews."""
     try:
         store = Store(own_folder(), here.kept_bytes)
-        files, picture = write_files(store.folder), store.folder / "picture.png"
-        shutil.copy(PICTURE, picture)
+        files = write_files(store.folder) | {"picture": store.folder / "picture.png"}
+        shutil.copy(PICTURE, files["picture"])
     except OSError as error:
         raise InflightError(
             f"The page's files cannot be written: {(error.strerror or str(error)).lower()}. TMPDIR"
             " names another place."
         ) from None
-    for path in (*files.values(), picture):
+    for path in files.values():
         store.pin(path)
-    return store, files, picture
+    return store, files
 
 
 # -- serving ---------------------------------------------------------------------------------------

@@ -139,9 +139,7 @@ class Comparison(OnPage):
     @property
     def is_simulated(self) -> bool:
         """Whether times follow from cost models: then each round would be the same."""
-        return any(
-            run.trace is not None and run.trace.header.is_simulated for run in self.runs.values()
-        )
+        return any(trace.header.is_simulated for trace in self.traces.values())
 
     @property
     def outputs_identical(self) -> bool:
@@ -149,13 +147,14 @@ class Comparison(OnPage):
         return not self.differences
 
     @property
+    def traces(self) -> dict[str, Trace]:
+        """Those that the runs left, by contender."""
+        return {name: run.trace for name, run in self.runs.items() if run.trace is not None}
+
+    @property
     def requests(self) -> dict[str, dict[str, RequestTimes]]:
         """Each request's times in runs that left a trace: by request, then by contender."""
-        times = {
-            name: request_times(run.trace)
-            for name, run in self.runs.items()
-            if run.trace is not None
-        }
+        times = {name: request_times(trace) for name, trace in self.traces.items()}
         asked = dict.fromkeys(request for found in times.values() for request in found)
         return {r: {name: found[r] for name, found in times.items() if r in found} for r in asked}
 

@@ -189,8 +189,8 @@ FAULTS = (
     Fault(
         "the page always says that the newest gives way",
         "visualizer/words/reasons.py",
-        "*_gives_way(m.config.policy.victim),",
-        '*_gives_way("newest"),',
+        "*_gives_way(m.config.policy.victim)]",
+        '*_gives_way("newest")]',
         (CAPTIONS, OWN_POLICY),
     ),
     Fault(
@@ -1888,12 +1888,8 @@ FAULTS = (
     Fault(
         "a simulated run is called what its folder is",
         "visualizer/documents/replay.py",
-        '"header": (\n'
-        "            header\n"
-        '            if source is None or header.get("source") == "simulated"\n'
-        '            else header | {"source": source}\n'
-        "        ),",
-        '"header": header if source is None else header | {"source": source},',
+        'if source is not None and header.get("source") != "simulated":',
+        "if source is not None:",
         (REPLAY,),
     ),
     Fault(
@@ -3756,8 +3752,8 @@ FAULTS = (
     Fault(
         "three parts are named against a difference",
         "visualizer/words/verdicts.py",
-        "zip(large, alike, strict=True) if not a\n    ][:2]",
-        "zip(large, alike, strict=True) if not a\n    ][:3]",
+        "[p for p in large if p not in with_it][:2]",
+        "[p for p in large if p not in with_it][:3]",
         (
             "visualizer/test_comparison_views.py::test_three_parts_are_named_and_two_against_them_with_a_decimal_where_it_tells",
         ),

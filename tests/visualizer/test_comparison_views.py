@@ -39,6 +39,7 @@ from visualizer.charts.comparison import (
 )
 from visualizer.charts.cost import cost, load
 from visualizer.charts.figure import Figure
+from visualizer.charts.plots import race
 from visualizer.charts.theme import HUES, PANEL, contender_hues, tint
 from visualizer.documents.comparison import (
     NOT_OBSERVABLE,
@@ -91,6 +92,22 @@ def compared(walls: dict[str, list[float]], unseen: str = "") -> Comparison:
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:
     return compared({"static": [3.0, 3.3, 3.1], "continuous": [1.5, 1.4, 1.6]})
+
+
+def test_the_name_of_a_contender_is_drawn_as_it_is_written():
+    runs = {
+        "a < b <i>c</i>": RunResult.of(run("static")),
+        "continuous": RunResult.of(run("continuous")),
+    }
+    numbers = {name: dict(of.metrics) for name, of in runs.items()}
+    found = Comparison(list(runs), {name: [1.0] for name in runs}, runs, numbers, [])
+    figures = [chart.draw(found) for name, chart in FIGURES.items() if name != "pressure"]
+    figures.append(race(found))
+    for figure in figures:
+        shown = figure.to_json()
+        axes = [axis for name, axis in shown["layout"].items() if "axis" in name]
+        said = json.dumps([shown["data"], axes, shown["layout"].get("annotations")])
+        assert "a &lt; b &lt;i" in said and "a < b" not in said
 
 
 def test_the_winner_is_named_with_ratios_run_by_run(comparison):

@@ -1,3 +1,1 @@
-"""The page's answers without a server: what the worker of a visitor's tab runs, on the standard
-library alone.
-"""
+"""The page's answers without a server: what a tab's worker runs, on the standard library alone."""

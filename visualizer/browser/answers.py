@@ -1,6 +1,5 @@
 """What the page asks of a server (`visualizer.server.api`), answered in the visitor's own tab: the
-same names, the same answers, the same deltas of a job. Nothing here waits: a job's iterator gives
-way at every step.
+same names, answers and deltas of a job. A job's iterator gives way at every step.
 """
 
 from __future__ import annotations
@@ -104,9 +103,7 @@ class Answers:
             return {"error": str(error)}
 
     def document(self, url: str) -> str:
-        """What lies at an address that begins with `tab:`: JSON, or the text of an exported file.
-        Raises InflightError.
-        """
+        """What lies at an address `tab:…`: JSON, or the text of a file. Raises InflightError."""
         return self._kept.text(url)
 
     def begin(self, kind: str, spec: Any) -> ComputedJob:
@@ -140,9 +137,7 @@ class Answers:
     # -- calls -------------------------------------------------------------------------------------
 
     def _upload(self, text: str, names: Sequence[str] = ()) -> dict[str, Any]:
-        """Open a saved trace, a recording of another engine, or the ranks of one: see
-        `open_files`.
-        """
+        """Open a saved trace, a recording of another engine, or its ranks: see `open_files`."""
         what = f"{'These files' if len(names) > 1 else 'This file'} cannot be opened as a trace: "
         return _opened(what, text, lambda: open_files(text, names, self._kept))
 
@@ -166,11 +161,9 @@ class Answers:
         if model.name not in self._limits.offered or self._weights is None:
             raise Refused("Attention weights are shown for this page's own models only.")
         weigh = partial(self._weights, model.name)
-        return {
-            "segments": attention_weights(
-                trace, weigh, model.layers or 0, step, pass_index, layer, head
-            )
-        }
+        layers = model.layers or 0
+        segments = attention_weights(trace, weigh, layers, step, pass_index, layer, head)
+        return {"segments": segments}
 
     # -- what work is given here -------------------------------------------------------------------
 

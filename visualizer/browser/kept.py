@@ -1,6 +1,4 @@
-"""The runs, documents and files of a tab, in memory: the latest ones, under ids and addresses that
-name no server.
-"""
+"""The latest runs, documents and files of a tab, in memory, at addresses that name no server."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ _ID, _ADDRESS = "tab-", "tab:"
 
 
 class Kept:
-    """What a tab keeps, packed, the latest first. The document of a run is made when it is asked
-    for: the page has seen the run's steps before.
-    """
+    """What a tab keeps, packed, the latest first; the document of a run is made when asked for."""
 
     def __init__(self) -> None:
         self._packed: OrderedDict[str, bytes] = OrderedDict()
@@ -41,9 +37,7 @@ class Kept:
         return _named(name)
 
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
-        """Keep the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of
-        that.
-        """
+        """Keep the runs of an engine's ranks, and a document of all; `{"id", "url"}` of that."""
         ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
         return self.put_document(translated_ranks(ranks, ids, source))
 
@@ -66,11 +60,9 @@ class Kept:
     def text(self, url: object) -> str:
         """What lies at an address; raises InflightError if it is gone."""
         name = _name(url)
-        return (
-            _as_text(translated_replay(self.trace(name), self._sources[name]))
-            if name in self._sources
-            else self._text(name)
-        )
+        if name in self._sources:
+            return _as_text(translated_replay(self.trace(name), self._sources[name]))
+        return self._text(name)
 
     def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
         """A run as a file, `{"url", "name"}`; see `visualizer.server.store.Store.export`. A page
@@ -92,9 +84,7 @@ class Kept:
         return self._file(f"inflight-step-{step}.html", step_page(trace, step))
 
     def export_page(self, run: object, place: dict[str, Any]) -> dict[str, Any]:
-        """A run, or all ranks of an engine, as a page that opens at a place: see
-        `Store.export_ranks`.
-        """
+        """A run, or all ranks, as a page that opens at a place: see `Store.export_ranks`."""
         data = json.loads(self.text(run))
         return self._file(
             "inflight-replay.html", standalone_html(data, checked_place(data, **place))

@@ -1,6 +1,4 @@
-"""The Python end of the worker in a visitor's tab (assets/engine/worker.js): models as they are
-loaded there, and `Answers` as JSON.
-"""
+"""The Python end of a tab's worker (assets/engine/worker.js): its models, and `Answers` as JSON."""
 
 from __future__ import annotations
 
@@ -152,15 +150,10 @@ class TabJob:
     def overdue(self) -> str:
         """What is left to say of a job whose turn was interrupted for good, as JSON."""
         error = overdue(self._limit.line)
-        return json.dumps(
-            [
-                (
-                    self._deltas.failed(error)
-                    if isinstance(self._deltas, ComputedJob)
-                    else {"done": True, "error": str(error)}
-                )
-            ]
-        )
+        last: dict[str, Any] = {"done": True, "error": str(error)}
+        if isinstance(self._deltas, ComputedJob):
+            last = self._deltas.failed(error)
+        return json.dumps([last])
 
     def stop(self) -> None:
         """End it at its next turn."""

@@ -1,6 +1,4 @@
-"""A run for a slide: its lanes as they fill, a picture for each step, drawn by Pillow in the page's
-colours. Needs no browser.
-"""
+"""A run for a slide: its lanes as they fill, a picture a step, by Pillow in the page's colours."""
 
 from __future__ import annotations
 

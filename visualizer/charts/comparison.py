@@ -1,6 +1,4 @@
-"""The figures of a comparison: each has its finding as title, and each contender has the same
-colour in all of them. `FIGURES` lists them.
-"""
+"""The figures of a comparison: each has its finding as title, each contender one colour."""
 
 from __future__ import annotations
 
@@ -56,7 +54,9 @@ _PRICES = (
 
 
 class TracedRun(NamedTuple):
-    """A contender that left a trace, as figures over time draw it. start: where its axis begins."""
+    """A contender that left a trace, as figures over time draw it. name: as Plotly's text. start:
+    where its axis begins.
+    """
 
     name: str
     trace: Trace
@@ -70,18 +70,14 @@ def colour(name: str, comparison: Comparison) -> str:
 
 def traced(comparison: Comparison) -> list[TracedRun]:
     """The contenders that left a trace; raises InflightError if none did."""
-    runs = [
-        (name, run.trace)
-        for name, run in comparison.runs.items()
-        if run.trace is not None and run.trace.events
-    ]
+    runs = {name: trace for name, trace in comparison.traces.items() if trace.events}
     if not runs:
         raise InflightError(
             "None of these runs left a trace, so there is nothing to draw over time."
         )
     return [
-        TracedRun(name, trace, trace.events[0].t_start, colour(name, comparison))
-        for name, trace in runs
+        TracedRun(escaped(name), trace, trace.events[0].t_start, colour(name, comparison))
+        for name, trace in runs.items()
     ]
 
 
@@ -97,7 +93,7 @@ def total_time(comparison: Comparison) -> Figure:
     picture = Figure()
     picture.add_bar(
         x=medians,
-        y=names,
+        y=list(map(escaped, names)),
         orientation="h",
         width=0.56,
         marker=outlined([colour(n, comparison) for n in names]),
@@ -108,7 +104,7 @@ def total_time(comparison: Comparison) -> Figure:
         walls = comparison.walls[name]
         picture.add_scatter(
             x=walls,
-            y=[name] * len(walls),
+            y=[escaped(name)] * len(walls),
             mode="markers",
             marker={
                 "color": colour(name, comparison),
@@ -117,14 +113,14 @@ def total_time(comparison: Comparison) -> Figure:
             },
             text=[t(f"run {i}") for i in range(1, len(walls) + 1)],
             hovertemplate="%{y}, %{text}: %{x:.4g} s" + UNNAMED,
-            name=name,
+            name=escaped(name),
         )
     longest = {name: max(comparison.walls[name]) for name in names}
     # the medians in numbers stand behind every dot
     said = [
         {
             "x": longest[name],
-            "y": name,
+            "y": escaped(name),
             "text": findings.seconds(median),
             "xanchor": "left",
             "xshift": 6,
@@ -150,17 +146,15 @@ class Bar(NamedTuple):
 
 
 def difference_of_two(comparison: Comparison) -> Figure:
-    """Why one took less time than the other, as a sum: a bar for each part, from the baseline's
-    time to the other's.
-
-    For the runs that race; raises InflightError if one of the two left no trace, or one that is too
+    """Why one of the two that race took less time, as a sum: a bar for each part, from the
+    baseline's time to the other's. Raises InflightError if one left no trace, or one that is too
     short.
     """
     base, mine = findings.pair(comparison)
-    traces = [comparison.runs[name].trace for name in (base, mine)]
-    if base == mine or traces[0] is None or traces[1] is None:
+    traces = comparison.traces
+    if base == mine or not {base, mine} <= traces.keys():
         raise InflightError("Two recorded runs are needed to explain why one took less time.")
-    found = difference(traces[0], traces[1])
+    found = difference(traces[base], traces[mine])
     made = bars(found, base, mine)
     ends = (colour(base, comparison), colour(mine, comparison))
     colours = [ends[0], *(HUES[2] if b.end < b.start else HUES[1] for b in made[1:-1]), ends[1]]
@@ -169,7 +163,7 @@ def difference_of_two(comparison: Comparison) -> Figure:
         # to the right, where there is room for the text beside it
         x=[round(abs(b.end - b.start), 6) for b in made],
         base=[round(min(b.start, b.end), 6) for b in made],
-        y=["<br>".join(textwrap.wrap(b.label, _LETTERS_OF_A_BAR)) for b in made],
+        y=["<br>".join(map(escaped, textwrap.wrap(b.label, _LETTERS_OF_A_BAR))) for b in made],
         orientation="h",
         width=0.62,
         marker=outlined(colours),
@@ -259,23 +253,19 @@ def throughput(comparison: Comparison) -> Figure:
     """
     runs = traced(comparison)
     width = max(run.trace.events[-1].t_end - run.start for run in runs) / _BINS or 1.0
+    hover = t("{rate} tok/s after {time} s", rate="%{y:.0f}", time="%{x:.3g}") + NAMED
     picture = Figure()
     for run in runs:
         end = run.trace.events[-1].t_end - run.start
-        edges = [i * width for i in range(math.ceil(max(end - width / 2, width / 2) / width))] + [
-            end
-        ]
+        whole = range(math.ceil(max(end - width / 2, width / 2) / width))
+        edges = [*(i * width for i in whole), end]
         times = sorted(at - run.start for at in findings.token_times(run.trace))
         before = [bisect_left(times, edge) for edge in edges[:-1]] + [bisect_right(times, end)]
         windows = zip(pairwise(before), pairwise(edges), strict=True)
         rates = [
             (b - a) / (late - early) if late > early else 0.0 for (a, b), (early, late) in windows
         ]
-        picture.add_scatter(
-            **_over_time(run, edges, (*rates, 0.0), 2),
-            hovertemplate=t("{rate} tok/s after {time} s", rate="%{y:.0f}", time="%{x:.3g}")
-            + NAMED,
-        )
+        picture.add_scatter(**_over_time(run, edges, (*rates, 0.0), 2), hovertemplate=hover)
     picture.update_xaxes(title=t("seconds since the run began"), rangemode="tozero")
     picture.update_yaxes(title=t("output tok/s"), rangemode="tozero")
     return titled(picture, findings.throughput(comparison), ("output_tok_s",))
@@ -283,6 +273,7 @@ def throughput(comparison: Comparison) -> Figure:
 
 def kv_use(comparison: Comparison) -> Figure:
     """KV blocks in use during a run, as a share: with fewer lanes the pool is smaller."""
+    hover = t("{counts} blocks after {time} s", counts="%{customdata}", time="%{x:.3g}") + NAMED
     picture = Figure()
     for run in traced(comparison):
         events = run.trace.events
@@ -292,10 +283,7 @@ def kv_use(comparison: Comparison) -> Figure:
         picture.add_scatter(
             **_over_time(run, times, [u / total for u in used], 5),
             customdata=[t(f"{u:,} of {total:,}") for u in used],
-            hovertemplate=t(
-                "{counts} blocks after {time} s", counts="%{customdata}", time="%{x:.3g}"
-            )
-            + NAMED,
+            hovertemplate=hover,
         )
     picture.update_xaxes(title=t("seconds since the run began"), rangemode="tozero")
     picture.update_yaxes(title=t("KV blocks in use"), tickformat=".0%", rangemode="tozero")
@@ -332,7 +320,7 @@ def lane_steps(comparison: Comparison) -> Figure:
         written = kind in ("useful", "empty")
         picture.add_bar(
             x=shares,
-            y=list(counted),
+            y=list(map(escaped, counted)),
             orientation="h",
             width=0.56,
             name=t(label),
@@ -372,12 +360,8 @@ def lane_steps(comparison: Comparison) -> Figure:
 
 
 def pressure(comparison: Comparison) -> Figure:
-    """What each contender paid when KV blocks or budget were short, in three bars. Raises
-    InflightError if no request was preempted or stalled.
-    """
-    paid = {
-        n: findings.price(run.trace) for n, run in comparison.runs.items() if run.trace is not None
-    }
+    """What each paid when KV blocks or budget were short; raises InflightError if none were."""
+    paid = {name: findings.price(trace) for name, trace in comparison.traces.items()}
     if not any(p.preempted or p.frozen for p in paid.values()):
         raise InflightError("Nothing was short.")
     picture = Figure()
@@ -386,7 +370,7 @@ def pressure(comparison: Comparison) -> Figure:
         counts = [getattr(paid[n], kind) for n in names]
         picture.add_bar(
             x=counts,
-            y=names,
+            y=list(map(escaped, names)),
             orientation="h",
             name=t(label),
             marker={"color": hue},

@@ -1,6 +1,4 @@
-"""Measurements beside a comparison: the cost of a step against its size, and waiting times against
-the offered rate.
-"""
+"""Beside a comparison: the cost of a step by its size, and waiting times by the offered rate."""
 
 from __future__ import annotations
 
@@ -18,6 +16,7 @@ from visualizer.charts.theme import (
     RIGHT,
     UNNAMED,
     contender_hues,
+    escaped,
     titled,
 )
 from visualizer.words import findings, verdicts
@@ -35,14 +34,14 @@ def cost(curve: CostCurve) -> Figure:
     picture = Figure.side_by_side(0.1)
     one = curve.by_tokens[0]
     tokens = [p.tokens for p in curve.by_tokens]
+    steps = t("{number} steps of one token: {time} ms", number="%{x}", time="%{y:.3g}")
     picture.add_scatter(
         x=tokens,
         y=[one.median * 1000 * n / one.tokens for n in tokens],
         mode="lines",
         line={"dash": "dot", "color": MUTED, "width": 1.5},
         name=t("one token after the other"),
-        hovertemplate=t("{number} steps of one token: {time} ms", number="%{x}", time="%{y:.3g}")
-        + UNNAMED,
+        hovertemplate=steps + UNNAMED,
         **LEFT,
     )
     picture.add_scatter(
@@ -51,10 +50,9 @@ def cost(curve: CostCurve) -> Figure:
     kv = [p.kv_read for p in curve.by_kv]
     longer = t(f"{curve.by_kv[0].tokens if kv else 0} requests, longer caches")
     picture.add_scatter(**_line(kv, curve.by_kv, HUES[2], longer, "cached positions read"), **RIGHT)
+    # by the medians: one slow repeat would flatten both curves; its whisker leaves the picture
     highest = max((p.median for p in (*curve.by_tokens, *curve.by_kv)), default=0.001) * 1000
-    picture.update_yaxes(
-        range=[0, highest * 1.25]
-    )  # by the medians: one slow repeat would flatten both curves; its whisker leaves the picture
+    picture.update_yaxes(range=[0, highest * 1.25])
     picture.update_yaxes(title=t("milliseconds a step"), **LEFT)
     kilo = [f"{k // 1024}k" if k >= 1024 and k % 1024 == 0 else str(k) for k in kv]
     picture.update_xaxes(type="log")
@@ -98,12 +96,13 @@ def _line(
 
 
 def load(data: Mapping[str, Any]) -> Figure:
-    """The wait for a first token and the finished requests at each rate; every point was measured.
-    data: from `core.measure.load.sweep_load`.
-
-    Left: TTFT p99. Right: requests finished. A hollow point was cut: its value is a lower bound.
+    """The wait for a first token (left: TTFT p99) and the requests finished (right) at each rate,
+    as measured. A hollow point was cut: it is a lower bound. data: see
+    `core.measure.load.sweep_load`.
     """
     names = list(dict.fromkeys(point["policy"] for point in data["points"]))
+    served = t("{served} at {rate} requests/s", served="%{customdata}", rate="%{x:.3g}")
+    done = t("{done} requests/s finished of {rate}, ", done="%{y:.3g}", rate="%{x:.3g}")
     picture = Figure.side_by_side(0.16)
     for name, hue in contender_hues(names).items():
         points, colour = [p for p in data["points"] if p["policy"] == name], HUES[hue]
@@ -112,7 +111,7 @@ def load(data: Mapping[str, Any]) -> Figure:
         hollow = [bool(found.get("left_out")) for found in ttft]
         line: dict[str, Any] = {
             "mode": "lines+markers",
-            "name": name,
+            "name": escaped(name),
             "legendgroup": name,
             "line": stroke,
             "marker": {
@@ -130,10 +129,7 @@ def load(data: Mapping[str, Any]) -> Figure:
                 + t(f"{found['count']} of {p['offered']} served")
                 for found, h, p in zip(ttft, hollow, points, strict=True)
             ],
-            hovertemplate=t(
-                "{served} at {rate} requests/s", served="%{customdata}", rate="%{x:.3g}"
-            )
-            + NAMED,
+            hovertemplate=served + NAMED,
             **LEFT,
             **line,
         )
@@ -143,11 +139,7 @@ def load(data: Mapping[str, Any]) -> Figure:
             customdata=[
                 t(f"{p['numbers']['output_tok_s'] or 0:,.0f} output tok/s") for p in points
             ],
-            hovertemplate=t(
-                "{done} requests/s finished of {rate}, ", done="%{y:.3g}", rate="%{x:.3g}"
-            )
-            + "%{customdata}"
-            + NAMED,
+            hovertemplate=f"{done}%{{customdata}}{NAMED}",
             showlegend=False,
             **RIGHT,
             **line,

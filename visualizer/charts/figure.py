@@ -1,8 +1,5 @@
-"""A figure as plotly.js reads it: plain data, made without Plotly's Python and without numpy, so
-that it is made wherever an engine runs.
-
-Nothing here knows what may be drawn: tests hold every figure that ships against Plotly's own
-schema.
+"""A figure as plotly.js reads it: plain data, made without Plotly's Python and numpy, wherever an
+engine runs. What may be drawn only tests know: they hold all that ships against Plotly's schema.
 """
 
 from __future__ import annotations
@@ -12,9 +9,7 @@ from typing import Any
 
 
 class Figure:
-    """data: the traces in the order in which they were added. layout: everything else. Numbers and
-    texts are kept as they are given.
-    """
+    """data: the traces in order. layout: everything else. Numbers and texts are kept as given."""
 
     def __init__(self) -> None:
         self.data: list[dict[str, Any]] = []
@@ -22,9 +17,7 @@ class Figure:
 
     @classmethod
     def side_by_side(cls, gap: float, shared: bool = False) -> Figure:
-        """Two pairs of axes in a row, in cells 1 and 2. gap: between them, as a share of the width.
-        shared: both have the first one's y axis.
-        """
+        """Cells 1 and 2 in a row. gap: between them, of the width. shared: both have one y axis."""
         half = (1.0 - gap) / 2
         figure = cls._of_cells(
             [((0.0, half), (0.0, 1.0)), ((half + gap, half + gap + half), (0.0, 1.0))]
@@ -49,14 +42,9 @@ class Figure:
     ) -> Figure:
         figure = cls()
         for cell, (x, y) in enumerate(domains, 1):
-            figure.layout[_axis("x", cell)] = {
-                "anchor": f"y{_number(cell)}",
-                "domain": [x[0], min(1.0, x[1])],
-            }
-            figure.layout[_axis("y", cell)] = {
-                "anchor": f"x{_number(cell)}",
-                "domain": [y[0], min(1.0, y[1])],
-            }
+            for letter, other, (low, high) in (("x", "y", x), ("y", "x", y)):
+                settings = {"anchor": f"{other}{_number(cell)}", "domain": [low, min(1.0, high)]}
+                figure.layout[_axis(letter, cell)] = settings
         return figure
 
     def add_bar(self, cell: int | None = None, **trace: Any) -> None:
@@ -95,12 +83,8 @@ class Figure:
         self.data.append({"type": kind, **trace, **axes})
 
     def _update_axes(self, letter: str, cell: int | None, settings: dict[str, Any]) -> None:
-        axes = (
-            [name for name in self.layout if name.startswith(f"{letter}axis")]
-            if cell is None
-            else [_axis(letter, cell)]
-        )
-        for name in axes:
+        every = [name for name in self.layout if name.startswith(f"{letter}axis")]
+        for name in every if cell is None else [_axis(letter, cell)]:
             self.layout[name] = _merged(self.layout[name], settings)
 
 

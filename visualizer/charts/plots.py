@@ -1,6 +1,4 @@
-"""What a trace, a comparison and a plan draw in a script or a notebook: figures of Plotly's own
-Python.
-"""
+"""Figures of Plotly's own Python of a trace, a comparison and a plan, for scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _TICKS = [round(step * 10.0**decade, 6) for decade in range(-4, 4) for step in (
 
 
 def frontier(plan: Plan) -> Figure:
-    """The measured run is drawn beside its own setting simulated; all other points are simulated,
-    and have the number of their row.
-    """
+    """The measured run beside its setting simulated; other settings with their rows' numbers."""
     picture = Figure.side_by_side(0.12)
     rows = [*enumerate((plan.again, *plan.points))]
     points = [point for _, point in rows if point.numbers is not None]

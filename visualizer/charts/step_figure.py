@@ -1,8 +1,5 @@
 """One step as an interactive figure: for each of its passes the packed row and, under it, who may
-attend to whom.
-
-Geometry and text come from the trace alone; colours and letters are those of the page, so that the
-figure can be shown beside it.
+attend to whom. All of it comes from the trace; colours and letters are those of the page.
 """
 
 from __future__ import annotations
@@ -61,12 +58,8 @@ def step_figure(trace: Trace, step: int) -> Figure:
         figure.update_xaxes(row, **_letters_at(mask.queries, letters), side="top")
         figure.update_yaxes(row, showticklabels=False, title=f"pass {index}")
         keys, queries = _named(mask.keys, letters, along=True), _named(mask.queries, letters)
-        figure.update_xaxes(
-            below,
-            **keys,
-            **beside,
-            title={"text": english(f"{len(mask.keys)} [key|keys]"), "standoff": 10},
-        )
+        counted = {"text": english(f"{len(mask.keys)} [key|keys]"), "standoff": 10}
+        figure.update_xaxes(below, **keys, **beside, title=counted)
         counted = {"text": english(f"{len(mask.queries)} [query|queries]"), "standoff": 10}
         figure.update_yaxes(below, **queries, **beside, title=counted, autorange="reversed")
     said = next(
@@ -84,26 +77,20 @@ def step_figure(trace: Trace, step: int) -> Figure:
 
 def _packed_row(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str, Any]:
     """Every computed position in packed order; pads are empty."""
-    z = [[_code(q, hues, 2) for q in mask.queries]]
-    texts = [
-        [
-            _label(q, letters) + (" · overrun" if hues.get(q.request) == NOTHING else "")
-            for q in mask.queries
-        ]
-    ]
-    shown = (
-        {"text": [[_token(q) for q in mask.queries]], "texttemplate": "%{text}"}
-        if len(mask.queries) <= _WRITTEN
-        else {}
-    )
-    return {
-        "z": z,
-        "customdata": texts,
+    packed: dict[str, Any] = {
+        "z": [[_code(q, hues, 2) for q in mask.queries]],
+        "customdata": [
+            [
+                _label(q, letters) + (" · overrun" if hues.get(q.request) == NOTHING else "")
+                for q in mask.queries
+            ]
+        ],
         "hovertemplate": "%{customdata}" + UNNAMED,
         "xgap": 1,
-        **shown,
-        **coloured(),
     }
+    if len(mask.queries) <= _WRITTEN:
+        packed |= {"text": [[_token(q) for q in mask.queries]], "texttemplate": "%{text}"}
+    return packed | coloured()
 
 
 def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str, Any]:
@@ -129,16 +116,12 @@ def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str
 def _named(
     positions: Sequence[Position], letters: dict[str, str], along: bool = False
 ) -> dict[str, Any]:
-    """An axis whose ticks are letter and token if they are legible, otherwise letters. along: for
-    columns, whose labels are vertical.
-    """
+    """Ticks of letter and token where legible, otherwise letters. along: vertical, for columns."""
     if len(positions) > _WRITTEN:
         return _letters_at(positions, letters)
-    names = [f"{letters.get(p.request, '?')} {_token(p)}" for p in positions]
-    places = list(range(len(positions)))
     return {
-        "tickvals": places,
-        "ticktext": names,
+        "tickvals": list(range(len(positions))),
+        "ticktext": [f"{letters.get(p.request, '?')} {_token(p)}" for p in positions],
         "tickfont": {"size": 11},
         "tickangle": -90 if along else 0,
     }
@@ -164,12 +147,10 @@ def _reason(query: Position, key: Position, allowed: bool) -> str:
         return "blocked: padding"
     if allowed and key.request != query.request:
         return "allowed: by the leak, a token of another request"
+    if allowed and key.position == query.position:
+        return "allowed: the token itself"
     if allowed:
-        return (
-            "allowed: the token itself"
-            if key.position == query.position
-            else "allowed: an earlier token of the same request"
-        )
+        return "allowed: an earlier token of the same request"
     if key.request != query.request:
         return "blocked: another request"
     return "blocked: the future" if key.position > query.position else "blocked: outside the window"
@@ -183,24 +164,18 @@ def _code(position: Position, hues: dict[str, int], shade: int) -> int:
 def coloured() -> dict[str, Any]:
     """A heatmap whose numbers are places in `CELLS`."""
     steps = len(CELLS)
-    scale = [
-        (edge, colour) for i, colour in enumerate(CELLS) for edge in (i / steps, (i + 1) / steps)
-    ]
-    hover = {"font": {"color": INK}, "bordercolor": RULE}
     return {
-        "colorscale": scale,
+        "colorscale": [(e / steps, c) for i, c in enumerate(CELLS) for e in (i, i + 1)],
         "zmin": -0.5,
         "zmax": steps - 0.5,
         "showscale": False,
-        "hoverlabel": hover,
+        "hoverlabel": {"font": {"color": INK}, "bordercolor": RULE},
     }
 
 
 def _label(position: Position, letters: dict[str, str]) -> str:
     """Letter, position and text of a token, escaped."""
     name = letters.get(position.request, "?")
-    return (
-        f"{name} · padding"
-        if position.position is None
-        else f"{name} · {position.position} · {escaped(position.text)!s}"
-    )
+    if position.position is None:
+        return f"{name} · padding"
+    return f"{name} · {position.position} · {escaped(position.text)}"

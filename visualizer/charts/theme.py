@@ -35,9 +35,7 @@ FONT = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 
 
 class Hues:
-    """Assigns a hue to every request when it is first admitted, as the player does: the next of
-    those that the fewest live requests have.
-    """
+    """Deals each request a hue at its first admission, as the player does: the next least used."""
 
     def __init__(self) -> None:
         self.live: dict[str, int] = {}  # of requests in a lane, or preempted
@@ -71,9 +69,8 @@ def deal(trace: Trace) -> dict[str, int]:
 
 def contender_hues(names: Sequence[str]) -> dict[str, int]:
     """An index into `HUES` for each contender, all different: a policy has its own, unless one
-    before it took that; others get what is left.
-
-    Raises InflightError for more contenders than can be told apart.
+    before it took that; others get what is left. Raises InflightError for more than can be told
+    apart.
     """
     if len(names) > len(HUES):
         raise InflightError(
@@ -134,9 +131,7 @@ def escaped(text: str) -> str:
 
 def titled(figure: Figure, finding: str, defined: Sequence[str] = (), **layout: Any) -> Figure:
     """Give a figure its finding as title. The page shows `meta.finding` as text and drops the
-    title, which is for exports.
-
-    defined: names of metrics whose definitions belong beside it.
+    title, which is for exports. defined: names of metrics whose definitions belong beside it.
     """
     lines = textwrap.wrap(finding, _LETTERS_A_LINE, break_on_hyphens=False)
     figure.update_layout(

@@ -29,11 +29,8 @@ ask, "answer": one line under it}
 def _elsewhere(preset: str, name: str, title: str, shows: str, **limits: Any) -> dict[str, Preset]:
     """The requests of a preset as another engine ran them, by the name of that run."""
     ours = PRESETS[preset]
-    return {
-        name: replace(
-            ours, name=name, title=title, shows=shows, config=replace(ours.config, **limits)
-        )
-    }
+    config = replace(ours.config, **limits)
+    return {name: replace(ours, name=name, title=title, shows=shows, config=config)}
 
 
 OTHER_ENGINES = _elsewhere(
@@ -57,9 +54,7 @@ as `NAME.rank0.jsonl`, `NAME.rank1.jsonl`.
 """
 
 LEAKS = {name: f"leaks/{name}" for name in ("short-and-long", "three-lengths")}
-"""Presets that are also recorded under a leaking mask, for pages without an engine, with the name
-of that run.
-"""
+"""Presets that are also recorded under a leaking mask, for pages without an engine: that run."""
 
 
 def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Path]]:
@@ -87,9 +82,7 @@ def recorded_ranks(
 
 
 def ranks(name: str, folder: Path = TRACES, trusted: bool = False) -> Ranks:
-    """The ranks recorded under a name of `RANKED`; raises InvalidTrace if there are none. trusted:
-    see `Trace.load`.
-    """
+    """The ranks recorded under a name; raises InvalidTrace for none. trusted: see `Trace.load`."""
     return Ranks.of((path.name, Trace.load(path, trusted)) for path in rank_files(name, folder))
 
 
@@ -100,35 +93,26 @@ def rank_files(name: str, folder: Path = TRACES) -> list[Path]:
 
 def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
     """A recorded run's entry in the player's list, without its address."""
+    groups = [{p.name for p in group} for group in GROUPS.values()]
     return {
         "name": preset.name,
         "title": preset.title,
         "shows": preset.shows,
         "policy": trace.config.policy.name,
-        "question": next(
-            (
-                n
-                for n, group in enumerate(GROUPS.values())
-                if preset.name in {p.name for p in group}
-            ),
-            len(GROUPS),
-        ),
+        "question": next((n for n, g in enumerate(groups) if preset.name in g), len(groups)),
         "steps": len(trace.events),
         "lanes": thumbnail(trace),
         "recorded": trace.header.created[:10],
         "axis": preset.axis,
-        "beside": _is_beside(preset.name),
+        "beside": has_both(ASSETS / "comparisons" / preset.name),
     }
 
 
-def _is_beside(name: str) -> bool:
-    """Whether a recorded comparison ran these requests under static and continuous batching."""
-    path = ASSETS / "comparisons" / name / "comparison.json"
-    return (
-        path.exists()
-        and {"static", "continuous"}
-        <= json.loads(path.read_text(encoding="utf-8"))["traces"].keys()
-    )
+def has_both(comparison: Path) -> bool:
+    """Whether a recorded comparison kept its runs under static and continuous batching."""
+    path = comparison / "comparison.json"
+    kept = json.loads(path.read_text(encoding="utf-8"))["traces"] if path.exists() else {}
+    return {"static", "continuous"} <= kept.keys()
 
 
 def thumbnail(trace: Trace, places: Sequence[tuple[int, int]] = ()) -> list[list[list[int]]]:

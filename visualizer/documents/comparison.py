@@ -94,7 +94,6 @@ class Shown:
 def document(shown: Shown) -> dict[str, Any]:
     """Everything the page needs to show it without a server."""
     comparison = shown.comparison
-    traces = {name: run.trace for name, run in comparison.runs.items() if run.trace is not None}
     return {
         "schema": SCHEMA,
         "kind": "comparison",
@@ -111,12 +110,12 @@ def document(shown: Shown) -> dict[str, Any]:
         **_in_language(shown),
         "csv": csv_text(comparison),
         "data": shown.data,
-        "runs": {name: replay(trace) for name, trace in traces.items()},
+        "runs": {name: replay(trace) for name, trace in comparison.traces.items()},
         "equivalence": {switch: lettered(found) for switch, found in shown.equivalence.items()},
         "translations": elsewhere(
             lambda: {
                 **_in_language(shown),
-                "runs": {name: spoken(trace) for name, trace in traces.items()},
+                "runs": {name: spoken(trace) for name, trace in comparison.traces.items()},
             }
         ),
     }
@@ -162,24 +161,21 @@ def about(name: str, comparison: Comparison) -> str:
 def where(environment: Mapping[str, Any]) -> str:
     """The machine, in one line; a browser does not tell how many CPUs it has."""
     versions, cpus = environment.get("versions", {}), environment["cpus"]
+    by = "Pyodide" if "pyodide" in versions else "torch"
     told = [
         f"{environment['hardware']} ({environment['device']})",
         *([] if cpus is None else [t(f"{cpus} [CPU|CPUs]")]),
         t(f"{environment['threads']} [thread|threads]"),
         environment["dtype"],
         environment["model"]["name"],
-        (
-            f"Pyodide {versions['pyodide']}"
-            if "pyodide" in versions
-            else f"torch {versions.get('torch', '?')}"
-        ),
+        f"{by} {versions.get(by.lower(), '?')}",
     ]
     return ", ".join(told)
 
 
 def notes(comparison: Comparison) -> list[str]:
     """The engines' notes about the machine, each once."""
-    headers = [run.trace.header for run in comparison.runs.values() if run.trace is not None]
+    headers = [trace.header for trace in comparison.traces.values()]
     return list(dict.fromkeys(note for header in headers for note in header.notes))
 
 
@@ -199,31 +195,27 @@ def _figures(shown: Shown) -> list[dict[str, Any]]:
 # -- the table, for people and as CSV for programs: a line a contender -----------------------------
 
 
-def _number(value: float | None) -> str:
-    return t(
-        f"{value:,.0f}"
-        if value is not None and (value >= 100 or float(value).is_integer())
-        else f"{value:,.3g}"
-    )
+def _number(value: float) -> str:
+    return t(f"{value:,.0f}" if value >= 100 or float(value).is_integer() else f"{value:,.3g}")
 
 
-COLUMNS: tuple[tuple[str, str, tuple[str, ...], Callable[[Any], str]], ...] = (
-    # heading, metric, its place in the metrics, its format
-    ("wall time", "wall_s", (), findings.seconds),
-    ("min to max", "wall_s", (), str),
-    ("as fast", "wall_s", (), str),
-    ("steps", "steps", ("steps",), _number),
-    ("output tok/s", "output_tok_s", ("output_tok_s",), _number),
-    ("TTFT p50", "ttft_s", ("ttft_s", "p50"), findings.seconds),
-    ("TTFT p99", "ttft_s", ("ttft_s", "p99"), findings.seconds),
-    ("ITL p50", "itl_s", ("itl_s", "p50"), findings.seconds),
-    ("ITL p99", "itl_s", ("itl_s", "p99"), findings.seconds),
-    ("TPOT p50", "tpot_s", ("tpot_s", "p50"), findings.seconds),
-    ("E2E p50", "e2e_s", ("e2e_s", "p50"), findings.seconds),
-    ("padding waste", "padding_waste", ("padding_waste",), findings.percent),
-    ("lane occupancy", "lane_occupancy", ("lane_occupancy",), findings.percent),
-    ("KV use", "kv_use", ("kv_use",), findings.percent),
-    ("recomputed", "tokens_recomputed", ("tokens_recomputed",), _number),
+COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    # heading, metric, its format
+    ("wall time", "wall_s", findings.seconds),
+    ("min to max", "wall_s", str),
+    ("as fast", "wall_s", str),
+    ("steps", "steps", _number),
+    ("output tok/s", "output_tok_s", _number),
+    ("TTFT p50", "ttft_s.p50", findings.seconds),
+    ("TTFT p99", "ttft_s.p99", findings.seconds),
+    ("ITL p50", "itl_s.p50", findings.seconds),
+    ("ITL p99", "itl_s.p99", findings.seconds),
+    ("TPOT p50", "tpot_s.p50", findings.seconds),
+    ("E2E p50", "e2e_s.p50", findings.seconds),
+    ("padding waste", "padding_waste", findings.percent),
+    ("lane occupancy", "lane_occupancy", findings.percent),
+    ("KV use", "kv_use", findings.percent),
+    ("recomputed", "tokens_recomputed", _number),
 )
 
 
@@ -233,31 +225,24 @@ def table(comparison: Comparison) -> dict[str, Any]:
     base = entries[comparison.baseline]["wall_s"]["median"]
     rows = []
     for name in comparison.names:
-        wall, numbers = entries[name]["wall_s"], entries[name]["metrics"]
-        special = {
+        wall, numbers = entries[name]["wall_s"], _flat(entries[name]["metrics"])
+        low, high = findings.seconds(wall["min"]), findings.seconds(wall["max"])
+        cells = {
+            title: t(NOT_OBSERVABLE) if numbers.get(metric) is None else write(numbers[metric])
+            for title, metric, write in COLUMNS
+        }
+        of_all_rounds = {
             "wall time": findings.seconds(wall["median"]),
-            "min to max": t(
-                "{low} to {high}",
-                low=findings.seconds(wall["min"]),
-                high=findings.seconds(wall["max"]),
-            ),
+            "min to max": t("{low} to {high}", low=low, high=high),
             "as fast": t(f"{findings.divided(base, wall['median']):.2f}×"),
         }
-        rows.append(
-            [
-                name,
-                *(
-                    special.get(title) or _cell(numbers, keys, write)
-                    for title, _, keys, write in COLUMNS
-                ),
-            ]
-        )
+        rows.append([name, *(cells | of_all_rounds).values()])
     definitions = {
         "contender": t(
             "Who served the requests: a batching policy of this engine, or something else on the"
             " same model."
         ),
-        **{title: t(DEFINITIONS[metric]) for title, metric, _, _ in COLUMNS},
+        **{title: t(DEFINITIONS[metric.split(".")[0]]) for title, metric, _ in COLUMNS},
         "min to max": t("The fastest and the slowest of the runs."),
         "as fast": t(
             "Wall time of {base} ÷ wall time of this one: the two medians as they stand here. The"
@@ -277,16 +262,13 @@ def csv_text(comparison: Comparison) -> str:
     lines = []
     for name in comparison.names:
         wall, ratio = entries[name]["wall_s"], entries[name]["ratio_to_baseline"]
-        measured = {f"wall_s.{k}": wall[k] for k in ("median", "min", "max")} | {
-            "ratio_to_baseline": ratio["median"]
+        measured = {
+            "contender": name,
+            "wall_s": {k: wall[k] for k in ("median", "min", "max")},
+            "ratio_to_baseline": ratio["median"],
         }
-        lines.append(
-            {
-                "contender": name,
-                **measured,
-                **_flat({k: v for k, v in entries[name]["metrics"].items() if k != "wall_s"}),
-            }
-        )
+        others = {k: v for k, v in entries[name]["metrics"].items() if k != "wall_s"}
+        lines.append(_flat(measured | others))
     out = io.StringIO()
     keys = list(dict.fromkeys(key for one in lines for key in one))
     writer = csv.writer(out, lineterminator="\n")
@@ -299,12 +281,6 @@ def _no_formula(value: Any) -> Any:
     """A text of a stranger's file that a spreadsheet would compute gets a quote before it."""
     is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
     return f"'{value}" if is_formula else value
-
-
-def _cell(numbers: Any, keys: tuple[str, ...], write: Callable[[Any], str]) -> str:
-    for key in keys:
-        numbers = numbers.get(key) if isinstance(numbers, Mapping) else None
-    return t(NOT_OBSERVABLE) if numbers is None else write(numbers)
 
 
 def _flat(numbers: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -322,21 +298,17 @@ def _flat(numbers: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
     """Two runs of the same requests that differ in one limit, and where they diverge; raises
-    InflightError for runs of different requests.
-
-    {"schema", "kind": "fork", "names": [as it was, changed], "step": the first that differs or
-    None, "says": where they diverge, as spans, then what the outcome, "runs": two replays,
-    "translations": {language: its "names", "says" and texts of "runs"}}
+    InflightError for different requests. {"schema", "kind": "fork", "names": [as it was, changed],
+    "step": the first that differs or None, "says": where they diverge, as spans, then the outcome,
+    "runs": two replays, "translations": {language: its "names", "says" and texts of "runs"}}
     """
     found = divergence(before, after)
     changed, steps = knobs(before, after), (len(before.events), len(after.events))
 
     def said() -> dict[str, Any]:
-        names = (
-            [findings.limit(k.name, k.before) for k in changed],
-            [findings.limit(k.name, k.after) for k in changed],
-        )
-        return {"names": [", ".join(side) for side in names], "says": findings.fork(found, steps)}
+        was = ", ".join(findings.limit(k.name, k.before) for k in changed)
+        becomes = ", ".join(findings.limit(k.name, k.after) for k in changed)
+        return {"names": [was, becomes], "says": findings.fork(found, steps)}
 
     return {
         "schema": 2,
@@ -365,10 +337,11 @@ def kept_json(shown: Shown, traces: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+_TEXTS = ("title", "shows", "group")
+
+
 def load(folder: Path) -> Shown:
-    """The comparison in a folder; raises InflightError for a folder that holds none, or one that
-    contradicts itself or its runs.
-    """
+    """The comparison in a folder; raises InflightError for none, or one with a contradiction."""
     try:
         plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
@@ -382,49 +355,34 @@ def load(folder: Path) -> Shown:
             name: Trace.from_lines(map(str.rstrip, lines_of(folder / file)))
             for name, file in files.items()
         }
-        runs = {
-            name: (
-                RunResult.of(traces[name])
-                if name in traces
-                else RunResult({}, entries[name]["metrics"])
-            )
-            for name in names
-        }
+        runs = {name: RunResult({}, entries[name]["metrics"]) for name in names}
+        runs |= {name: RunResult.of(trace) for name, trace in traces.items()}
+
+        def known(key: str) -> dict[str, Any]:
+            return {name: entries[name][key] for name in names if key in entries[name]}
+
         comparison = Comparison(
             names,
             {name: entries[name]["wall_s"]["runs"] for name in names},
             runs,
             {name: entries[name]["metrics"] for name in names},
             plain["differences"],
-            {name: entries[name].get("about", {}) for name in names},
-            {
-                name: entries[name]["shown_round"]
-                for name in names
-                if "shown_round" in entries[name]
-            },
-            {name: entries[name]["apart"] for name in names if "apart" in entries[name]},
+            {name: {} for name in names} | known("about"),
+            known("shown_round"),
+            known("apart"),
         )
         if fault := fault_of(comparison, plain):
             raise InflightError(f"The comparison {folder.name} {fault}.")
-        loaded = Shown(
-            comparison,
-            plain["workload"],
-            plain["environment"],
-            plain["source"],
-            plain["title"],
-            plain["shows"],
-            plain["created"],
-            CostCurve.from_json(plain["cost_curve"]) if "cost_curve" in plain else None,
-            plain["equivalence"],
-            plain.get("load"),
-            plain["group"],
-        )
+        curve = CostCurve.from_json(plain["cost_curve"]) if "cost_curve" in plain else None
+        as_it_stands = ("workload", "environment", "source", "created", "equivalence", *_TEXTS)
+        facts = {name: plain[name] for name in as_it_stands}
+        loaded = Shown(comparison, **facts, cost=curve, load=plain.get("load"))
         for what, holds in (
             ("date, source or workload", _is_of(loaded, [t.header for t in traces.values()])),
             ("cost curve", loaded.cost is None or _is_curve(loaded.cost, loaded.environment)),
             ("sweep", loaded.load is None or _is_swept(loaded.load, comparison)),
             ("equivalence", all(_adds_up(loaded, switch) for switch in loaded.equivalence)),
-            ("text", all(isinstance(plain[of], str) for of in ("title", "shows", "group"))),
+            ("text", all(isinstance(plain[of], str) for of in _TEXTS)),
             ("machine", _is_machine(loaded.environment)),
             ("form", json.loads(json.dumps(kept_json(loaded, files))) == plain),
         ):
@@ -471,17 +429,16 @@ def _is_curve(cost: CostCurve, where: Mapping[str, Any]) -> bool:
 
 def _is_swept(load: Mapping[str, Any], comparison: Comparison) -> bool:
     """Whether it is one of these contenders, which the model of their runs can have made."""
-    runs = {name: run for name, run in comparison.runs.items() if run.trace is not None}
-    headers = [run.trace.header for run in runs.values() if run.trace is not None]
+    headers, points = [t.header for t in comparison.traces.values()], load["points"]
     return (
-        {point["policy"] for point in load["points"]} <= set(comparison.names)
+        {point["policy"] for point in points} <= set(comparison.names)
         and all(
             _is_of_form(
                 {name: value for name, value in point["numbers"].items() if name != "goodput"},
-                runs[point["policy"]].metrics,
+                comparison.runs[point["policy"]].metrics,
             )
-            for point in load["points"]
-            if point["policy"] in runs
+            for point in points
+            if point["policy"] in comparison.traces
         )
         and (not headers or adds_up(load, headers[0].model, headers[0].is_simulated))
     )
@@ -506,7 +463,7 @@ def _adds_up(shown: Shown, switch: str) -> bool:
     own |= {"batched", "batched_text"}
     found, is_leak = shown.equivalence[switch], switch == "leak"
     requests, honest = found["requests"], shown.equivalence["honest"]["requests"]
-    traces = [run.trace for run in shown.comparison.runs.values() if run.trace is not None]
+    traces = shown.comparison.traces.values()
     trace = next((t for t in traces if t.header.config.to_json() == found["config"]), None)
     if (
         trace is None
@@ -520,12 +477,13 @@ def _adds_up(shown: Shown, switch: str) -> bool:
     for r, alone in zip(requests, honest, strict=True):
         solo, batched, known = r["solo"], r["batched"], r["request"]
         at = first_parting(solo, batched)
-        ends = None if at is None else {"solo": solo[at : at + 1], "batched": batched[at : at + 1]}
+        parting = None
+        if at is not None:
+            both = {"solo": solo[at:], "batched": batched[at:]}
+            parting = {name: next(iter(tokens), None) for name, tokens in both.items()}
+            parting |= {"position": at, "margin": r["parting"]["margin"]}
         follows = {
-            "parting": None
-            if ends is None
-            else {"position": at, "margin": r["parting"]["margin"]}
-            | {name: next(iter(token), None) for name, token in ends.items()},
+            "parting": parting,
             "differing_tokens": sum(a != b for a, b in zip_longest(solo, batched)),
             "differing_from_generate": None
             if r["generated"] is None
@@ -556,9 +514,7 @@ def _adds_up(shown: Shown, switch: str) -> bool:
 
 
 def trace_in(folder: Path, name: str) -> tuple[str, Trace]:
-    """The title of a comparison that ships with the page and one of its runs, without the others;
-    raises KeyError where there is no such run.
-    """
+    """The title and one run of a comparison that ships; raises KeyError for no such run."""
     plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
     return plain["title"], Trace.from_lines(
         map(str.rstrip, lines_of(folder / plain["traces"][name])), trusted=True
@@ -566,19 +522,17 @@ def trace_in(folder: Path, name: str) -> tuple[str, Trace]:
 
 
 def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
-    """The list entries of the recorded comparisons, `COMPARISON` first and those with a
-    group last, without loading a run.
-    """
+    """The list entries of recorded comparisons: `COMPARISON` first, those with a group last."""
     entries = []
     for path in folder.glob("*/comparison.json"):
         plain = json.loads(path.read_text(encoding="utf-8"))
-        found = {
-            "name": path.parent.name,
-            "title": plain["title"],
-            "shows": plain["shows"],
-            "recorded": plain["created"][:10],
-        }
-        entries.append({**found, "group": plain.get("group", "")})
-    return sorted(
-        entries, key=lambda entry: (entry["group"], entry["name"] != COMPARISON, entry["name"])
-    )
+        entries.append(
+            {
+                "name": path.parent.name,
+                "title": plain["title"],
+                "shows": plain["shows"],
+                "recorded": plain["created"][:10],
+                "group": plain["group"],
+            }
+        )
+    return sorted(entries, key=lambda e: (e["group"], e["name"] != COMPARISON, e["name"]))

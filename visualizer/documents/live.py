@@ -93,11 +93,8 @@ class LiveRun:
         self, header: Header, tokenizer: Any, number: int = 0, letters: Iterator[int] | None = None
     ) -> None:
         self._number, self._num_groups = number, len(header.groups)
-        self._header = {
-            name: value
-            for name, value in replace(header, source="live").to_json().items()
-            if name != "workload"
-        }
+        self._header = replace(header, source="live").to_json()
+        del self._header["workload"]
         self._deltas = Deltas(header, tokenizer, letters)
         self._hues = Hues()
         self._lives: dict[str, Life] = {}
@@ -277,13 +274,11 @@ def shown(message: dict[str, Any], texts: bool, nicknames: bool) -> dict[str, An
         events = [_without_tokens(event) for event in message.get("events", ())]
         message = {**message, "texts": veiled, **({"events": events} if events else {})}
     if not nicknames and "asked" in message:
-        message = {
-            **message,
-            "asked": {
-                request: {**asked, "by": asked["by"] if asked["isBot"] else ""}
-                for request, asked in message["asked"].items()
-            },
+        named = {
+            request: {**asked, "by": asked["by"] if asked["isBot"] else ""}
+            for request, asked in message["asked"].items()
         }
+        message = {**message, "asked": named}
     return message
 
 

@@ -1,26 +1,22 @@
-"""The opening's two runs: the static and the continuous one of a recorded comparison, as one
-document.
-"""
+"""The opening's runs: static and continuous of a recorded comparison, as one document."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from visualizer.documents.catalogue import has_both
 from visualizer.documents.comparison import COMPARISON, RECORDED, trace_in
-from visualizer.documents.replay import captions_in, drawn, replay
-from visualizer.words.language import OTHERS
+from visualizer.documents.replay import drawn, replay, spoken
+from visualizer.words.language import elsewhere
 
 BEFORE, AFTER = "static", "continuous"
 
 
 def opening(folder: Path = RECORDED) -> dict[str, Any] | None:
     """What assets/player/watch/opening/ draws, and the second run as Watch then shows it; None if
-    they are not recorded.
-
-    {"comparison", "title", "before", "after": names of runs, "runs": name → replay, "translations":
-    language → {"runs": name → sentences of the second}}
+    they are not recorded. {"comparison", "title", "before", "after": names of runs, "runs": name →
+    replay, "translations": language → {"runs": name → sentences of the second}}
     """
     if not is_recorded(folder):
         return None
@@ -31,16 +27,10 @@ def opening(folder: Path = RECORDED) -> dict[str, Any] | None:
         "before": BEFORE,
         "after": AFTER,
         "runs": {BEFORE: drawn(before), AFTER: replay(after)},
-        "translations": {
-            language: {"runs": {AFTER: captions_in(after, language)}} for language in OTHERS
-        },
+        "translations": elsewhere(lambda: {"runs": {AFTER: spoken(after)}}),
     }
 
 
 def is_recorded(folder: Path = RECORDED) -> bool:
     """Whether there is something to open with."""
-    path = folder / COMPARISON / "comparison.json"
-    return (
-        path.exists()
-        and {BEFORE, AFTER} <= json.loads(path.read_text(encoding="utf-8"))["traces"].keys()
-    )
+    return has_both(folder / COMPARISON)

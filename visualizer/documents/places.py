@@ -1,6 +1,4 @@
-"""Where in a run a saved page opens: at a step, or, of an engine's ranks, at a step of one or at a
-moment common to all.
-"""
+"""Where a saved page opens: at a step, perhaps of a rank, or at a moment common to all ranks."""
 
 from __future__ import annotations
 
@@ -16,10 +14,8 @@ def checked_place(
     at: float | None = None,
 ) -> dict[str, float]:
     """The place as options of the player, without what is None; raises InflightError for a step or
-    rank that does not exist.
-
-    document: a replay, or that of all ranks. at: seconds on the ranks' common clock; one that lies
-    outside the run is moved to its edge.
+    rank that does not exist. document: a replay, or that of all ranks. at: seconds on the ranks'
+    common clock, moved to the run's edge if outside.
     """
     ranks = {one["rank"]: one for one in document.get("ranks", ())}
     if rank is not None and rank not in ranks:

@@ -25,7 +25,6 @@ _TIMES = ("ttft_s", "itl_s", "e2e_s")
 def plan_document(plan: Plan, trace: Trace, run: str) -> dict[str, Any]:
     """trace: the recorded run. run: its id, by which a setting is simulated again to be watched."""
     header = trace.header
-    shown = [*enumerate((plan.again, *plan.points))]
     return {
         "schema": 1,
         "kind": "plan",
@@ -35,7 +34,10 @@ def plan_document(plan: Plan, trace: Trace, run: str) -> dict[str, Any]:
             map(str, filter(None, (header.workload, header.engine, header.policy)))
         ),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "configs": [p.config.to_json() if p.numbers is not None else None for _, p in shown],
+        "configs": [
+            p.config.to_json() if p.numbers is not None else None
+            for p in (plan.again, *plan.points)
+        ],
         **_in_language(plan, trace),
         "data": plan.to_json(),
         "translations": elsewhere(lambda: _in_language(plan, trace)),

@@ -6,8 +6,7 @@ its steps, as plain data.
         "delays": …}
 
 Events are as in a trace file; records: the names of their fields, see `core.trace.events.RECORDS`.
-delays: see `visualizer.documents.delays`. said: of prompts that were written from messages, see
-`visualizer.documents.replay`.
+delays: see `visualizer.documents.delays`. said: of prompts that were written from messages.
 
 `replay` makes all of it from a trace; `Deltas` makes it piece by piece while the run goes on.
 """
@@ -16,6 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import partial
 from itertools import accumulate, zip_longest
 from typing import Any
 
@@ -28,7 +28,7 @@ from core.trace.run_state import RunState
 from core.trace.trace import Trace
 from core.workload.request import Message
 from visualizer.documents.delays import delays_document
-from visualizer.words.captions import Captioner, captions
+from visualizer.words.captions import Captioner, caption, captions
 from visualizer.words.findings import totals
 from visualizer.words.language import OTHERS, elsewhere, speaking
 
@@ -50,14 +50,12 @@ def translated_replay(trace: Trace, source: str | None = None) -> dict[str, Any]
 def drawn(trace: Trace, source: str | None = None) -> dict[str, Any]:
     """What of it is drawn, without what is said about it."""
     header = trace.about()
+    if source is not None and header.get("source") != "simulated":
+        header |= {"source": source}
     return {
         "schema": SCHEMA,
         "records": RECORDS,
-        "header": (
-            header
-            if source is None or header.get("source") == "simulated"
-            else header | {"source": source}
-        ),
+        "header": header,
         "complete": trace.complete,
         "letters": letters(trace),
         "texts": {
@@ -85,9 +83,7 @@ def spoken(trace: Trace) -> dict[str, Any]:
 
 
 def translated_ranks(ranks: Ranks, ids: Sequence[str], source: str | None = None) -> dict[str, Any]:
-    """The document of an engine's ranks, and under "translations" what is said of them in other
-    languages. See `ranks_document`.
-    """
+    """See `ranks_document`; under "translations" what is said of them in other languages."""
     said = elsewhere(lambda: {"ranks": [spoken(rank.trace) for rank in ranks.ranks]})
     return {**ranks_document(ranks, ids, source), "translations": said}
 
@@ -95,13 +91,9 @@ def translated_ranks(ranks: Ranks, ids: Sequence[str], source: str | None = None
 def ranks_document(
     ranks: Ranks, ids: Sequence[str] = (), source: str | None = None
 ) -> dict[str, Any]:
-    """Ranks of one engine as the player opens them. ids: of the ranks' own runs, in order, if they
-    are stored. source: see `replay`.
-
-    {"ranks": [{"rank", "offset": seconds on the common clock, "id", "replay"}], "count", "says":
-    [sentence, …]}
-
-    Letters are unique across ranks; in its rank's own replay a request may have a different one.
+    """Ranks of one engine as the player opens them: {"ranks": [{"rank", "offset": seconds on the
+    common clock, "id", "replay"}], "count", "says": [sentence, …]}. ids: of the ranks' own runs, in
+    order, if they are stored. source: see `replay`. Letters are unique across ranks.
     """
     letters = _ranks_letters(ranks)
     return {
@@ -139,11 +131,9 @@ def _ranks_letters(ranks: Ranks) -> dict[int, dict[str, str]]:
 
 
 class Deltas:
-    """The same data piece by piece: `delta(events)` returns what these events add. One for each
-    run, fed in order.
-
-    header and tokenizer: the trace's. `meet` announces requests before the step in which they
-    arrive. numbers: see `Captioner`.
+    """The same data piece by piece, fed in order: `delta(events)` returns what these events add.
+    header, tokenizer: the trace's. `meet` announces requests before their step. numbers: see
+    `Captioner`.
     """
 
     def __init__(
@@ -195,21 +185,20 @@ class Deltas:
     def delta(
         self, events: Sequence[StepEvent], texts: Sequence[Texts | None] = ()
     ) -> dict[str, Any]:
-        """`{"events", "captions", "translations", "letters", "texts"}`; texts have the new pieces
-        of each request, the prompt's when it arrives. translations: the captions in other
-        languages, by language.
+        """`{"events", "captions", "translations": captions by language, "letters", "texts": the new
+        pieces of each request, the prompt's when it arrives}`.
 
         texts: the pieces of each event's tokens, by request, if they have been decoded.
         """
         prompts: dict[str, list[str]] = {}
         conversations: dict[str, list[str | None]] = {}
         outputs: dict[str, list[str]] = {}
-        captions = [
-            self._captioner.caption_with(event, lambda compose: (compose(), elsewhere(compose)))
-            for event in events
-        ]
+        captions, translated = [], []
         letters: dict[str, str] = {}
         for event in events:
+            with self._captioner.reading(event) as context:
+                captions.append(caption(context))
+                translated.append(elsewhere(partial(caption, context)))
             for arrived in event.newcomers:
                 letters[arrived.request] = self._captioner.letters[arrived.request]
                 prompts[arrived.request] = pieces(self._tokenizer, self._prompts[arrived.request])
@@ -222,9 +211,9 @@ class Deltas:
                 )
         return {
             "events": [event.to_json() for event in events],
-            "captions": [english for english, _ in captions],
+            "captions": captions,
             "translations": {
-                language: [others[language] for _, others in captions] for language in OTHERS
+                language: [one[language] for one in translated] for language in OTHERS
             },
             "letters": letters,
             "texts": {"prompt": prompts, "said": conversations, "output": outputs},

@@ -1,3 +1,1 @@
-"""Guided lessons on recorded runs: what each stop shows and asks, its sentences filled with numbers
-from the trace, and sheets to print.
-"""
+"""Guided lessons on recorded runs, filled with numbers from their traces, and sheets to print."""

@@ -22,7 +22,6 @@ from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.lessons.facts import PAIRS, At, Company, Who, fact, recorded_run
 from visualizer.lessons.lessons import HOLDS, LESSONS, QUESTIONS, SEEN, Lesson, Question, Stop
-from visualizer.lessons.places import Place
 from visualizer.lessons.texts import (
     FOLDER,
     LANGUAGES,
@@ -58,9 +57,7 @@ def runs_of_lessons() -> set[str]:
 def document(
     traces: Traces, language: str = "en", lessons: Sequence[Lesson] = LESSONS
 ) -> dict[str, Any]:
-    """Everything the Learn tab shows of these lessons in one language; raises InflightError for an
-    unknown language.
-    """
+    """All that Learn shows of these lessons in a language; raises InflightError if unknown."""
     if language not in LANGUAGES:
         raise InflightError(
             f"There are no lessons in {shown(language)}; there are {', '.join(LANGUAGES)}."
@@ -97,27 +94,18 @@ def stop_document(
     stop: Stop, words: dict[str, Any], traces: Traces, language: str
 ) -> dict[str, Any]:
     """One stop: where the player goes, and its text and question."""
-    at = _at(stop.place, traces)
-    places = {name: _at(place, traces) for name, place in stop.places.items()}
+    at = stop.place.at(traces)
+    places = {name: place.at(traces) for name, place in stop.places.items()}
 
-    def said(template: str, where: At = at) -> list[Span]:
-        return filled(template, where, places, language)
+    def said(template: str) -> list[Span]:
+        return filled(template, at, places, language)
 
     ask = None
     if stop.question is not None:
-        about = _at(stop.about, traces)
+        about = stop.about.at(traces)
         ask = {
             "text": said(words["ask"]),
-            "why": said(words["why"], about),
-            **_question_document(
-                stop.question,
-                about,
-                at,
-                places,
-                words,
-                lambda template: said(template, about),
-                language,
-            ),
+            **_question_document(stop.question, about, at, places, words, language),
         }
     return {
         "name": stop.name,
@@ -131,11 +119,7 @@ def stop_document(
         "ask": ask,
         "table": _table(stop.table, language) if stop.table else None,
         "goals": [{"name": name, "text": said(words["goals"][name])} for name in stop.goals],
-        "then": (
-            None
-            if stop.then is None
-            else {"run": stop.then.run, "step": _at(stop.then, traces).step}
-        ),
+        "then": stop.then and {"run": stop.then.run, "step": stop.then.at(traces).step},
     }
 
 
@@ -145,25 +129,28 @@ def _question_document(
     here: At,
     places: dict[str, At],
     words: dict[str, Any],
-    said: Callable[[str], list[Span]],
     language: str,
 ) -> dict[str, Any]:
-    """The kind of a question with its options: {"kind", "options": [{"text", "right", "why"}]}, or
-    the mask to paint.
+    """Why the answer is right, and the kind of a question with its options: {"why", "kind",
+    "options": [{"text", "right", "why"}]}, or the mask to paint. here: where it is asked.
     """
-    reasons = words.get("wrong", {})
+
+    def said(template: str) -> list[Span]:
+        return filled(template, at, places, language)
+
+    why, reasons = said(words["why"]), words.get("wrong", {})
     if "paint" in question:
-        return {"kind": "paint", **mask_document(at)}
+        return {"why": why, "kind": "paint", **mask_document(at)}
     if "request" in question:
         answer, among = fact(question["request"], at), _among(question["among"], here)
-        why = said(reasons["request"])
-        options = [_option([{"r": at.letters[r]}], Who(r) == answer, why) for r in among]
+        wrong = said(reasons["request"])
+        options = [_option([{"r": at.letters[r]}], Who(r) == answer, wrong) for r in among]
     elif "number" in question:
         right, _ = evaluated(question["number"], at, places)
-        wrong = {name: evaluated(name, at, places)[0] for name in question["wrong"].split()}
+        others = {name: evaluated(name, at, places)[0] for name in question["wrong"].split()}
         found = {
             n: said(reasons[name.split("@")[0].split(".")[-1]])
-            for name, n in wrong.items()
+            for name, n in others.items()
             if n != right
         }
         numbers = sorted(n for n in (right, *found) if isinstance(n, (int, float)))
@@ -181,7 +168,7 @@ def _question_document(
             "This question does not have one right answer among several:"
             f" {plain(said(words['ask']))}"
         )
-    return {"kind": "choose", "options": options}
+    return {"why": why, "kind": "choose", "options": options}
 
 
 def _option(text: list[Span], right: bool, why: list[Span]) -> dict[str, Any]:
@@ -189,9 +176,7 @@ def _option(text: list[Span], right: bool, why: list[Span]) -> dict[str, Any]:
 
 
 def mask_document(at: At) -> dict[str, Any]:
-    """The mask of the step's last pass, for painting: labels of rows and columns, and which cells
-    are allowed.
-    """
+    """The mask of the step's last pass, for painting: labels of rows and columns, allowed cells."""
     mask = at.trace.mask(at.step, len(at.event.passes) - 1)
     new = {(q.request, q.position) for q in mask.queries}
 
@@ -220,50 +205,35 @@ def _picture(lesson: Lesson, traces: Traces) -> dict[str, Any] | None:
     drawn = lesson.picture
     if drawn is None:
         return None
-    return {
-        "run": drawn.place.run,
-        "step": drawn.place.step(traces(drawn.place.run)),
-        "view": drawn.view,
-        "clock": drawn.clock,
-    }
-
-
-def _at(place: Place, traces: Traces) -> At:
-    trace = traces(place.run)
-    return At(trace, place.step(trace))
+    step = drawn.place.at(traces).step
+    return {"run": drawn.place.run, "step": step, "view": drawn.view, "clock": drawn.clock}
 
 
 # -- the words of the page, and tables below a stop's text -----------------------------------------
 
 
 def terms(traces: Traces, language: str) -> dict[str, dict[str, Any]]:
-    """The glossary by term: the content of `hints`, and where it can be seen, {"run", "step",
-    "view"}.
-    """
+    """The glossary by term: `hints`, and where it can be seen, {"run", "step", "view"}."""
     return {
-        term: {**hint, "run": place.run, "step": place.step(traces(place.run)), "view": view}
+        term: {**hint, "run": place.run, "step": place.at(traces).step, "view": view}
         for (term, hint), (place, view) in zip(hints(language).items(), SEEN.values(), strict=True)
     }
 
 
 def hints(language: str = "en") -> dict[str, dict[str, Any]]:
-    """What the page shows when a term is pointed at, by term: {"word", "means", "vllm", "words":
-    its spellings}.
-    """
-    return {term: _hint(term, texts(language, "glossary")[term]) for term in SEEN}
+    """What the page shows of each term: {"word", "means", "vllm", "words": its spellings}."""
+    entries = texts(language, "glossary")
+    return {term: _hint(entries[term].get("word", term), entries[term]) for term in SEEN}
 
 
 def faq(language: str = "en") -> dict[str, Any]:
-    """The questions people ask, for a list of links: {"title", "shows", "asked": [{"name",
-    "title"}]}. Reads no run.
-    """
+    """The questions people ask, as links: {"title", "shows", "asked": [{"name", "title"}]}."""
     words = texts(language, QUESTIONS.name)
     listed = [{"name": stop.name, "title": words[stop.name]["title"]} for stop in QUESTIONS.stops]
     return {"title": words["title"], "shows": words["question"], "asked": listed}
 
 
-def _hint(term: str, entry: dict[str, Any]) -> dict[str, Any]:
-    word = entry.get("word", term)
+def _hint(word: str, entry: dict[str, Any]) -> dict[str, Any]:
     own = word.split(" (")[0]  # "Spur (lane)" is found as Spur
     return {
         "word": word,
@@ -274,9 +244,7 @@ def _hint(term: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(name: str, language: str) -> dict[str, Any]:
-    """A table by the name given in a stop: {"label", "head": [{"name", "url"}], "rows": [[heading,
-    cell, …]]}, all cells as text.
-    """
+    """A stop's table: {"label", "head": [{"name", "url"}], "rows": [[heading, cell, …]]}."""
     if name == "names":  # what the limits are called in other engines
         data = json.loads((FOLDER / "names.json").read_text(encoding="utf-8"))
         with speaking(language):
@@ -286,9 +254,7 @@ def _table(name: str, language: str) -> dict[str, Any]:
             ]
         return {"label": texts(language, "page")["names"], "head": data["engines"], "rows": rows}
     words = texts(language, "tables")[name]
-    # how much texts in a batch differ from those alone, in each number format and under a wrong
-    # mask
-    if name == "company":
+    if name == "company":  # how texts differ in a batch, by number format and under a wrong mask
         columns: tuple[str, ...] = ("tokens", "drift", "lead")
         rows = [_company_row(pair, words, language) for pair in PAIRS]
     else:  # the beginning of each text alone, and under a mask that let rows read their pads

@@ -1,12 +1,11 @@
 """Facts that lesson texts name: attribute paths from a step of a recorded run, and the few numbers
 that have to be computed.
 
-    step.budget.unused     the step's event          config.block_size       the limits of the run
-                           model.layers    its model
-    B.prompt               a request by its letter   metrics.steps           the run in numbers
-                           frame.lanes     who holds what
-    forward.width          the step's last pass      company.bf16.drift      a pair of recorded runs
-                           shared_prefix   computed below
+    step.budget.unused, forward.width   the step's event, its last pass
+    frame.lanes, B.prompt               who holds what, a request by its letter
+    config.block_size, model.layers     the limits of the run, its model
+    metrics.steps, company.bf16.drift   the run in numbers, a pair of recorded runs
+    shared_prefix                       computed below
 
 A list stands for its length, and a path that ends in `request` for a request, drawn as its letter.
 """
@@ -108,9 +107,7 @@ class Company:
 
     @property
     def drift(self) -> float:
-        """The largest difference in log-probability of a token that both generated after the same
-        text.
-        """
+        """The largest difference in log-probability of a token both wrote after the same text."""
         same = [
             (a, b)
             for ours, theirs in self._pairs
@@ -120,9 +117,7 @@ class Company:
 
     @property
     def lead(self) -> float:
-        """How far the best logit was ahead, alone, where a text diverges: the maximum over such
-        texts; 0 if there are none.
-        """
+        """The most by which the best logit led, alone, where a text diverges; 0 if none does."""
         parted = [
             ours[n].margin or 0.0
             for ours, theirs in self._pairs
@@ -132,9 +127,7 @@ class Company:
 
 
 def parts_at(alone: Trace, together: Trace) -> int:
-    """The first step of `together` that generates a different token than `alone`; its last step if
-    the texts are the same.
-    """
+    """The first step of `together` with another token than `alone`; the last if there is none."""
     parted = [
         theirs[n]
         for ours, theirs in _tokens(alone, together)
@@ -208,9 +201,8 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "positions": lambda at: _positions(at.event),
     "other_rows": lambda at: at.event.passes[-1].rows - 1,
     "other_columns": lambda at: at.event.passes[-1].width - 1,
-    "pads_of_join": lambda at: (
-        (at.event.passes[-1].width - 1) * (at.event.passes[-1].rows - 1)
-    ),  # a prompt of n among B: (n − 1)(B − 1)
+    # a prompt of n among B: (n − 1)(B − 1)
+    "pads_of_join": lambda at: (at.event.passes[-1].width - 1) * (at.event.passes[-1].rows - 1),
     "mask": lambda at: at.mask,
     "blocked": lambda at: at.mask.num_cells - at.mask.num_allowed,
     # who computes
@@ -369,10 +361,8 @@ def _prefill(at: At, request: str) -> list[StepEvent]:
 
 def best_seating(trace: Trace) -> list[list[str]]:
     """Lane by lane the requests that somebody who knew all lengths would put there, so that the
-    longest lane is as short as can be.
-
-    A request writes a token a step, so it holds its lane for as many steps as it writes tokens.
-    Found by trying all ways to seat them.
+    longest lane is as short as can be: of all ways to seat them. A request holds its lane for as
+    many steps as it writes tokens.
     """
     lengths = {request: len(tokens) for request, tokens in trace.outputs.items()}
     lanes = range(trace.config.num_lanes)
@@ -424,9 +414,7 @@ def _shared_prefix(prompts: list[list[int]]) -> int:
 
 
 def _first_hits(trace: Trace) -> int:
-    """Tokens that requests found in the cache as they first joined; one that comes back after a
-    preemption may find its own.
-    """
+    """Tokens found in the cache at first joining: after a preemption one may find its own."""
     found: dict[str, int] = {}
     for event in trace.events:
         hits = event.kv.cached_tokens
@@ -441,9 +429,7 @@ def _positions(event: StepEvent) -> int:
 
 
 def _decided_alike(trace: Trace) -> int:
-    """Steps before the first that our engine decides differently from another, under the same
-    limits.
-    """
+    """Steps before the first that our engine decides differently, under the same limits."""
     found = divergence(_ours(trace.header.workload), trace)
     return len(trace.events) if found is None else found.step
 

@@ -54,9 +54,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Picture:
-    """What a lesson looks like: a view (row, mask, kv, lanes) of a place. clock: its axis is
-    measured time.
-    """
+    """A view (row, mask, kv, lanes) of a place. clock: its axis is measured time."""
 
     place: Place
     view: str
@@ -93,40 +91,28 @@ HOLDS: dict[str, Callable[[At, Mapping[str, At]], str]] = {
 """Answers to questions in words."""
 
 
-def _place(text: str) -> Place:
-    run, _, rule = text.partition(" ")
-    return Place(run, rule)
-
-
 def _stop(name: str, row: Mapping[str, Any]) -> Stop:
-    others = {other: _place(text) for other, text in row.get("places", {}).items()}
-    then = _place(row["then"]) if "then" in row else None
-    views = tuple(row["views"].split())
-    goals = row.get("goals", {})
     return Stop(
         name,
-        _place(row["place"]),
-        views,
-        {name: row[name] for name in _ASKED if name in row} or None,
-        then,
-        row.get("pin"),
-        others,
-        row.get("table"),
-        goals,
-        row.get("quiet", False),
+        Place.of(row["place"]),
+        tuple(row["views"].split()),
+        {key: row[key] for key in _ASKED if key in row} or None,
+        Place.of(row["then"]) if "then" in row else None,
+        places={other: Place.of(text) for other, text in row.get("places", {}).items()},
+        **{key: row[key] for key in ("pin", "table", "goals", "quiet") if key in row},
     )
 
 
 def _lesson(name: str, table: dict[str, Any]) -> Lesson:
     minutes, drawn = table.pop("minutes", 0), table.pop("picture", None)
     simple = table.pop("simple", False)
-    picture = drawn and Picture(_place(drawn["place"]), drawn["view"], drawn.get("clock", False))
+    picture = drawn and Picture(Place.of(drawn.pop("place")), **drawn)
     stops = tuple(_stop(stop, row) for stop, row in table.items())
     return Lesson(name, minutes, stops, picture, simple)
 
 
 _TABLES = tomllib.loads((FOLDER / "lessons.toml").read_text(encoding="utf-8"))
 SEEN: dict[str, tuple[Place, str]] = {
-    term: (_place(row["place"]), row["view"]) for term, row in _TABLES.pop("seen").items()
+    term: (Place.of(row["place"]), row["view"]) for term, row in _TABLES.pop("seen").items()
 }
 *LESSONS, QUESTIONS = (_lesson(name, table) for name, table in _TABLES.items())

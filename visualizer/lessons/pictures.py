@@ -1,9 +1,8 @@
-"""Pictures of a run for paper: its lanes over time and the mask of a step, as SVG drawn from the
-trace, labelled in the current language, and readable in black and white.
-"""
+"""Pictures for paper, as SVG that is readable in black and white: a run's lanes, a step's mask."""
 
 from __future__ import annotations
 
+from itertools import product
 from xml.etree.ElementTree import Element, SubElement
 
 from core.trace.events import Segment
@@ -16,9 +15,7 @@ _LABEL = 46
 
 
 def lanes_picture(at: At, blank_after: bool = False) -> Element:
-    """Who computed in which lane, step by step; the place's own step is marked. blank_after: later
-    steps are left blank to fill in.
-    """
+    """Who computed in which lane; the place's step is marked. blank_after: later ones are blank."""
     events, hues = at.trace.events, deal(at.trace)
     cell = max(5.0, min(_CELL, 640 / len(events)))
     width, height = _LABEL + cell * len(events) + 4, 18 + _CELL * at.config.num_lanes + 6
@@ -38,16 +35,8 @@ def lanes_picture(at: At, blank_after: bool = False) -> Element:
         shapes.append(_text(2, 18 + lane * _CELL + 12, t(f"lane {lane}"), 10))
         shapes.append(_rect(_LABEL, 18 + lane * _CELL, cell * len(events), _CELL, "none", "#bbb"))
     marked = next(i for i, e in enumerate(events) if e.step == at.step)
-    shapes.append(
-        Element(
-            "path",
-            {
-                "d": f"M{_LABEL + (marked + 1) * cell:.1f} 14V{height - 4}",
-                "stroke": "#111",
-                "stroke-width": "1.5",
-            },
-        )
-    )
+    line = f"M{_LABEL + (marked + 1) * cell:.1f} 14V{height - 4}"
+    shapes.append(Element("path", {"d": line, "stroke": "#111", "stroke-width": "1.5"}))
     return _picture(width, height, shapes, f"{t('Lanes of the run')} “{at.trace.header.workload}”")
 
 
@@ -57,29 +46,15 @@ def mask_picture(at: At, blank: bool = False) -> Element:
     hues = deal(at.trace)
     rows, columns = len(mask.queries), len(mask.keys)
     cell = max(6.0, min(_CELL, 560 / max(1, columns)))
-    shapes = [
-        _rect(
-            96 + k * cell,
-            64 + q * cell,
-            cell,
-            cell,
-            HUES[hues[mask.keys[k].request]] if mask.allowed[q][k] and not blank else "#fff",
-            "#bbb",
-        )
-        for q in range(rows)
-        for k in range(columns)
-    ]
+    shapes = []
+    for q, k in product(range(rows), range(columns)):
+        is_drawn = mask.allowed[q][k] and not blank
+        fill = HUES[hues[mask.keys[k].request]] if is_drawn else "#fff"
+        shapes.append(_rect(96 + k * cell, 64 + q * cell, cell, cell, fill, "#bbb"))
     if cell >= 10:
         for k, key in enumerate(mask.keys):
-            shapes.append(
-                _text(
-                    0,
-                    0,
-                    _label(at, key.request, key.text),
-                    9,
-                    f"translate({96 + (k + 0.7) * cell:.1f} 60) rotate(-90)",
-                )
-            )
+            turned = f"translate({96 + (k + 0.7) * cell:.1f} 60) rotate(-90)"
+            shapes.append(_text(0, 0, _label(at, key.request, key.text), 9, turned))
         for q, query in enumerate(mask.queries):
             text = t("pad") if query.position is None else query.text
             shapes.append(_text(2, 64 + (q + 0.7) * cell, _label(at, query.request, text), 9))
@@ -110,10 +85,8 @@ def _rect(x: float, y: float, width: float, height: float, fill: str, stroke: st
 def _text(
     x: float, y: float, text: str, size: int, transform: str = "", weight: int = 400
 ) -> Element:
-    element = Element(
-        "text",
-        {"x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": str(size), "font-weight": str(weight)},
-    )
+    place = {"x": f"{x:.1f}", "y": f"{y:.1f}"}
+    element = Element("text", {**place, "font-size": str(size), "font-weight": str(weight)})
     if transform:
         element.set("transform", transform)
     element.text = text

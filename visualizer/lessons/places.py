@@ -1,9 +1,10 @@
 """Places in recorded runs: a run's name and a rule that finds a step in it, so that lessons survive
 a new recording of the run.
 
-start, end              the run's first step and its last mixes, preempts, …      the first step for
-which this holds; mixes(3): the third admits(B), ends(B), …   the first for which it holds for
-request B after ends(B)           the step after another; before: the one before it
+    start, end              the run's first step and its last
+    mixes, preempts, …      the first step for which this holds; mixes(3): the third
+    admits(B), ends(B), …   the first for which it holds for request B
+    after ends(B)           the step after another; before: the one before it
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from core.errors import InflightError
 from core.trace.events import StepEvent
 from core.trace.phrases import letters
 from core.trace.trace import Trace
-from visualizer.lessons.facts import parts_at, recorded_run
+from visualizer.lessons.facts import At, parts_at, recorded_run
 
 
 class Place(NamedTuple):
@@ -23,6 +24,17 @@ class Place(NamedTuple):
 
     run: str
     rule: str
+
+    @classmethod
+    def of(cls, text: str) -> Place:
+        """From its run and its rule, as in `brief-static ends(B)`."""
+        run, _, rule = text.partition(" ")
+        return cls(run, rule)
+
+    def at(self, traces: Callable[[str], Trace]) -> At:
+        """The place in the recorded run; raises InflightError if there is none."""
+        trace = traces(self.run)
+        return At(trace, self.step(trace))
 
     def step(self, trace: Trace) -> int:
         """The step that the rule finds in the run; raises InflightError if there is none."""
@@ -52,9 +64,8 @@ def _found(trace: Trace, rule: str) -> int:
 _OF_RUN: dict[str, Callable[[Trace], int]] = {
     "start": lambda trace: trace.events[0].step,
     "end": lambda trace: trace.events[-1].step,
-    "parts": lambda trace: parts_at(
-        recorded_run("greedy-alone-bf16"), trace
-    ),  # where a token differs from each request's own run
+    # where a token differs from each request's own run
+    "parts": lambda trace: parts_at(recorded_run("greedy-alone-bf16"), trace),
 }
 _OF_STEP: dict[str, Callable[[StepEvent], object]] = {
     # in one pass

@@ -212,8 +212,10 @@ def _add_sentence(parent: Element, tag: str, spans: list[Span], class_: str = ""
                     _append(element, part)
         elif "r" in span:
             _add(element, "span", span["r"], "chip")
+        elif "n" in span:
+            _add(element, "b", span["n"])
         else:
-            _add(element, "b", span["n"]) if "n" in span else _append(element, plain([span]))
+            _append(element, plain([span]))
 
 
 def _append(element: Element, text: str) -> None:

@@ -37,16 +37,13 @@ def runs_of_tasks() -> set[str]:
 
 def check(lesson: str, run: Trace, traces: Traces, language: str = "en") -> list[dict[str, Any]]:
     """The goals of a lesson's task: [{"name", "met", "says": a sentence, "step": of what it says}].
-    run: what the learner made.
-
-    Raises InflightError for an unknown lesson or language.
+    run: what the learner made. Raises InflightError for an unknown lesson or language.
     """
     stops = [stop for one in LESSONS if one.name == lesson for stop in one.stops if stop.goals]
     if not stops or language not in LANGUAGES:
         raise InflightError(f"There is no task of a lesson {shown(lesson)}.")
     (stop,) = stops
-    trace = traces(stop.place.run)
-    places = {"recorded": At(trace, stop.place.step(trace))}
+    places = {"recorded": stop.place.at(traces)}
     at, words = _same_place(stop, run), texts(language, lesson)[stop.name]["says"]
     return [
         {
@@ -60,9 +57,7 @@ def check(lesson: str, run: Trace, traces: Traces, language: str = "en") -> list
 
 
 def _same_place(stop: Stop, run: Trace) -> At:
-    """Where the stop's rule leads in the learner's run; its beginning if that never happens
-    there.
-    """
+    """Where the stop's rule leads in the learner's run; its beginning if that never happens."""
     try:
         return At(run, stop.place.step(run))
     except (InflightError, IndexError):

@@ -1,15 +1,14 @@
 """Lesson texts: templates, one file per lesson and language, filled with facts of a place
 (`visualizer.lessons.facts`).
 
-    {forward.padding}          a fact at the stop's own place    {forward.padding|pad|pads}  with
-                               its noun, in the right number
-    {metrics.lane_occupancy%}  the same in per cent              {metrics.steps@static}      a fact
-                               at another place of the stop
-    {metrics.requests!word}    a small number as a word          {seconds_packed!2}          with so
-                               many decimals
-    {B}                        a request, drawn as its letter    [lane] [lanes|lane]         a term
-                               of the glossary
-    <Press →|Tap the arrow>    what to do: by mouse and keyboard, or by finger
+    {forward.padding}           a fact at the stop's own place
+    {forward.padding|pad|pads}  with its noun, in the right number
+    {metrics.lane_occupancy%}   the same in per cent
+    {metrics.steps@static}      a fact at another place of the stop
+    {metrics.requests!word}     a small number as a word; {seconds_packed!2}: with so many decimals
+    {B}                         a request, drawn as its letter
+    [lane] [lanes|lane]         a term of the glossary
+    <Press →|Tap the arrow>     what to do: by mouse and keyboard, or by finger
 
 A sentence is a list of spans: text, `{"r": letter}`, `{"n": number as text}`, `{"t": term, "s":
 text}` or `{"keys": text, "touch": text}`.
@@ -52,17 +51,18 @@ def languages(name: str) -> list[str]:
 
 
 def filled(template: str, at: At, places: Mapping[str, At], language: str) -> list[Span]:
-    """The template as spans; raises InflightError for a fact, place or request that does not
-    exist.
-    """
+    """The template as spans; raises InflightError for an unknown fact, place or request."""
     spans: list[Span] = []
     last = 0
     for match in _PART.finditer(template):
         spans += [template[last : match.start()]] * bool(template[last : match.start()])
         if match[3]:
             spans.append({"keys": match[3], "touch": match[4]})
+        elif match[2]:
+            words, _, key = match[2].partition("|")
+            spans.append({"t": key or words, "s": words})
         else:
-            spans += _term(match[2]) if match[2] else _fact(match[1], at, places, language)
+            spans += _fact(match[1], at, places, language)
         last = match.end()
     return spans + [template[last:]] * bool(template[last:])
 
@@ -95,28 +95,18 @@ def plain(spans: list[Span]) -> str:
 
 
 def number(found: int | float, language: str, share: bool = False, how: str = "") -> str:
-    """A number as the language writes it; a share in per cent. how: "word" or "Word", or how many
-    decimals.
-    """
+    """A number as the language writes it. share: in per cent. how: "word", "Word", or decimals."""
     if share:
         return f"{found * 100:.0f} %"
     if how in ("word", "Word") and isinstance(found, int) and found < len(COUNTS[language]):
         return COUNTS[language][found].capitalize() if how == "Word" else COUNTS[language][found]
     if how.isdigit():
-        return f"{found:,.{how}f}".translate(str.maketrans(",.", ".,") if language == "de" else {})
-    text = (
-        f"{found:,}"
-        if isinstance(found, int)
-        else f"{found:.1f}"
-        if found >= 1
-        else format(Decimal(f"{found:.2g}"), "f")
-    )
+        text = f"{found:,.{how}f}"
+    elif isinstance(found, int):
+        text = f"{found:,}"
+    else:
+        text = f"{found:.1f}" if found >= 1 else format(Decimal(f"{found:.2g}"), "f")
     return text.translate(str.maketrans(",.", ".,")) if language == "de" else text
-
-
-def _term(text: str) -> list[Span]:
-    words, _, key = text.partition("|")
-    return [{"t": key or words, "s": words}]
 
 
 def _fact(text: str, at: At, places: Mapping[str, At], language: str) -> list[Span]:
@@ -128,11 +118,9 @@ def _fact(text: str, at: At, places: Mapping[str, At], language: str) -> list[Sp
     span: Span
     if isinstance(found, Who):
         span = {"r": there.letters[found.request]}
+    elif isinstance(found, str):
+        span = found
     else:
         how = expression.partition("!")[2]
-        span = (
-            found
-            if isinstance(found, str)
-            else {"n": number(found, language, share="%" in expression, how=how)}
-        )
+        span = {"n": number(found, language, share="%" in expression, how=how)}
     return [span, f" {nouns[found != 1]}"] if nouns else [span]

@@ -1,9 +1,6 @@
 """The player as text: its modules as one script, its style, its markup, and pages that need no
-server.
-
-The modules import each other by name only (`import { a } from "./b.js"`). Each becomes a function
-of its own, loaded after those that it imports (see assets/player/parts/modules.js). Nothing is
-built or downloaded.
+server. Modules import each other by name only (`import { a } from "./b.js"`); each becomes a
+function of its own, loaded after those that it imports (see assets/player/parts/modules.js).
 """
 
 from __future__ import annotations
@@ -48,9 +45,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w
 
 @cache
 def script(entry: str = "watch/player.js") -> str:
-    """All modules that `entry` needs, as one classic script. The player's leaves
-    `window.Inflight.mount(root, options)`.
-    """
+    """All that `entry` needs as a classic script. The player's leaves `window.Inflight.mount`."""
     return (
         (PLAYER / "parts" / "modules.js")
         .read_text(encoding="utf-8")
@@ -60,9 +55,7 @@ def script(entry: str = "watch/player.js") -> str:
 
 def modules(entry: str) -> dict[str, str]:
     """Every module that `entry` needs, itself last: path → a script that leaves its exports in
-    `inflightModules[path]`.
-
-    Raises ValueError if modules import each other in a circle.
+    `inflightModules[path]`. Raises ValueError if modules import each other in a circle.
     """
     found: dict[str, str] = {}
 
@@ -115,8 +108,7 @@ def _scoped(name: str, source: str) -> str:
 @cache
 def style() -> str:
     """Watch's style sheets as one; a later rule wins over an equal one before it."""
-    sheets = (PLAYER / "watch" / "style" / f"{name}.css" for name in STYLES)
-    return _packed(sheets)
+    return _packed(PLAYER / "watch" / "style" / f"{name}.css" for name in STYLES)
 
 
 @cache
@@ -152,9 +144,7 @@ PICTURE = ASSETS / "site" / "preview.png"
 
 
 def head(picture: str | None) -> str:
-    """The head tags that describe the page to link previews. picture: its address, absolute if the
-    page's own is known.
-    """
+    """The tags that describe the page to link previews. picture: its address, absolute if known."""
     lines = (PLAYER / "watch" / "head.html").read_text(encoding="utf-8").splitlines()
     return "\n".join(
         line.replace("<!--PICTURE-->", picture or "")
@@ -167,31 +157,25 @@ def page_html(
     options: dict[str, Any], parts: dict[str, Any] | None = None, picture: str | None = None
 ) -> str:
     """A whole page with one player. options: the player's, including `replay` or `catalogue`; they
-    are escaped.
-
-    parts: the page's other parts, whose scripts lie beside it; see assets/player/parts/tabs.js.
-    picture: see `head`.
+    are escaped. parts: the page's other parts, whose scripts lie beside it (see
+    assets/player/parts/tabs.js). picture: see `head`.
     """
-    boot = (
-        'Inflight.mount(document.querySelector(".inflight"),'
+    scripts = (
+        f'{script()}Inflight.mount(document.querySelector(".inflight"),'
         ' JSON.parse(document.getElementById("inflight-props").textContent));\n'
     )
+    if parts:
+        scripts += (
+            f'{script("parts/tabs.js")}inflightParts(document.getElementById("parts"),'
+            f" {inert_json(parts)});\n"
+        )
     marks = {
         "<!--HEAD-->": f"{head(picture)}\n{icon_link()}",
         "/*STYLE*/": style(),
         "<!--BODY-->": markup(),
         "<!--PARTS-->": '<div id="parts"></div>' if parts else "",
         "<!--PROPS-->": inert_json(options),
-        "/*SCRIPT*/": (
-            script()
-            + boot
-            + (
-                f'{script("parts/tabs.js")}inflightParts(document.getElementById("parts"),'
-                f" {inert_json(parts)});\n"
-                if parts
-                else ""
-            )
-        ),
+        "/*SCRIPT*/": scripts,
     }
     return page_of(PLAYER / "watch" / "page.html", marks)
 

@@ -20,7 +20,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache, cached_property
 from pathlib import Path
 from threading import Lock
@@ -35,8 +35,7 @@ from visualizer.jobs.offers import packed_facts
 from visualizer.lessons.tasks import runs_of_tasks
 
 SCRIPTS = ASSETS / "engine"
-# A browser lets threads share memory in a page that is sent with these, in which nothing comes from
-# elsewhere.
+# with these, in a page without anything from elsewhere, a browser lets threads share memory
 ISOLATED = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
@@ -44,7 +43,7 @@ ISOLATED = {
 _ROOT = ASSETS.parent
 _PACKAGE = __name__.removesuffix("visualizer.page.engine_files")  # "inflight." in a wheel
 _OURS = ("core", "visualizer")
-_ENTRIES = ("visualizer.browser",)  # with all that they import, these run in the tab
+_ENTRY = "visualizer.browser"  # with all that it imports, this package runs in the tab
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where a statement has others
 _READ = (  # of assets: what they read
     "presets/**/*",
@@ -60,9 +59,7 @@ _READ = (  # of assets: what they read
 
 
 class EngineFiles:
-    """The files of the engine in the tab, around one copy of Pyodide. smollm2: its packed file,
-    where it is offered.
-    """
+    """The engine in the tab, around a copy of Pyodide. smollm2: its packed file, if offered."""
 
     def __init__(self, pyodide: Path, smollm2: Path | None = None) -> None:
         self._pyodide, self._making = pyodide, Lock()
@@ -78,8 +75,8 @@ class EngineFiles:
             for model in BUILTIN_MODELS
             for path in sorted((BUILTIN_FOLDER / model).glob("*.*"))
         )
-        for path in (*self._plain().values(), *weights, _ROOT / "core" / "browser" / "weights.py"):
-            content = path if isinstance(path, bytes) else path.read_bytes()
+        models = (path.read_bytes() for path in (*weights, _ROOT / "core/browser/weights.py"))
+        for content in (*self._plain().values(), *models):
             found.update(f"{len(content)} ".encode() + content)
         found.update(repr(self._sizes).encode())
         return found.hexdigest()[:12]
@@ -95,9 +92,7 @@ class EngineFiles:
         return {"engine": self.address, "engineModels": list(self.models)}
 
     def facts(self) -> dict[str, Any]:
-        """By the name of a model that is not built in, what a form says of it, as
-        `core.torch_engine.models.forecast` does of those of a server.
-        """
+        """What a form says of models that are not built in, as `models.forecast` on servers."""
         return {model: _facts(path) for model, path in self._large.items()}
 
     @property
@@ -126,11 +121,7 @@ class EngineFiles:
 
     @cached_property
     def _made(self) -> dict[str, bytes]:
-        files = {
-            name: content if isinstance(content, bytes) else content.read_bytes()
-            for name, content in self._plain().items()
-        }
-        files |= {
+        files = self._plain() | {
             f"{model}/weights": pack_weights(BUILTIN_FOLDER / model) for model in BUILTIN_MODELS
         }
         scripts = {name: content for name, content in files.items() if name.endswith(".js")}
@@ -158,14 +149,14 @@ class EngineFiles:
         """Bytes of the large models, packed."""
         return {model: path.stat().st_size for model, path in self._large.items()}
 
-    def _plain(self) -> dict[str, Path | bytes]:
+    def _plain(self) -> dict[str, bytes]:
         """All but the models."""
-        interpreter = {name: self._pyodide / name for name in pyodide.FILES}
-        own = {
-            path.name: path for path in sorted(SCRIPTS.iterdir()) if path.suffix in (".js", ".wasm")
-        }
+        paths = [self._pyodide / name for name in pyodide.FILES]
+        paths += (path for path in sorted(SCRIPTS.iterdir()) if path.suffix in (".js", ".wasm"))
         texts = {"sources.json": sources(), "jinja.json": _jinja()}
-        return {**interpreter, **own, **{of: json.dumps(t).encode() for of, t in texts.items()}}
+        return {path.name: path.read_bytes() for path in paths} | {
+            name: json.dumps(text).encode() for name, text in texts.items()
+        }
 
 
 def engine_files() -> EngineFiles | None:
@@ -206,9 +197,7 @@ def sources() -> dict[str, str]:
 
 
 def _jinja() -> dict[str, str]:
-    """Jinja and MarkupSafe (BSD-3-Clause) for the chat templates of visitors' own models, as they
-    are installed here.
-    """
+    """Jinja and MarkupSafe (BSD-3-Clause), as installed, for chat templates of visitors' models."""
     found = (importlib.util.find_spec(name) for name in ("jinja2", "markupsafe"))
     folders = [Path(spec.origin).parent for spec in found if spec and spec.origin]
     return {
@@ -218,22 +207,19 @@ def _jinja() -> dict[str, str]:
     }
 
 
-def modules_in_tab(entries: Iterable[str] = _ENTRIES) -> dict[str, str]:
-    """Module to file: all that `entries` import, at once or when they are called, as far as the
-    standard library is enough to import it.
+def modules_in_tab() -> dict[str, str]:
+    """Module to file: `_ENTRY` and all that it imports, at once or later, as far as the standard
+    library is enough.
     """
     known = _modules()
     found: dict[str, str] = {}
-    todo = [
-        name for name in known for entry in entries if name == entry or name.startswith(f"{entry}.")
-    ]
+    todo = [name for name in known if f"{name}.".startswith(f"{_ENTRY}.")]
     while todo:
         name = todo.pop()
         if name not in found and _is_plain(name):
             found[name] = known[name]
             at_once, later = _imports(name)
-            todo += [*_with_packages(name), *at_once, *later]
-            todo = [module for module in todo if module in known]
+            todo += [module for module in (*at_once, *later) if module in known]
     return found
 
 
@@ -261,19 +247,17 @@ def _is_plain(name: str) -> bool:
                 return False
         elif module in _modules() and module not in seen:
             seen.add(module)
-            todo += [*_with_packages(module), *_imports(module)[0]]
+            todo += _imports(module)[0]
     return True
-
-
-def _with_packages(name: str) -> Iterator[str]:
-    parts = name.split(".")
-    return (".".join(parts[:n]) for n in range(1, len(parts)))
 
 
 @cache
 def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    """What a module imports at once, and what when it is called; types are left out."""
-    at_once: set[str] = set()
+    """What a module imports at once, with its own packages, and what when it is called; types are
+    left out.
+    """
+    parts = name.split(".")
+    at_once = {".".join(parts[:n]) for n in range(1, len(parts))}
     later: set[str] = set()
 
     def look(nodes: Iterable[ast.AST], found: set[str]) -> None:
@@ -292,8 +276,5 @@ def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
                     look(getattr(node, part, ()), later if is_function else found)
 
     look(ast.parse((_ROOT / _modules()[name]).read_text(encoding="utf-8")).body, at_once)
-    ours = (
-        {module.removeprefix(_PACKAGE) for module in at_once},
-        {module.removeprefix(_PACKAGE) for module in later},
-    )
-    return frozenset(ours[0]), frozenset(ours[1])
+    ours = [frozenset(one.removeprefix(_PACKAGE) for one in found) for found in (at_once, later)]
+    return ours[0], ours[1]

@@ -28,7 +28,7 @@ _HEADER = (
     "inferred",
     "source",
 )
-_HOLES = re.compile(r"\[[^\[\]]*\]|#|“…”|\{\w+\}")
+_HOLES = re.compile(r"\[[^\[\]]*\]|#|“…”|\{\w+\}")  # the numbers, quotes and choices of a sentence
 
 
 def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
@@ -40,27 +40,18 @@ def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
         {"id": r["id"], "sampling": {"max_new_tokens": r["sampling"]["max_new_tokens"]}}
         for r in header["workload"]["requests"]
     ]
-    return {
-        **{
-            key: whole[key]
-            for key in ("schema", "records", "complete", "letters", "texts", "events")
-        },
-        "header": (
-            {key: header[key] for key in _HEADER if key in header}
-            | {
-                "model": {
-                    key: header["model"][key]
-                    for key in ("windows", "eos_token_ids")
-                    if key in header["model"]
-                },
-                "workload": {"requests": asked},
-            }
-        ),
-        "captions": [
-            {"why": [], **{key: caption[key] for key in ("say", "simple") if key in caption}}
-            for caption in whole["captions"]
-        ],
+    kept = _only(header, *_HEADER) | {
+        "model": _only(header["model"], "windows", "eos_token_ids"),
+        "workload": {"requests": asked},
     }
+    return _only(whole, "schema", "records", "complete", "letters", "texts", "events") | {
+        "header": kept,
+        "captions": [{"why": [], **_only(one, "say", "simple")} for one in whole["captions"]],
+    }
+
+
+def _only(whole: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: whole[key] for key in keys if key in whole}
 
 
 @cache
@@ -70,13 +61,8 @@ def figure_words(language: str, entry: str = "figure/figure.js") -> dict[str, st
     return {
         key: text
         for key, text in catalogue(language).items()
-        if all(part in said for part in _fixed(key))
+        if all(part.strip() in said for part in _HOLES.split(key))
     }
-
-
-def _fixed(key: str) -> list[str]:
-    """What is between the numbers, quotes and choices of a sentence."""
-    return [part.strip() for part in _HOLES.split(key) if part.strip()]
 
 
 ENTRY = "figure/embed.js"

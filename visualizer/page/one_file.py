@@ -1,6 +1,4 @@
-"""Pages that are one file with nothing to fetch: they open from disk, and in a cell of a
-notebook.
-"""
+"""Pages of one file with nothing to fetch: they open from disk, and in a cell of a notebook."""
 
 from __future__ import annotations
 
@@ -38,15 +36,13 @@ def html_of(what: object, in_cell: bool, place: dict[str, Any]) -> str:
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """The race of a comparison and what was measured. Raises InflightError if no contender left a
-    trace, and for a simulated one.
-    """
+    """The race, and what was measured; raises InflightError without a trace, and if simulated."""
     if comparison.is_simulated:
         raise InflightError(
             "The page of a comparison shows what was measured, and this one is simulated. Each of"
             " its runs has a page."
         )
-    traces = [run.trace for run in comparison.runs.values() if run.trace is not None]
+    traces = list(comparison.traces.values())
     if not traces:
         raise InflightError("No contender of this comparison left a trace that could be shown.")
     header = traces[0].header
@@ -67,9 +63,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 
 def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en") -> str:
-    """One lesson: the player, its recorded runs and the lesson's texts. Raises InflightError for an
-    unknown lesson.
-    """
+    """One lesson: the player, its recorded runs and its texts; raises InflightError if unknown."""
     chosen = [known for known in LESSONS if known.name == lesson]
     if not chosen:
         raise InflightError(f"There is no lesson {shown(lesson)}.")

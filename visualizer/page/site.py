@@ -1,6 +1,4 @@
-"""The recorded runs and comparisons as a static site: a folder that any web server serves and that
-opens from disk as well.
-"""
+"""The recorded runs and comparisons as a static site, which opens from disk as well."""
 
 from __future__ import annotations
 
@@ -34,12 +32,12 @@ from visualizer.page.story import FONTS, runs_of_story, story_html
 from visualizer.page.tabs import (
     EDITOR,
     TABS,
+    WRITE,
     packed_plotly,
     part,
     player_options,
     story_tab,
     tab_script,
-    with_write,
 )
 
 _FIRST, _PLAYER = "index.html", "watch.html"
@@ -65,30 +63,25 @@ def export_site(
     if not runs:
         raise InflightError("There are no recorded runs: make them with `make traces`.")
     try:
-        (folder / "runs").mkdir(parents=True, exist_ok=True)
         catalogue = []
         for listed, path in runs:
-            catalogue.append(
-                listed | {"url": _brought(folder, f"runs/{path.stem}.js", replay(Trace.load(path)))}
-            )
+            url_of_run = _brought(folder, f"runs/{path.stem}.js", replay(Trace.load(path)))
+            catalogue.append(listed | {"url": url_of_run})
             leak = traces / f"{LEAKS.get(path.stem)}.jsonl"
             if leak.exists():
-                catalogue[-1]["leak"] = _brought(
-                    folder, f"runs/{path.stem}-leak.js", replay(Trace.load(leak))
-                )
-        for of_ranks, ranks in recorded_ranks(traces):
-            catalogue.append(
-                of_ranks
-                | {"url": _brought(folder, f"runs/{of_ranks['name']}.js", ranks_document(ranks))}
-            )
+                leaking = replay(Trace.load(leak))
+                catalogue[-1]["leak"] = _brought(folder, f"runs/{path.stem}-leak.js", leaking)
+        for listed, ranks in recorded_ranks(traces):
+            url_of_run = _brought(folder, f"runs/{listed['name']}.js", ranks_document(ranks))
+            catalogue.append(listed | {"url": url_of_run})
         made = {"compare": _compare(folder, comparisons), "learn": _learn(folder, traces)}
         if engine is not None:
             made["write"] = _write(folder, engine.address)
         parts = {name: found for name, found in made.items() if found is not None}
         story = all((traces / f"{run}.jsonl").exists() for run in runs_of_story())
-        tabs = [tab for tab in with_write(TABS) if tab["name"] in {"watch", *parts}] + [
-            {**story_tab(), "href": _FIRST}
-        ] * story
+        tabs = [tab for tab in (*TABS, WRITE) if tab["name"] in {"watch", *parts}]
+        if story:
+            tabs.append({**story_tab(), "href": _FIRST})
         for found in parts.values():
             found["options"]["tabs"] = tabs
         (folder / "picture.png").write_bytes(PICTURE.read_bytes())
@@ -109,20 +102,18 @@ def export_site(
             # hosts such as Netlify and Cloudflare Pages send what this file says
             sent = "".join(f"  {name}: {value}\n" for name, value in ISOLATED.items())
             (folder / "_headers").write_text(f"/*\n{sent}")
-            in_tab = {
-                **engine.options,
-                "offers": _brought(folder, "engine/offers.js", _offers(parts, engine)),
-            }
+            offers = _brought(folder, "engine/offers.js", _offers(parts, engine))
             for given in (options, *(found["options"] for found in parts.values())):
-                given |= in_tab
+                given |= engine.options | {"offers": offers}
             if "compare" in parts:  # a step's figure is made in the tab, too
                 options["plotly"] = parts["compare"]["options"]["plotly"]
         picture = f"{url.rstrip('/')}/picture.png" if url else "picture.png"
         page = page_html(options, parts, picture)
-        _write_loading(folder / (_PLAYER if story else _FIRST), page)
+        player = _PLAYER if story else _FIRST
+        _write_loading(folder, player, page)
         if story:
             _story(folder, picture)
-        _embed(folder, runs, _PLAYER if story else _FIRST)
+        _embed(folder, runs, player)
     except OSError as error:
         raise InflightError(f"{folder} cannot be written: {error.strerror}.") from None
     return folder / _FIRST
@@ -146,32 +137,26 @@ def _story(folder: Path, picture: str) -> None:
     }
     for language, name in pages.items():
         others = {code: f"{page}?lang={code}" for code, page in pages.items() if code != language}
-        (folder / name).write_text(
-            story_html(language, _PLAYER, others, picture, "fonts"), encoding="utf-8"
-        )
+        _written(folder, name, story_html(language, _PLAYER, others, picture, "fonts"))
     shutil.copytree(FONTS, folder / "fonts", dirs_exist_ok=True)
 
 
 def _embed(folder: Path, runs: list[tuple[dict[str, Any], Path]], player: str) -> None:
     """Write the embeddable page, and the runs for it."""
-    (folder / "embed").mkdir(exist_ok=True)
-    urls = {
-        listed["name"]: {
-            language: _brought(
-                folder, f"embed/{path.stem}-{language}.js", figure_replay(trace, language)
-            )
+    urls: dict[str, dict[str, str]] = {}
+    for listed, path in runs:
+        trace, of = Trace.load(path, trusted=True), f"embed/{path.stem}"  # checked above
+        urls[listed["name"]] = {
+            language: _brought(folder, f"{of}-{language}.js", figure_replay(trace, language))
             for language in LANGUAGES
         }
-        for listed, path in runs
-        for trace in [Trace.load(path, trusted=True)]  # checked above
-    }
-    _write_loading(folder / "embed.html", embed_html(urls, player))
+    _write_loading(folder, "embed.html", embed_html(urls, player))
 
 
-def _write_loading(path: Path, page: str) -> None:
+def _write_loading(folder: Path, url: str, page: str) -> None:
     """Write a page that loads the data of `_brought`."""
     loader = f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>"
-    path.write_text(page.replace("</head>", loader, 1), encoding="utf-8")
+    _written(folder, url, page.replace("</head>", loader, 1))
 
 
 def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
@@ -179,53 +164,36 @@ def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
     entries = recorded(comparisons)
     if not entries:
         return None
-    (folder / "compare").mkdir(exist_ok=True)
-    (folder / "compare" / "page.js").write_text(tab_script("compare"), encoding="utf-8")
-    listed = [
-        entry
-        | {
-            "url": _brought(
-                folder, f"compare/{entry['name']}.js", document(load(comparisons / entry["name"]))
-            )
-        }
-        for entry in entries
-    ]
+    listed = []
+    for entry in entries:
+        made = document(load(comparisons / entry["name"]))
+        listed.append(entry | {"url": _brought(folder, f"compare/{entry['name']}.js", made)})
     plotly = _brought(folder, "compare/plotly.js", base64.b64encode(packed_plotly()).decode())
-    return part(
-        "compare", "compare/page.js", {"server": False, "plotly": plotly, "comparisons": listed}
-    )
+    return _tab(folder, "compare", {"server": False, "plotly": plotly, "comparisons": listed})
 
 
 def _write(folder: Path, engine: str) -> dict[str, Any]:
     """Write the Write tab's files; its options for the page."""
-    (folder / "write").mkdir(exist_ok=True)
-    (folder / "write" / "page.js").write_text(tab_script("write"), encoding="utf-8")
-    shutil.copy(EDITOR, folder / "write")
-    return part("write", "write/page.js", {"engine": engine, "codemirror": f"write/{EDITOR.name}"})
+    editor = _written(folder, f"write/{EDITOR.name}", EDITOR.read_text(encoding="utf-8"))
+    return _tab(folder, "write", {"engine": engine, "codemirror": editor})
 
 
 def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
     """Write the Learn tab's files; None if a run that the lessons use is not recorded."""
     if any(not (traces / f"{run}.jsonl").exists() for run in runs_of_lessons()):
         return None
-    (folder / "learn").mkdir(exist_ok=True)
-    (folder / "learn" / "page.js").write_text(tab_script("learn"), encoding="utf-8")
     read = recorded_traces(traces)
     documents = {
         language: _brought(folder, f"learn/{language}.js", lessons_document(read, language))
         for language in LANGUAGES
     }
-    papers = {
-        "": {
-            f"plan-{language}": _paper(folder, f"learn/plan-{language}.html", plan(read, language))
-            for language in LANGUAGES
-        }
-    }
+    plans = {f"plan-{language}": plan(read, language) for language in LANGUAGES}
+    papers = {"": {n: _written(folder, f"learn/{n}.html", text) for n, text in plans.items()}}
     for lesson in (lesson.name for lesson in LESSONS):
         made = {f"{lesson}-{kind}": partial(sheet, lesson, kind, read) for kind in KINDS}
         made[f"inflight-{lesson}"] = partial(lesson_html, lesson, read)
         papers[lesson] = {
-            f"{kind}-{language}": _paper(folder, f"learn/{name}-{language}.html", make(language))
+            f"{kind}-{language}": _written(folder, f"learn/{name}-{language}.html", make(language))
             for kind, (name, make) in zip((*KINDS, "offline"), made.items(), strict=True)
             for language in LANGUAGES
         }
@@ -244,21 +212,23 @@ def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
         }
         for run, tell in say.items()
     }
-    return part(
-        "learn",
-        "learn/page.js",
-        {"server": False, "documents": documents, "papers": papers, "captions": captions},
-    )
+    options = {"server": False, "documents": documents, "papers": papers, "captions": captions}
+    return _tab(folder, "learn", options)
 
 
-def _paper(folder: Path, url: str, text: str) -> str:
-    (folder / url).write_text(text, encoding="utf-8")
-    return url
+def _tab(folder: Path, name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Write a tab's script; the tab's options for the page."""
+    return part(name, _written(folder, f"{name}/page.js", tab_script(name)), options)
 
 
 def _brought(folder: Path, url: str, data: object) -> str:
     """Write data as a script, which a page on disk can load but not fetch; its address."""
-    (folder / url).write_text(
-        f"inflightBring({inert_json(url)}, {inert_json(data)});\n", encoding="utf-8"
-    )
+    return _written(folder, url, f"inflightBring({inert_json(url)}, {inert_json(data)});\n")
+
+
+def _written(folder: Path, url: str, text: str) -> str:
+    """Write a file of the site; its address."""
+    path = folder / url
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
     return url

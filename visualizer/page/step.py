@@ -1,6 +1,4 @@
-"""One step as a page with nothing around it: its figure, and the place for the script that draws
-it.
-"""
+"""One step as a page with nothing around it: its figure, and the place for what draws it."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ PLOTLY = "<!--PLOTLY-->"
 
 
 def step_page(trace: Trace, step: int) -> str:
-    """The figure of a step as a page; raises InflightError if there is no such step or its masks
-    are too large to hold in a page.
-    """
+    """The figure of a step as a page; raises InflightError for no step, and masks too large."""
     simulated = ", simulated" if trace.header.is_simulated else ""
     parts = {
         "<!--TITLE-->": f"Inflight: step {step}{simulated}",

@@ -16,6 +16,7 @@ from typing import Any
 
 from core.account.request_times import request_times
 from core.config import ASSETS
+from core.trace.events import StepEvent
 from core.trace.phrases import letters
 from core.trace.trace import Trace
 from visualizer.charts.theme import deal
@@ -88,9 +89,7 @@ def runs_of_story() -> set[str]:
 
 def at(place: str) -> At:
     """A place of a recorded run as the texts' facts take it."""
-    run, _, rule = place.partition(" ")
-    trace = recorded_run(run)
-    return At(trace, Place(run, rule).step(trace))
+    return Place.of(place).at(recorded_run)
 
 
 def said(template: str, place: str, places: Mapping[str, str], language: str) -> list[Span]:
@@ -122,27 +121,21 @@ def story_html(
     made = {name: _section(name, language, player) for name in sections()}
     enter = {"player": player, "here": language, "others": dict(others)}
     texts = {
+        **{name.upper(): escape(page[name]) for name in ("title", "about", "skip", "contents")},
+        **{name.upper(): _html(told(name), player) for name in ("lead", "hero", "close", "footer")},
         "LANGUAGE": language,
-        "TITLE": escape(page["title"]),
-        "ABOUT": escape(page["about"]),
         "FIRST": next(iter(made)),
-        "SKIP": escape(page["skip"]),
         "HEAD": (
             icon_link()
             + (f'<meta property="og:image" content="{escape(picture)}">' if picture else "")
         ),
-        "CONTENTS": escape(page["contents"]),
         "OTHER": escape(address),
         "OTHER_CODE": other,
         "OTHER_NAME": escape(page["other"]),
         "PLAYER": escape(player),
         "PLAYER_NAME": escape(page["player"]),
         "KICKER": escape(page["kicker"].replace("{minutes}", str(minutes(language)))),
-        "LEAD": _html(told("lead"), player),
-        "HERO": _html(told("hero"), player),
-        "CLOSE": _html(told("close"), player),
         "HERO_ALT": escape(plain(told("hero_alt"))),
-        "FOOTER": _html(told("footer"), player),
         "KEYS": escape(page["keys"]),
         "LIST": "\n".join(
             f'<li><a href="#{name}"><i '
@@ -236,9 +229,7 @@ def _hues(trace: Trace) -> dict[str, int]:
 
 
 def story_data(language: str, player: str) -> dict[str, Any]:
-    """What story.js is given: {"language", "words", "runs", "drawings", "sections", "hero",
-    "again"}.
-    """
+    """For story.js: {"language", "words", "runs", "drawings", "sections", "hero", "again"}."""
     page = words(language)["page"]
     shown = {name: _figure(name, language, player) for name in sections()}
     run_of = {name: figure["figure"]["run"] for name, figure in shown.items()}
@@ -284,18 +275,15 @@ def _figure(name: str, language: str, player: str) -> dict[str, Any]:
 
     def moment(rule: str) -> int:
         """How many steps are over at a step's end."""
-        return (
-            0
-            if rule == "nothing"
-            else 1 + [e.step for e in there.trace.events].index(Place(run, rule).step(there.trace))
-        )
+        if rule == "nothing":
+            return 0
+        steps = [e.step for e in there.trace.events]
+        return 1 + steps.index(Place(run, rule).step(there.trace))
 
-    beats = []
-    for beat in spec["beats"]:
-        states = {key: value for key, value in beat.items() if key != "name"}
-        beats.append(
-            states | ({"at": [moment(rule) for rule in states["at"]]} if "at" in states else {})
-        )
+    beats = [{key: value for key, value in beat.items() if key != "name"} for beat in spec["beats"]]
+    for beat in beats:
+        if "at" in beat:
+            beat["at"] = list(map(moment, beat["at"]))
     figure = {
         "run": run if "views" in spec else None,
         "drawing": spec.get("drawing", ""),
@@ -318,9 +306,7 @@ def _token(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pieces(trace: Trace, request: str) -> tuple[list[str], list[str]]:
-    """The pieces of a request's prompt and of its answer; those that nobody said, of the chat
-    template and of the token that ends an answer, are empty.
-    """
+    """The pieces of a prompt and its answer; those that nobody said (template, end) are empty."""
     prompt, output = trace.texts.prompt[request], list(trace.texts.output[request])
     if messages := trace.asked[request].request.messages:
         prompt = [piece or "" for piece in said_in(prompt, messages)]
@@ -335,11 +321,8 @@ def _cost(spec: dict[str, Any]) -> dict[str, Any]:
     seats = best_seating(recorded_run("brief-static"))
     order = []
     for request, tokens in trace.outputs.items():
-        lane, before = next(
-            (lane, seats[lane][: seats[lane].index(request)])
-            for lane in range(len(seats))
-            if request in seats[lane]
-        )
+        lane = next(n for n, seated in enumerate(seats) if request in seated)
+        before = seats[lane][: seats[lane].index(request)]
         order.append(
             {
                 "letter": named[request],
@@ -385,18 +368,13 @@ def _times(spec: dict[str, Any]) -> dict[str, Any]:
     request = there.event.admitted[0].request
     letter = there.letters[request]
 
-    def steps(run: str) -> list[list[float]]:
-        return [
-            [
-                round((e.t_end - e.t_start) * 1e3, 3),
-                sum(s.length for s in e.segments),
-                sum(s.length for s in e.segments if s.request == request and s.phase == "prefill"),
-            ]
-            for e in recorded_run(run).events
-        ]
+    def drawn(e: StepEvent) -> list[float]:
+        prefill = [s for s in e.segments if s.request == request and s.phase == "prefill"]
+        lengths = (sum(s.length for s in part) for part in (e.segments, prefill))
+        return [round((e.t_end - e.t_start) * 1e3, 3), *lengths]
 
     return {
-        "runs": [{"steps": steps(run)} for run in spec["runs"]],
+        "runs": [{"steps": list(map(drawn, recorded_run(run)))} for run in spec["runs"]],
         "letter": letter,
         "hue": _hues(there.trace)[letter],
     }
@@ -413,22 +391,11 @@ def _worth(spec: dict[str, Any]) -> dict[str, Any]:
         bars = []
         for request in trace.outputs:
             held = [(e, s) for e in trace.events for s in e.segments if s.request == request]
-            bars.append(
-                [
-                    held[0][1].lane,
-                    round(held[0][0].t_start, 4),
-                    round(held[-1][0].t_end, 4),
-                    named[request],
-                    hues[named[request]],
-                ]
-            )
-        lanes.append(
-            {
-                "policy": policy,
-                "seconds": round(measured["policies"][policy]["wall_s"]["median"], 4),
-                "bars": bars,
-            }
-        )
+            (first, segment), (last, _) = held[0], held[-1]
+            times, letter = (round(first.t_start, 4), round(last.t_end, 4)), named[request]
+            bars.append([segment.lane, *times, letter, hues[letter]])
+        seconds = round(measured["policies"][policy]["wall_s"]["median"], 4)
+        lanes.append({"policy": policy, "seconds": seconds, "bars": bars})
     gains = [
         {"name": name, "times": static / ours, "least": least, "most": most}
         for name, (static, ours, least, most) in measured_gains().items()

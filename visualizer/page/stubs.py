@@ -1,6 +1,5 @@
-"""Lets Gradio be imported without the stubs that it writes for editors: at every import it parses
-the source of each component, and writes and parses a `.pyi` beside it, which takes half of the
-import time.
+"""Lets Gradio be imported without the stubs that it writes for editors: parsing the source of each
+component, and writing and parsing a `.pyi`, take half of the import time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The page's other tabs as files, fetched when first opened: scripts with markup and style inside,
-and Plotly's, compressed.
-"""
+"""The page's other tabs as files, fetched when first opened: scripts, and Plotly's, compressed."""
 
 from __future__ import annotations
 
@@ -74,22 +72,8 @@ def packed_plotly() -> bytes:
 EDITOR = ASSETS / "vendor" / "codemirror.js"
 
 
-def with_write(
-    tabs: Sequence[dict[str, Any]], write: dict[str, Any] = WRITE
-) -> list[dict[str, Any]]:
-    """The page's parts, with Write beside the lessons. write: WITHOUT_WRITE where it cannot run."""
-    at = (
-        1 + [tab["name"] for tab in tabs].index("learn")
-        if any(tab["name"] == "learn" for tab in tabs)
-        else len(tabs)
-    )
-    return [*tabs[:at], write, *tabs[at:]]
-
-
 def write_files(folder: Path) -> dict[str, Path]:
-    """Write what the page fetches, named by content: `{"compare", "learn", "live", "write",
-    "plotly", "codemirror"}`.
-    """
+    """Write what the page fetches, named by content; the files by tab, "plotly", "codemirror"."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = {name: tab_script(name).encode() for name in ("compare", "learn", "live", "write")}
     contents |= {"plotly": packed_plotly(), "codemirror": EDITOR.read_bytes()}
@@ -113,11 +97,10 @@ def options(
     """
     of_a_server = {"server": True, "base": "", **engine}
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
-    tabs = [*TABS, story_tab()]
+    tabs = [*TABS, WRITE if engine else WITHOUT_WRITE, story_tab()]
     if live is not None:
         found["live"] = {"base": "", **live}
-        tabs = [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:], story_tab()]
-    tabs = with_write(tabs, WRITE if engine else WITHOUT_WRITE)
+        tabs.insert(2, {"name": "live", "title": "Live"})
     if engine:
         found["write"] = {"engine": engine["engine"], "codemirror": url(paths["codemirror"])}
     return {

@@ -7,8 +7,9 @@ See `visualizer.words.vocabulary` for what a sentence is.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Set
-from typing import Any, TypeVar
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
+from typing import Any
 
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -22,15 +23,16 @@ from visualizer.words.plainly import plain_sentence
 from visualizer.words.reasons import reasons
 from visualizer.words.vocabulary import plain, said
 
-T = TypeVar("T")
-
 __all__ = ["MAX_CHARACTERS", "Captioner", "captions", "plain"]
 
 
 def captions(trace: Trace) -> list[dict[str, Any]]:
-    """The caption of every event; see `Captioner.caption`."""
-    captioner = Captioner.of(trace)
-    return [captioner.caption(event) for event in trace.events]
+    """The caption of every event; see `caption`."""
+    captioner, made = Captioner.of(trace), []
+    for event in trace.events:
+        with captioner.reading(event) as context:
+            made.append(caption(context))
+    return made
 
 
 class Captioner:
@@ -44,11 +46,8 @@ class Captioner:
         self._asked: dict[str, int | None] = {}  # the most new tokens of each
         self.letters: dict[str, str] = {}
         self._numbers = numbers or itertools.count()
-        self._config = header.config
-        self._groups = header.groups
-        self._is_asynchronous = header.is_asynchronous
+        self._header = header
         self._last_end: float | None = None
-        self._own, self._model = header.engine is None, header.model
 
     @classmethod
     def of(cls, trace: Trace) -> Captioner:
@@ -64,61 +63,39 @@ class Captioner:
         self._asked[request] = max_new_tokens
 
     def keep(self, requests: Set[str]) -> None:
-        """Forget other requests, which no event will name again; those that freed a lane may still
-        be named.
-        """
+        """Forget other requests, which no event names again, but for those that freed a lane."""
         self.state.keep(requests)
         self._prompt = {r: n for r, n in self._prompt.items() if r in requests}
         self._asked = {r: n for r, n in self._asked.items() if r in requests}
         named = {freed.request for freed in self.state.freed.values()}
         self.letters = {r: name for r, name in self.letters.items() if r in requests or r in named}
 
-    def caption(self, event: StepEvent) -> dict[str, Any]:
-        """The sentences of the next event, in the current language.
-
-        say: the step in one sentence. simple: the same in plain words. why: a sentence for every
-        decision. waits: why the head of the queue waits. bound: which limit bound the step.
-        """
-        return self.caption_with(event, lambda compose: compose())
-
-    def caption_with(
-        self, event: StepEvent, make: Callable[[Callable[[], dict[str, Any]]], T]
-    ) -> T:
-        """The result of `make`, which is given a function that composes the sentences of the next
-        event, in any language.
-        """
+    @contextmanager
+    def reading(self, event: StepEvent) -> Iterator[CaptionContext]:
+        """The next event, while its passes run: see `caption`."""
         waited = self._waited(event)
         self.state.begin(event)
         for arrived in event.newcomers:
             self.letters[arrived.request] = letter(next(self._numbers))
-        context = CaptionContext(
-            event,
-            self.state,
-            self._config,
-            self._prompt,
-            self._asked,
-            self.letters,
-            self._groups,
-            waited,
-            self._own,
-            self._model.eos_token_ids,
-            self._model.context,
+        yield CaptionContext(
+            event, self.state, self._header, self._prompt, self._asked, self.letters, waited
         )
-        made = make(lambda: _composed(context))
         self.state.end(event)
         self._last_end = event.t_end
-        return made
 
     def _waited(self, event: StepEvent) -> float:
-        """Seconds that the device waited for the host before this step; 0 if there was nothing to
-        serve.
-        """
-        if not self._is_asynchronous or self._last_end is None or not self.state.has_work:
+        """Seconds that the device waited for the host before this step; 0 with nothing to serve."""
+        if not self._header.is_asynchronous or self._last_end is None or not self.state.has_work:
             return 0.0
         return max(0.0, event.t_start - self._last_end)
 
 
-def _composed(context: CaptionContext) -> dict[str, Any]:
+def caption(context: CaptionContext) -> dict[str, Any]:
+    """The sentences of an event, in the current language.
+
+    say: the step in one sentence. simple: the same in plain words. why: a sentence for every
+    decision. waits: why the head of the queue waits. bound: which limit bound the step.
+    """
     event = context.event
     return {
         "say": sentence(context),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from core.config import EngineConfig
 from core.trace.events import Segment, StepEvent
-from core.trace.header import GroupFacts
+from core.trace.header import Header
 from core.trace.run_state import RunState
 
 
@@ -15,26 +14,21 @@ class CaptionContext:
     """An event while its passes run.
 
     state: all up to them. prompt: tokens of each prompt. asked: most new tokens of each request.
-    groups: of the KV cache. waited: seconds that the device waited for the host before this step.
-    end_tokens: those that end a request, None where that is not known. context: the most tokens
-    that a request may have, prompt and answer; None where that is not known.
+    waited: seconds that the device waited for the host before this step.
     """
 
     event: StepEvent
     state: RunState
-    config: EngineConfig
+    header: Header
     prompt: dict[str, int]
     asked: dict[str, int | None]
     letters: dict[str, str]
-    groups: tuple[GroupFacts, ...] = ()
-    waited: float = 0.0
-    own: bool = True  # whether this engine ran
-    end_tokens: tuple[int, ...] | None = None
-    context: int | None = None
-    prefills: list[Segment] = field(init=False)
-    decodes: list[Segment] = field(init=False)
+    waited: float
 
     def __post_init__(self) -> None:
+        self.config, self.groups = self.header.config, self.header.groups
+        self.own = self.header.engine is None  # whether this engine ran
+        self.context = self.header.model.context  # the most tokens of a request, if that is known
         # wasted: they neither read nor write
         self.overrun = {o.request for o in self.event.overrun}
         useful = [s for s in self.event.segments if s.request not in self.overrun]
@@ -76,9 +70,7 @@ class CaptionContext:
 
     @property
     def device_waited(self) -> bool:
-        """Whether the device waited for the host long enough to mention: over a hundredth of the
-        step.
-        """
+        """Whether the device waited long enough to mention: over a hundredth of the step."""
         return self.waited > 0.01 * (self.event.t_end - self.event.t_start)
 
     @property
@@ -103,12 +95,8 @@ class CaptionContext:
     def has_stop_string(self, request: str) -> bool:
         """Whether a request that stops does so at a stop string: none of its tokens ended it."""
         tokens = [s.token_id for s in self.event.sampled if s.request == request]
-        return (
-            self.own
-            and self.end_tokens is not None
-            and bool(tokens)
-            and tokens[-1] not in self.end_tokens
-        )
+        ends = self.header.model.eos_token_ids
+        return self.own and ends is not None and bool(tokens) and tokens[-1] not in ends
 
     def pending_end(self, s: Segment) -> int:
         """How many tokens the request had when the pass began: where its prefill ends."""
@@ -119,9 +107,7 @@ class CaptionContext:
         return max(0, min(self.state.lost.get(s.request, 0), s.kv_len) - s.start)
 
     def cut_by_budget(self, s: Segment) -> bool:
-        """Whether the budget cut it: the scheduler says so, or the budget is spent and the pool was
-        not completely full.
-        """
+        """Whether the budget cut it: it says so, or it is spent and the pool was not full."""
         if any(a.request == s.request and a.why.limit == "budget" for a in self.event.admitted):
             return True
         full = self.event.kv.used == self.event.kv.total and any(

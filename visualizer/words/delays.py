@@ -1,6 +1,5 @@
 """Why it was slow, in sentences: the longest gaps between tokens and the longest waits, each with
-what is on record about it. Nothing is guessed: where the record has no cause, the sentence says so.
-See `core.account.delays`.
+its cause, if that is on record. See `core.account.delays`.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ def gap_sentence(gap: Gap) -> Sentence:
 
 
 def wait_sentence(delay: Delay) -> Sentence:
-    """How long a request was queued, and by which limits, the longest first, in the language that
-    is spoken.
-    """
+    """How long a request was queued, and by which limits, the longest first."""
     by = sorted(
         ((us, limit) for limit, us in delay.queued_us.items() if us > _WORTH * delay.us[QUEUED]),
         reverse=True,
@@ -41,27 +38,21 @@ def wait_sentence(delay: Delay) -> Sentence:
     if late := delay.overtaken_by:
         count = f"; overtaken by {len(late)} [request|requests] that came later: "
         causes += [count, *names(late)]
-    return said(
-        [
-            {"r": delay.request},
-            f" waits {milliseconds(delay.us[QUEUED] / 1e6)} {end}: ",
-            *causes,
-            ".",
-        ]
-    )
+    waits = f" waits {milliseconds(delay.us[QUEUED] / 1e6)} {end}: "
+    return said([{"r": delay.request}, waits, *causes, "."])
 
 
 def _cause(gap: Gap, n: int) -> Sentence:
     """n: how many requests have the gap."""
     match gap.cause:
         case "others":
-            odd = (
+            if not _is_slow(gap):
+                return _prompts(gap)
+            return [
+                *_prompts(gap),
                 f"; nothing on record says why the pass took {gap.times:.1f} times as long as"
-                " others of its size"
-                if _is_slow(gap)
-                else ""
-            )
-            return [*_prompts(gap), odd] if odd else _prompts(gap)
+                " others of its size",
+            ]
         case "preempted" | "again" | "prefill":
             away, again = milliseconds(gap.us[PREEMPTED] / 1e6), milliseconds(gap.us[AGAIN] / 1e6)
             return [

@@ -40,9 +40,7 @@ def seconds(value: float | None) -> str:
 
 
 def divided(base: float, mine: float) -> float:
-    """A duration ÷ another as a reader of both divides them: as `seconds` writes them, in three
-    digits.
-    """
+    """A duration ÷ another as a reader of both divides them: in the three digits of `seconds`."""
     return _three_digits(base) / _three_digits(mine)
 
 
@@ -81,9 +79,7 @@ def percent(share: float | None) -> str:
 
 
 def pair(comparison: Comparison) -> tuple[str, str]:
-    """The two contenders that the sentences are about: the first, and the engine's default policy
-    (or the second).
-    """
+    """The two that are spoken of: the first, and the engine's default policy (or the second)."""
     base, usual = comparison.baseline, EngineConfig().policy.name
     return base, usual if usual in comparison.names and usual != base else comparison.names[:2][-1]
 
@@ -151,16 +147,13 @@ def lane_steps(comparison: Comparison) -> str:
             )
             continue
         most = max(WASTE, key=lambda kind: counts[kind])
-        cause = (
-            _OVERRUN
-            if most == "padding" and comparison.medians[name].get("overrun_rows")
-            else WASTE[most]
-        )
+        is_overrun = most == "padding" and comparison.medians[name].get("overrun_rows")
+        cause, share = t(_OVERRUN if is_overrun else WASTE[most]), percent(wasted / counts["total"])
         how = "all" if counts[most] == wasted else "mostly"
         wastes = (
             f"{{name}} wastes {{share}} of its {counts['total']:,.0f} lane-steps, {how} {{cause}}"
         )
-        said.append(t(wastes, name=name, share=percent(wasted / counts["total"]), cause=t(cause)))
+        said.append(t(wastes, name=name, share=share, cause=cause))
     return "; ".join(said) + "." if said else t("Lane-steps could not be observed.")
 
 
@@ -200,19 +193,15 @@ def price(trace: Trace) -> Price:
 
 def pressure(comparison: Comparison) -> str:
     """Who finishes first and last, and who pays most of each price, naming all in a tie."""
-    paid = {n: price(run.trace) for n, run in comparison.runs.items() if run.trace is not None}
+    paid = {name: price(trace) for name, trace in comparison.traces.items()}
 
     def those(kind: str, best: Callable[[Iterable[int]], int]) -> tuple[list[str], int]:
         number = best(getattr(p, kind) for p in paid.values())
         return [n for n, p in paid.items() if getattr(p, kind) == number], number
 
     (first, least), (last, steps) = those("steps", min), those("steps", max)
-    said = [
-        t(
-            f"{{first}} [={len(first)} is|are] done after {least:,} [step|steps]",
-            first=listed(first),
-        )
-    ]
+    done = f"{{first}} [={len(first)} is|are] done after {least:,} [step|steps]"
+    said = [t(done, first=listed(first))]
     said[0] += t(f", {{last}} after {steps:,}", last=listed(last)) if first != last else ""
     for kind, what, unit in _PAID:
         names, number = those(kind, max)
@@ -235,48 +224,35 @@ def cost(curve: CostCurve) -> str:
     """What a batch costs and gains; and what reading more KV costs."""
     one, most = curve.by_tokens[0], curve.by_tokens[-1]
     grows, cheaper = most.median / one.median, one.median * most.tokens / (most.median * one.tokens)
-    longer = (
-        f"A step of {most.tokens} tokens takes {{times}} times as long as a step of {one.tokens}: "
+    said = t(
+        f"A step of {most.tokens} tokens takes {{times}} times as long as a step of {one.tokens}: ",
+        times=times(grows),
     )
-    saved = (
-        "each token is {times} times cheaper"
-        if cheaper > 1
-        else "on this device a batch saves nothing"
-    )
-    said = t(longer, times=times(grows)) + t(saved, times=times(cheaper))
+    if cheaper > 1:
+        said += t("each token is {times} times cheaper", times=times(cheaper))
+    else:
+        said += t("on this device a batch saves nothing")
     if len(curve.by_kv) > 1:
         short, long = curve.by_kv[0], curve.by_kv[-1]
-        reads = (
+        said += t(
             f". Reading {long.kv_read / short.kv_read:,.0f} times the KV makes a step {{times}}"
-            " times as long"
+            " times as long",
+            times=times(long.median / short.median),
         )
-        said += t(reads, times=times(long.median / short.median))
-    return said + "."
+    return f"{said}."
 
 
 def equivalence(found: Mapping[str, Any]) -> str:
-    """Alone and in a batch: what differs, and what `model.generate` writes. found: from
-    `core.proof.equivalence`.
-    """
-    logits = found["max_logit_difference"]
-    tokens = num_places(found, "solo")
-    differing = found["differing_tokens"]
-    size = (
-        ""
-        if logits is None
-        else t(
-            "; the largest logit difference is {size}", size=t(f"{logits:.2g}".replace("e-0", "e-"))
-        )
-    )
-    is_exact = found["leak"] or not differing
-    where = (
-        ""
-        if is_exact
-        else t(", in {dtype} on {device}", dtype=found["dtype"], device=found["device"])
-    )
-    leaking = "With the leak " if found["leak"] else ""
+    """What differs alone, in a batch and in `model.generate`: see `core.proof.equivalence`."""
+    logits, differing = found["max_logit_difference"], found["differing_tokens"]
+    leaking, tokens = "With the leak " if found["leak"] else "", num_places(found, "solo")
     said = t(f"{leaking}{differing:,} of {tokens:,} tokens differ from those written alone")
-    return f"{said}{size}{where}. {_generated(found)}"
+    if logits is not None:
+        size = t(f"{logits:.2g}".replace("e-0", "e-"))
+        said += t("; the largest logit difference is {size}", size=size)
+    if differing and not found["leak"]:
+        said += t(", in {dtype} on {device}", dtype=found["dtype"], device=found["device"])
+    return f"{said}. {_generated(found)}"
 
 
 def _generated(found: Mapping[str, Any]) -> str:
@@ -292,9 +268,7 @@ def _generated(found: Mapping[str, Any]) -> str:
 
 
 def num_places(found: Mapping[str, Any], other: str) -> int:
-    """How many places two texts of each request have, the one in the batch and another: one may be
-    longer.
-    """
+    """Places in the texts of the batch and another, over all requests: one may be longer."""
     texts = [(r["batched"], r[other]) for r in found["requests"] if r[other] is not None]
     return sum(max(map(len, pair)) for pair in texts)
 
@@ -345,24 +319,19 @@ def outputs(comparison: Comparison) -> str:
     if comparison.outputs_identical:
         return t("Every run wrote the same tokens.")
     first = comparison.differences[0]
-    margin = (
-        ""
-        if first["margin"] is None
-        else t(", where the best logit led by {lead}", lead=t(f"{first['margin']:.3g}"))
-    )
-    departs = t(
+    said = t(
         f"{{policy}} departs from {{base}} in request {{request}} at token {first['position']}",
         policy=first["policy"],
         base=comparison.baseline,
         request=str(first["request"]),
     )
-    return f"{departs}{margin}."
+    if first["margin"] is not None:
+        said += t(", where the best logit led by {lead}", lead=t(f"{first['margin']:.3g}"))
+    return f"{said}."
 
 
 def _worst_quarter(trace: Trace | None) -> tuple[int, float] | None:
-    """Of the four quarters of a run's time: the one with the lowest rate of tokens, and that
-    rate.
-    """
+    """The quarter of a run's time with the lowest rate of tokens, and that rate."""
     found = token_times(trace) if trace is not None else []
     if not found or trace is None:
         return None
@@ -381,9 +350,7 @@ def token_times(trace: Trace) -> Sequence[float]:
 
 
 def totals(trace: Trace) -> list[dict[str, str]]:
-    """`{"name", "value", "means"}` (times: the median and the worst) of a run's latencies,
-    throughput and waste; empty if there were no tokens.
-    """
+    """`{"name", "value", "means"}` of latencies, throughput and waste; empty without tokens."""
     if not any(event.sampled for event in trace.events):
         return []
     found = metrics(trace)

@@ -63,11 +63,9 @@ OTHERS = tuple(sorted(path.stem for path in (ASSETS / "words").glob("*.json")))
 @cache
 def catalogue(language: str) -> Mapping[str, str]:
     """From English to another language; empty for English. Shared by the page and Python."""
-    return (
-        {}
-        if language == "en"
-        else json.loads((ASSETS / "words" / f"{language}.json").read_text(encoding="utf-8"))
-    )
+    if language == "en":
+        return {}
+    return json.loads((ASSETS / "words" / f"{language}.json").read_text(encoding="utf-8"))
 
 
 @contextmanager
@@ -90,20 +88,12 @@ def elsewhere(make: Callable[[], T]) -> dict[str, T]:
 
 
 def t(text: str, **holes: str) -> str:
-    """A piece of a sentence in the current language. holes: values for {name} placeholders: names,
-    and texts already in that language.
-    """
-    said = _translated(text)
-    return said.format(**holes) if holes else said
-
-
-def _translated(text: str) -> str:
-    language = _spoken.get()
-    said = _said(text, language)
+    """A piece of a sentence in the current language. holes: names, and texts already in it."""
+    said = _said(text, _spoken.get())
     if said is None:
         missing_keys.add(key_of(text)[0])
-        return english(text)
-    return said
+        said = english(text)
+    return said.format(**holes) if holes else said
 
 
 @lru_cache(maxsize=4096)  # a step's sentences are put together of the same pieces until one fits

@@ -25,7 +25,7 @@ def sentence(m: CaptionContext) -> Sentence:
     """The step in one sentence: clauses are chosen by importance and put in the order of events."""
     computed = {"prefills": _prefills(m), "decodes": _decodes(m)}
     parts = {
-        "resumed": _resumed(m),
+        "resumed": resumed(m),
         "preempted": _preempted(m),
         "behind": _behind(m),
         **(computed if m.prefills_come_first else dict(reversed(computed.items()))),
@@ -56,9 +56,7 @@ def sentence(m: CaptionContext) -> Sentence:
 def fitted(
     m: CaptionContext, parts: Mapping[str, Clause | None], telling: Sequence[str]
 ) -> Sentence:
-    """One sentence of what fits of these clauses, in their order. telling: their names, the most
-    important first.
-    """
+    """One sentence of what fits of these clauses, in order. telling: the most important first."""
     chosen: dict[str, Sentence] = {}
     for form in (0, 1):  # first all short forms, then the longer ones with reasons
         for name in telling:
@@ -82,23 +80,22 @@ def _fits(m: CaptionContext, chosen: dict[str, Sentence]) -> bool:
     return len(text) <= MAX_CHARACTERS
 
 
-def _clause(requests: Sequence[str], does: str, cause: str = "") -> Clause | None:
-    """What requests do, and why; None if there are none. does: with # for their number, for plural
-    forms.
-    """
+def same(sentence: Sentence) -> Clause:
+    """A clause without a longer form."""
+    return sentence, sentence
+
+
+def clause(requests: Sequence[str], does: str, cause: str = "") -> Clause | None:
+    """What requests do, and why; None without any. does: with # for their number, for plurals."""
     if not requests:
         return None
     short = [*names(requests), f" {does.replace('#', str(len(requests)))}"]
     return short, [*short, cause] if cause else short
 
 
-def _resumed(m: CaptionContext) -> Clause | None:
+def resumed(m: CaptionContext) -> Clause | None:
     """Which steps before this one are not shown."""
-    resumed = m.event.resumed
-    if resumed is None:
-        return None
-    say: Sentence = [not_shown(resumed)]
-    return say, say
+    return same([not_shown(m.event.resumed)]) if m.event.resumed else None
 
 
 def _preempted(m: CaptionContext) -> Clause | None:
@@ -109,7 +106,7 @@ def _preempted(m: CaptionContext) -> Clause | None:
         if m.ran_out
         else ", for a reason that is not recorded"
     )
-    return _clause([p.request for p in m.event.preempted], does, cause)
+    return clause([p.request for p in m.event.preempted], does, cause)
 
 
 def _behind(m: CaptionContext) -> Clause | None:
@@ -117,16 +114,14 @@ def _behind(m: CaptionContext) -> Clause | None:
     total = sum(len(c.left) for c in left)
     slides = all((m.groups[c.group].kind or "").startswith("sliding_window") for c in left)
     where = "behind [=# its|their] window" if slides else "that [=# it needs|they need] no more"
-    return _clause(
-        list(dict.fromkeys(c.request for c in left)),
-        f"[=# gives|give] back {total:,} [block|blocks] {where}",
-    )
+    does = f"[=# gives|give] back {total:,} [block|blocks] {where}"
+    return clause(list(dict.fromkeys(c.request for c in left)), does)
 
 
 def _decodes(m: CaptionContext) -> Clause | None:
     writing = [s.request for s in m.decodes if s.request in m.sampled]
     if not writing:
-        return _clause([s.request for s in m.decodes], "[=# computes|compute] without a new token")
+        return clause([s.request for s in m.decodes], "[=# computes|compute] without a new token")
     then = "then " if m.prefills_come_first else ""
     rows = {(s.pass_index, s.request) for s in m.decodes}
     total = sum((s.pass_index, s.request) in rows for s in m.event.sampled)
@@ -134,7 +129,7 @@ def _decodes(m: CaptionContext) -> Clause | None:
         adds = f" [={len(writing)} adds|add] {total:,} [token|tokens]"
     else:
         adds = f" [={len(writing)} adds one token|each add one token]"
-    short = [*([then] if then else []), *names(writing), adds]
+    short = [then, *names(writing), adds]
     nothing_else = not (m.prefills or m.event.waiting.count or m.event.stalled or m.event.preempted)
     return short, [*short, ", and no request waits"] if nothing_else else short
 
@@ -155,38 +150,33 @@ def _reads(m: CaptionContext, reading: Sequence[Segment]) -> Clause:
     who = names([s.request for s in reading])
     if len(reading) == 1:
         return _one_prefill(m, reading[0], who)
-    total = sum(s.length for s in reading)
-    numbers = (
-        " + ".join(f"{s.length:,}" for s in reading) if len(reading) <= NAMED else f"{total:,}"
-    )
-    again = sum(m.recomputed(s) for s in reading)
-    short = [
-        *who,
-        (
-            f" compute {numbers} tokens{once_more(again, total)}"
-            if again
-            else f" read {numbers} prompt tokens"
-        ),
-    ]
-    if m.cut_by_budget(reading[0]):
-        return short, [*short, f", all that the budget of {m.event.budget.limit:,} leaves"]
+    numbers, total, again = lengths(m, reading)
+    does = f" compute {numbers} tokens{once_more(again, total)}"
+    short = [*who, does if again else f" read {numbers} prompt tokens"]
+    if limit := _limit(m, reading[0]):
+        return short, [*short, limit]
     begin = not again and all(s.request in m.sampled for s in reading)
     return short, [*short, " and write their first tokens" if begin else "", _room(m)]
 
 
+def lengths(m: CaptionContext, reading: Sequence[Segment]) -> tuple[str, int, int]:
+    """How much is computed of several prompts, their sum, and how much of that once more."""
+    total = sum(s.length for s in reading)
+    each = " + ".join(f"{s.length:,}" for s in reading)
+    return each if len(reading) <= NAMED else f"{total:,}", total, sum(map(m.recomputed, reading))
+
+
+def _limit(m: CaptionContext, s: Segment) -> str:
+    return f", all that the budget of {m.event.budget.limit:,} leaves" if m.cut_by_budget(s) else ""
+
+
 def _one_prefill(m: CaptionContext, s: Segment, who: Sentence) -> Clause:
-    end, all_of_it = m.pending_end(s), s.kv_len == m.pending_end(s)
-    limit = (
-        f", all that the budget of {m.event.budget.limit:,} leaves" if m.cut_by_budget(s) else ""
-    )
-    if m.recomputed(s):
-        short = [
-            *who,
-            f" computes {s.length:,} [token|tokens]{once_more(m.recomputed(s), s.length)}",
-        ]
+    end, limit = m.pending_end(s), _limit(m, s)
+    if again := m.recomputed(s):
+        short = [*who, f" computes {s.length:,} [token|tokens]{once_more(again, s.length)}"]
         return short, [*short, limit or ", lost when it was preempted"]
     first = " and writes its first token" if s.request in m.sampled else ""
-    if not all_of_it:
+    if s.kv_len != end:
         short = [*who, f" reads {s.length:,} of its {end:,} prompt [token|tokens]"]
         return short, [*short, limit]
     if s.start:
@@ -206,18 +196,15 @@ def _room(m: CaptionContext) -> str:
     lanes = [a.lane for a in m.event.admitted]
     if m.config.policy.admission == "barrier":
         return ", as a new wave begins"
-    return (
-        f", as lane {lanes[0]} was free"
-        if len(lanes) == 1
-        else f", as {len(lanes):,} lanes were free"
-    )
+    free = f"lane {lanes[0]} was" if len(lanes) == 1 else f"{len(lanes):,} lanes were"
+    return f", as {free} free"
 
 
 def _stalled(m: CaptionContext) -> Clause | None:
     stalled = m.event.stalled
     known = stalled and stalled[0].why.limit != "unrecorded"
     cause = f",{' as' if known else ''} {brief(stalled[0].why, m.reserved)}" if stalled else ""
-    return _clause([s.request for s in stalled], "[=# computes|compute] nothing", cause)
+    return clause([s.request for s in stalled], "[=# computes|compute] nothing", cause)
 
 
 def _padding(m: CaptionContext) -> Clause | None:
@@ -236,7 +223,7 @@ def _overrun(m: CaptionContext) -> Clause | None:
     # otherwise somebody was ended from outside while this step ran
     had_stopped = all(request in m.state.finished for request in over)
     cause = f", as [={len(over)} it|they] had stopped" if had_stopped else ""
-    return _clause(over, "[=# is|are] computed for nothing", cause)
+    return clause(over, "[=# is|are] computed for nothing", cause)
 
 
 def _ends(m: CaptionContext) -> Clause | None:
@@ -250,7 +237,7 @@ def _ends(m: CaptionContext) -> Clause | None:
     }
     verb = verbs[reasons.pop()] if len(reasons) == 1 else "ends|end"
     cause = _why_it_ends(m, ended[0]) if len(ended) == 1 else ""
-    return _clause([f.request for f in ended], f"[=# {verb}]", cause)
+    return clause([f.request for f in ended], f"[=# {verb}]", cause)
 
 
 def _why_it_ends(m: CaptionContext, f: Finished) -> str:
@@ -275,12 +262,6 @@ def _wait(m: CaptionContext) -> Clause | None:
     waiting = m.event.waiting
     if waiting.request is None or waiting.why is None:
         return None
-    others = waiting.count - 1
-    who: Sentence = [
-        {"r": waiting.request},
-        f" waits, {others:,} more behind" if others else " waits",
-    ]
-    return (
-        [*who, ": ", brief(waiting.why, m.reserved)],
-        [*who, ": ", reason(waiting.why, m.reserved)],
-    )
+    behind = f", {waiting.count - 1:,} more behind" if waiting.count > 1 else ""
+    who: Sentence = [{"r": waiting.request}, f" waits{behind}", ": "]
+    return [*who, brief(waiting.why, m.reserved)], [*who, reason(waiting.why, m.reserved)]

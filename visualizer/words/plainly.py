@@ -5,10 +5,10 @@ who writes, who goes. No limit, no arithmetic; the same facts as `visualizer.wor
 from __future__ import annotations
 
 from core.trace.events import Limit, Segment
-from core.trace.phrases import brief, not_shown
+from core.trace.phrases import brief
 from visualizer.words.context import CaptionContext
-from visualizer.words.narration import Clause, fitted
-from visualizer.words.vocabulary import NAMED, Sentence, names, once_more
+from visualizer.words.narration import Clause, clause, fitted, lengths, resumed, same
+from visualizer.words.vocabulary import Sentence, names, once_more
 
 _WAITS: dict[Limit, str] = {
     "barrier": "nobody joins before all are done",
@@ -24,11 +24,11 @@ _WAITS: dict[Limit, str] = {
 def plain_sentence(m: CaptionContext) -> Sentence:
     """The step in one sentence of at most `MAX_CHARACTERS`."""
     parts = {
-        "resumed": _same([not_shown(m.event.resumed)]) if m.event.resumed else None,
+        "resumed": resumed(m),
         "preempted": _preempted(m),
         "reads": _reads(m),
         "writes": _writes(m),
-        "stalled": _does([s.request for s in m.event.stalled], "[=# has|have] to pause"),
+        "stalled": clause([s.request for s in m.event.stalled], "[=# has|have] to pause"),
         "nobody": _for_nobody(m),
         "ends": _ends(m),
         "wait": _wait(m),
@@ -38,24 +38,10 @@ def plain_sentence(m: CaptionContext) -> Sentence:
     )
 
 
-def _same(sentence: Sentence) -> Clause:
-    """A clause without a longer form."""
-    return sentence, sentence
-
-
-def _does(requests: list[str], does: str) -> Clause | None:
-    return (
-        _same([*names(requests), f" {does.replace('#', str(len(requests)))}"]) if requests else None
-    )
-
-
 def _preempted(m: CaptionContext) -> Clause | None:
-    gone = [p.request for p in m.event.preempted]
-    if not gone:
-        return None
-    short: Sentence = [*names(gone), f" [={len(gone)} loses its|lose their] lane"]
     cause = ": the memory is full" if m.ran_out else ", for a reason that is not recorded"
-    return short, [*short, cause]
+    gone = [p.request for p in m.event.preempted]
+    return clause(gone, "[=# loses its|lose their] lane", cause)
 
 
 def _writes(m: CaptionContext) -> Clause | None:
@@ -65,12 +51,8 @@ def _writes(m: CaptionContext) -> Clause | None:
     rows = {(s.pass_index, s.request) for s in m.decodes}
     total = sum((s.pass_index, s.request) in rows for s in m.event.sampled)
     more = "one more token" if total == len(writing) else f"{total:,} more tokens"
-    return _same(
-        [
-            *names(writing),
-            f" [={len(writing)} writes|{'each ' if total == len(writing) else ''}write] {more}",
-        ]
-    )
+    each = "each " if total == len(writing) else ""
+    return clause(writing, f"[=# writes|{each}write] {more}")
 
 
 def _reads(m: CaptionContext) -> Clause | None:
@@ -80,16 +62,13 @@ def _reads(m: CaptionContext) -> Clause | None:
     if len(reading) == 1:
         return _one_reads(m, reading[0])
     who = names([s.request for s in reading])
-    total = sum(s.length for s in reading)
-    numbers = (
-        " + ".join(f"{s.length:,}" for s in reading) if len(reading) <= NAMED else f"{total:,}"
-    )
-    if again := sum(map(m.recomputed, reading)):
-        return _same([*who, f" read {numbers} tokens{once_more(again, total)}"])
+    numbers, total, again = lengths(m, reading)
+    if again:
+        return same([*who, f" read {numbers} tokens{once_more(again, total)}"])
     came = {a.request for a in m.event.admitted}
     short: Sentence = [*who, f" read {numbers} tokens"]
     if not all(s.request in came for s in reading):
-        return _same(short)
+        return same(short)
     together = " in one pass" if len({s.pass_index for s in reading}) == 1 else ""
     return short, [*who, f" each take a free lane: {numbers} tokens are read{together}"]
 
@@ -115,7 +94,7 @@ def _one_reads(m: CaptionContext, s: Segment) -> Clause:
     short = [*who, read]
     lane = next((a.lane for a in m.event.admitted if a.request == s.request), None)
     if lane is None:
-        return _same(short)
+        return same(short)
     together = " in the same pass" if any(d.pass_index == s.pass_index for d in m.decodes) else ""
     read = f"its {s.length:,} [token is|tokens are] read" if s.length == end else f"{part} are read"
     if s.request in m.event.kv.cached_tokens:
@@ -131,11 +110,8 @@ def _for_nobody(m: CaptionContext) -> Clause | None:
     nobody = sum(p.padding for p in passes) + sum(o.rows for o in m.event.overrun)
     if not nobody:
         return None
-    positions = (
-        sum(p.rows * p.width for p in passes)
-        if any(p.padding for p in passes)
-        else sum(p.tokens for p in passes)
-    )
+    padded = any(p.padding for p in passes)
+    positions = sum(p.rows * p.width if padded else p.tokens for p in passes)
     places = f"{nobody:,} of {positions:,} places [={nobody} is|are]"
     return [f"{places} for nobody"], [f"{places} computed for nobody"]
 
@@ -143,7 +119,7 @@ def _for_nobody(m: CaptionContext) -> Clause | None:
 def _ends(m: CaptionContext) -> Clause | None:
     ended = m.event.finished
     done = all(f.finish_reason in ("length", "stop") for f in ended)
-    return _does([f.request for f in ended], "[=# is|are] done" if done else "[=# leaves|leave]")
+    return clause([f.request for f in ended], "[=# is|are] done" if done else "[=# leaves|leave]")
 
 
 def _wait(m: CaptionContext) -> Clause | None:
@@ -155,4 +131,4 @@ def _wait(m: CaptionContext) -> Clause | None:
     why = _WAITS.get(waiting.why.limit) or brief(waiting.why)
     if waiting.why.limit == "blocks" and m.reserved:
         why = "the memory is reserved for others"
-    return _same([{"r": waiting.request}, " waits: ", why])
+    return same([{"r": waiting.request}, " waits: ", why])

@@ -1,6 +1,4 @@
-"""A sentence for every decision of a step, with its numbers, in the order in which they were
-taken.
-"""
+"""A sentence for every decision of a step, with its numbers, in the order they were taken."""
 
 from __future__ import annotations
 
@@ -27,9 +25,8 @@ def reasons(m: CaptionContext) -> list[Sentence]:
     sentences += [_arrived(m, a.request) for a in event.arrived]
     sentences += [_finished(m, f) for f in event.finished if f.when == "before"]
     if m.device_waited:
-        sentences.append(
-            [f"The device waited {milliseconds(m.waited)} for the host before this step."]
-        )
+        waited = f"The device waited {milliseconds(m.waited)} for the host before this step."
+        sentences.append([waited])
     sentences += [_preempted(m, p) for p in event.preempted]
     sentences += _behind(m)
     sentences += _decodes(m)
@@ -47,12 +44,8 @@ def reasons(m: CaptionContext) -> list[Sentence]:
     sentences += [_overrun(m, o) for o in event.overrun]
     sentences += [_finished(m, f) for f in event.finished if f.when == "after"]
     if m.config.policy.keeps_finished and m.leaving:
-        sentences.append(
-            [
-                f"The wave is over: {len(m.leaving):,} [lane|lanes] [becomes|become] free for the"
-                " next step."
-            ]
-        )
+        free = f"{len(m.leaving):,} [lane|lanes] [becomes|become] free for the next step."
+        sentences.append([f"The wave is over: {free}"])
     return sentences
 
 
@@ -90,13 +83,11 @@ def _arrived(m: CaptionContext, request: str) -> Sentence:
 def _preempted(m: CaptionContext, p: Preempted) -> Sentence:
     cause: Sentence = [" is preempted, for a reason that is not recorded"]
     if m.ran_out:
-        cause = [
-            (
-                f" is preempted: too few of the {m.event.kv.total:,} KV [block|blocks] were free"
-                " for the running requests to go on. "
-            ),
-            *_gives_way(m.config.policy.victim),
-        ]
+        ran_out = (
+            f" is preempted: too few of the {m.event.kv.total:,} KV [block|blocks] were free for"
+            " the running requests to go on. "
+        )
+        cause = [ran_out, *_gives_way(m.config.policy.victim)]
     return [
         {"r": p.request},
         *cause,
@@ -179,11 +170,8 @@ def _share(m: CaptionContext, s: Segment, why: LimitReached) -> Sentence:
             f"its {need:,} [token|tokens] are computed at once, as this policy has no token budget"
         ]
     left = why.have if why.limit == "budget" else _budget_before(m, s)
-    before = (
-        f"after {len(m.old_decodes):,} [decode|decodes] "
-        if m.old_decodes and not m.config.prefill_first
-        else ""
-    )
+    decodes = f"after {len(m.old_decodes):,} [decode|decodes] "
+    before = decodes if m.old_decodes and not m.config.prefill_first else ""
     room = f"{before}{left:,} of {limit:,} budget [token|tokens] [={left} is|are] left: "
     first = f"its first chunk is {s.length:,} of {need:,}"
     share = first if s.length < need else f"its {need:,} [token|tokens] fit"
@@ -195,9 +183,7 @@ def _share(m: CaptionContext, s: Segment, why: LimitReached) -> Sentence:
 
 
 def _budget_before(m: CaptionContext, s: Segment) -> int:
-    """Budget left when this prompt was considered: decodes come first, then prompts already begun,
-    then those admitted before it.
-    """
+    """Budget left for this prompt: decodes, prompts begun and those admitted before come first."""
     admitted = [a.request for a in m.event.admitted]
     earlier = set(admitted[: admitted.index(s.request)])
     ahead = sum(
@@ -209,30 +195,21 @@ def _budget_before(m: CaptionContext, s: Segment) -> int:
 
 def _chunk(m: CaptionContext, s: Segment) -> Sentence:
     end, chunk = m.pending_end(s), m.state.chunks.get(s.request, 0) + 1
-    cause = (
-        f", all that was left of the budget of {m.event.budget.limit:,}"
-        if m.cut_by_budget(s)
-        else ""
-    )
-    done = (
-        f"{s.kv_len:,} of its {end:,} are done" if s.kv_len < end else f"all its {end:,} are done"
-    )
-    return [
-        {"r": s.request},
-        f" computes chunk {chunk}, {s.length:,} [token|tokens]{cause}; {done}.",
-    ]
+    spent = f", all that was left of the budget of {m.event.budget.limit:,}"
+    cause = spent if m.cut_by_budget(s) else ""
+    done = f"{s.kv_len:,} of its {end:,}" if s.kv_len < end else f"all its {end:,}"
+    does = f" computes chunk {chunk}, {s.length:,} [token|tokens]{cause}; {done} are done."
+    return [{"r": s.request}, does]
 
 
 def _hit(m: CaptionContext, request: str, cached: int) -> Sentence:
     known = m.state.num_tokens.get(request, 0)
     blocks = cached // m.config.block_size
-    return [
-        {"r": request},
-        (
-            f" finds {cached:,} of its {known:,} [token|tokens] in the prefix cache ({blocks:,}"
-            f" [block|blocks]), so {known - cached:,} [is|are] left to compute."
-        ),
-    ]
+    does = (
+        f" finds {cached:,} of its {known:,} [token|tokens] in the prefix cache ({blocks:,}"
+        f" [block|blocks]), so {known - cached:,} [is|are] left to compute."
+    )
+    return [{"r": request}, does]
 
 
 def _stalled(m: CaptionContext, s: Stalled) -> Sentence:
@@ -244,19 +221,12 @@ def _waiting(m: CaptionContext) -> list[Sentence]:
     if waiting.request is None or waiting.why is None:
         return []
     since = m.state.since.get(waiting.request, m.event.step)
-    steps = m.event.step - since
-    others = waiting.count - 1
+    steps, others = m.event.step - since, waiting.count - 1
     behind = f" {others:,} more [waits|wait] behind it." if others else ""
     how_long = f"has waited since step {since}, for {steps:,} [step|steps]" if steps else "waits"
     again = ", preempted," if waiting.request in m.state.lost else ""
-    return [
-        [
-            {"r": waiting.request},
-            f"{again} {how_long}: ",
-            reason(waiting.why, m.reserved),
-            f".{behind}",
-        ]
-    ]
+    does, why = f"{again} {how_long}: ", reason(waiting.why, m.reserved)
+    return [[{"r": waiting.request}, does, why, f".{behind}"]]
 
 
 def _budget(m: CaptionContext) -> list[Sentence]:
@@ -264,16 +234,11 @@ def _budget(m: CaptionContext) -> list[Sentence]:
     if budget.limit is None:
         return []
     used = budget.decode + budget.prefill
-    return [
-        [
-            (
-                f"The budget: {budget.decode:,} decode + {budget.prefill:,} prefill = {used:,} of"
-                f" {budget.limit:,} [token|tokens], {budget.unused:,} unused. "
-            ),
-            bound(budget.binding),
-            ".",
-        ]
-    ]
+    said = (
+        f"The budget: {budget.decode:,} decode + {budget.prefill:,} prefill = {used:,} of"
+        f" {budget.limit:,} [token|tokens], {budget.unused:,} unused. "
+    )
+    return [[said, bound(budget.binding), "."]]
 
 
 def _padding(m: CaptionContext) -> list[Sentence]:
@@ -282,32 +247,19 @@ def _padding(m: CaptionContext) -> list[Sentence]:
         positions = forward.rows * forward.width
         if forward.padding:
             share = round(100 * forward.padding / positions)
-            sentences.append(
-                [
-                    (
-                        f"The pass computes {forward.rows:,} [row|rows] × {forward.width:,} "
-                        f"[position|positions] = {positions:,}; "
-                    ),
-                    (
-                        f"{forward.padding:,} of them ({share} %) [={forward.padding} is|are]"
-                        " padding: "
-                    ),
-                    *padding_causes([forward]),
-                    ".",
-                ]
+            computes = (
+                f"The pass computes {forward.rows:,} [row|rows] × {forward.width:,} "
+                f"[position|positions] = {positions:,}; "
             )
+            pads = f"{forward.padding:,} of them ({share} %) [={forward.padding} is|are] padding: "
+            sentences.append([computes, pads, *padding_causes([forward]), "."])
         for row in forward.finished_rows:
             ended = m.state.finished.get(row.request)
             when = f" in step {ended}" if ended is not None else ""
-            sentences.append(
-                [
-                    {"r": row.request},
-                    (
-                        f" finished{when}, yet lane {row.lane} is computed as padding until its"
-                        " wave ends."
-                    ),
-                ]
+            does = (
+                f" finished{when}, yet lane {row.lane} is computed as padding until its wave ends."
             )
+            sentences.append([{"r": row.request}, does])
     return sentences
 
 
@@ -329,20 +281,18 @@ def _draft(m: CaptionContext, d: Draft) -> Sentence:
         ]
     got = sum(s.request == d.request for s in m.event.sampled)
     forgotten = d.drafted - d.accepted
-    then = "" if not forgotten else f"; the [={forgotten} other is|others are] forgotten"
+    has_ended = any(f.request == d.request for f in m.event.finished)
+    # whether those beyond its end were right is not on record
+    what = "used" if forgotten and has_ended else "right"
+    right = f"{d.accepted:,} [is|are] {what}" if d.accepted else f"none is {what}"
+    then = f"; the [={forgotten} other is|others are] forgotten" if forgotten else ""
     if not d.accepted:
         then = f"; [={forgotten} it is|they are] forgotten"
-    right = "none is right" if not d.accepted else f"{d.accepted:,} [is|are] right"
-    if forgotten and any(f.request == d.request for f in m.event.finished):
-        # whether those beyond its end were right is not on record
-        right = "none is used" if not d.accepted else f"{d.accepted:,} [is|are] used"
-    return [
-        {"r": d.request},
-        (
-            f" guesses {d.drafted:,} [token|tokens] ahead: {right}, so the pass gives it {got:,}"
-            f" [token|tokens]{then}."
-        ),
-    ]
+    does = (
+        f" guesses {d.drafted:,} [token|tokens] ahead: {right}, so the pass gives it {got:,}"
+        f" [token|tokens]{then}."
+    )
+    return [{"r": d.request}, does]
 
 
 def _overrun(m: CaptionContext, o: Overrun) -> Sentence:

@@ -43,9 +43,7 @@ PARTS = {
 
 
 def headline(comparison: Comparison) -> str:
-    """The one thing to take away: in how much time the same requests are done, and in how much
-    otherwise.
-    """
+    """The one thing to take away: how long the same requests take, and how long otherwise."""
     if others(comparison):
         return decisions(comparison)
     base, mine = pair(comparison)
@@ -58,46 +56,30 @@ def headline(comparison: Comparison) -> str:
             mine=mine,
         )
     time, other = together(walls[mine], walls[base])
-    holes = {
-        "requests": _requests(comparison),
-        "mine": mine,
-        "base": base,
-        "time": time,
-        "other": other,
-    }
-    found = comparison.verdict(mine)
-    is_disputed = _is_disputed(found, walls[mine] - walls[base])
-    if is_disputed or _is_open(found):
-        why = (
-            "the rounds and the medians disagree on which is faster"
-            if is_disputed
-            else "the rounds do not say which is faster"
-        )
-        return t(
-            f"{{requests}}: done in {{time}} with {{mine}}, in {{other}} with {{base}}; {why}.",
-            **holes,
-        )
-    if time == other:
-        return t(
-            "{requests}: done in {time} with {mine}, and with {base} in the same time to a"
-            " thousandth.",
-            **holes,
-        )
-    few = (
-        ""
-        if found.decided or found.rounds < 2
-        else f"; {found.rounds} rounds are too few to decide"
-    )
-    how = ", later than in" if walls[mine] > walls[base] else " instead of"
+    found, longer = comparison.verdict(mine), walls[mine] - walls[base]
+    if _is_disputed(found, longer):
+        then = ", in {other} with {base}; the rounds and the medians disagree on which is faster"
+    elif _is_open(found):
+        then = ", in {other} with {base}; the rounds do not say which is faster"
+    elif time == other:
+        then = ", and with {base} in the same time to a thousandth"
+    else:
+        how = ", later than in" if longer > 0 else " instead of"
+        too_few = f"; {found.rounds} rounds are too few to decide"
+        few = too_few if found.rounds > 1 and not found.decided else ""
+        then = f"{how} {{other}} with {{base}}{few}"
     return t(
-        f"{{requests}}: done in {{time}} with {{mine}}{how} {{other}} with {{base}}{few}.", **holes
+        f"{{requests}}: done in {{time}} with {{mine}}{then}.",
+        requests=_requests(comparison),
+        mine=mine,
+        base=base,
+        time=time,
+        other=other,
     )
 
 
 def _requests(comparison: Comparison) -> str:
-    """The requests that every contender ran, as the subject of a sentence; small numbers in
-    words.
-    """
+    """The requests that all contenders ran, as a sentence's subject; small numbers in words."""
     run = comparison.runs[pair(comparison)[1]]
     count = len(run.outputs) if run.trace is None else len(run.trace.asked)
     if count < 2:
@@ -107,9 +89,7 @@ def _requests(comparison: Comparison) -> str:
 
 
 def total_time(comparison: Comparison) -> str:
-    """Who was faster, by how much and in how many rounds; the same under other limits; then the
-    fastest of all, if that is a third.
-    """
+    """Who was faster, by how much and how often; under other limits; a third that is fastest."""
     base, mine = pair(comparison)
     walls = {n: statistics.median(comparison.walls[n]) for n in comparison.names}
     if base == mine:
@@ -161,15 +141,8 @@ def total_time(comparison: Comparison) -> str:
 def racing(comparison: Comparison) -> list[str]:
     """Which contenders race: the pair, and the second one under other limits."""
     base, mine = pair(comparison)
-    return list(
-        dict.fromkeys(
-            [
-                base,
-                mine,
-                *(n for n in comparison.names if n != mine and _changed(comparison, n, mine)),
-            ]
-        )
-    )
+    limited = [n for n in comparison.names if n != mine and _changed(comparison, n, mine)]
+    return list(dict.fromkeys([base, mine, *limited]))
 
 
 def _is_open(found: Verdict) -> bool:
@@ -178,16 +151,12 @@ def _is_open(found: Verdict) -> bool:
 
 
 def _is_disputed(found: Verdict, longer: float) -> bool:
-    """Whether the rounds decide for one contender and the median times, of which the second's is
-    longer by so much, for the other.
-    """
+    """Whether the rounds decide for one, and the median times, by `longer`, for the other."""
     return found.decided and (found.faster - found.slower) * longer > 0
 
 
 def _changed(comparison: Comparison, name: str, mine: str) -> dict[str, tuple[Any, Any]]:
-    """Limits that differ for another contender of the same policy: from, to. Empty if the policy
-    differs or is unknown.
-    """
+    """Limits that differ (from, to) for a contender of the same policy; empty for another."""
     about, own = (dict(comparison.about.get(n, {})) for n in (name, mine))
     if "policy" not in own or about.get("policy") != own["policy"]:
         return {}
@@ -293,37 +262,26 @@ def method(comparison: Comparison) -> str:
     count = len(comparison.walls[comparison.baseline])
     runs = t("one run of each" if count == 1 else f"{count} runs of each, in rotated order")
     raced = [n for n in comparison.names if n in comparison.shown and comparison.runs[n].trace]
-    shown = [t(f"round {comparison.shown[n]} of {{name}}", name=n) for n in raced]
-    race = (
-        t(
-            "; the race shows the run nearest to each median: {shown}",
-            shown=", ".join(shown),
-        )
-        if count > 1 and shown
-        else ""
-    )
-    traces = [run.trace for run in comparison.runs.values() if run.trace is not None]
-    greedy = traces and all(
-        not request.sampling.temperature for trace in traces for request in trace.workload
-    )
-    everybody = t(" All of them choose the most probable token.") if greedy else ""
+    shown = ", ".join(t(f"round {comparison.shown[n]} of {{name}}", name=n) for n in raced)
+    race = ""
+    if count > 1 and shown:
+        race = t("; the race shows the run nearest to each median: {shown}", shown=shown)
+    requests = [request for trace in comparison.traces.values() for request in trace.workload]
+    is_greedy = comparison.traces and not any(r.sampling.temperature for r in requests)
+    everybody = t(" All of them choose the most probable token.") if is_greedy else ""
     measured = t("After a warm-up, {runs}; setup and teardown are not in these times", runs=runs)
     return f"{measured}{race}.{everybody}"
 
 
 def named_parts(found: Difference) -> tuple[list[Contribution], list[Contribution]]:
-    """The parts named individually, largest first: at most three with the difference and two
-    against it; all others are the rest.
-    """
+    """The parts to name, largest first: at most three with the difference and two against it."""
     least = max(0.05 * abs(found.seconds), 0.005 * max(found.before_s, found.after_s))
     large = sorted(
         (p for p in found.parts if p.name != "rest" and abs(p.seconds) >= least),
         key=lambda p: -abs(p.seconds),
     )
-    alike = [(p.seconds < 0) == (found.seconds < 0) for p in large]
-    return [p for p, a in zip(large, alike, strict=True) if a][:3], [
-        p for p, a in zip(large, alike, strict=True) if not a
-    ][:2]
+    with_it = [p for p in large if (p.seconds < 0) == (found.seconds < 0)]
+    return with_it[:3], [p for p in large if p not in with_it][:2]
 
 
 def difference(found: Difference, base: str, mine: str) -> str:
@@ -354,9 +312,7 @@ def _for(change: float, part: str) -> str:
 
 
 def counts(part: Contribution) -> str:
-    """The counts in the two runs, with a decimal if the change would not be visible without; empty
-    for times.
-    """
+    """The counts in the two runs, with a decimal if only that shows the change; empty for times."""
     if part.before is None or part.after is None:
         return ""
     digits = int(part.before != part.after and round(part.before) == round(part.after))
@@ -368,23 +324,17 @@ def _change(value: float) -> str:
 
 
 def load(data: Mapping[str, Any]) -> str:
-    """TTFT p99 and finished requests a second, of each policy, at the highest rate not above the
-    capacity.
-    """
+    """TTFT p99 and requests finished a second, by policy, at the highest rate within capacity."""
     points: Sequence[Mapping[str, Any]] = data["points"]
     names = list(dict.fromkeys(p["policy"] for p in points))
     top = data["capacity_requests_per_s"] or max(p["rate"] for p in points)
     rate = max((p["rate"] for p in points if p["rate"] <= top * 1.001), default=points[0]["rate"])
     at = {p["policy"]: p["numbers"] for p in points if p["rate"] == rate}
-    by_policy = [
-        t(
-            f"with {{name}} {{wait}}, and {at[n]['requests_per_s'] or 0:.3g} finish",
-            name=n,
-            wait=_wait(at[n]),
-        )
-        for n in names
-        if n in at
-    ]
+    by_policy = []
+    for name in names:
+        if name in at:
+            finish = f"with {{name}} {{wait}}, and {at[name]['requests_per_s'] or 0:.3g} finish"
+            by_policy.append(t(finish, name=name, wait=_wait(at[name])))
     return t(
         f"At {rate:.3g} requests a second, 99 of 100 get their first token {{policies}}.",
         policies="; ".join(by_policy),
@@ -413,18 +363,11 @@ def _range(ratios: Sequence[float]) -> str:
 
 def others(comparison: Comparison) -> dict[str, Trace]:
     """The contenders that are not our engine and left a trace of their steps."""
-    traces = {name: run.trace for name, run in comparison.runs.items()}
-    return {
-        name: trace
-        for name, trace in traces.items()
-        if trace is not None and trace.header.engine is not None
-    }
+    return {name: trace for name, trace in comparison.traces.items() if trace.header.engine}
 
 
 def decisions(comparison: Comparison) -> str:
-    """Which engines make our decisions in every step, and where each of the others first differs.
-    Empty without another engine.
-    """
+    """Which engines decide as ours in every step, and where others first differ; empty for none."""
     theirs = others(comparison)
     mine = next((name for name in comparison.names if name not in theirs), None)
     ours = comparison.runs[mine].trace if mine is not None else None
@@ -440,11 +383,9 @@ def decisions(comparison: Comparison) -> str:
             f" [step|steps] and [={len(alike)} writes|write] the same {tokens:,} [token|tokens]."
         )
         said.append(t(as_ours, who=t(" and ").join(alike), mine=mine))
-    said += [
-        _decided_otherwise(name, theirs[name], mine, p, letters(ours))
-        for name, p in found.items()
-        if p is not None
-    ]
+    for name, parting in found.items():
+        if parting is not None:
+            said.append(_decided_otherwise(name, theirs[name], mine, parting, letters(ours)))
     return t("The same requests under the same limits: {said}", said=" ".join(said))
 
 
@@ -452,7 +393,7 @@ def _decided_otherwise(
     name: str, trace: Trace, mine: str, found: Divergence, letter: Mapping[str, str]
 ) -> str:
     who = f"{letter[found.request]} " if found.request else ""
-    wrote = "the same tokens" if found.same_tokens else "other tokens"
+    wrote = t("the same tokens" if found.same_tokens else "other tokens")
     parts = t(
         f"{{engine}} decides differently from step {found.step} on: under {{mine}} "
         "{before}, under {name} {after}.",
@@ -466,7 +407,7 @@ def _decided_otherwise(
         f"The run takes {found.steps[1]:,} [step|steps] instead of {found.steps[0]:,} and writes"
         " {wrote}."
     )
-    return f"{parts} {t(took, wrote=t(wrote))}"
+    return f"{parts} {t(took, wrote=wrote)}"
 
 
 def caveats(comparison: Comparison) -> list[str]:
@@ -475,22 +416,19 @@ def caveats(comparison: Comparison) -> list[str]:
     if not theirs:
         return []
     trace = next(iter(theirs.values()))
-    runs = [run.trace for run in comparison.runs.values() if run.trace is not None]
     # another engine's recording may not tell
-    millions = round(max(run.header.model.parameters or 0 for run in runs) / 1e6)
-    said = [
-        (
-            "Times run from the first request handed over to the end of the last step. Loading a"
-            " model and its KV pool is not included, keeping the record is, and no tokens are"
-            f" turned into text. KV blocks hold {trace.config.block_size} tokens in every engine."
-        ),
-    ]
-    if millions:
-        said.append(
-            f"A model of {millions} million parameters on a CPU is not what these engines are made"
-            " for: such times say little about them elsewhere."
-        )
-    return [t(sentence) for sentence in said]
+    known = max(trace.header.model.parameters or 0 for trace in comparison.traces.values())
+    millions = round(known / 1e6)
+    included = (
+        "Times run from the first request handed over to the end of the last step. Loading a model"
+        " and its KV pool is not included, keeping the record is, and no tokens are turned into"
+        f" text. KV blocks hold {trace.config.block_size} tokens in every engine."
+    )
+    elsewhere = (
+        f"A model of {millions} million parameters on a CPU is not what these engines are made for:"
+        " such times say little about them elsewhere."
+    )
+    return [t(included), *([t(elsewhere)] if millions else [])]
 
 
 def _named(name: str, trace: Trace) -> str:

@@ -1,8 +1,5 @@
-"""The building blocks of sentences about a step: names, numbers, verbs that agree. Limits are
-worded in `core.trace.phrases`.
-
-A sentence is a list of spans: plain text, or `{"r": request}` where the page draws the request's
-letter.
+"""The building blocks of sentences about a step. A sentence is a list of spans: plain text, or
+`{"r": request}` where the page draws the request's letter. Limits: see `core.trace.phrases`.
 """
 
 from __future__ import annotations
@@ -33,9 +30,7 @@ def once_more(again: int, total: int) -> str:
 
 
 def padding_causes(passes: Sequence[Pass]) -> Sentence:
-    """Where padding comes from: finished requests that are still computed, and rows shorter than
-    the longest.
-    """
+    """Where padding comes from: finished rows still computed, and rows shorter than the longest."""
     over = sum(len(p.finished_rows) for p in passes)
     positions_over = sum(len(p.finished_rows) * p.width for p in passes)
     shorter = sum(p.padding for p in passes) - positions_over
@@ -59,9 +54,7 @@ def names(requests: Sequence[str], limit: int = NAMED) -> Sentence:
 
 
 def said(sentence: Sentence) -> Sentence:
-    """The sentence in the current language: translated piece by piece, then adjacent texts are
-    merged.
-    """
+    """The sentence in the current language, translated by piece; adjacent texts are merged."""
     merged: Sentence = []
     for span in sentence:
         spoken = span if isinstance(span, dict | AsItIs) else t(span)

@@ -3,9 +3,8 @@ rules of every run, and measured. It is to be run where the code can do no harm:
 `assets/engine/sandbox.js`.
 
     {"attempt": {"task", "replay", "goals", "help", "fault", "printed"}}   the answer of `Attempt`;
-    fault: what is wrong, its line and its step, with which the replay ends
-    {"comparison": a document}
-    that of `Beside`, if the policy can be followed
+        fault: what is wrong, its line and its step, with which the replay ends
+    {"comparison": a document}   that of `Beside`, if the policy can be followed
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ from core.trace.rules.checker import Checker
 from core.trace.trace import Trace
 from core.workload.workload import Workload
 from visualizer.documents.comparison import Shown, document
-from visualizer.documents.replay import replay, spoken
+from visualizer.documents.replay import translated_replay
 from visualizer.jobs.limits import Limits, Spec
 from visualizer.jobs.work import Going, Host, Work
-from visualizer.words.language import elsewhere
 from visualizer.write.answers import Printed
 from visualizer.write.code import Fault, told, written
 from visualizer.write.tasks import MODEL, PolicyTask
@@ -79,12 +77,8 @@ class Attempt(Work):
                     continue
                 number = event.step
                 if broken := checker.fault(event):
-                    raise Fault(
-                        "This breaks a rule that every run keeps: {why}",
-                        None,
-                        number,
-                        why=_STEP.sub("", broken),
-                    )
+                    says = "This breaks a rule that every run keeps: {why}"
+                    raise Fault(says, None, number, why=_STEP.sub("", broken))
                 yield number
                 number += 1
                 if len(trace.events) >= MOST_STEPS and engine.has_work:
@@ -134,11 +128,8 @@ class Beside(Attempt):
         except BaseException as error:
             raise told(error) from None
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        return {
-            "comparison": document(
-                Shown(result, self.spec.workload.name, where, title=self.task.title, created=now)
-            )
-        }
+        workload, title = self.spec.workload.name, self.task.title
+        return {"comparison": document(Shown(result, workload, where, title=title, created=now))}
 
     def _timed(self, host: Host, engine: EngineCore, workload: Workload) -> Iterator[StepEvent]:
         for count, event in enumerate(engine.stream(workload), 1):
@@ -154,11 +145,8 @@ def configured(task: PolicyTask, code: object) -> EngineConfig:
     if other := sorted(set(map(str, own.limits)) - set(task.may_change)):
         if not task.may_change:
             raise Fault("This task is about the policy: its limits stay as they are.")
-        raise Fault(
-            "This task lets you change {may}, not {other}.",
-            may=", ".join(task.may_change),
-            other=other[0],
-        )
+        may = ", ".join(task.may_change)
+        raise Fault("This task lets you change {may}, not {other}.", may=may, other=other[0])
     try:
         return task.config(own.policy, **own.limits)
     except Exception as error:
@@ -169,25 +157,23 @@ def report(
     task: PolicyTask, code: object, trace: Trace | None, fault: Fault | None
 ) -> dict[str, Any]:
     """What the page shows of a run, all of it or up to a fault."""
-    goals = []
-    for goal in task.goals:
-        is_known = trace is not None and fault is None
-        met = trace is not None and fault is None and goal.is_met(trace)
-        says = goal.counts.found(trace) if is_known and trace is not None else None
-        goals.append({"name": goal.measure, "met": met, "says": says})
-    is_open = fault is None and not all(goal["met"] for goal in goals)
+    done = trace if fault is None else None
+    goals = [
+        {
+            "name": goal.measure,
+            "met": done is not None and goal.is_met(done),
+            "says": None if done is None else goal.counts.found(done),
+        }
+        for goal in task.goals
+    ]
+    is_open = not all(goal["met"] for goal in goals)
     return {
         "task": task.name,
-        "replay": None if trace is None else drawn(_marked(trace, fault)),
+        "replay": None if trace is None else translated_replay(_marked(trace, fault)),
         "goals": goals,
-        "help": task.helped(trace, code) if is_open and trace is not None else None,
+        "help": task.helped(done, code) if done is not None and is_open else None,
         "fault": None if fault is None else fault.to_json(),
     }
-
-
-def drawn(trace: Trace) -> dict[str, Any]:
-    """The run for the player, with its sentences in every language."""
-    return replay(trace) | {"translations": elsewhere(lambda: spoken(trace))}
 
 
 def _marked(trace: Trace, fault: Fault | None) -> Trace:

@@ -52,9 +52,7 @@ def wrong(name: str, /, **holes: object) -> Fault:
 
 
 class Odd(NamedTuple):
-    """A value that is neither a number, a text, True, False or None, nor a list, tuple or dict of
-    these.
-    """
+    """A value that is no number, text, True, False or None, and no list, tuple or dict of these."""
 
     type: str
     text: str
@@ -111,9 +109,7 @@ class Reply(NamedTuple):
 
     @classmethod
     def of(cls, text: str | bytes) -> Reply:
-        """From JSON, see `answers.py`; raises ValueError for what is none of it. It may be a
-        stranger's.
-        """
+        """From JSON (`answers.py`), perhaps a stranger's; raises ValueError for anything else."""
         odd = partial(Odd, "float")
         try:
             told = json.loads(text, object_hook=_value, parse_float=odd, parse_constant=odd)

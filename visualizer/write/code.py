@@ -1,6 +1,4 @@
-"""From a visitor's text to a policy, and from whatever it raises to a sentence with a line. To be
-run in a sandbox only: the code can do anything.
-"""
+"""From a visitor's text to a policy, and from what it raises to a sentence: in a sandbox only."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ class Fault(InflightError):
 
 
 class Written(NamedTuple):
-    """policy: an instance of the last policy that the code defines. limits: those of the engine
-    that it sets.
-    """
+    """policy: of the last class that the code defines. limits: those of the engine that it sets."""
 
     policy: Policy
     limits: Mapping[str, Any]
@@ -78,9 +74,7 @@ def written(code: object) -> Written:
 
 
 def _as_written() -> None:
-    """Where our packages have another one around them, as in a wheel, the code imports `core` all
-    the same.
-    """
+    """In a wheel our packages have another around them: the code imports `core` all the same."""
     around = Policy.__module__.removesuffix("core.policy")
     for name, module in list(sys.modules.items()) if around else ():
         if name.startswith(f"{around}core"):
@@ -124,40 +118,28 @@ def told(error: BaseException, step: int | None = None) -> Fault:
     if isinstance(error, Fault):
         return error
     if isinstance(error, SyntaxError) and error.filename == FILE:
-        return Fault(
-            "Line {line_number} is not Python: {why}.",
-            error.lineno,
-            why=(error.msg or "").rstrip("."),
-        )
+        why = (error.msg or "").rstrip(".")
+        return Fault("Line {line_number} is not Python: {why}.", error.lineno, why=why)
     line = line_of(error.__traceback__)
     if isinstance(error, KeyboardInterrupt):
         return overdue(line, step)
     if isinstance(error, PolicyFailed):
         if stuck := _STUCK.search(str(error)):
             running, waiting = stuck.groups()
-            return Fault(
-                "Nobody can go on: {running} running, {waiting} waiting, and none is ever served.",
-                line,
-                step,
-                running=running,
-                waiting=waiting,
+            says = (
+                "Nobody can go on: {running} running, {waiting} waiting, and none is ever served."
             )
-        return Fault(
-            "The engine cannot follow this policy: {why}",
-            line,
-            step,
-            why=_THEIRS.sub("it ", str(error)),
-        )
+            return Fault(says, line, step, running=running, waiting=waiting)
+        why = _THEIRS.sub("it ", str(error))
+        return Fault("The engine cannot follow this policy: {why}", line, step, why=why)
     if isinstance(error, InflightError) and (line is None or isinstance(error, InvalidConfig)):
         return Fault("The engine refuses this: {why}", line, step, why=str(error))
     name, why = type(error).__name__, " ".join(str(error).split())[:300]
     said = f"{name}: {why}" if why else name
+    says = "Line {line_number} raised {why}"
     if line is None:
-        return Fault(
+        says = (
             "The engine could not go on ({why}): does this policy change the requests or the room"
-            " that it is given?",
-            None,
-            step,
-            why=said,
+            " that it is given?"
         )
-    return Fault("Line {line_number} raised {why}", line, step, why=said)
+    return Fault(says, line, step, why=said)

@@ -1,8 +1,6 @@
 """Which cases check which exercise, and the check in a visitor's sandbox: what it grades itself
-there is its writer's affair.
-
-    {"attempt": {"task", "replay", "goals", "help", "fault", "case"}}   as
-    `visualizer.write.attempt`; case: the smallest that shows what is wrong
+there is its writer's affair. Its answer is that of `visualizer.write.attempt`, with "case": the
+smallest that shows what is wrong.
 """
 
 from __future__ import annotations
@@ -11,9 +9,9 @@ from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from typing import Any
 
+from visualizer.documents.replay import translated_replay
 from visualizer.jobs.work import Going, Host, Work
 from visualizer.write import cases
-from visualizer.write.attempt import drawn
 from visualizer.write.cases import Ask, Case, Result, here
 from visualizer.write.code import MOST, Fault, told
 from visualizer.write.masks import mask
@@ -72,7 +70,7 @@ class Check(Work):
             shown = ("lines", "expected", "got", "printed")
             case = {name: getattr(result, name) for name in shown}
         if trace is not None:
-            replay = drawn(trace)
+            replay = translated_replay(trace)
             # it names addresses, which the page takes from no sandbox
             replay["header"] = {k: v for k, v in replay["header"].items() if k != "cost"}
         return {

@@ -49,9 +49,7 @@ class Grade(NamedTuple):
         }
 
     def said(self) -> str:
-        """The verdict in the current language, and the case that shows why, to be pasted into
-        Python.
-        """
+        """The verdict in the current language, and the case that shows why, as lines of Python."""
         result = self.result
         what = "[case|cases]" if self.task in EXERCISES else "[goal|goals]"
         if result.fault is None:
@@ -132,25 +130,17 @@ def judged(task: PolicyTask, reply: Reply) -> Result:
 
 
 def _is_of(task: PolicyTask, trace: Trace) -> bool:
-    """Whether it is the task's requests that ran, each when it was due and to its full length,
-    within its limits.
-    """
+    """Whether it ran the task's requests, each when due, to its full length, within the limits."""
     config, due = trace.config, task.config("continuous")
     free = {"policy", *task.may_change}
+    bound = {f.name for f in fields(EngineConfig)} - free
+    came = [(e.step, trace.asked[a.request].request) for e in trace.events for a in e.arrived]
     return (
         [one.request for one in trace.asked.values()] == list(task.workload)
         and all(f.finish_reason == "length" for e in trace.events for f in e.ends)
-        and all(
-            e.step >= trace.asked[a.request].request.arrival
-            for e in trace.events
-            for a in e.arrived
-        )
+        and all(step >= request.arrival for step, request in came)
         and trace.header.engine is None
-        and all(
-            getattr(config, f.name) == getattr(due, f.name)
-            for f in fields(EngineConfig)
-            if f.name not in free
-        )
+        and all(getattr(config, name) == getattr(due, name) for name in bound)
     )
 
 

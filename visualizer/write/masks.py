@@ -1,6 +1,4 @@
-"""The cases of the mask: random packed rows, from the smallest on, beside the mask that a trace has
-for them.
-"""
+"""The cases of the mask: random packed rows, the smallest first, with the masks of a trace."""
 
 from __future__ import annotations
 

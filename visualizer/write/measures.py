@@ -1,6 +1,4 @@
-"""What a task asks for, in numbers of a run that depend on its decisions alone: steps, tokens and
-counts, never seconds.
-"""
+"""What a task asks for, in numbers that decisions alone make: steps, tokens, counts, no seconds."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ def _overtaken(trace: Trace) -> int:
 
 
 def _first_token(trace: Trace) -> float:
-    """Steps from arrival to the first token, both included: the mean of the requests that got
-    one.
-    """
+    """Steps from arrival to the first token, both included: the mean of those that got one."""
     waits = [
         times.first_token_step - times.arrival_step + 1
         for times in request_times(trace).values()
@@ -63,13 +59,11 @@ def _first_token(trace: Trace) -> float:
 
 def _busy(trace: Trace) -> list[tuple[int, int]]:
     """For each step: lanes that computed or stalled, and requests that waited."""
-    return [
-        (
-            len({s.request for s in event.segments} | {s.request for s in event.stalled}),
-            event.waiting.count,
-        )
+    held = [
+        {s.request for s in event.segments} | {s.request for s in event.stalled}
         for event in trace.events
     ]
+    return [(len(lanes), e.waiting.count) for lanes, e in zip(held, trace.events, strict=True)]
 
 
 def _stalled(trace: Trace) -> int:
@@ -85,14 +79,8 @@ def _stalled(trace: Trace) -> int:
 
 def _largest(trace: Trace) -> int:
     """Positions of the largest step in which somebody decodes."""
-    return max(
-        (
-            sum(p.tokens for p in event.passes)
-            for event in trace.events
-            if any(s.phase == "decode" for s in event.segments)
-        ),
-        default=0,
-    )
+    decoding = (e for e in trace.events if any(s.phase == "decode" for s in e.segments))
+    return max((sum(p.tokens for p in event.passes) for event in decoding), default=0)
 
 
 MEASURES: dict[str, Measure] = {

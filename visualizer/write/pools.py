@@ -133,9 +133,7 @@ class _Rules:
         return -(-self.positions.get(name, 0) // self.size)
 
     def call(self, op: Op) -> Any:
-        """What the call must give: of grow, whether it is granted; of table, the number of blocks.
-        The rules after it.
-        """
+        """What the call must give (grow: whether granted; table: blocks); the rules after it."""
         name = op.name
         if op.kind == "grow":
             lacks = max(0, -(-op.number // self.size) - self.held(name))

@@ -71,9 +71,7 @@ class Process:
         self.end()
 
     def ask(self, lines: Sequence[str]) -> Reply:
-        """The values of the lines; of a file that cannot be read, always the same. A reply with
-        `ended` is the last.
-        """
+        """The values of the lines; of an unreadable file always the same. `ended`: the last."""
         if self._last is not None:
             return self._last
         self._count += 1

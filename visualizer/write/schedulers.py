@@ -1,6 +1,4 @@
-"""The cases of the two schedulers: what the engine's own scheduler decides, in small states of
-every kind and in each step of random runs.
-"""
+"""The cases of both schedulers: what the engine's decides in small states and in random runs."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ def static(seed: int) -> list[Case]:
 
 
 def continuous(seed: int) -> list[Case]:
-    """Decoding requests and prompts begun, in every order: runs of this engine have the decoding
-    ones first, others do not.
-    """
+    """Decodes and prompts begun, in every order: runs of this engine have decodes first."""
     draw = random.Random(f"continuous {seed}")
     kinds = ["".join(kind) for length in range(4) for kind in product("dp", repeat=length)]
     states = []

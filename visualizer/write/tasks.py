@@ -1,6 +1,4 @@
-"""The tasks, as `assets/write/tasks.toml` has them: where the visitor begins, the requests of the
-run, the goals, and help with typical mistakes.
-"""
+"""The tasks of `assets/write/tasks.toml`: where they begin, requests, goals, typical mistakes."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Help:
-    """A sentence for a typical mistake. holds: "same", for code that was not changed, or a measure
-    that is above a number.
-    """
+    """Said of a typical mistake. holds: "same", for unchanged code, or a measure that is above."""
 
     holds: str
     says: str
@@ -60,9 +56,7 @@ class Help:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What the page shows of one, see `assets/write/tasks.toml`. before: said where later a run is
-    drawn.
-    """
+    """See `assets/write/tasks.toml`. before: said where a run is drawn later."""
 
     kind: ClassVar[str]
     name: str
@@ -85,9 +79,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyTask(Task):
-    """Its answer is a batching policy, which the engine follows. may_change: the limits that the
-    code may set itself.
-    """
+    """Its answer is a batching policy. may_change: the limits that the code may set itself."""
 
     kind = "policy"
     limits: Mapping[str, Any]
@@ -131,9 +123,7 @@ class PolicyTask(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise(Task):
-    """Its answer is a function or a class, which is checked case by case. given: code that its own
-    begins with, by name.
-    """
+    """Its answer is a function or class, checked by cases. given: code it begins with, by name."""
 
     kind = "exercise"
     answer: str
