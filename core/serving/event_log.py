@@ -51,12 +51,8 @@ class Hidden:
     def __call__(self, data: LogEntry) -> dict[str, Any]:
         """A message as viewers may see it; hidden values are null."""
         if isinstance(data, ServedStep):
-            step = data.event.to_json()
-            return {
-                "kind": "step",
-                **step,
-                **({"sampled": without_tokens(data.event.sampled)} if self.texts else {}),
-            }
+            step = {"kind": "step", **data.event.to_json()}
+            return step | ({"sampled": without_tokens(data.event.sampled)} if self.texts else {})
         if data["kind"] == "request":
             names = (["prompt_token_ids", "messages", "sampling"] if self.texts else []) + (
                 ["nickname"] if self.nicknames and not data["is_bot"] else []
@@ -247,19 +243,11 @@ class EventLog:
                 start = (
                     self._begins[-chapters] if chapters and chapters <= len(self._begins) else first
                 )
-                since = (
-                    after
-                    if after is not None and after < self._next
-                    else None
-                    if self._chapters
-                    else -1
-                )
+                if after is not None and after >= self._next:
+                    after = None  # it is not from this log
+                since = -1 if after is None and self._chapters is None else after
                 missed = first - since - 1 if since is not None and since + 1 >= self._anew else 0
-                if (
-                    missed
-                    or self._chapters is not None
-                    or (after is not None and after < self._next)
-                ):
+                if missed or self._chapters is not None or after is not None:
                     catch_up.append(_Entry(start - 1, {"kind": "skipped", "messages": missed}))
                     catch_up += [state for state in self._states.values() if state.number < start]
                 after = start - 1

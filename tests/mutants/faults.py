@@ -1326,33 +1326,15 @@ FAULTS = (
     Fault(
         "text held back is lost at an end without a token",
         "core/serving/output_processor.py",
-        "(\n"
-        "                        stream,\n"
-        "                        Piece(\n"
-        "                            stream.num_tokens,\n"
-        "                            None,\n"
-        "                            answer.shown.finish(answer.text.finish()),\n"
-        "                            None,\n"
-        "                            reason,\n"
-        "                        ),\n"
-        "                    )",
-        "(stream, Piece(stream.num_tokens, None, answer.text.finish(), None, reason))",
+        "answer.shown.finish(answer.text.finish())",
+        "answer.text.finish()",
         (CLIENT_TEXT,),
     ),
     Fault(
         "a broken character is lost at an end without a token",
         "core/serving/output_processor.py",
-        "(\n"
-        "                        stream,\n"
-        "                        Piece(\n"
-        "                            stream.num_tokens,\n"
-        "                            None,\n"
-        "                            answer.shown.finish(answer.text.finish()),\n"
-        "                            None,\n"
-        "                            reason,\n"
-        "                        ),\n"
-        "                    )",
-        '(stream, Piece(stream.num_tokens, None, answer.shown.finish(""), None, reason))',
+        "answer.shown.finish(answer.text.finish())",
+        'answer.shown.finish("")',
         (CLIENT_TEXT,),
     ),
     Fault(
