@@ -118,12 +118,8 @@ class ResponseCache:
         host = headers.get("host", "")
         if not _HOST.fullmatch(host):
             return ""
-        scheme = (
-            "https"
-            if "https"
-            in (scope.get("scheme"), headers.get("x-forwarded-proto", "").split(",")[0].strip())
-            else "http"
-        )
+        forwarded = headers.get("x-forwarded-proto", "").partition(",")[0].strip()
+        scheme = "https" if "https" in (scope.get("scheme"), forwarded) else "http"
         address = f"{scheme}://{host.lower()}{scope.get('root_path', '').rstrip('/')}/"
         if address not in self._addresses and len(self._addresses) < _MOST_ADDRESSES:
             self._addresses.add(address)
