@@ -184,13 +184,12 @@ def _data(
     workload: Workload, where: dict[str, Any], result: Comparison, repeats: int
 ) -> dict[str, Any]:
     """repeats: how many rounds there were to be."""
-    source, found = SIMULATED if result.is_simulated else "measured", result.to_json()
-    complete = found["repeats"] == repeats
+    found = result.to_json()
     return {
         "schema": "compare/1",
         "workload": workload.name,
-        "source": source,
-        "complete": complete,
+        "source": SIMULATED if result.is_simulated else "measured",
+        "complete": found["repeats"] == repeats,
         "environment": where,
         **found,
     }
@@ -208,17 +207,15 @@ def _print_simulated(result: Comparison, data: dict[str, Any]) -> None:
     """One row per policy, and what its times rest on."""
     print_line("SIMULATED: a cost model stands in for the forward pass.")
     columns = ("policy", "time", f"faster than {result.baseline}", *_METRICS)
-    rows = []
-    for name in result.names:
-        entry = data["policies"][name]
-        rows.append(
-            (
-                name,
-                seconds(entry["wall_s"]["median"]),
-                f"{entry['ratio_to_baseline']['median']:.2f}×",
-                *_metrics(entry["metrics"]),
-            )
+    rows = [
+        (
+            name,
+            seconds(entry["wall_s"]["median"]),
+            f"{entry['ratio_to_baseline']['median']:.2f}×",
+            *_metrics(entry["metrics"]),
         )
+        for name, entry in data["policies"].items()
+    ]
     table(columns, rows, right=columns[1:])
     print_line()
     notes = {
@@ -238,14 +235,12 @@ _METRICS = ("steps", "tok/s", "TTFT p50", "ITL p50", "ITL p99", "padding waste",
 
 
 def _metrics(numbers: dict[str, Any]) -> list[str]:
-    """The cells of `_METRICS`."""
+    """The cells of `_METRICS`; a baseline lacks some."""
+    times = (("ttft_s", "p50"), ("itl_s", "p50"), ("itl_s", "p99"))
     return [
-        *(number(_get(numbers, key)) for key in ("steps", "output_tok_s")),
-        *(
-            seconds(_get(numbers, *keys))
-            for keys in (("ttft_s", "p50"), ("itl_s", "p50"), ("itl_s", "p99"))
-        ),
-        *(percent(_get(numbers, key)) for key in ("padding_waste", "lane_occupancy")),
+        *(number(numbers.get(name)) for name in ("steps", "output_tok_s")),
+        *(seconds((numbers.get(name) or {}).get(share)) for name, share in times),
+        *(percent(numbers.get(name)) for name in ("padding_waste", "lane_occupancy")),
     ]
 
 
@@ -261,18 +256,17 @@ def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
         *_METRICS,
     )
     rows = []
-    for name in result.names:
-        entry = data["policies"][name]
-        wall, ratio, numbers = entry["wall_s"], entry["ratio_to_baseline"], entry["metrics"]
+    for name, entry in data["policies"].items():
+        wall, ratio, verdict = entry["wall_s"], entry["ratio_to_baseline"], entry["verdict"]
         rows.append(
             (
                 name,
                 seconds(wall["median"]),
                 f"{seconds(wall['min'])} to {seconds(wall['max'])}",
                 f"{ratio['median']:.2f}×",
-                f"{entry['verdict']['faster']} of {entry['verdict']['rounds']}",
+                f"{verdict['faster']} of {verdict['rounds']}",
                 f"{ratio['min']:.2f} to {ratio['max']:.2f}",
-                *_metrics(numbers),
+                *_metrics(entry["metrics"]),
             )
         )
     table(columns, rows, right=columns[1:])
@@ -309,9 +303,3 @@ def _outputs_sentence(result: Comparison) -> str:
         f"Outputs differ: {first['policy']} departs from {result.baseline} in request"
         f" {first['request']} at token {first['position']}{margin}{others}."
     )
-
-
-def _get(numbers: Any, *keys: str) -> Any:
-    for key in keys:
-        numbers = numbers.get(key) if isinstance(numbers, dict) else None
-    return numbers

@@ -120,20 +120,15 @@ def mask_lines(
         own = (q for q in mask.queries if q.request == row.request)
         words = [q.text for q in own if q.position is not None]
         lines.append(_row(row, words, padded_width, names, styles, width))
-    lines += [
+    sorted_by = "all cached | all new" if order == "cached-new" else "by request, cached | new"
+    starts = {s.request: s.start for s in segments}
+    return [
+        *lines,
         Text(),
         Text("block-diagonal causal mask (row = query, column = key)   # attend   . blocked"),
+        Text(f"keys: {sorted_by}"),
+        *_Grid(mask, starts, order, names, styles, width).lines(),
     ]
-    lines.append(
-        Text(
-            "keys: "
-            + ("all cached | all new" if order == "cached-new" else "by request, cached | new")
-        )
-    )
-    lines += _Grid(
-        mask, {s.request: s.start for s in segments}, order, names, styles, width
-    ).lines()
-    return lines
 
 
 def _checked(trace: Trace, step: int, pass_index: int) -> StepEvent:

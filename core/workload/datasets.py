@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from core.errors import InvalidWorkload, shown
-from core.files import open_file
 from core.workload.arrivals import (
     MAX_DATASET_BYTES,
     RequestSize,
@@ -40,7 +39,7 @@ from core.workload.arrivals import (
     sizes_in,
 )
 from core.workload.request import Request, SamplingParams, is_text
-from core.workload.workload import Workload
+from core.workload.workload import Workload, reading
 
 HASHED_TOKENS = 512  # in a Mooncake block
 _TABLES = {
@@ -198,15 +197,10 @@ def _tokens(
 
 def read_dataset(path: Path, count: CountTokens | None = None, most: int | None = None) -> Dataset:
     """A file of any of the formats above, see `dataset_of`. Raises InvalidWorkload."""
-    try:
+    with reading(path) as file:
         if path.stat().st_size > MAX_DATASET_BYTES:
             raise InvalidWorkload(f"{path.name} is larger than {MAX_DATASET_BYTES >> 20} MiB.")
-        with io.TextIOWrapper(open_file(path), encoding="utf-8-sig") as file:
-            return dataset_of(file, path.name, count, most)
-    except OSError as error:
-        raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise InvalidWorkload(f"{path.name} is not text.") from None
+        return dataset_of(io.TextIOWrapper(file, encoding="utf-8-sig"), path.name, count, most)
 
 
 def dataset_of(

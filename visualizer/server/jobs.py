@@ -15,7 +15,6 @@ import logging
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -293,9 +292,8 @@ class JobQueue:
     def ahead(self, job: Job) -> int:
         """How many jobs must end before this one begins; 0 if a place is free."""
         begun = [j for j in self._jobs if j.has_begun]
-        taken = max(
-            sum(not j.is_idle for j in begun), len(begun) - self._places
-        )  # a job that waits for an arrival lends out its place
+        # a job that waits for an arrival lends out its place
+        taken = max(sum(not j.is_idle for j in begun), len(begun) - self._places)
         waiting = [j for j in self._jobs if not j.has_begun]
         # in order of arrival within a round
         before = sorted(waiting, key=lambda j: j.round).index(job)
@@ -307,7 +305,7 @@ class Jobs:
 
     def __init__(self, queues: dict[str, JobQueue]) -> None:
         self._queues = queues
-        self._kept: OrderedDict[str, Job] = OrderedDict()
+        self._kept: dict[str, Job] = {}
         self._conducted: set[asyncio.Task[Any]] = set()
 
     def begin(self, job: Job, visitor: str, address: str = "") -> Job:
@@ -332,11 +330,8 @@ class Jobs:
                 if other.is_abandoned:
                     other.cancel()  # to free its place
         self._kept[job.id] = job
-        for old in beyond(
-            _KEPT,
-            [j for j in self._kept.values() if j.event_log.closed],
-            lambda ended: ended.address,
-        ):
+        over = [j for j in self._kept.values() if j.event_log.closed]
+        for old in beyond(_KEPT, over, lambda ended: ended.address):
             del self._kept[old.id]
         conducted = asyncio.create_task(self._conduct(job, queue))
         self._conducted.add(conducted)
@@ -350,11 +345,9 @@ class Jobs:
 
     def cancel(self, job: object) -> bool:
         """Cancel a job by its id; whether there was one."""
-        found = self.find(job)
-        if found is None:
-            return False
-        found.cancel()
-        return True
+        if found := self.find(job):
+            found.cancel()
+        return found is not None
 
     async def follow(self, job: Job, start: int = 0) -> AsyncIterator[bytes]:
         """A job's deltas from a number on, see `events`; it goes on while it has readers."""

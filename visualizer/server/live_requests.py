@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -63,7 +62,7 @@ class LiveRequest:
 class LiveRequests:
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving
-        self._asks: OrderedDict[str, LiveRequest] = OrderedDict()
+        self._asks: dict[str, LiveRequest] = {}
         self._beginning: dict[str, asyncio.Task[LiveRequest]] = {}
         self._following: set[asyncio.Task[None]] = set()
 

@@ -38,6 +38,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from core.errors import InflightError, TooManyRequests, Unavailable
+from core.serving.http.guard import gone
 from core.serving.turns import Turns
 from visualizer.page.step import PLOTLY
 from visualizer.server.api import Server
@@ -215,7 +216,7 @@ async def turn(turns: Turns, address: str, request: Request) -> AsyncIterator[No
     TooManyRequests, and ClientDisconnect once nobody waits for the answer.
     """
     taking = asyncio.ensure_future(turns.take(address))
-    leaving = asyncio.ensure_future(_left(request))
+    leaving = asyncio.ensure_future(gone(request))
     leaving.add_done_callback(lambda _: taking.cancel())
     try:
         await taking
@@ -231,12 +232,6 @@ async def turn(turns: Turns, address: str, request: Request) -> AsyncIterator[No
         yield
     finally:
         turns.free(address)
-
-
-async def _left(request: Request) -> None:
-    """Wait until the client has hung up."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 _NOBODY = Response(status_code=499)  # for a client that has left

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from core.errors import ExecutionFailed, InflightError, InvalidRequest
 from core.serving.engine import Call, ServingEngine
 from core.serving.http.errors import error_body, status_of
+from core.serving.http.guard import gone
 from core.serving.request_validator import CheckedPrompt
 from core.serving.stream import Piece, TokenStream
 from core.workload.request import SamplingParams
@@ -115,7 +116,7 @@ async def answer_unless_gone(
     request: Request, streams: Sequence[TokenStream], work: Coroutine[Any, Any, Response]
 ) -> Response:
     """The response that `work` makes; the streams are cancelled if the client leaves first."""
-    making, leaving = asyncio.create_task(work), asyncio.create_task(_gone(request))
+    making, leaving = asyncio.create_task(work), asyncio.create_task(gone(request))
     try:
         await asyncio.wait({making, leaving}, return_when=asyncio.FIRST_COMPLETED)
         return making.result() if making.done() else Response(status_code=499)  # the client is gone
@@ -123,11 +124,6 @@ async def answer_unless_gone(
         cancel(streams)
         making.cancel()
         leaving.cancel()
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def event_stream(

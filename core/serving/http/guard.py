@@ -42,6 +42,12 @@ def path_of(scope: Scope) -> str:
     return scope.get("path", "").removeprefix(scope.get("root_path", "")) or "/"
 
 
+async def gone(request: Request) -> None:
+    """Wait until the client has hung up. Its body must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 class BodyBounds(NamedTuple):
     """most: bytes. seconds: for the whole body, or, if it may be long, for each part of it."""
 
