@@ -141,9 +141,7 @@ def run(
 def _run_stream(
     engine: Engine | SimulatedEngine, requests: Iterator[Request], totals: RunTotals
 ) -> tuple[int, bool]:
-    """As `_run_to_end`, with requests that are read as they come, of which nobody knows how many
-    there are.
-    """
+    """As `_run_to_end`, with requests read as they come; nobody knows how many there are."""
     try:
         with ProgressReporter("requests", None) as work:
             run_stream(

@@ -137,8 +137,7 @@ def serve(
         model,
         Hidden(texts=not show_texts, nicknames=not show_texts),
     )
-    at_home = host in LOOPBACK
-    if not at_home and api_key is None:
+    if host not in LOOPBACK and api_key is None:
         print_note(
             f"Anyone who can reach {host} can use this server: give --api-key to require a key."
         )

@@ -97,13 +97,9 @@ class ServingEngine:
     @property
     def status(self) -> Status:
         """failed: the engine is not restored after a failed step; a request tries again."""
-        return (
-            "draining"
-            if self._draining or self._thread.has_ended
-            else "ok"
-            if self._thread.works
-            else "failed"
-        )
+        if self._draining or self._thread.has_ended:
+            return "draining"
+        return "ok" if self._thread.works else "failed"
 
     @property
     def num_requests(self) -> int:

@@ -156,9 +156,7 @@ class EngineThread:
         return self._engine.has_work and self.pace.wait_s == 0 and not self._stopping
 
     def _handle_all(self, wait_s: float | None = 0.0) -> None:
-        """Make all calls that were sent; if there is none, wait up to `wait_s` for one, None for as
-        long as it takes.
-        """
+        """Make all calls that were sent, waiting at most `wait_s` for one; without end for None."""
         with suppress(queue.Empty):
             while True:
                 call, args = self._inbox.get(block=wait_s != 0, timeout=wait_s)
@@ -328,10 +326,9 @@ class EngineThread:
     def _hold_waiting(self) -> None:
         """Take requests without a lane out of this run, whose record shows them as cancelled."""
         running = self._engine.running
-        streams = self._outputs.streams.values()
         waiting = [
             s
-            for s in streams
+            for s in self._outputs.streams.values()
             if s.times.admitted is None and s.id not in running and not s.is_leaving
         ]
         for stream in waiting:

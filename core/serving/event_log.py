@@ -154,9 +154,7 @@ class EventLog:
         return self._next
 
     def append(self, data: LogEntry, *, state: str | None = None, begins: bool = False) -> None:
-        """state: the name of the state that this message updates. begins: whether it begins a new
-        chapter.
-        """
+        """state: the name of the state that it updates. begins: whether it begins a new chapter."""
         with self._lock:
             message = _Entry(self._next, data, state)
             if self._chapters is not None and (begins or not self._begins):
@@ -388,9 +386,7 @@ async def events_together(
 
 
 async def _next_tick(seconds: float) -> int:
-    """Wait for the next multiple of `seconds` on the loop's clock; returns which one it is, or 0 at
-    once for 0 seconds.
-    """
+    """Wait for the loop's next multiple of `seconds`; returns which it is, or 0 at once for 0."""
     if not seconds:
         return 0
     now = asyncio.get_running_loop().time()

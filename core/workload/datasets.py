@@ -49,9 +49,8 @@ _TABLES = {
 """Columns of arrival, prompt and answer."""
 
 CountTokens = Callable[[str], int]
-Row = (
-    tuple[RequestSize, tuple[int, ...]] | None
-)  # with the ids of its blocks, if it has them; None where prompt or answer is missing
+# with the ids of its blocks, if it has them; None where prompt or answer is missing
+Row = tuple[RequestSize, tuple[int, ...]] | None
 
 
 @dataclass(frozen=True)
@@ -336,9 +335,8 @@ def _sharegpt(name: str, data: list[Any], count: CountTokens | None) -> Iterator
             for turn in (turns[:2] if isinstance(turns, list) else ())
             if isinstance(turn, dict) and is_text(turn.get("value"))
         ]
-        complete = len(texts) == 2 and all(texts)  # otherwise the question or the answer is missing
-        yield (
-            (RequestSize(max(1, count(texts[0])), max(1, count(texts[1])), 0.0), ())
-            if complete
-            else None
-        )
+        if len(texts) == 2 and all(texts):
+            prompt, output = (max(1, count(text)) for text in texts)
+            yield RequestSize(prompt, output, 0.0), ()
+        else:
+            yield None

@@ -184,9 +184,7 @@ def save_requests(
     name: str,
     arrival_unit: ArrivalUnit = "s",
 ) -> None:
-    """Write a workload file, a request a line, as they are drawn; raises InflightError if it cannot
-    be written.
-    """
+    """Write a workload file, a request a line, as they are drawn; raises InflightError."""
     heading = Workload([], name, arrival_unit).heading()
     with written(path) as out:
         out.write(json.dumps(heading, ensure_ascii=False)[:-1] + ', "requests": [')

@@ -34,9 +34,7 @@ log = logging.getLogger("inflight")
 
 
 class Keeper(Protocol):
-    """Where opened runs are put; both answer `{"id", "url"}`. source: see
-    `visualizer.documents.replay.replay`.
-    """
+    """Where opened runs are put; both answer `{"id", "url"}`. source: see `replay`."""
 
     def put(self, trace: Trace, source: str | None = None) -> dict[str, Any]: ...
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]: ...

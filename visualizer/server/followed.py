@@ -47,9 +47,7 @@ from visualizer.server.shared_engine import class_address
 
 @dataclass(frozen=True)
 class Collected:
-    """Recordings that engines send to the page, as files of a folder that is followed. token: what
-    engines must send.
-    """
+    """Recordings that engines send, in a folder that is followed. token: what engines must send."""
 
     collection: Collection
     token: str

@@ -248,9 +248,6 @@ class JobQueue:
         self._jobs: list[Job] = []  # in order of arrival
         self._last_round: dict[str, int] = {}  # by address
 
-    def __len__(self) -> int:
-        return len(self._jobs)
-
     def __iter__(self) -> Iterator[Job]:
         return iter(self._jobs)
 

@@ -83,17 +83,12 @@ class LiveRequests:
         if key in self._asks:
             return self._asks[key].stream.id
         if key not in self._beginning:
-            try:
-                given = {
-                    name: asked[name]
-                    for name in ("max_new_tokens", "temperature", "seed")
-                    if asked.get(name) is not None
-                }
-                sampling = SamplingParams(**given)
-            except TypeError:
-                raise InvalidRequest(
-                    "The number of new tokens, the temperature and the seed are numbers."
-                ) from None
+            given = {
+                name: asked[name]
+                for name in ("max_new_tokens", "temperature", "seed")
+                if asked.get(name) is not None
+            }
+            sampling = SamplingParams(**given)
             self._beginning[key] = asyncio.create_task(
                 self._begin(key, prompt, sampling, client, nickname)
             )

@@ -148,18 +148,13 @@ class SharedEngine:
         """whom: gives the address of a request's client."""
 
         async def where(request: Request) -> Response:
-            return answer(
-                {
-                    "address": self.address,
-                    "qr": None if is_loopback(self.address) else qr_code(self.address),
-                }
-            )
+            qr = None if is_loopback(self.address) else qr_code(self.address)
+            return answer({"address": self.address, "qr": qr})
 
         async def share(request: Request) -> Response:
             if not self._is_teacher(request):
-                return answer(
-                    {"error": "Only the teacher chooses the model: this is not the token."}, 403
-                )
+                refusal = "Only the teacher chooses the model: this is not the token."
+                return answer({"error": refusal}, 403)
             asked = await object_in(request) or {}
             try:
                 model, dtype = checked_model(

@@ -184,11 +184,10 @@ class Store:
             file = self._there(name).open("rb")
         except OSError:
             raise InflightError(_NOT_HERE) from None
-        # a lesson, named after it
-        own = name if name.startswith("inflight-") and name.endswith(".html") else None
-        return file, own or next(
-            (download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None
-        )
+        if name.startswith("inflight-") and name.endswith(".html"):
+            return file, name  # a lesson, named after it
+        downloads = (own for suffix, own in _DOWNLOADS.items() if name.endswith(suffix))
+        return file, next(downloads, None)
 
     def export(
         self, kind: object, run: object, step: int | None = None, whose: str = ""

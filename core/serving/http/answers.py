@@ -1,6 +1,4 @@
-"""Shared by the routes: queueing requests together, passing on their pieces, and cancelling them
-when the client leaves.
-"""
+"""What the routes share: requests queued together, their pieces, and their end with the client."""
 
 from __future__ import annotations
 
@@ -38,22 +36,14 @@ def received(serving: ServingEngine, request: Request, count: int = 1) -> Call:
 
 
 async def submit_all(
-    call: Call,
-    asked: Sequence[CheckedRequest],
-    id: str,
-    nickname: str | None = None,
-    num_top_logprobs: int = 0,
+    call: Call, asked: Sequence[CheckedRequest], id: str, **options: Any
 ) -> list[TokenStream]:
-    """Queue all of them or none: raises what `Call.submit` raises, after cancelling the others."""
+    """Queue all of them or none, with these options of `Call.submit`; raises what it raises."""
     streams: list[TokenStream] = []
     try:
         for index, (prompt, sampling) in enumerate(asked):
             name = id if len(asked) == 1 else f"{id}-{index}"
-            streams.append(
-                await call.submit(
-                    prompt, sampling, id=name, nickname=nickname, num_top_logprobs=num_top_logprobs
-                )
-            )
+            streams.append(await call.submit(prompt, sampling, id=name, **options))
     except BaseException:
         cancel(streams)
         raise

@@ -1,6 +1,4 @@
-"""Guards every route: what a call must fulfil before it is answered, and the size and pace of its
-body.
-"""
+"""Guards every route: what a call must fulfil to be answered, the size and pace of its body."""
 
 from __future__ import annotations
 
@@ -124,10 +122,8 @@ class Guard:
                 return
         most, seconds, each_piece = self._bounds(scope)
         too_large = self._refusal(413, f"A body has at most {most / 1024:,.0f} KiB here.")
-        announced = next(
-            (value for name, value in scope["headers"] if name == b"content-length"), b"0"
-        )
-        if not announced.isdigit() or int(announced) > most:
+        announced = Headers(scope=scope).get("content-length", "0")
+        if not announced.isdecimal() or int(announced) > most:
             await too_large(scope, receive, send)
             return
         received, more, started = 0, True, False

@@ -1,6 +1,4 @@
-"""OpenAI's interface: `/v1/completions`, `/v1/chat/completions`, `/v1/models`. The tests use its
-unmodified client.
-"""
+"""OpenAI's interface: `/v1/completions`, `/v1/chat/completions`, `/v1/models`."""
 
 from __future__ import annotations
 
