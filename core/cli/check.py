@@ -268,36 +268,27 @@ def _rerun(again: RerunResult) -> list[str]:
         "Sampling: it gives these tokens; what made no difference to them, such as a stop string"
         " that never occurs, is taken on trust.",
     ]
+    counted = []
     if again.ties:
-        lines.append(
-            english(
-                f"Of these {again.ties:,} [is|are] not the one that is best here, but behind it by"
-                " no more than that, and the request was run on from the one on record."
-            )
+        counted.append(
+            f"Of these {again.ties:,} [is|are] not the one that is best here, but behind it by no"
+            " more than that, and the request was run on from the one on record."
         )
     if again.parted:
-        lines.append(
-            english(
-                f"Of these {again.parted:,} [was|were] chosen otherwise here by temperature or"
-                " penalties, as may happen in 16 bits, or [follows|follow] such a choice: taken on"
-                " trust."
-            )
+        counted.append(
+            f"Of these {again.parted:,} [was|were] chosen otherwise here by temperature or"
+            " penalties, as may happen in 16 bits, or [follows|follow] such a choice: taken on"
+            " trust."
         )
     if again.drawn:
-        lines.append(
-            english(
-                f"{again.drawn:,} more [was|were] drawn by another engine's noise, which is not"
-                " ours: taken on trust."
-            )
+        counted.append(
+            f"{again.drawn:,} more [was|were] drawn by another engine's noise, which is not ours:"
+            " taken on trust."
         )
-    return [
-        *lines,
-        (
-            f"Model: the same {', '.join(again.facts)} as on record."
-            if again.facts
-            else "Model: nothing of it is on record but its name."
-        ),
-    ]
+    model = "Model: nothing of it is on record but its name."
+    if again.facts:
+        model = f"Model: the same {', '.join(again.facts)} as on record."
+    return [*lines, *map(english, counted), model]
 
 
 def _not_rerun(header: Header) -> list[str]:

@@ -106,12 +106,9 @@ def compare(
     if traces is not None and not traces.is_dir():
         raise InflightError(f"There is no folder {traces}.")
     kept = {name: traces / f"{name}.jsonl" for name in policies} if traces else {}
-    require_writable(
-        out,
-        html,
-        *kept.values(),
-        read=[*([workload] if workload else []), *([Path(simulate)] if simulate else [])],
-    )
+    source = Path(simulate) if simulate else None
+    read = [path for path in (workload, source) if path is not None]
+    require_writable(out, html, *kept.values(), read=read)
     outside = list(dict.fromkeys(baseline or []))
     for name in outside:
         if name not in BASELINES:
@@ -218,12 +215,8 @@ def _print_simulated(result: Comparison, data: dict[str, Any]) -> None:
     ]
     table(columns, rows, right=columns[1:])
     print_line()
-    notes = {
-        note: None
-        for run in result.runs.values()
-        if run.trace is not None
-        for note in run.trace.header.notes
-    }
+    traces = [run.trace for run in result.runs.values() if run.trace is not None]
+    notes = dict.fromkeys(note for trace in traces for note in trace.header.notes)
     for text in (*cost_sentences(data["cost"]), *notes):
         print_line(text)
     for name, beyond in data["beyond"].items():

@@ -33,13 +33,9 @@ def presets(json: Json = False) -> None:
 def _print_presets(_: object) -> None:
     for preset in PRESETS.values():
         count = len(preset.workload)
-        text = Text(preset.name, style="bold")
-        print_line(
-            text.append(
-                english(f"  {count} [request|requests], {_limits(preset.config)}, {preset.model}"),
-                style="not bold",
-            )
-        )
+        about = f"  {count} [request|requests], {_limits(preset.config)}, {preset.model}"
+        name = Text(preset.name, style="bold")
+        print_line(name.append(english(about), style="not bold"))
         print_line(f"    {preset.shows}")
 
 

@@ -140,9 +140,8 @@ def _gap(gap: Gap, names: Mapping[str, str]) -> str:
     part = gap.cause or "decode"
     text = f"{SHARE_NAMES[part]} {percent(gap.us[NAMES.index(part)] / gap.whole_us)}"
     if part == "others" or gap.uncompared:
-        text += (
-            f" ({', '.join(f'{names[r]} {tokens:,}' for r, tokens in gap.prompts)} prefill tokens)"
-        )
+        prompts = ", ".join(f"{names[r]} {tokens:,}" for r, tokens in gap.prompts)
+        text += f" ({prompts} prefill tokens)"
     if part in ("preempted", "again"):
         text += english(f", {gap.again:,} [token|tokens] computed again")
     if part == "stalled" and gap.why is not None:
@@ -169,13 +168,11 @@ def headline(trace: Trace) -> Text:
         if header.device == "cpu" and header.threads
         else ""
     )
-    text = Text(unbroken(header.workload), style="bold")
     rest = (
         f" · {config.policy.name}, {lanes}{budget} · {model.name}{size} · {header.device},"
         f" {header.dtype}{threads}"
     )
-    text.append(unbroken(rest), style="not bold")
-    return text
+    return Text(unbroken(header.workload), style="bold").append(unbroken(rest), style="not bold")
 
 
 def _parameters(count: int) -> str:

@@ -44,11 +44,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
     api_key: Annotated[
         str | None,
-        typer.Option(
-            envvar=_KEY,
-            help="Bearer token that clients must send.",
-            show_default=False,
-        ),
+        typer.Option(envvar=_KEY, help="Bearer token that clients must send.", show_default=False),
     ] = None,
     teacher: Annotated[
         bool,

@@ -112,9 +112,9 @@ def mask_lines(
         Text(),
         Text(f"STEP {step}{which}: {_what(segments)}", style="bold"),
         Text(f"{computed}; {layout}"),
+        *(Text(unbroken(warning), style="yellow") for warning in event.warnings),
+        Text(),
     ]
-    lines += [Text(unbroken(warning), style="yellow") for warning in event.warnings]
-    lines.append(Text())
     padded_width = forward.width if forward.layout == "padded" else 0
     for row in rows_of(forward, segments):
         own = (q for q in mask.queries if q.request == row.request)

@@ -112,11 +112,6 @@ class ServingEngine:
         return self._thread.num_step_failures
 
     @property
-    def is_idle(self) -> bool:
-        """Whether no request is in progress."""
-        return not self.num_requests and not self.engine.has_work
-
-    @property
     def config_to_come(self) -> EngineConfig | None:
         """The limits of a run that is about to begin."""
         change = self._change

@@ -254,9 +254,8 @@ def _mooncake(name: str, lines: Iterable[str]) -> Iterator[Row]:
             size = checked_size(
                 data["input_length"], data["output_length"], data["timestamp"] / 1000
             )
-            if not all(type(i) is int for i in ids) or len(ids) != -(
-                -size.prompt_tokens // HASHED_TOKENS
-            ):
+            blocks = -(-size.prompt_tokens // HASHED_TOKENS)
+            if len(ids) != blocks or not all(type(i) is int for i in ids):
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             raise InvalidWorkload(

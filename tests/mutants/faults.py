@@ -3196,8 +3196,8 @@ FAULTS = (
     Fault(
         "room is made by who takes least of it",
         "visualizer/server/store.py",
-        "                    -taken[owners[group]],",
-        "                    taken[owners[group]],",
+        "in group, -taken[owners[group]],",
+        "in group, taken[owners[group]],",
         ("visualizer/test_store.py::test_room_is_made_by_who_takes_most_of_it",),
     ),
     Fault(

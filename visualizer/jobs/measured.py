@@ -50,11 +50,7 @@ class Compare(Work):
             raise Refused("Choose at least one policy.")
         if len(policies) > len(HUES):  # of which each contender has its own
             raise Refused(f"At most {len(HUES)} policies can be compared at once.")
-        if (
-            isinstance(repeats, bool)
-            or not isinstance(repeats, int)
-            or not 1 <= repeats <= limits.repeats
-        ):
+        if type(repeats) is not int or not 1 <= repeats <= limits.repeats:
             raise Refused(f"Each policy can run 1 to {limits.repeats} times here.")
         self._configs, self._repeats = [self.spec.config.under(name) for name in policies], repeats
         self._timed_run: _TimedRun | None = None

@@ -71,13 +71,8 @@ KINDS: dict[str, Callable[[dict[str, Any], Limits], Work]] = {
 
 def job(kind: str, spec: dict[str, Any], limits: Limits, models: ModelCache, store: Store) -> Job:
     """The job of a kind of work; raises InflightError."""
-    return Job(
-        KINDS[kind](spec | {"device": "cpu"} if is_lent() else spec, limits),
-        limits,
-        models,
-        store,
-        queue="comparisons",
-    )
+    here = spec | {"device": "cpu"} if is_lent() else spec
+    return Job(KINDS[kind](here, limits), limits, models, store, queue="comparisons")
 
 
 def catalogue(limits: Limits, folder: Path = RECORDED, model: str = "") -> dict[str, Any]:

@@ -144,13 +144,8 @@ class LiveRequests:
 
     def _expect_reader(self, ask: LiveRequest) -> None:
         """End a request unless a reader comes."""
-
-        def check() -> None:
-            if not ask.readers:
-                ask.stream.cancel()
-
         if not ask.event_log.closed:
-            Wait(GRACE, check)
+            Wait(GRACE, lambda: None if ask.readers else ask.stream.cancel())
 
 
 def request_id(key: str) -> str:

@@ -103,9 +103,8 @@ def live_app(
     async def ask(request: Request) -> Response:
         asked = await object_in(request)
         if asked is None:
-            return answer(
-                {"error": "A request is asked for as a JSON object with a key and a prompt."}, 400
-            )
+            asking = "A request is asked for as a JSON object with a key and a prompt."
+            return refused(asking, 400)
         try:
             return answer({"id": await asks.begin(asked, address_of(request))})
         except InflightError as error:

@@ -183,9 +183,9 @@ def cached_answer(cached: CachedResponse, control: str, scope: Scope) -> Respons
     if cached.status == HTTPStatus.OK and cached.tag.removeprefix("W/") in tags:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     encoding, body = _form(cached, request.get("accept-encoding", ""))
-    return Response(
-        body, cached.status, headers | ({"content-encoding": encoding} if encoding else {})
-    )
+    if encoding:
+        headers["content-encoding"] = encoding
+    return Response(body, cached.status, headers)
 
 
 def _form(cached: CachedResponse, accepted: str) -> tuple[str, bytes]:
@@ -196,6 +196,5 @@ def _form(cached: CachedResponse, accepted: str) -> tuple[str, bytes]:
         if "q=0" not in part.replace("q=0.", "")
     }
     found = next((name for name in cached.forms if name in takes), "")
-    return found, (
-        cached.forms[found] if found in cached.forms else gzip.decompress(cached.forms["gzip"])
-    )
+    form = cached.forms.get(found)
+    return found, gzip.decompress(cached.forms["gzip"]) if form is None else form

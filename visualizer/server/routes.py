@@ -72,21 +72,16 @@ def routes(
     async def begin(request: Request) -> Response:
         body = await object_in(request)
         if body is None:
-            return answer(
-                {"error": "A job is asked for as a JSON object with a kind and a spec."}, 400
-            )
+            return refused("A job is asked for as a JSON object with a kind and a spec.", 400)
         enter(request)
         address = address_of(request)
-        visitor = body.get("visitor")
-        return answer(
-            server.begin(body.get("kind"), body.get("spec"), _visitor(visitor, address), address)
-        )
+        visitor = _visitor(body.get("visitor"), address)
+        return answer(server.begin(body.get("kind"), body.get("spec"), visitor, address))
 
     async def follow(request: Request) -> Response:
+        start = number_from(request, "from") or 0
         try:
-            return streamed(
-                server.follow(request.path_params["job"], number_from(request, "from") or 0)
-            )
+            return streamed(server.follow(request.path_params["job"], start))
         except InflightError as error:
             return refused(error, 404)
 
@@ -117,15 +112,11 @@ def routes(
     async def call(request: Request) -> Response:
         asked = await object_in(request)
         if asked is None:
-            return answer(
-                {"error": "A call is asked for as a JSON object with its arguments."}, 400
-            )
-        whose = address_of(request)
+            return refused("A call is asked for as a JSON object with its arguments.", 400)
+        name, whose = request.path_params["name"], address_of(request)
         try:
             async with turn(calls, whose, request):
-                found = await _in_thread(
-                    server.call, request.path_params["name"], asked.get("args"), whose
-                )
+                found = await _in_thread(server.call, name, asked.get("args"), whose)
         except TooManyRequests as error:
             return refused(error)
         except ClientDisconnect:
@@ -148,7 +139,7 @@ def routes(
                 async with turn(readers, whose, request):
                     return answer(await _in_thread(read, await request.body()))
         except TimeoutError:
-            return answer({"error": f"The file did not arrive within {_SENDING} seconds."}, 408)
+            return refused(f"The file did not arrive within {_SENDING} seconds.", 408)
         except TooManyRequests as error:
             return refused(error)
         except ClientDisconnect:
@@ -284,7 +275,7 @@ def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) 
     return Response(json.dumps(data), status, headers, "application/json")
 
 
-def refused(error: InflightError, status: int = 422) -> Response:
+def refused(error: InflightError | str, status: int = 422) -> Response:
     """A refusal as JSON; one that says when to try again has its own status."""
     if isinstance(error, Unavailable):
         status = 429 if isinstance(error, TooManyRequests) else 503

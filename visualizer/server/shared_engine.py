@@ -38,7 +38,7 @@ from visualizer.server.live import Live
 from visualizer.server.live_requests import Bots, LiveRequests
 from visualizer.server.live_routes import live_app, live_of
 from visualizer.server.middleware import ClientAddressed, address_of
-from visualizer.server.routes import answer, object_in
+from visualizer.server.routes import answer, object_in, refused
 
 if TYPE_CHECKING:
     from core.serving.classroom import Classroom
@@ -153,8 +153,7 @@ class SharedEngine:
 
         async def share(request: Request) -> Response:
             if not self._is_teacher(request):
-                refusal = "Only the teacher chooses the model: this is not the token."
-                return answer({"error": refusal}, 403)
+                return refused("Only the teacher chooses the model: this is not the token.", 403)
             asked = await object_in(request) or {}
             try:
                 model, dtype = checked_model(
