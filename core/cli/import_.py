@@ -116,16 +116,13 @@ def import_(
 
 def _print(found: dict[str, Any]) -> None:
     for row in found["traces"]:
-        warned = english(f", {row['warnings']:,} [warning|warnings]") if row["warnings"] else ""
-        print_line(
-            f"{row['path'] or row['recording']}: {row['engine']}, "
-            + english(
-                f"{row['steps']:,} [step|steps], {row['requests']:,} [request|requests],"
-                f" {row['tokens']:,} [token|tokens],"
-                f" {row['preemptions']:,} [preemption|preemptions]"
-            )
-            + f"{warned}."
+        warned = f", {row['warnings']:,} [warning|warnings]" if row["warnings"] else ""
+        counts = english(
+            f"{row['steps']:,} [step|steps], {row['requests']:,} [request|requests],"
+            f" {row['tokens']:,} [token|tokens], {row['preemptions']:,} [preemption|preemptions]"
+            f"{warned}"
         )
+        print_line(f"{row['path'] or row['recording']}: {row['engine']}, {counts}.")
         for found in row["compared"]:
             same = f"the same in {found['count']:,}" if found["fact"] in STEP_FACTS else "the same"
             if found["apart"]:

@@ -163,12 +163,10 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     def call(**kwargs: Any) -> None:
         for name, options in groups.items():
             given = {option.name: kwargs.pop(option.name) for option in options}
-            is_device = name == "device_options"
-            kwargs[name] = (
-                DeviceOptions(**given)
-                if is_device
-                else {k: v for k, v in given.items() if v is not None}
-            )
+            if name == "device_options":
+                kwargs[name] = DeviceOptions(**given)
+            else:
+                kwargs[name] = {k: v for k, v in given.items() if v is not None}
         command(**kwargs)
 
     own = [p for p in signature.parameters.values() if p.name not in groups]
@@ -362,11 +360,9 @@ def simulated_engine(spec: str, config: EngineConfig, asked: Asked) -> Simulated
         fitted.check_model(model, vocab_size=told.vocab_size, layers=told.layers)
     if told is None or is_enough:
         return SimulatedEngine(cost, config)
-    known: dict[str, Any] = (
-        {}
-        if cost.deployment.context is not None
-        else {"vocab_size": told.vocab_size, "max_model_len": told.context}
-    )
+    known: dict[str, Any] = {}
+    if cost.deployment.context is None:
+        known = {"vocab_size": told.vocab_size, "max_model_len": told.context}
     return SimulatedEngine(cost, config, told.tokenizer, **known)
 
 

@@ -163,11 +163,9 @@ def headline(trace: Trace) -> Text:
     lanes = english(f"{config.num_lanes} [lane|lanes]")
     budget = f", budget {config.max_num_batched_tokens}" if config.policy.token_budget else ""
     size = f" ({_parameters(model.parameters)} parameters)" if model.parameters else ""
-    threads = (
-        english(f", {header.threads:,} [thread|threads]")
-        if header.device == "cpu" and header.threads
-        else ""
-    )
+    threads = ""
+    if header.device == "cpu" and header.threads:
+        threads = english(f", {header.threads:,} [thread|threads]")
     rest = (
         f" · {config.policy.name}, {lanes}{budget} · {model.name}{size} · {header.device},"
         f" {header.dtype}{threads}"

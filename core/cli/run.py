@@ -93,12 +93,8 @@ def run(
         if simulate
         else engine_for(asked.model, config, asked.device_options, Execution(**execution))
     )
-    long = (
-        RunTotals(slos)
-        if asked.stream is not None
-        or (len(asked.workload) > MOST_REQUESTS and not (steps or json or html))
-        else None
-    )
+    is_long = len(asked.workload) > MOST_REQUESTS and not (steps or json or html)
+    long = RunTotals(slos) if is_long or asked.stream is not None else None
     if long is not None:
         engine.recorder = Window(_WINDOW)
     with writing(engine, out) if out is not None else nullcontext():

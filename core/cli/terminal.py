@@ -51,13 +51,11 @@ class _Stretch:
         """Its indices, the middle folded to None if there are more than `cells`."""
         if len(self) <= cells:
             return list(range(self.first, self.end))
+        if cells == 1:
+            return [self.first]
         head = cells // 2
         tail = cells - 1 - head
-        return (
-            [*range(self.first, self.first + head), None, *range(self.end - tail, self.end)]
-            if cells > 1
-            else [self.first]
-        )
+        return [*range(self.first, self.first + head), None, *range(self.end - tail, self.end)]
 
 
 def step_json(

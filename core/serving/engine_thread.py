@@ -232,7 +232,7 @@ class EngineThread:
         self._class = settings
 
     def drain(self) -> None:
-        """Continue at full speed, and send viewers nothing more."""
+        """Continue at full speed; viewers' events end once they have everything."""
         self.set_pace(None)
         self._outputs.log.close()
 

@@ -223,11 +223,9 @@ class EventLog:
                     return
                 elif not await self._news(after, keep_alive_s):
                     yield Excerpt(-1 if after is None else after, (), self.shown)
-                seconds = (
-                    COALESCE_S * -(-self.num_readers // _TOGETHER)
-                    if coalesce_s is None
-                    else coalesce_s
-                )
+                seconds = coalesce_s
+                if seconds is None:
+                    seconds = COALESCE_S * -(-self.num_readers // _TOGETHER)
                 tick = 0 if more else await _next_tick(seconds)
         finally:
             self.num_readers -= 1

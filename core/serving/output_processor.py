@@ -144,11 +144,9 @@ class OutputProcessor:
     def __init__(self, tokenizer: Any | None, metrics: ServingMetrics, log: EngineLog) -> None:
         self.metrics, self.log = metrics, log
         self._tokenizer = tokenizer
-        self._special = (
-            {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids}
-            if tokenizer is not None
-            else {}
-        )
+        self._special: dict[int, str] = {}
+        if tokenizer is not None:
+            self._special = {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids}
         self.top_logprobs = TopLogprobs()
         self._answers: dict[str, _AnswerSoFar] = {}
         self.streams: dict[str, TokenStream] = {}  # unfinished and in the engine, by request

@@ -88,11 +88,9 @@ class Job:
 
     def cancelled(self) -> str:
         """The reason for an early end, in a sentence."""
-        return (
-            self.work.stopped()
-            if self.has_begun
-            else f"The {self.noun} was cancelled before it began."
-        )
+        if self.has_begun:
+            return self.work.stopped()
+        return f"The {self.noun} was cancelled before it began."
 
     # -- what the work is given here ---------------------------------------------------------------
 

@@ -101,15 +101,13 @@ def answer(
         print(json.dumps({"error": "this is not text."}))
         return
 
-    def prepared() -> dict[str, Any]:
+    def made() -> dict[str, Any]:
+        _bound_memory(_TO_PREPARE)
         prepare(text)
-        return {}
-
-    _bound_memory(_TO_PREPARE)
-    if not (said := answer_to(prepared)):
         _bound_memory(2**29 + 24 * len(text))
-        said = answer_to(lambda: read(text))
-    print(json.dumps(said))
+        return read(text)
+
+    print(json.dumps(answer_to(made)))
 
 
 def _whole_input() -> bytes:

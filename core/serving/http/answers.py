@@ -156,12 +156,9 @@ class EventStream(EventSourceResponse):
 
 def _event(data: dict[str, Any] | str) -> bytes:
     """An event of one line: words, or JSON without spaces."""
-    line = (
-        data
-        if isinstance(data, str)
-        else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    )
-    return f"data: {line}\n\n".encode()
+    if not isinstance(data, str):
+        data = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return f"data: {data}\n\n".encode()
 
 
 def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
