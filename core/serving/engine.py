@@ -25,14 +25,13 @@ from typing import Any, Literal
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InvalidRequest, Unavailable
-from core.serving.engine_thread import EngineThread
+from core.serving.engine_thread import ChangeConfig, ClassSettings, EngineThread, RunStart
 from core.serving.event_log import EngineLog, Hidden
 from core.serving.limits import AcceptedPlace, Places, ServingLimits
 from core.serving.metrics import ServingMetrics
 from core.serving.output_processor import OutputProcessor
 from core.serving.request_validator import CheckedPrompt, RequestValidator, TokenizingQueue
 from core.serving.session import Session
-from core.serving.settings import ChangeConfig, ClassSettings, RunStart
 from core.serving.stream import TokenStream, closed
 from core.torch_engine.models.names import public_name
 from core.trace.trace import Trace

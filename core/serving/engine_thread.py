@@ -16,8 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
@@ -25,11 +26,34 @@ from core.errors import InflightError, InvalidRequest
 from core.serving.output_processor import OutputProcessor
 from core.serving.request_validator import CheckedPrompt
 from core.serving.session import Session
-from core.serving.settings import LIMITS, ChangeConfig, ClassSettings
 from core.serving.stream import TokenStream, closed, step_failed
 from core.torch_engine.cpu.threads import CORE_SHARES
 from core.trace.events import to_microseconds
 from core.workload.request import Request
+
+RunStart = Literal["idle", "barrier"]
+# that a teacher can set
+LIMITS = {"policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching"}
+
+
+@dataclass(frozen=True)
+class ChangeConfig:
+    """A new run with other limits. start: "idle" once no request is in progress; "barrier" admits
+    no request to a lane from now on, and waiting requests join the new run.
+    """
+
+    config: EngineConfig
+    start: RunStart
+
+
+@dataclass(frozen=True)
+class ClassSettings:
+    """What a teacher has set besides the limits: whether requests are accepted. system: said to the
+    model before each question of a person, None where it is not asked by messages.
+    """
+
+    accepting: bool = True
+    system: str | None = None
 
 
 class Pace:
