@@ -311,12 +311,8 @@ def _conversations(text: str) -> list[Any] | None:
         data = json.loads(text)
     except (ValueError, RecursionError):
         return None  # JSON lines of our own begin so too
-    found = (
-        isinstance(data, list)
-        and data
-        and isinstance(data[0], dict)
-        and ("conversations" in data[0] or "conversation" in data[0])
-    )
+    first = data[0] if isinstance(data, list) and data else None
+    found = isinstance(first, dict) and first.keys() & {"conversations", "conversation"}
     return data if found else None
 
 
