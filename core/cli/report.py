@@ -99,13 +99,12 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
 def print_delays(trace: Trace) -> None:
     """Where each request's time went, a row each: the parts add up to the whole."""
     names = letters(trace)
-    found = delays(trace).requests
     rows = [
         (
             f"{names[d.request]} {d.request}",
             *(seconds(us / 1e6) if us else "–" for us in (d.whole_us, *d.us)),
         )
-        for d in found
+        for d in delays(trace).requests
     ]
     columns = ("request", "whole", *SHARE_NAMES.values())
     table(columns, rows, right=columns[1:])
