@@ -65,11 +65,8 @@ class Job:
         store: Store | None = None,
         queue: str = "runs",
     ) -> None:
-        self.work = work
-        self.limits = limits
-        self.models = models
-        self.store = store
-        self.queue = queue
+        self.work, self.limits, self.models = work, limits, models
+        self.store, self.queue = store, queue
         self.id = secrets.token_urlsafe(12)
         self.visitor = self.address = ""
         self.event_log = EventLog()

@@ -84,10 +84,8 @@ class ResponseCache:
         most_bytes: int = 2**25,
         head: Callable[[str], str] = lambda at: "",
     ) -> None:
-        self._app = app
-        self._is_everybodys = is_everybodys
-        self._most = most_bytes
-        self._head = head
+        self._app, self._is_everybodys = app, is_everybodys
+        self._most, self._head = most_bytes, head
         self._addresses: set[str] = set()
         self._kept: OrderedDict[str, CachedResponse] = OrderedDict()
         self._pending: dict[str, asyncio.Task[CachedResponse]] = {}
@@ -107,10 +105,9 @@ class ResponseCache:
             cached = self._kept[name]
         else:
             cached = await self._fetch_once(name, path, at, scope)
-        answer = cached_answer(
-            cached, control if cached.status == HTTPStatus.OK else "no-store", scope
-        )
-        await answer(scope, receive, send)
+        if cached.status != HTTPStatus.OK:
+            control = "no-store"
+        await cached_answer(cached, control, scope)(scope, receive, send)
 
     def _address(self, scope: Scope) -> str:
         """Where the client found the page, ending in /; empty if unknown, or one too many."""
