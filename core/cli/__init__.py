@@ -139,9 +139,7 @@ app = program(COMMANDS)
 
 
 def main(args: list[str] | None = None, app: typer.Typer = app, name: str = PROGRAM) -> None:
-    """Run a command of `app` and exit: 0 done, 1 a trace that fails its check, 2 refused, 130
-    interrupted.
-    """
+    """Run a command of `app` and exit: 0 done, 1 a check failed, 2 refused, 130 interrupted."""
     open_streams()
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)

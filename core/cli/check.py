@@ -163,7 +163,7 @@ def _print_result(name: str, found: CheckResult) -> None:
         print_line(text)
 
 
-def findings(found: CheckResult) -> list[str]:
+def findings(found: CheckResult) -> Iterator[str]:
     """What was proved, what was bounded, and what is taken on trust."""
     header = found.header
     if found.not_replayed:
@@ -172,132 +172,117 @@ def findings(found: CheckResult) -> list[str]:
             if found.warnings
             else ""
         )
-        lines = [
+        yield (
             f"Decisions: not taken again, as {found.not_replayed}; the rules that hold for every"
             f" policy were followed{odd}."
-        ]
+        )
     else:
         last = (
             " but those of the last step" if header.is_asynchronous and not found.complete else ""
         )
         unlike = header.unlike_installed
         told = f", with another {listed(unlike)} than the installed one" if unlike else ""
-        lines = [
+        yield (
             f"Decisions: all{last} taken again by the scheduler under the policy"
             f" {header.policy.name}{told}, and the same; what would not change them does not show,"
             " such as another policy, switch or block size, an arrival between the same steps, or a"
             " priority where the policy has none."
-        ]
+        )
     if found.never_bound:
-        lines.append(
+        yield (
             "Limits that never bound with nothing left, so their sizes are taken on trust:"
             f" {', '.join(found.never_bound)}."
         )
     if found.from_outside:
         cancelled, failed = (found.from_outside.get(why, 0) for why in ("cancelled", "error"))
-        lines.append(
+        yield (
             f"Ends from outside: {cancelled:,} cancelled, {failed:,} failed. That these requests"
             " ended so, what more they had asked for, and so who had their lanes and blocks from"
             " then on, is taken on trust."
         )
     if not found.complete:
-        lines.append("End: that the run was cut there, and what came after it, is taken on trust.")
+        yield "End: that the run was cut there, and what came after it, is taken on trust."
     if unknown := header.unknown:
-        lines.append(
+        yield (
             f"Header: what this version does not know, such as {shown(unknown[0])}, is taken on"
             " trust."
         )
     if header.engine:
-        return [*lines, *_of_another(found)]
+        yield from _of_another(found)
+        return
     if header.is_interactive:
-        lines.append(
+        yield (
             "Arrivals: in order; when they came is taken on trust, as requests came while it ran."
         )
     part = "part of the device's" if header.is_asynchronous else "part"
-    lines.append(
+    yield (
         "Times: those that the cost model in the header gives, computed again; its numbers are"
         " taken on trust."
         if found.is_retimed
         else f"Times: in order, and no {part} longer than the whole; their values are taken on"
         " trust."
     )
-    lines += _rerun(found.rerun) if found.rerun else _not_rerun(header)
-    lines.append(_texts(found))
-    lines.append(
+    yield from _rerun(found.rerun) if found.rerun else _not_rerun(header)
+    yield _texts(found)
+    yield (
         "Whether it ran live, the names of the workload and its requests, whether a prompt was a"
         " text, machine, memory, number format, how passes were computed, versions, notes and"
         " dates: taken on trust."
     )
-    return lines
 
 
-def _of_another(found: CheckResult) -> list[str]:
+def _of_another(found: CheckResult) -> Iterator[str]:
     """What is taken on trust of another engine's run."""
-    lines = _rerun(found.rerun) if found.rerun else _not_rerun(found.header)[:1]
-    lines.append(_texts(found))
+    yield from _rerun(found.rerun) if found.rerun else _not_rerun(found.header)[:1]
+    yield _texts(found)
     if found.unrecorded:
-        lines.append(
-            english(
-                f"In {found.unrecorded:,} of {found.num_steps:,} [step|steps] why a request waits,"
-                " stalls or is cut is not recorded."
-            )
+        yield english(
+            f"In {found.unrecorded:,} of {found.num_steps:,} [step|steps] why a request waits,"
+            " stalls or is cut is not recorded."
         )
     if found.skipped:
-        lines.append(
-            english(
-                f"In {found.skipped:,} of {found.num_steps:,} [step|steps] the engine is said to"
-                " have skipped the first who waits, whatever the limits: taken on trust."
-            )
+        yield english(
+            f"In {found.skipped:,} of {found.num_steps:,} [step|steps] the engine is said to"
+            " have skipped the first who waits, whatever the limits: taken on trust."
         )
-    lines.append("Nothing in the file can prove the rest, which is taken on trust:")
-    return [
-        *lines,
-        *[f"    {fact}: {believed}" for fact, (_, believed) in OTHERS.items() if believed],
-    ]
+    yield "Nothing in the file can prove the rest, which is taken on trust:"
+    yield from (f"    {fact}: {believed}" for fact, (_, believed) in OTHERS.items() if believed)
 
 
-def _rerun(again: RerunResult) -> list[str]:
+def _rerun(again: RerunResult) -> Iterator[str]:
     probabilities = (
         "whose probabilities are not on record"
         if again.apart is None
         else f"with probabilities and margins at most {again.apart:.2g} from those on record"
     )
-    lines = [
+    yield (
         f"Tokens: {again.tokens:,} written again by the model, {probabilities}; a difference of"
-        f" {again.rounding} in a logit may be rounding, and is taken on trust.",
+        f" {again.rounding} in a logit may be rounding, and is taken on trust."
+    )
+    yield (
         "Sampling: it gives these tokens; what made no difference to them, such as a stop string"
-        " that never occurs, is taken on trust.",
-    ]
+        " that never occurs, is taken on trust."
+    )
     if again.ties:
-        lines.append(
-            english(
-                f"Of these {again.ties:,} [is|are] not the one that is best here, but behind it by"
-                " no more than that, and the request was run on from the one on record."
-            )
+        yield english(
+            f"Of these {again.ties:,} [is|are] not the one that is best here, but behind it by no"
+            " more than that, and the request was run on from the one on record."
         )
     if again.parted:
-        lines.append(
-            english(
-                f"Of these {again.parted:,} [was|were] chosen otherwise here by temperature or"
-                " penalties, as may happen in 16 bits, or [follows|follow] such a choice: taken on"
-                " trust."
-            )
+        yield english(
+            f"Of these {again.parted:,} [was|were] chosen otherwise here by temperature or"
+            " penalties, as may happen in 16 bits, or [follows|follow] such a choice: taken on"
+            " trust."
         )
     if again.drawn:
-        lines.append(
-            english(
-                f"{again.drawn:,} more [was|were] drawn by another engine's noise, which is not"
-                " ours: taken on trust."
-            )
+        yield english(
+            f"{again.drawn:,} more [was|were] drawn by another engine's noise, which is not ours:"
+            " taken on trust."
         )
-    return [
-        *lines,
-        (
-            f"Model: the same {', '.join(again.facts)} as on record."
-            if again.facts
-            else "Model: nothing of it is on record but its name."
-        ),
-    ]
+    if again.facts:
+        yield f"Model: the same {', '.join(again.facts)} as on record."
+    else:
+        yield "Model: nothing of it is on record but its name."
 
 
 def _not_rerun(header: Header) -> list[str]:
@@ -333,12 +318,10 @@ def _texts(found: CheckResult) -> str:
             " tokens have none."
         )
     decoded = "Texts: decoded again from the tokens, and the same"
-    return (
-        f"{decoded}; {found.texts_as_ids:,} of {found.num_requests:,} requests have the ids of"
-        " their tokens in place of texts."
-        if found.texts_as_ids
-        else f"{decoded}."
-    )
+    if not found.texts_as_ids:
+        return f"{decoded}."
+    count = f"{found.texts_as_ids:,} of {found.num_requests:,}"
+    return f"{decoded}; {count} requests have the ids of their tokens in place of texts."
 
 
 def _engine(header: Header) -> Engine:

@@ -62,14 +62,9 @@ def collect(
     with bound(host, port) as listening:
         collection = Collection(out, round(max_mb * 2**20), round(max_gb * 2**30), tell)
         secret = token_of(out, token)
-        name = (
-            socket.gethostname()
-            if host in ("0.0.0.0", "::")
-            else f"[{host}]"
-            if ":" in host
-            else host
-        )
-        address = f"http://{name}:{listening.getsockname()[1]}"
+        name = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        named = f"[{name}]" if ":" in name else name
+        address = f"http://{named}:{listening.getsockname()[1]}"
         listening.listen()  # who reads the next line may send
         trace = f"{address}/?token={secret}"
         say(

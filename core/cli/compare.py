@@ -106,12 +106,9 @@ def compare(
     if traces is not None and not traces.is_dir():
         raise InflightError(f"There is no folder {traces}.")
     kept = {name: traces / f"{name}.jsonl" for name in policies} if traces else {}
-    require_writable(
-        out,
-        html,
-        *kept.values(),
-        read=[*([workload] if workload else []), *([Path(simulate)] if simulate else [])],
-    )
+    source = Path(simulate) if simulate else None
+    read = [path for path in (workload, source) if path is not None]
+    require_writable(out, html, *kept.values(), read=read)
     outside = list(dict.fromkeys(baseline or []))
     for name in outside:
         if name not in BASELINES:
@@ -184,13 +181,12 @@ def _data(
     workload: Workload, where: dict[str, Any], result: Comparison, repeats: int
 ) -> dict[str, Any]:
     """repeats: how many rounds there were to be."""
-    source, found = SIMULATED if result.is_simulated else "measured", result.to_json()
-    complete = found["repeats"] == repeats
+    found = result.to_json()
     return {
         "schema": "compare/1",
         "workload": workload.name,
-        "source": source,
-        "complete": complete,
+        "source": SIMULATED if result.is_simulated else "measured",
+        "complete": found["repeats"] == repeats,
         "environment": where,
         **found,
     }
@@ -208,25 +204,19 @@ def _print_simulated(result: Comparison, data: dict[str, Any]) -> None:
     """One row per policy, and what its times rest on."""
     print_line("SIMULATED: a cost model stands in for the forward pass.")
     columns = ("policy", "time", f"faster than {result.baseline}", *_METRICS)
-    rows = []
-    for name in result.names:
-        entry = data["policies"][name]
-        rows.append(
-            (
-                name,
-                seconds(entry["wall_s"]["median"]),
-                f"{entry['ratio_to_baseline']['median']:.2f}×",
-                *_metrics(entry["metrics"]),
-            )
+    rows = [
+        (
+            name,
+            seconds(entry["wall_s"]["median"]),
+            f"{entry['ratio_to_baseline']['median']:.2f}×",
+            *_metrics(entry["metrics"]),
         )
+        for name, entry in data["policies"].items()
+    ]
     table(columns, rows, right=columns[1:])
     print_line()
-    notes = {
-        note: None
-        for run in result.runs.values()
-        if run.trace is not None
-        for note in run.trace.header.notes
-    }
+    traces = [run.trace for run in result.runs.values() if run.trace is not None]
+    notes = dict.fromkeys(note for trace in traces for note in trace.header.notes)
     for text in (*cost_sentences(data["cost"]), *notes):
         print_line(text)
     for name, beyond in data["beyond"].items():
@@ -238,14 +228,12 @@ _METRICS = ("steps", "tok/s", "TTFT p50", "ITL p50", "ITL p99", "padding waste",
 
 
 def _metrics(numbers: dict[str, Any]) -> list[str]:
-    """The cells of `_METRICS`."""
+    """The cells of `_METRICS`; a baseline lacks some."""
+    times = (("ttft_s", "p50"), ("itl_s", "p50"), ("itl_s", "p99"))
     return [
-        *(number(_get(numbers, key)) for key in ("steps", "output_tok_s")),
-        *(
-            seconds(_get(numbers, *keys))
-            for keys in (("ttft_s", "p50"), ("itl_s", "p50"), ("itl_s", "p99"))
-        ),
-        *(percent(_get(numbers, key)) for key in ("padding_waste", "lane_occupancy")),
+        *(number(numbers.get(name)) for name in ("steps", "output_tok_s")),
+        *(seconds((numbers.get(name) or {}).get(share)) for name, share in times),
+        *(percent(numbers.get(name)) for name in ("padding_waste", "lane_occupancy")),
     ]
 
 
@@ -261,18 +249,17 @@ def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
         *_METRICS,
     )
     rows = []
-    for name in result.names:
-        entry = data["policies"][name]
-        wall, ratio, numbers = entry["wall_s"], entry["ratio_to_baseline"], entry["metrics"]
+    for name, entry in data["policies"].items():
+        wall, ratio, verdict = entry["wall_s"], entry["ratio_to_baseline"], entry["verdict"]
         rows.append(
             (
                 name,
                 seconds(wall["median"]),
                 f"{seconds(wall['min'])} to {seconds(wall['max'])}",
                 f"{ratio['median']:.2f}×",
-                f"{entry['verdict']['faster']} of {entry['verdict']['rounds']}",
+                f"{verdict['faster']} of {verdict['rounds']}",
                 f"{ratio['min']:.2f} to {ratio['max']:.2f}",
-                *_metrics(numbers),
+                *_metrics(entry["metrics"]),
             )
         )
     table(columns, rows, right=columns[1:])
@@ -309,9 +296,3 @@ def _outputs_sentence(result: Comparison) -> str:
         f"Outputs differ: {first['policy']} departs from {result.baseline} in request"
         f" {first['request']} at token {first['position']}{margin}{others}."
     )
-
-
-def _get(numbers: Any, *keys: str) -> Any:
-    for key in keys:
-        numbers = numbers.get(key) if isinstance(numbers, dict) else None
-    return numbers

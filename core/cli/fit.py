@@ -106,11 +106,9 @@ def _print(cost: Linear, found: list[dict[str, Any]]) -> None:
 def _time(seconds: float) -> str:
     """Three digits with their unit."""
     rounded = float(f"{seconds:.3g}")
-    unit, number = (
-        ("s", seconds)
-        if rounded >= 1
-        else ("ms", 1e3 * seconds)
-        if rounded >= 1e-3
-        else ("µs", 1e6 * seconds)
-    )
+    unit, number = "µs", 1e6 * seconds
+    if rounded >= 1:
+        unit, number = "s", seconds
+    elif rounded >= 1e-3:
+        unit, number = "ms", 1e3 * seconds
     return f"{number:,.0f} {unit}" if number >= 100 or not number else f"{number:.3g} {unit}"

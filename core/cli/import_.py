@@ -82,17 +82,9 @@ def import_(
     with ProgressReporter("Reading"):
         recordings = read_raw(raw)
         given = named_tokenizer(tokenizer) if tokenizer else None
-        paths = {
-            r.rank: (
-                out
-                and (
-                    out
-                    if len(recordings) == 1
-                    else out.with_name(f"{out.stem}.rank{r.rank}{out.suffix}")
-                )
-            )
-            for r in recordings
-        }
+        paths = {recording.rank: out for recording in recordings}
+        if out is not None and len(recordings) > 1:
+            paths = {rank: out.with_name(f"{out.stem}.rank{rank}{out.suffix}") for rank in paths}
         require_writable(*paths.values(), read=raw)
         opened = open_all(
             (recording.name, partial(checked_trace, recording, given)) for recording in recordings
@@ -100,14 +92,13 @@ def import_(
     ranks = Ranks.of(opened.traces, opened.refused)
     by_rank = {recording.rank: recording for recording in recordings}
     rows = []
-    for rank, trace in ((rank.number, rank.trace) for rank in ranks.ranks):
-        recording = by_rank[rank]
-        if path := paths[rank]:
-            trace.save(path)
-        row = _row(recording, trace, path)
+    for rank in ranks.ranks:
+        if path := paths[rank.number]:
+            rank.trace.save(path)
+        row = _row(by_rank[rank.number], rank.trace, path)
         if compare:
-            mine = [file for file in raw if rank_of(file) == rank]
-            row["compared"] = [asdict(found) for found in compare_steps(mine, trace)]
+            mine = [file for file in raw if rank_of(file) == rank.number]
+            row["compared"] = [asdict(found) for found in compare_steps(mine, rank.trace)]
         rows.append(row)
     if metrics is not None:
         totals = compare_totals(metrics, [rank.trace for rank in ranks.ranks])
@@ -125,16 +116,13 @@ def import_(
 
 def _print(found: dict[str, Any]) -> None:
     for row in found["traces"]:
-        warned = english(f", {row['warnings']:,} [warning|warnings]") if row["warnings"] else ""
-        print_line(
-            f"{row['path'] or row['recording']}: {row['engine']}, "
-            + english(
-                f"{row['steps']:,} [step|steps], {row['requests']:,} [request|requests],"
-                f" {row['tokens']:,} [token|tokens],"
-                f" {row['preemptions']:,} [preemption|preemptions]"
-            )
-            + f"{warned}."
+        warned = f", {row['warnings']:,} [warning|warnings]" if row["warnings"] else ""
+        counts = english(
+            f"{row['steps']:,} [step|steps], {row['requests']:,} [request|requests],"
+            f" {row['tokens']:,} [token|tokens], {row['preemptions']:,} [preemption|preemptions]"
+            f"{warned}"
         )
+        print_line(f"{row['path'] or row['recording']}: {row['engine']}, {counts}.")
         for found in row["compared"]:
             same = f"the same in {found['count']:,}" if found["fact"] in STEP_FACTS else "the same"
             if found["apart"]:

@@ -33,13 +33,9 @@ def presets(json: Json = False) -> None:
 def _print_presets(_: object) -> None:
     for preset in PRESETS.values():
         count = len(preset.workload)
-        text = Text(preset.name, style="bold")
-        print_line(
-            text.append(
-                english(f"  {count} [request|requests], {_limits(preset.config)}, {preset.model}"),
-                style="not bold",
-            )
-        )
+        about = f"  {count} [request|requests], {_limits(preset.config)}, {preset.model}"
+        name = Text(preset.name, style="bold")
+        print_line(name.append(english(about), style="not bold"))
         print_line(f"    {preset.shows}")
 
 
@@ -142,13 +138,12 @@ def _preset_json(preset: Preset) -> dict[str, Any]:
 
 def _limits(config: EngineConfig) -> str:
     """Policy, lanes, and what differs from the default."""
-    default = EngineConfig()
     parts = [config.policy.name, english(f"{config.num_lanes} [lane|lanes]")]
     if config.policy.token_budget:
         parts.append(f"budget {config.max_num_batched_tokens}")
     if config.num_blocks is not None:
         parts.append(f"{config.num_blocks} blocks of {config.block_size}")
-    if config.chunked_prefill != default.chunked_prefill:
+    if not config.chunked_prefill:
         parts.append("unchunked")
     if config.prefix_caching:
         parts.append("prefix caching")

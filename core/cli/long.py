@@ -1,6 +1,4 @@
-"""Runs of so many requests that they are summed up event by event, in memory that does not grow
-with them.
-"""
+"""Runs of many requests, summed up event by event in memory that does not grow with them."""
 
 from __future__ import annotations
 

@@ -163,12 +163,10 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     def call(**kwargs: Any) -> None:
         for name, options in groups.items():
             given = {option.name: kwargs.pop(option.name) for option in options}
-            is_device = name == "device_options"
-            kwargs[name] = (
-                DeviceOptions(**given)
-                if is_device
-                else {k: v for k, v in given.items() if v is not None}
-            )
+            if name == "device_options":
+                kwargs[name] = DeviceOptions(**given)
+            else:
+                kwargs[name] = {k: v for k, v in given.items() if v is not None}
         command(**kwargs)
 
     own = [p for p in signature.parameters.values() if p.name not in groups]
@@ -228,44 +226,32 @@ def asked_for(
             "Give either --preset NAME or --workload FILE; `python -m inflight presets` lists the"
             " presets."
         )
+    dtype, stream = "auto", None
     is_piped = workload == Path("-")
     if streams and workload is not None and (is_piped or _is_large(workload)):
         refuse_idle("for requests that are read one by one", "chat")
-        path = Path("/dev/stdin") if is_piped else workload
-        return Asked(
-            Workload([]),
-            model or DEFAULT_MODEL,
-            EngineConfig(),
-            limits,
-            device_options,
-            model is not None,
-            Workload.stream(path),
-        )
-    if workload is not None:
+        stream = Workload.stream(Path("/dev/stdin") if is_piped else workload)
+        saved = SavedWorkload(Workload([]))
+    elif workload is not None:
         saved = _saved(workload)
-        device_options = (
-            replace(device_options, device=saved.device)
-            if saved.device and device_options.device == "auto"
-            else device_options
-        )
-        named = model or saved.model
-        return Asked(
-            saved.workload.as_messages() if chat else saved.workload,
-            named or DEFAULT_MODEL,
-            saved.config,
-            limits,
-            device_options,
-            named is not None,
-        )
-    assert preset is not None
-    chosen = preset_named(preset)
-    device_options = (
-        replace(device_options, dtype=chosen.dtype)
-        if device_options.dtype == "auto"
-        else device_options
+    else:
+        assert preset is not None
+        chosen = preset_named(preset)
+        saved, dtype = SavedWorkload(chosen.workload, chosen.config, chosen.model), chosen.dtype
+    if device_options.device == "auto" and saved.device:
+        device_options = replace(device_options, device=saved.device)
+    if device_options.dtype == "auto":
+        device_options = replace(device_options, dtype=dtype)
+    named = model or saved.model
+    return Asked(
+        saved.workload.as_messages() if chat else saved.workload,
+        named or DEFAULT_MODEL,
+        saved.config,
+        limits,
+        device_options,
+        named is not None,
+        stream,
     )
-    asked = chosen.workload.as_messages() if chat else chosen.workload
-    return Asked(asked, model or chosen.model, chosen.config, limits, device_options)
 
 
 def _is_large(path: Path) -> bool:
@@ -374,11 +360,9 @@ def simulated_engine(spec: str, config: EngineConfig, asked: Asked) -> Simulated
         fitted.check_model(model, vocab_size=told.vocab_size, layers=told.layers)
     if told is None or is_enough:
         return SimulatedEngine(cost, config)
-    known: dict[str, Any] = (
-        {}
-        if cost.deployment.context is not None
-        else {"vocab_size": told.vocab_size, "max_model_len": told.context}
-    )
+    known: dict[str, Any] = {}
+    if cost.deployment.context is None:
+        known = {"vocab_size": told.vocab_size, "max_model_len": told.context}
     return SimulatedEngine(cost, config, told.tokenizer, **known)
 
 

@@ -1,6 +1,4 @@
-"""Output of the command line: consoles, tables, numbers, progress. Results go to stdout, everything
-else to stderr.
-"""
+"""Consoles, tables, numbers, progress: results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -65,9 +63,7 @@ def err() -> Console:
 
 
 class _PlainConsole(Console):
-    """What is printed says nothing to a terminal but its colours: a name from somebody's file may
-    hold anything.
-    """
+    """What is printed gives a terminal nothing but colours: names in files may hold anything."""
 
     def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
         for text, style, control in super().render(*args, **options):

@@ -40,6 +40,7 @@ _COLUMNS = (
     "preempted",
     "waiting",
 )
+_TIMES = [(name, share) for name in ("ttft_s", "itl_s", "e2e_s") for share in ("p50", "p99")]
 
 
 def plan(
@@ -190,20 +191,15 @@ def _cells(point: Point, plan: Plan) -> tuple[str, ...]:
     numbers = point.numbers
     if numbers is None:
         return ("cannot run", *("–" for _ in _COLUMNS[1:]), *("–" for _ in range(plan.has_slos)))
-    times = [
-        seconds(numbers[name][share])
-        for name in ("ttft_s", "itl_s", "e2e_s")
-        for share in ("p50", "p99")
-    ]
+    times = [seconds(numbers[name][share]) for name, share in _TIMES]
     counts = (numbers["output_tok_s"], numbers["preemptions"], numbers["most_waiting"])
     good = (number(numbers["goodput"]["requests_per_s"]),) if plan.has_slos else ()
     return (*times, *map(number, counts), *good)
 
 
 def _errors(plan: Plan) -> tuple[str, ...]:
-    found = plan.errors
-    names = [f"{n} {share}" for n in ("ttft_s", "itl_s", "e2e_s") for share in ("p50", "p99")]
-    return (*(_signed(found[name]) for name in (*names, "output_tok_s")), "", "")
+    names = [f"{name} {share}" for name, share in _TIMES]
+    return (*(_signed(plan.errors[name]) for name in (*names, "output_tok_s")), "", "")
 
 
 def _signed(error: float | None) -> str:

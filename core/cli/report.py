@@ -99,13 +99,12 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
 def print_delays(trace: Trace) -> None:
     """Where each request's time went, a row each: the parts add up to the whole."""
     names = letters(trace)
-    found = delays(trace).requests
     rows = [
         (
             f"{names[d.request]} {d.request}",
             *(seconds(us / 1e6) if us else "–" for us in (d.whole_us, *d.us)),
         )
-        for d in found
+        for d in delays(trace).requests
     ]
     columns = ("request", "whole", *SHARE_NAMES.values())
     table(columns, rows, right=columns[1:])
@@ -140,9 +139,8 @@ def _gap(gap: Gap, names: Mapping[str, str]) -> str:
     part = gap.cause or "decode"
     text = f"{SHARE_NAMES[part]} {percent(gap.us[NAMES.index(part)] / gap.whole_us)}"
     if part == "others" or gap.uncompared:
-        text += (
-            f" ({', '.join(f'{names[r]} {tokens:,}' for r, tokens in gap.prompts)} prefill tokens)"
-        )
+        prompts = ", ".join(f"{names[r]} {tokens:,}" for r, tokens in gap.prompts)
+        text += f" ({prompts} prefill tokens)"
     if part in ("preempted", "again"):
         text += english(f", {gap.again:,} [token|tokens] computed again")
     if part == "stalled" and gap.why is not None:
@@ -164,18 +162,14 @@ def headline(trace: Trace) -> Text:
     lanes = english(f"{config.num_lanes} [lane|lanes]")
     budget = f", budget {config.max_num_batched_tokens}" if config.policy.token_budget else ""
     size = f" ({_parameters(model.parameters)} parameters)" if model.parameters else ""
-    threads = (
-        english(f", {header.threads:,} [thread|threads]")
-        if header.device == "cpu" and header.threads
-        else ""
-    )
-    text = Text(unbroken(header.workload), style="bold")
+    threads = ""
+    if header.device == "cpu" and header.threads:
+        threads = english(f", {header.threads:,} [thread|threads]")
     rest = (
         f" · {config.policy.name}, {lanes}{budget} · {model.name}{size} · {header.device},"
         f" {header.dtype}{threads}"
     )
-    text.append(unbroken(rest), style="not bold")
-    return text
+    return Text(unbroken(header.workload), style="bold").append(unbroken(rest), style="not bold")
 
 
 def _parameters(count: int) -> str:

@@ -93,16 +93,12 @@ def run(
         if simulate
         else engine_for(asked.model, config, asked.device_options, Execution(**execution))
     )
-    long = (
-        RunTotals(slos)
-        if asked.stream is not None
-        or (len(asked.workload) > MOST_REQUESTS and not (steps or json or html))
-        else None
-    )
+    is_long = len(asked.workload) > MOST_REQUESTS and not (steps or json or html)
+    long = RunTotals(slos) if is_long or asked.stream is not None else None
     if long is not None:
         engine.recorder = Window(_WINDOW)
     with writing(engine, out) if out is not None else nullcontext():
-        num_steps, done = (
+        done = (
             _run_to_end(engine, asked.workload, long)
             if asked.stream is None or long is None
             else _run_stream(engine, asked.stream, long)
@@ -128,6 +124,7 @@ def run(
     elif json:
         data = {"schema": "run/1", **summary(trace, slos)}
     finish(data, print_run, json, refused=refused)
+    num_steps = len(trace.events) if long is None else long.steps
     steps_made = english(f"{num_steps:,} [step|steps]")
     if out is not None:
         print_note(f"Saved {out.name}: {steps_made}, {out.stat().st_size / 1024:,.0f} KB.")
@@ -140,31 +137,29 @@ def run(
 
 def _run_stream(
     engine: Engine | SimulatedEngine, requests: Iterator[Request], totals: RunTotals
-) -> tuple[int, bool]:
-    """As `_run_to_end`, with requests that are read as they come, of which nobody knows how many
-    there are.
-    """
+) -> bool:
+    """As `_run_to_end`, with requests read as they come; nobody knows how many there are."""
     try:
         with ProgressReporter("requests", None) as work:
             run_stream(
                 engine, requests, lambda so_far: work.note(f"{so_far.finished:,} done"), totals
             )
     except KeyboardInterrupt:
-        return totals.steps, False
-    return totals.steps, True
+        return False
+    return True
 
 
 def _run_to_end(
     engine: Engine | SimulatedEngine, workload: Workload, totals: RunTotals | None
-) -> tuple[int, bool]:
-    """The number of steps, and False if Ctrl-C came first. totals: of a run that is not kept."""
+) -> bool:
+    """Whether it came to its end, before a Ctrl-C. totals: of a run that is not kept."""
     total = sum(request.sampling.max_new_tokens for request in workload)
-    tokens = num_steps = 0
+    tokens = 0
     events = engine.stream(workload)
     try:
         with ProgressReporter("tokens", total) as work:
             for event in events:
-                tokens, num_steps = tokens + len(event.sampled), num_steps + 1
+                tokens += len(event.sampled)
                 if totals is not None:
                     totals.add(event)
                 running = len({segment.request for segment in event.segments})
@@ -172,5 +167,5 @@ def _run_to_end(
                     tokens, f"step {event.step}, {running} running, {event.waiting.count} waiting"
                 )
     except KeyboardInterrupt:
-        return num_steps, False
-    return num_steps, True
+        return False
+    return True

@@ -44,11 +44,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
     api_key: Annotated[
         str | None,
-        typer.Option(
-            envvar=_KEY,
-            help="Bearer token that clients must send.",
-            show_default=False,
-        ),
+        typer.Option(envvar=_KEY, help="Bearer token that clients must send.", show_default=False),
     ] = None,
     teacher: Annotated[
         bool,
@@ -137,8 +133,7 @@ def serve(
         model,
         Hidden(texts=not show_texts, nicknames=not show_texts),
     )
-    at_home = host in LOOPBACK
-    if not at_home and api_key is None:
+    if host not in LOOPBACK and api_key is None:
         print_note(
             f"Anyone who can reach {host} can use this server: give --api-key to require a key."
         )

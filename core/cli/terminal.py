@@ -51,13 +51,11 @@ class _Stretch:
         """Its indices, the middle folded to None if there are more than `cells`."""
         if len(self) <= cells:
             return list(range(self.first, self.end))
+        if cells == 1:
+            return [self.first]
         head = cells // 2
         tail = cells - 1 - head
-        return (
-            [*range(self.first, self.first + head), None, *range(self.end - tail, self.end)]
-            if cells > 1
-            else [self.first]
-        )
+        return [*range(self.first, self.first + head), None, *range(self.end - tail, self.end)]
 
 
 def step_json(
@@ -112,28 +110,23 @@ def mask_lines(
         Text(),
         Text(f"STEP {step}{which}: {_what(segments)}", style="bold"),
         Text(f"{computed}; {layout}"),
+        *(Text(unbroken(warning), style="yellow") for warning in event.warnings),
+        Text(),
     ]
-    lines += [Text(unbroken(warning), style="yellow") for warning in event.warnings]
-    lines.append(Text())
     padded_width = forward.width if forward.layout == "padded" else 0
     for row in rows_of(forward, segments):
         own = (q for q in mask.queries if q.request == row.request)
         words = [q.text for q in own if q.position is not None]
         lines.append(_row(row, words, padded_width, names, styles, width))
-    lines += [
+    sorted_by = "all cached | all new" if order == "cached-new" else "by request, cached | new"
+    starts = {s.request: s.start for s in segments}
+    return [
+        *lines,
         Text(),
         Text("block-diagonal causal mask (row = query, column = key)   # attend   . blocked"),
+        Text(f"keys: {sorted_by}"),
+        *_Grid(mask, starts, order, names, styles, width).lines(),
     ]
-    lines.append(
-        Text(
-            "keys: "
-            + ("all cached | all new" if order == "cached-new" else "by request, cached | new")
-        )
-    )
-    lines += _Grid(
-        mask, {s.request: s.start for s in segments}, order, names, styles, width
-    ).lines()
-    return lines
 
 
 def _checked(trace: Trace, step: int, pass_index: int) -> StepEvent:

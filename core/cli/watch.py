@@ -78,11 +78,8 @@ class _WatchedEngine:
 
     def _row(self, event: StepEvent) -> tuple[str, ...]:
         if event.resumed is not None:
-            self._letters = {
-                r: name
-                for r, name in self._letters.items()
-                if r in {c.request for c in event.resumed.carried}
-            }
+            carried = {c.request for c in event.resumed.carried}
+            self._letters = {r: name for r, name in self._letters.items() if r in carried}
         for arrived in event.newcomers:
             self._letters[arrived.request] = letter(self._arrived)
             self._arrived += 1

@@ -99,16 +99,14 @@ def _print(dataset: Dataset, speed: float, to: str, tell: Callable[[str], None])
 def _about(dataset: Dataset, speed: float) -> dict[str, Any]:
     prompts = [size.prompt_tokens for size in dataset.sizes]
     outputs = [size.output_tokens for size in dataset.sizes]
-    return {
+    about: dict[str, Any] = {
         "requests": len(dataset.sizes),
         "arrives_within_s": dataset.span / speed,
         "prompt_tokens": [min(prompts), max(prompts)],
         "output_tokens": [min(outputs), max(outputs)],
         "scale": dataset.scale,
         "skipped": dataset.skipped,
-        **(
-            {"block_size": dataset.block_tokens, "hit_ratio": dataset.hit_ratio()}
-            if dataset.hash_ids
-            else {}
-        ),
     }
+    if dataset.hash_ids:
+        about |= {"block_size": dataset.block_tokens, "hit_ratio": dataset.hit_ratio()}
+    return about

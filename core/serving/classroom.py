@@ -16,7 +16,7 @@ from typing import Any
 from core.config import EngineConfig
 from core.errors import InvalidConfig, InvalidRequest
 from core.serving.engine import ServingEngine
-from core.serving.settings import RunStart
+from core.serving.engine_thread import RunStart
 from core.serving.stream import TokenStream
 from core.workload.demo_workloads import DEMO_WORKLOADS
 from core.workload.request import SamplingParams, is_text

@@ -25,14 +25,13 @@ from typing import Any, Literal
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InvalidRequest, Unavailable
-from core.serving.engine_thread import EngineThread
+from core.serving.engine_thread import ChangeConfig, ClassSettings, EngineThread, RunStart
 from core.serving.event_log import EngineLog, Hidden
 from core.serving.limits import AcceptedPlace, Places, ServingLimits
 from core.serving.metrics import ServingMetrics
 from core.serving.output_processor import OutputProcessor
 from core.serving.request_validator import CheckedPrompt, RequestValidator, TokenizingQueue
 from core.serving.session import Session
-from core.serving.settings import ChangeConfig, ClassSettings, RunStart
 from core.serving.stream import TokenStream, closed
 from core.torch_engine.models.names import public_name
 from core.trace.trace import Trace
@@ -97,13 +96,9 @@ class ServingEngine:
     @property
     def status(self) -> Status:
         """failed: the engine is not restored after a failed step; a request tries again."""
-        return (
-            "draining"
-            if self._draining or self._thread.has_ended
-            else "ok"
-            if self._thread.works
-            else "failed"
-        )
+        if self._draining or self._thread.has_ended:
+            return "draining"
+        return "ok" if self._thread.works else "failed"
 
     @property
     def num_requests(self) -> int:
@@ -114,11 +109,6 @@ class ServingEngine:
     def num_step_failures(self) -> int:
         """Steps that could not be computed since the server began."""
         return self._thread.num_step_failures
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is in progress."""
-        return not self.num_requests and not self.engine.has_work
 
     @property
     def config_to_come(self) -> EngineConfig | None:

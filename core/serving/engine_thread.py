@@ -16,8 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
@@ -25,11 +26,34 @@ from core.errors import InflightError, InvalidRequest
 from core.serving.output_processor import OutputProcessor
 from core.serving.request_validator import CheckedPrompt
 from core.serving.session import Session
-from core.serving.settings import LIMITS, ChangeConfig, ClassSettings
 from core.serving.stream import TokenStream, closed, step_failed
 from core.torch_engine.cpu.threads import CORE_SHARES
 from core.trace.events import to_microseconds
 from core.workload.request import Request
+
+RunStart = Literal["idle", "barrier"]
+# that a teacher can set
+LIMITS = {"policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching"}
+
+
+@dataclass(frozen=True)
+class ChangeConfig:
+    """A new run with other limits. start: "idle" once no request is in progress; "barrier" admits
+    no request to a lane from now on, and waiting requests join the new run.
+    """
+
+    config: EngineConfig
+    start: RunStart
+
+
+@dataclass(frozen=True)
+class ClassSettings:
+    """What a teacher has set besides the limits: whether requests are accepted. system: said to the
+    model before each question of a person, None where it is not asked by messages.
+    """
+
+    accepting: bool = True
+    system: str | None = None
 
 
 class Pace:
@@ -156,9 +180,7 @@ class EngineThread:
         return self._engine.has_work and self.pace.wait_s == 0 and not self._stopping
 
     def _handle_all(self, wait_s: float | None = 0.0) -> None:
-        """Make all calls that were sent; if there is none, wait up to `wait_s` for one, None for as
-        long as it takes.
-        """
+        """Make all calls that were sent, waiting at most `wait_s` for one; without end for None."""
         with suppress(queue.Empty):
             while True:
                 call, args = self._inbox.get(block=wait_s != 0, timeout=wait_s)
@@ -234,7 +256,7 @@ class EngineThread:
         self._class = settings
 
     def drain(self) -> None:
-        """Continue at full speed, and send viewers nothing more."""
+        """Continue at full speed; viewers' events end once they have everything."""
         self.set_pace(None)
         self._outputs.log.close()
 
@@ -328,10 +350,9 @@ class EngineThread:
     def _hold_waiting(self) -> None:
         """Take requests without a lane out of this run, whose record shows them as cancelled."""
         running = self._engine.running
-        streams = self._outputs.streams.values()
         waiting = [
             s
-            for s in streams
+            for s in self._outputs.streams.values()
             if s.times.admitted is None and s.id not in running and not s.is_leaving
         ]
         for stream in waiting:

@@ -51,12 +51,8 @@ class Hidden:
     def __call__(self, data: LogEntry) -> dict[str, Any]:
         """A message as viewers may see it; hidden values are null."""
         if isinstance(data, ServedStep):
-            step = data.event.to_json()
-            return {
-                "kind": "step",
-                **step,
-                **({"sampled": without_tokens(data.event.sampled)} if self.texts else {}),
-            }
+            step = {"kind": "step", **data.event.to_json()}
+            return step | ({"sampled": without_tokens(data.event.sampled)} if self.texts else {})
         if data["kind"] == "request":
             names = (["prompt_token_ids", "messages", "sampling"] if self.texts else []) + (
                 ["nickname"] if self.nicknames and not data["is_bot"] else []
@@ -158,9 +154,7 @@ class EventLog:
         return self._next
 
     def append(self, data: LogEntry, *, state: str | None = None, begins: bool = False) -> None:
-        """state: the name of the state that this message updates. begins: whether it begins a new
-        chapter.
-        """
+        """state: the name of the state that it updates. begins: whether it begins a new chapter."""
         with self._lock:
             message = _Entry(self._next, data, state)
             if self._chapters is not None and (begins or not self._begins):
@@ -229,11 +223,9 @@ class EventLog:
                     return
                 elif not await self._news(after, keep_alive_s):
                     yield Excerpt(-1 if after is None else after, (), self.shown)
-                seconds = (
-                    COALESCE_S * -(-self.num_readers // _TOGETHER)
-                    if coalesce_s is None
-                    else coalesce_s
-                )
+                seconds = coalesce_s
+                if seconds is None:
+                    seconds = COALESCE_S * -(-self.num_readers // _TOGETHER)
                 tick = 0 if more else await _next_tick(seconds)
         finally:
             self.num_readers -= 1
@@ -247,19 +239,11 @@ class EventLog:
                 start = (
                     self._begins[-chapters] if chapters and chapters <= len(self._begins) else first
                 )
-                since = (
-                    after
-                    if after is not None and after < self._next
-                    else None
-                    if self._chapters
-                    else -1
-                )
+                if after is not None and after >= self._next:
+                    after = None  # it is not from this log
+                since = -1 if after is None and self._chapters is None else after
                 missed = first - since - 1 if since is not None and since + 1 >= self._anew else 0
-                if (
-                    missed
-                    or self._chapters is not None
-                    or (after is not None and after < self._next)
-                ):
+                if missed or self._chapters is not None or after is not None:
                     catch_up.append(_Entry(start - 1, {"kind": "skipped", "messages": missed}))
                     catch_up += [state for state in self._states.values() if state.number < start]
                 after = start - 1
@@ -400,9 +384,7 @@ async def events_together(
 
 
 async def _next_tick(seconds: float) -> int:
-    """Wait for the next multiple of `seconds` on the loop's clock; returns which one it is, or 0 at
-    once for 0 seconds.
-    """
+    """Wait for the loop's next multiple of `seconds`; returns which it is, or 0 at once for 0."""
     if not seconds:
         return 0
     now = asyncio.get_running_loop().time()

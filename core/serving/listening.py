@@ -1,6 +1,4 @@
-"""How every server of this project listens, with an engine behind it or not. Knows nothing of what
-is served.
-"""
+"""How every server of this project listens, whatever it serves."""
 
 from __future__ import annotations
 

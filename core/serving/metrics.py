@@ -7,6 +7,7 @@ A dashboard made for vLLM works once `vllm:` is replaced by `inflight:`;
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -87,18 +88,14 @@ class ServingMetrics:
             name: self._new(Histogram, name, text, buckets=buckets)
             for name, (text, buckets) in _HISTOGRAMS.items()
         }
-        reasons = [*self._labels, "finished_reason"]
-        self._success = Counter(
+        counter = partial(Counter, registry=self.registry)
+        self._success = counter(
             PREFIX + "request_success",
             "Requests that ended, by reason.",
-            reasons,
-            registry=self.registry,
+            [*self._labels, "finished_reason"],
         )
-        self._refusals = Counter(
-            PREFIX + "http_refusals",
-            "Calls refused, by HTTP status.",
-            ["status"],
-            registry=self.registry,
+        self._refusals = counter(
+            PREFIX + "http_refusals", "Calls refused, by HTTP status.", ["status"]
         )
 
     def _new(self, kind: type[_Metric], name: str, text: str, **more: Any) -> _Metric:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -130,19 +130,12 @@ class TopLogprobs:
                 self._found[row.request][row.position] = likely.indices, likely.values
 
 
-class _AnswerSoFar:
+class _AnswerSoFar(NamedTuple):
     """pieces: of tokens that were sampled and are in no event yet."""
 
-    def __init__(
-        self,
-        request: Request,
-        prompt: Sequence[int],
-        tokenizer: Any | None,
-        special: dict[int, str],
-    ) -> None:
-        self.text = AnswerText(tokenizer, request.sampling.stop, prompt)
-        self.shown = ClientText(request.sampling.stop, special)
-        self.pieces: deque[str] = deque()
+    text: AnswerText
+    shown: ClientText
+    pieces: deque[str]
 
 
 class OutputProcessor:
@@ -151,11 +144,9 @@ class OutputProcessor:
     def __init__(self, tokenizer: Any | None, metrics: ServingMetrics, log: EngineLog) -> None:
         self.metrics, self.log = metrics, log
         self._tokenizer = tokenizer
-        self._special = (
-            {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids}
-            if tokenizer is not None
-            else {}
-        )
+        self._special: dict[int, str] = {}
+        if tokenizer is not None:
+            self._special = {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids}
         self.top_logprobs = TopLogprobs()
         self._answers: dict[str, _AnswerSoFar] = {}
         self.streams: dict[str, TokenStream] = {}  # unfinished and in the engine, by request
@@ -169,7 +160,9 @@ class OutputProcessor:
 
     def begin(self, request: Request, prompt: Sequence[int]) -> None:
         """See `Outputs`."""
-        self._answers[request.id] = _AnswerSoFar(request, prompt, self._tokenizer, self._special)
+        stop = request.sampling.stop
+        text = AnswerText(self._tokenizer, stop, prompt)
+        self._answers[request.id] = _AnswerSoFar(text, ClientText(stop, self._special), deque())
 
     def add(self, request: str, token_id: int) -> bool:
         """See `Outputs`: the piece of text is kept until the step is told."""
@@ -229,9 +222,9 @@ class OutputProcessor:
                 if stream.times.admitted is None:  # it may be preempted, and admitted again
                     stream.times.admitted = self._began + event.t_start
                     self.metrics.admitted(stream, hits.get(stream.id, 0))
-            for index, sampled in enumerate(event.sampled):
+            for at, sampled in enumerate(event.sampled):
                 stream, answer = self.streams[sampled.request], self._answers[sampled.request]
-                reason = reasons.pop(stream.id, None) if last[stream.id] == index else None
+                reason = reasons.pop(stream.id, None) if last[stream.id] == at else None
                 piece = answer.pieces.popleft()
                 shown = answer.shown.add(sampled.token_id, piece)
                 if reason is not None:
@@ -239,41 +232,19 @@ class OutputProcessor:
                     piece, shown = piece + rest, shown + answer.shown.finish(rest)
                 texts.setdefault(stream.id, []).append(piece)
                 t = self._began + event.passes[sampled.pass_index].t_end
-                top_logprobs = self.top_logprobs.take(
-                    stream.id, len(stream.prompt) + stream.num_tokens
-                )
-                handed.append(
-                    (
-                        stream,
-                        Piece(
-                            stream.num_tokens,
-                            sampled.token_id,
-                            shown,
-                            sampled.logprob,
-                            reason,
-                            top_logprobs,
-                        ),
-                    )
-                )
+                index, token_id = stream.num_tokens, sampled.token_id
+                likely = self.top_logprobs.take(stream.id, len(stream.prompt) + index)
+                made = Piece(index, token_id, shown, sampled.logprob, reason, likely)
+                handed.append((stream, made))
                 self.metrics.token(stream, t)
                 stream.took(t)
             for request, reason in reasons.items():
                 stream, answer = self.streams[request], self._answers[request]
-                handed.append(
-                    (
-                        stream,
-                        Piece(
-                            stream.num_tokens,
-                            None,
-                            answer.shown.finish(answer.text.finish()),
-                            None,
-                            reason,
-                        ),
-                    )
-                )
-            for stream, piece_of in handed:
-                if piece_of.finish_reason is not None:
-                    self.metrics.finished(stream, piece_of.finish_reason)
+                rest = answer.shown.finish(answer.text.finish())
+                handed.append((stream, Piece(stream.num_tokens, None, rest, None, reason)))
+            for stream, made in handed:
+                if made.finish_reason is not None:
+                    self.metrics.finished(stream, made.finish_reason)
             self.metrics.step(event)
             self.log.add(ServedStep(event, texts))
         finally:  # even if something failed above, tokens that exist are delivered

@@ -207,12 +207,10 @@ class TokenizingQueue:
         return await asyncio.wrap_future(done)
 
     def _work(self) -> None:
-        while (do := self._next()) is not None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._at_work = False
+                    return
+                _, _, do = heapq.heappop(self._waiting)
             do()
-
-    def _next(self) -> Callable[[], None] | None:
-        with self._lock:
-            if self._waiting:
-                return heapq.heappop(self._waiting)[2]
-            self._at_work = False
-            return None

@@ -119,12 +119,9 @@ def from_first(name: str, sizes: list[RequestSize]) -> list[RequestSize]:
     """Arrivals, if any, counted from the first, to a microsecond; raises InvalidWorkload."""
     if not sizes:
         raise InvalidWorkload(f"{name} holds no requests.")
-    first = sizes[0].arrival
-    return (
-        sizes
-        if first is None
-        else [size._replace(arrival=round((size.arrival or 0.0) - first, 6)) for size in sizes]
-    )
+    if (first := sizes[0].arrival) is None:
+        return sizes
+    return [size._replace(arrival=round((size.arrival or 0.0) - first, 6)) for size in sizes]
 
 
 def _size(line: str, where: str) -> RequestSize:

@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from core.errors import InvalidWorkload, shown
-from core.files import open_file
 from core.workload.arrivals import (
     MAX_DATASET_BYTES,
     RequestSize,
@@ -40,7 +39,7 @@ from core.workload.arrivals import (
     sizes_in,
 )
 from core.workload.request import Request, SamplingParams, is_text
-from core.workload.workload import Workload
+from core.workload.workload import Workload, reading
 
 HASHED_TOKENS = 512  # in a Mooncake block
 _TABLES = {
@@ -50,9 +49,8 @@ _TABLES = {
 """Columns of arrival, prompt and answer."""
 
 CountTokens = Callable[[str], int]
-Row = (
-    tuple[RequestSize, tuple[int, ...]] | None
-)  # with the ids of its blocks, if it has them; None where prompt or answer is missing
+# with the ids of its blocks, if it has them; None where prompt or answer is missing
+Row = tuple[RequestSize, tuple[int, ...]] | None
 
 
 @dataclass(frozen=True)
@@ -198,15 +196,10 @@ def _tokens(
 
 def read_dataset(path: Path, count: CountTokens | None = None, most: int | None = None) -> Dataset:
     """A file of any of the formats above, see `dataset_of`. Raises InvalidWorkload."""
-    try:
+    with reading(path) as file:
         if path.stat().st_size > MAX_DATASET_BYTES:
             raise InvalidWorkload(f"{path.name} is larger than {MAX_DATASET_BYTES >> 20} MiB.")
-        with io.TextIOWrapper(open_file(path), encoding="utf-8-sig") as file:
-            return dataset_of(file, path.name, count, most)
-    except OSError as error:
-        raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise InvalidWorkload(f"{path.name} is not text.") from None
+        return dataset_of(io.TextIOWrapper(file, encoding="utf-8-sig"), path.name, count, most)
 
 
 def dataset_of(
@@ -261,9 +254,8 @@ def _mooncake(name: str, lines: Iterable[str]) -> Iterator[Row]:
             size = checked_size(
                 data["input_length"], data["output_length"], data["timestamp"] / 1000
             )
-            if not all(type(i) is int for i in ids) or len(ids) != -(
-                -size.prompt_tokens // HASHED_TOKENS
-            ):
+            blocks = -(-size.prompt_tokens // HASHED_TOKENS)
+            if len(ids) != blocks or not all(type(i) is int for i in ids):
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             raise InvalidWorkload(
@@ -319,12 +311,8 @@ def _conversations(text: str) -> list[Any] | None:
         data = json.loads(text)
     except (ValueError, RecursionError):
         return None  # JSON lines of our own begin so too
-    found = (
-        isinstance(data, list)
-        and data
-        and isinstance(data[0], dict)
-        and ("conversations" in data[0] or "conversation" in data[0])
-    )
+    first = data[0] if isinstance(data, list) and data else None
+    found = isinstance(first, dict) and first.keys() & {"conversations", "conversation"}
     return data if found else None
 
 
@@ -342,9 +330,8 @@ def _sharegpt(name: str, data: list[Any], count: CountTokens | None) -> Iterator
             for turn in (turns[:2] if isinstance(turns, list) else ())
             if isinstance(turn, dict) and is_text(turn.get("value"))
         ]
-        complete = len(texts) == 2 and all(texts)  # otherwise the question or the answer is missing
-        yield (
-            (RequestSize(max(1, count(texts[0])), max(1, count(texts[1])), 0.0), ())
-            if complete
-            else None
-        )
+        if len(texts) == 2 and all(texts):
+            prompt, output = (max(1, count(text)) for text in texts)
+            yield RequestSize(prompt, output, 0.0), ()
+        else:
+            yield None

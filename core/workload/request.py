@@ -28,8 +28,12 @@ def is_number(value: object) -> bool:
         return False
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_int(value: object, least: int, most: int = 2**31 - 1) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_within(value: Any, least: float, most: float = math.inf) -> bool:
+    return is_number(value) and least <= value <= most
 
 
 def is_text(value: object) -> bool:
@@ -77,40 +81,25 @@ class SamplingParams:
         object.__setattr__(self, "logit_bias", _pairs(self.logit_bias))
         checks = (
             (
-                _is_int(self.max_new_tokens) and 1 <= self.max_new_tokens < 2**31,
+                _is_int(self.max_new_tokens, 1),
                 "max_new_tokens must be a whole number of at least 1",
             ),
-            (
-                is_number(self.temperature) and self.temperature >= 0,
-                "temperature must be a finite number of at least 0",
-            ),
-            (
-                _is_int(self.top_k) and 0 <= self.top_k < 2**31,
-                "top_k must be a whole number of at least 0",
-            ),
+            (_is_within(self.temperature, 0), "temperature must be a finite number of at least 0"),
+            (_is_int(self.top_k, 0), "top_k must be a whole number of at least 0"),
             (is_number(self.top_p) and 0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),
-            (
-                _is_int(self.seed) and 0 <= self.seed < 2**63,
-                "seed must be a whole number from 0 to 2^63 - 1",
-            ),
+            (_is_int(self.seed, 0, 2**63 - 1), "seed must be a whole number from 0 to 2^63 - 1"),
             (
                 isinstance(self.stop, tuple) and all(is_text(s) and s for s in self.stop),
                 "stop must be a list of non-empty strings",
             ),
             (isinstance(self.ignore_eos, bool), "ignore_eos must be true or false"),
-            (is_number(self.min_p) and 0 <= self.min_p <= 1, "min_p must be from 0 to 1"),
+            (_is_within(self.min_p, 0, 1), "min_p must be from 0 to 1"),
             (
-                is_number(self.repetition_penalty) and 0.01 <= self.repetition_penalty <= 100,
+                _is_within(self.repetition_penalty, 0.01, 100),
                 "repetition_penalty must be from 0.01 to 100",
             ),
-            (
-                is_number(self.presence_penalty) and -2 <= self.presence_penalty <= 2,
-                "presence_penalty must be from -2 to 2",
-            ),
-            (
-                is_number(self.frequency_penalty) and -2 <= self.frequency_penalty <= 2,
-                "frequency_penalty must be from -2 to 2",
-            ),
+            (_is_within(self.presence_penalty, -2, 2), "presence_penalty must be from -2 to 2"),
+            (_is_within(self.frequency_penalty, -2, 2), "frequency_penalty must be from -2 to 2"),
             (
                 _is_bias(self.logit_bias),
                 "logit_bias must give token ids, each once, and for each a number from -100 to 100",
@@ -158,8 +147,8 @@ def _is_bias(pairs: object) -> bool:
     ):
         return False
     ids = [i for i, _ in pairs]
-    whole = all(_is_int(i) and 0 <= i < 2**31 for i in ids) and len(set(ids)) == len(ids)
-    return whole and all(is_number(value) and -100 <= value <= 100 for _, value in pairs)
+    whole = all(_is_int(i, 0) for i in ids) and len(set(ids)) == len(ids)
+    return whole and all(_is_within(value, -100, 100) for _, value in pairs)
 
 
 @dataclass(frozen=True)
@@ -200,9 +189,8 @@ class Request:
             self._check_messages()
         elif self.prompt_token_ids is not None:
             ids = self.prompt_token_ids
-            if not isinstance(ids, (list, tuple)) or not all(
-                _is_int(i) and abs(i) < 10**18 for i in ids
-            ):
+            most = 10**18 - 1
+            if not isinstance(ids, (list, tuple)) or not all(_is_int(i, -most, most) for i in ids):
                 raise InvalidRequest(
                     "the prompt's token ids must be a list of whole numbers of at most 18 digits.",
                     self.id,
@@ -215,12 +203,12 @@ class Request:
             )
         if not self.prompt and not self.prompt_token_ids and not self.messages:
             raise InvalidRequest("the prompt is empty.", self.id, param="prompt")
-        if not is_number(self.arrival) or not 0 <= self.arrival <= LATEST:
+        if not _is_within(self.arrival, 0, LATEST):
             raise InvalidRequest(
                 f"arrival must be a number from 0 to {LATEST:,}, not {shown(self.arrival)}.",
                 self.id,
             )
-        if not _is_int(self.priority) or abs(self.priority) >= 2**31:
+        if not _is_int(self.priority, 1 - 2**31):
             raise InvalidRequest(
                 f"priority must be a whole number, not {shown(self.priority)}.", self.id
             )

@@ -148,7 +148,7 @@ class Workload:
         `save` writes it; raises InvalidWorkload, when it comes to it, for what is otherwise.
         """
         at, latest = path_of(path), 0.0
-        with _read(at) as file:
+        with reading(at) as file:
             text = io.TextIOWrapper(file, encoding="utf-8-sig")
             lines = enumerate(iter(lambda: text.readline(MAX_FILE_BYTES), ""), 1)
             _, first = next(lines, (1, ""))
@@ -184,9 +184,7 @@ def save_requests(
     name: str,
     arrival_unit: ArrivalUnit = "s",
 ) -> None:
-    """Write a workload file, a request a line, as they are drawn; raises InflightError if it cannot
-    be written.
-    """
+    """Write a workload file, a request a line, as they are drawn; raises InflightError."""
     heading = Workload([], name, arrival_unit).heading()
     with written(path) as out:
         out.write(json.dumps(heading, ensure_ascii=False)[:-1] + ', "requests": [')
@@ -197,7 +195,7 @@ def save_requests(
 
 
 @contextmanager
-def _read(path: Path) -> Iterator[BinaryIO]:
+def reading(path: Path) -> Iterator[BinaryIO]:
     """A file, to be read; raises InvalidWorkload naming it if it cannot be."""
     try:
         with open_file(path) as file:
@@ -210,7 +208,7 @@ def _read(path: Path) -> Iterator[BinaryIO]:
 
 def from_file(path: Path, read: Callable[[object], T]) -> T:
     """What `read` makes of the JSON in a file of at most 64 MiB; raises InvalidWorkload."""
-    with _read(path) as file:
+    with reading(path) as file:
         text = file.read(MAX_FILE_BYTES + 1)
     if len(text) > MAX_FILE_BYTES:
         raise InvalidWorkload(

@@ -16,7 +16,7 @@ import openai
 import pytest
 
 from core import Engine, EngineConfig
-from core.serving.http.openai import TokenNames, _chunks, _Completions, _room
+from core.serving.http.openai import TokenNames, _Completions, _room
 from core.serving.http.schemas import StreamOptions
 from core.serving.stream import Piece
 from worlds.serving import Served, chat_engine, served
@@ -372,8 +372,9 @@ def test_an_end_that_comes_without_a_token_is_none_of_those_written():
         stream: Any = Stopped()
         serving: Any = SimpleNamespace(name="m")
         so_far = StreamOptions(include_usage=True, continuous_usage_stats=True)
-        shape = _Completions(serving, "cmpl-0", so_far, TokenNames(None), False, 0)
-        chunks = [chunk async for chunk in _chunks(shape, [stream], 2)]
+        body: Any = SimpleNamespace(stream_options=so_far)
+        shape = _Completions(serving, TokenNames(None), body, False, 0)
+        chunks = [chunk async for chunk in shape._chunks([stream], 2)]
         return [chunk["usage"]["completion_tokens"] for chunk in chunks]
 
     assert asyncio.run(go()) == [1, 1, 1]

@@ -11,10 +11,10 @@ from collections import Counter
 import httpx
 import pytest
 
+from core.serving.engine_thread import ClassSettings
 from core.serving.http.app import create_app
 from core.serving.limits import ServingLimits
 from core.serving.listening import server_config
-from core.serving.settings import ClassSettings
 from worlds.attacks import call, connected, status
 from worlds.serving import MODEL, Served, char_engine, listening, served
 

@@ -652,7 +652,9 @@ def test_where_a_run_came_from_and_what_it_was_called_is_taken_on_trust(
     rows = copied("continuous")
     rows[0]["source"], rows[0]["workload"]["name"] = "recorded", "another"
     found = checked(rows)
-    assert "Whether it ran live, the names of the workload and its requests" in findings(found)[-1]
+    assert (
+        "Whether it ran live, the names of the workload and its requests" in [*findings(found)][-1]
+    )
     (fact,) = [fact for fact in PROOFS if "source, workload" in fact]
     assert found.proof_of(fact) == "sealed"
 
@@ -689,7 +691,9 @@ def test_what_a_header_says_beyond_this_version_is_named(copied: Callable[[str],
     rows[0]["signed"] = rows[0]["model"]["trained_on"] = rows[0]["execution"] = {"by": "me"}
     found = checked(rows)
     assert found.header.unknown == ("signed", "model.trained_on", "execution.by")
-    assert "Header: what this version does not know, such as 'signed', is" in str(findings(found))
+    assert "Header: what this version does not know, such as 'signed', is" in str(
+        [*findings(found)]
+    )
     rows[0]["workload"]["requests"] = [asked(rows, "r0")]
     assert "requests, which have lines of their own" in refusal(rows)
 
@@ -725,5 +729,5 @@ def test_a_policy_that_is_otherwise_than_the_installed_one_is_named() -> None:
     assert not checked(rows).header.unlike_installed
     rows[0]["policy"] = rows[0]["config"]["policy"] = "continuous"
     found = checked(rows)
-    assert f"with another {listed(found.header.unlike_installed)} than" in findings(found)[0]
+    assert f"with another {listed(found.header.unlike_installed)} than" in next(findings(found))
     assert listed(["a"]) == "a" and listed(["a", "b", "c"]) == "a, b and c"

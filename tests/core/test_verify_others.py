@@ -480,7 +480,7 @@ def test_what_is_believed_is_one_list_on_the_console_and_in_the_docs(made: dict[
     assert "\n".join(rows) in (Path(__file__).parents[2] / "docs" / "checks.md").read_text(
         encoding="utf-8"
     )
-    told = findings(verify(sealed(made["pressure"])))
+    told = [*findings(verify(sealed(made["pressure"])))]
     assert [
         f"    {fact}: {believed}" for fact, (_, believed) in OTHERS.items() if believed
     ] == told[-len([b for _, b in OTHERS.values() if b]) :]

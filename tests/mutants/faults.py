@@ -1326,33 +1326,15 @@ FAULTS = (
     Fault(
         "text held back is lost at an end without a token",
         "core/serving/output_processor.py",
-        "(\n"
-        "                        stream,\n"
-        "                        Piece(\n"
-        "                            stream.num_tokens,\n"
-        "                            None,\n"
-        "                            answer.shown.finish(answer.text.finish()),\n"
-        "                            None,\n"
-        "                            reason,\n"
-        "                        ),\n"
-        "                    )",
-        "(stream, Piece(stream.num_tokens, None, answer.text.finish(), None, reason))",
+        "answer.shown.finish(answer.text.finish())",
+        "answer.text.finish()",
         (CLIENT_TEXT,),
     ),
     Fault(
         "a broken character is lost at an end without a token",
         "core/serving/output_processor.py",
-        "(\n"
-        "                        stream,\n"
-        "                        Piece(\n"
-        "                            stream.num_tokens,\n"
-        "                            None,\n"
-        "                            answer.shown.finish(answer.text.finish()),\n"
-        "                            None,\n"
-        "                            reason,\n"
-        "                        ),\n"
-        "                    )",
-        '(stream, Piece(stream.num_tokens, None, answer.shown.finish(""), None, reason))',
+        "answer.shown.finish(answer.text.finish())",
+        'answer.shown.finish("")',
         (CLIENT_TEXT,),
     ),
     Fault(
@@ -3210,8 +3192,8 @@ FAULTS = (
     Fault(
         "room is made by who takes least of it",
         "visualizer/server/store.py",
-        "                    -taken[owners[group]],",
-        "                    taken[owners[group]],",
+        "in group, -taken[owners[group]],",
+        "in group, taken[owners[group]],",
         ("visualizer/test_store.py::test_room_is_made_by_who_takes_most_of_it",),
     ),
     Fault(

@@ -34,9 +34,7 @@ log = logging.getLogger("inflight")
 
 
 class Keeper(Protocol):
-    """Where opened runs are put; both answer `{"id", "url"}`. source: see
-    `visualizer.documents.replay.replay`.
-    """
+    """Where opened runs are put; both answer `{"id", "url"}`. source: see `replay`."""
 
     def put(self, trace: Trace, source: str | None = None) -> dict[str, Any]: ...
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]: ...
@@ -52,18 +50,13 @@ def open_files(
     texts = text.split(SEPARATOR)
     for one in texts:
         check_lines(one)
-    opened = open_texts(
-        zip(names if len(names) == len(texts) else ["This file"] * len(texts), texts, strict=True),
-        tokenizer,
-    )
+    called = names if len(names) == len(texts) else ["This file"] * len(texts)
+    opened = open_texts(zip(called, texts, strict=True), tokenizer)
     trace = opened.traces[0][1]
-    ranks = (
-        Ranks.of(opened.traces, opened.refused)
-        if len(opened.traces) > 1 or trace.header.engine is not None
-        else None
-    )
-    if ranks is not None and (ranks.count > 1 or opened.refused):
-        return store.put_ranks(ranks, UPLOADED)
+    if len(opened.traces) > 1 or trace.header.engine is not None:
+        ranks = Ranks.of(opened.traces, opened.refused)
+        if ranks.count > 1 or opened.refused:
+            return store.put_ranks(ranks, UPLOADED)
     if opened.refused:
         raise InvalidTrace(opened.refused[0])
     return store.put(trace, UPLOADED)

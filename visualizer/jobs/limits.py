@@ -163,10 +163,8 @@ def as_the_page_says(
 
 def _letters(arrivals: Iterable[tuple[str, float]]) -> dict[str, str]:
     """Letters by request, in order of arrival; from ids and arrivals in order of submission."""
-    return {
-        request: letter(i)
-        for i, (request, _) in enumerate(sorted(arrivals, key=lambda pair: pair[1]))
-    }
+    in_order = sorted(arrivals, key=lambda pair: pair[1])
+    return {request: letter(i) for i, (request, _) in enumerate(in_order)}
 
 
 def _check_workload(workload: Workload, limits: Limits) -> None:

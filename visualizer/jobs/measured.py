@@ -1,5 +1,6 @@
-"""Work of the Compare tab: comparisons and forks. Its answer is `url`, the address of a document
-(see `visualizer.documents.comparison`).
+"""Work of the Compare tab: comparisons and forks, each made from a run's spec as the page sends it,
+and more fields of its own. Its answer is `url`, the address of a document (see
+`visualizer.documents.comparison`).
 """
 
 from __future__ import annotations
@@ -22,22 +23,13 @@ from core.workload.presets import PRESETS
 from core.workload.workload import Workload
 from visualizer.charts.theme import HUES
 from visualizer.documents.comparison import Shown, document, fork_document
-from visualizer.jobs.limits import Limits, Refused, Spec, TimeIsUp, check
+from visualizer.jobs.limits import Limits, Refused, TimeIsUp, check
 from visualizer.jobs.work import Going, Host, Work
 
 _COST_SECONDS = 4.0
 
 
-class Measurement(Work):
-    """Work of the Compare tab, made from a run's spec as the page sends it. Each kind takes more
-    fields from it; raises InflightError.
-    """
-
-    def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
-        super().__init__(spec_of_run(spec, limits), limits)
-
-
-class Compare(Measurement):
+class Compare(Work):
     """The same requests under several policies. spec: also "policies" and "repeats". Once time is
     up, the rounds that are whole are the answer, which says how many these are.
     """
@@ -46,7 +38,7 @@ class Compare(Measurement):
     period = 0.5
 
     def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
-        super().__init__(spec, limits)
+        super().__init__(check(spec, limits), limits)
         policies, repeats = spec.get("policies"), spec.get("repeats", 3)
         if (
             not isinstance(policies, list)
@@ -58,11 +50,7 @@ class Compare(Measurement):
             raise Refused("Choose at least one policy.")
         if len(policies) > len(HUES):  # of which each contender has its own
             raise Refused(f"At most {len(HUES)} policies can be compared at once.")
-        if (
-            isinstance(repeats, bool)
-            or not isinstance(repeats, int)
-            or not 1 <= repeats <= limits.repeats
-        ):
+        if type(repeats) is not int or not 1 <= repeats <= limits.repeats:
             raise Refused(f"Each policy can run 1 to {limits.repeats} times here.")
         self._configs, self._repeats = [self.spec.config.under(name) for name in policies], repeats
         self._timed_run: _TimedRun | None = None
@@ -135,18 +123,16 @@ class _TimedRun:
         return {"ended": self._ended, "requests": len(self._trace.asked), "tokens": self._tokens}
 
 
-class Fork(Measurement):
+class Fork(Work):
     """The same requests twice, one limit changed. spec: also "knob" and its "value"."""
 
     noun = "fork"
 
     def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
-        super().__init__(spec, limits)
+        super().__init__(check(spec, limits), limits)
         turned = _turned(self.spec.config, spec.get("knob"), spec.get("value"))
-        self._configs = (
-            self.spec.config,
-            spec_of_run({**spec, "config": turned.to_json()}, limits).config,
-        )
+        checked = check({**spec, "config": turned.to_json()}, limits)
+        self._configs = (self.spec.config, checked.config)
 
     def run(self, host: Host) -> Going:
         traces: list[Trace] = []
@@ -160,18 +146,6 @@ class Fork(Measurement):
             "url": host.keep_document(fork_document(*traces)),
             "runs": [host.keep(trace) for trace in traces],
         }
-
-
-def spec_of_run(spec: dict[str, Any], limits: Limits) -> Spec:
-    """The part of a spec that a run has, checked; raises InflightError."""
-    return check(
-        {
-            name: spec[name]
-            for name in ("workload", "config", "model", "device", "dtype")
-            if name in spec
-        },
-        limits,
-    )
 
 
 def _turned(config: EngineConfig, knob: object, value: object) -> EngineConfig:

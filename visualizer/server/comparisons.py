@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from core.torch_engine.models.libraries import load_libraries
 from visualizer.documents.comparison import RECORDED, document, lettered, load, recorded
 from visualizer.jobs import offers
-from visualizer.jobs.limits import Limits, Refused
-from visualizer.jobs.measured import Compare, Fork, Measurement
+from visualizer.jobs.limits import Limits, Refused, check
+from visualizer.jobs.measured import Compare, Fork
 from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Going, Host, Work
 from visualizer.server.jobs import Job
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from core.torch_engine.models.cache import ModelCache
 
 
-class MeasuredEquivalence(Measurement):
+class MeasuredEquivalence(Work):
     """Each request alone and in a batch. spec: also "leak", whether they read others' keys."""
 
     noun = "check"
 
     def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
-        super().__init__(spec, limits)
+        super().__init__(check(spec, limits), limits)
         self._leak = spec.get("leak", False)
         if not isinstance(self._leak, bool):
             raise Refused("The leak is on or off.")
@@ -71,13 +71,8 @@ KINDS: dict[str, Callable[[dict[str, Any], Limits], Work]] = {
 
 def job(kind: str, spec: dict[str, Any], limits: Limits, models: ModelCache, store: Store) -> Job:
     """The job of a kind of work; raises InflightError."""
-    return Job(
-        KINDS[kind](spec | {"device": "cpu"} if is_lent() else spec, limits),
-        limits,
-        models,
-        store,
-        queue="comparisons",
-    )
+    here = spec | {"device": "cpu"} if is_lent() else spec
+    return Job(KINDS[kind](here, limits), limits, models, store, queue="comparisons")
 
 
 def catalogue(limits: Limits, folder: Path = RECORDED, model: str = "") -> dict[str, Any]:

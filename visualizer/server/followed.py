@@ -47,9 +47,7 @@ from visualizer.server.shared_engine import class_address
 
 @dataclass(frozen=True)
 class Collected:
-    """Recordings that engines send to the page, as files of a folder that is followed. token: what
-    engines must send.
-    """
+    """Recordings that engines send, in a folder that is followed. token: what engines must send."""
 
     collection: Collection
     token: str
@@ -273,51 +271,35 @@ class Followed:
         name: where engines are several}; empty if it is alone.
         """
         engines = self._engines(streams)
-        mine: list[dict[str, Any]] = next(
-            (
-                engine["ranks"]
-                for engine in engines
-                if any(rank["of"] == name for rank in engine["ranks"])
-            ),
-            [],
-        )
-        titles = {
-            rank["of"]: (
-                engine["name"] + (f", rank {rank['rank']}" if len(engine["ranks"]) > 1 else "")
-            )
-            for engine in engines
-            for rank in engine["ranks"]
-        }
-        placed = self._placed(Placement.of, [rank["of"] for rank in mine])
-        alone = {"ranks": [], "count": 1, "says": []}
-        told = (
-            alone
-            if placed is None
-            else {
-                "ranks": placed[1],
-                "count": placed[0].count,
-                "says": _says(placed[0]) + placed[0].faults,
-            }
-        )
-        across = self._placed(Placement.across, list(titles)) if len(engines) > 1 else None
-        everybody = (
-            [] if across is None else [rank | {"name": titles[rank["of"]]} for rank in across[1]]
-        )
-        return told | {
-            "engines": engines if len(engines) > 1 else [],
-            "all": everybody,
-            "all_says": _says(across[0]) if across else [],
+        titles: dict[str, str] = {}
+        mine: list[str] = []
+        for engine in engines:
+            names = [rank["of"] for rank in engine["ranks"]]
+            mine = names if name in names else mine
+            for rank in engine["ranks"]:
+                which = f", rank {rank['rank']}" if len(names) > 1 else ""
+                titles[rank["of"]] = engine["name"] + which
+        own, ranks = self._placed(Placement.of, mine)
+        are_several = len(engines) > 1
+        across, everybody = self._placed(Placement.across, titles if are_several else ())
+        return {
+            "ranks": ranks,
+            "count": own.count if own else 1,
+            "says": _says(own) + own.faults if own else [],
+            "engines": engines if are_several else [],
+            "all": [rank | {"name": titles[rank["of"]]} for rank in everybody],
+            "all_says": _says(across) if across else [],
         }
 
     def _placed(
-        self, place: Callable[[Iterable[RankPlace]], Placement], names: Sequence[str]
-    ) -> tuple[Placement, list[dict[str, Any]]] | None:
-        """Those of the streams that have begun, on one clock; None where that cannot be."""
+        self, place: Callable[[Iterable[RankPlace]], Placement], names: Iterable[str]
+    ) -> tuple[Placement | None, list[dict[str, Any]]]:
+        """Those of the streams that have begun, on one clock; none where that cannot be."""
         begun = {of: self._begun[of] for of in names if of in self._begun}
         try:
             placement = place(where for _, where in begun.values())
         except InvalidTrace:  # two recordings of one rank, say, or none yet
-            return None
+            return None, []
         placed = zip(placement.places, placement.offsets, strict=True)
         return placement, [
             {"of": p.name, "rank": p.rank, "run": begun[p.name][0], "offset": offset}

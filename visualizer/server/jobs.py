@@ -15,7 +15,6 @@ import logging
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -66,11 +65,8 @@ class Job:
         store: Store | None = None,
         queue: str = "runs",
     ) -> None:
-        self.work = work
-        self.limits = limits
-        self.models = models
-        self.store = store
-        self.queue = queue
+        self.work, self.limits, self.models = work, limits, models
+        self.store, self.queue = store, queue
         self.id = secrets.token_urlsafe(12)
         self.visitor = self.address = ""
         self.event_log = EventLog()
@@ -89,11 +85,9 @@ class Job:
 
     def cancelled(self) -> str:
         """The reason for an early end, in a sentence."""
-        return (
-            self.work.stopped()
-            if self.has_begun
-            else f"The {self.noun} was cancelled before it began."
-        )
+        if self.has_begun:
+            return self.work.stopped()
+        return f"The {self.noun} was cancelled before it began."
 
     # -- what the work is given here ---------------------------------------------------------------
 
@@ -249,9 +243,6 @@ class JobQueue:
         self._jobs: list[Job] = []  # in order of arrival
         self._last_round: dict[str, int] = {}  # by address
 
-    def __len__(self) -> int:
-        return len(self._jobs)
-
     def __iter__(self) -> Iterator[Job]:
         return iter(self._jobs)
 
@@ -293,9 +284,8 @@ class JobQueue:
     def ahead(self, job: Job) -> int:
         """How many jobs must end before this one begins; 0 if a place is free."""
         begun = [j for j in self._jobs if j.has_begun]
-        taken = max(
-            sum(not j.is_idle for j in begun), len(begun) - self._places
-        )  # a job that waits for an arrival lends out its place
+        # a job that waits for an arrival lends out its place
+        taken = max(sum(not j.is_idle for j in begun), len(begun) - self._places)
         waiting = [j for j in self._jobs if not j.has_begun]
         # in order of arrival within a round
         before = sorted(waiting, key=lambda j: j.round).index(job)
@@ -307,7 +297,7 @@ class Jobs:
 
     def __init__(self, queues: dict[str, JobQueue]) -> None:
         self._queues = queues
-        self._kept: OrderedDict[str, Job] = OrderedDict()
+        self._kept: dict[str, Job] = {}
         self._conducted: set[asyncio.Task[Any]] = set()
 
     def begin(self, job: Job, visitor: str, address: str = "") -> Job:
@@ -332,11 +322,8 @@ class Jobs:
                 if other.is_abandoned:
                     other.cancel()  # to free its place
         self._kept[job.id] = job
-        for old in beyond(
-            _KEPT,
-            [j for j in self._kept.values() if j.event_log.closed],
-            lambda ended: ended.address,
-        ):
+        over = [j for j in self._kept.values() if j.event_log.closed]
+        for old in beyond(_KEPT, over, lambda ended: ended.address):
             del self._kept[old.id]
         conducted = asyncio.create_task(self._conduct(job, queue))
         self._conducted.add(conducted)
@@ -350,11 +337,9 @@ class Jobs:
 
     def cancel(self, job: object) -> bool:
         """Cancel a job by its id; whether there was one."""
-        found = self.find(job)
-        if found is None:
-            return False
-        found.cancel()
-        return True
+        if found := self.find(job):
+            found.cancel()
+        return found is not None
 
     async def follow(self, job: Job, start: int = 0) -> AsyncIterator[bytes]:
         """A job's deltas from a number on, see `events`; it goes on while it has readers."""

@@ -30,11 +30,9 @@ _SETTING_UP = 20  # seconds to start CUDA, load a model and compile its kernels
 log = logging.getLogger("inflight")
 
 
-Part = tuple[
-    Trace | None, dict[str, Any]
-    # the run with its events since the previous part, once it has begun; the job's answer, once it
-    # has ended
-]
+# the run with its events since the previous part, once it has begun; the job's answer, once it has
+# ended
+Part = tuple[Trace | None, dict[str, Any]]
 
 
 @cache
@@ -47,11 +45,8 @@ def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
     """The parts of the run, several a second, until its end; in the lent process."""
     import torch
 
-    torch.set_num_threads(
-        torch.get_num_threads()
-        # recreates torch's thread pool after the fork, since loading in two threads can fail on the
-        # old one
-    )
+    # recreates torch's thread pool after the fork: loading in two threads can fail on the old one
+    torch.set_num_threads(torch.get_num_threads())
     work = Run(spec, limits)
     run = Job(work, limits, _models())
     run.start()

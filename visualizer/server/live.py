@@ -42,9 +42,8 @@ class Live:
         letters: Callable[[dict[str, Any]], Iterator[int]] = lambda run: count(),
     ) -> None:
         self._source, self._tokenizer_of, self._letters = source, tokenizer_of, letters
-        self.event_log = EventLog(
-            chapters=CHAPTERS, shown=partial(shown, texts=texts, nicknames=True)
-        )
+        first_shown = partial(shown, texts=texts, nicknames=True)
+        self.event_log = EventLog(chapters=CHAPTERS, shown=first_shown)
         self._run: LiveRun | None = None
         self._steps = 0  # since the beginning of the chapter
         self._hidden = (not texts, False)

@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -63,7 +62,7 @@ class LiveRequest:
 class LiveRequests:
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving
-        self._asks: OrderedDict[str, LiveRequest] = OrderedDict()
+        self._asks: dict[str, LiveRequest] = {}
         self._beginning: dict[str, asyncio.Task[LiveRequest]] = {}
         self._following: set[asyncio.Task[None]] = set()
 
@@ -84,17 +83,12 @@ class LiveRequests:
         if key in self._asks:
             return self._asks[key].stream.id
         if key not in self._beginning:
-            try:
-                given = {
-                    name: asked[name]
-                    for name in ("max_new_tokens", "temperature", "seed")
-                    if asked.get(name) is not None
-                }
-                sampling = SamplingParams(**given)
-            except TypeError:
-                raise InvalidRequest(
-                    "The number of new tokens, the temperature and the seed are numbers."
-                ) from None
+            given = {
+                name: asked[name]
+                for name in ("max_new_tokens", "temperature", "seed")
+                if asked.get(name) is not None
+            }
+            sampling = SamplingParams(**given)
             self._beginning[key] = asyncio.create_task(
                 self._begin(key, prompt, sampling, client, nickname)
             )
@@ -150,13 +144,8 @@ class LiveRequests:
 
     def _expect_reader(self, ask: LiveRequest) -> None:
         """End a request unless a reader comes."""
-
-        def check() -> None:
-            if not ask.readers:
-                ask.stream.cancel()
-
         if not ask.event_log.closed:
-            Wait(GRACE, check)
+            Wait(GRACE, lambda: None if ask.readers else ask.stream.cancel())
 
 
 def request_id(key: str) -> str:

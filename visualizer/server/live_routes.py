@@ -56,12 +56,8 @@ def live_of(
         while True:
             async for excerpt in shown[0].event_log.read(coalesce_s=PERIOD):
                 messages = [numbered(message, before) for message in excerpt.data]
-                last = max(
-                    [
-                        last,
-                        *(m["run"] for m in messages if isinstance(m, dict) and m["kind"] == "run"),
-                    ]
-                )
+                runs = [m["run"] for m in messages if isinstance(m, dict) and m["kind"] == "run"]
+                last = max([last, *runs])
                 yield messages
             before = last + 1
             after = await asyncio.to_thread(successor)
@@ -107,28 +103,20 @@ def live_app(
     async def ask(request: Request) -> Response:
         asked = await object_in(request)
         if asked is None:
-            return answer(
-                {"error": "A request is asked for as a JSON object with a key and a prompt."}, 400
-            )
+            asking = "A request is asked for as a JSON object with a key and a prompt."
+            return refused(asking, 400)
         try:
             return answer({"id": await asks.begin(asked, address_of(request))})
         except InflightError as error:
             return refused(error)
 
     async def read(request: Request) -> Response:
-        named = [
-            place.rpartition(":")
-            for place in request.query_params.get("places", "").split(",")[:OWN]
-        ]
-        return streamed(
-            asks.read(
-                {
-                    key: int(number)
-                    for key, _, number in named
-                    if number.isdecimal() and len(number) < 9
-                }
-            )
-        )
+        places = {}
+        for place in request.query_params.get("places", "").split(",")[:OWN]:
+            key, _, number = place.rpartition(":")
+            if number.isdecimal() and len(number) < 9:
+                places[key] = int(number)
+        return streamed(asks.read(places))
 
     async def cancel(request: Request) -> Response:
         return answer({"cancelled": asks.cancel(request.path_params["key"])})

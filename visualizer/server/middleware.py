@@ -75,11 +75,9 @@ def _public(hop: str) -> str:
     address = getattr(address, "ipv4_mapped", None) or address
     if not address.is_global:
         return ""
-    return (
-        str(ipaddress.ip_network(f"{address}/64", strict=False))
-        if address.version == 6
-        else str(address)
-    )
+    if address.version == 6:
+        return str(ipaddress.ip_network(f"{address}/64", strict=False))
+    return str(address)
 
 
 _LONGEST = 255  # characters of an address: no file has a longer name

@@ -34,13 +34,12 @@ def foreseen(asked: Mapping[str, Any], limits: Limits, models: ModelCache) -> di
         raise Refused("The device must be a name.")
     name, dtype = checked_model(asked.get("model"), asked.get("dtype", "auto"), limits)
     load_libraries()
-    from core.torch_engine.models.load import resolve_device
-
-    where = resolve_device(device)
     from core.torch_engine.models.forecast import forecast
+    from core.torch_engine.models.load import resolve_device
     from core.torch_engine.models.memory import free_memory
     from core.torch_engine.pool_size import foreseen_pool
 
+    where = resolve_device(device)
     found = forecast(name, device, dtype)
     free, loaded = free_memory(where), models.has(name, found.device, found.dtype)
     pool = foreseen_pool(found.device, free, 0 if loaded else found.weights)

@@ -46,9 +46,8 @@ def story_routes(picture: str | None = None) -> list[Route]:
 
     @cache
     def page(language: str) -> CachedResponse:
-        return packed(
-            200, "text/html; charset=utf-8", story_html(language, picture=picture).encode()
-        )
+        html = story_html(language, picture=picture)
+        return packed(200, "text/html; charset=utf-8", html.encode())
 
     async def story(request: Request) -> Response:
         language = request.query_params.get("lang", "en")
@@ -76,13 +75,11 @@ def engine_routes(files: EngineFiles | None) -> list[Route]:
 
     async def file(request: Request) -> Response:
         version, name = request.path_params["version"], request.path_params["name"]
-        if files is not None and (beside := files.beside.get(f"{version}/{name}")):
+        if files is None:
+            return nowhere()
+        if beside := files.beside.get(f"{version}/{name}"):
             return FileResponse(beside, media_type=_BYTES, headers={"cache-control": FOREVER})
-        contents = (
-            await to_thread.run_sync(files.contents)
-            if files is not None and version == files.version
-            else {}
-        )
+        contents = await to_thread.run_sync(files.contents) if version == files.version else {}
         if name not in contents:
             return nowhere()
         kind = _TYPES.get(PurePosixPath(name).suffix, _BYTES)
@@ -111,11 +108,8 @@ def embed_routes(traces: Path) -> list[Route]:
 
     @cache
     def run(name: str, language: str) -> CachedResponse:
-        return packed(
-            200,
-            "application/json",
-            inert_json(figure_replay(Trace.load(runs[name]), language)).encode(),
-        )
+        replay = figure_replay(Trace.load(runs[name]), language)
+        return packed(200, "application/json", inert_json(replay).encode())
 
     async def embed(request: Request) -> Response:
         answer = cached_answer(await to_thread.run_sync(page), ASK_AGAIN, request.scope)
@@ -126,9 +120,8 @@ def embed_routes(traces: Path) -> list[Route]:
         name, language = request.path_params["name"], request.path_params["language"]
         if name not in runs or language not in LANGUAGES:
             return nowhere()
-        return cached_answer(
-            await to_thread.run_sync(run, name, language), ASK_AGAIN, request.scope
-        )
+        found = await to_thread.run_sync(run, name, language)
+        return cached_answer(found, ASK_AGAIN, request.scope)
 
     return [
         Route("/embed", embed, methods=["GET"]),

@@ -108,14 +108,13 @@ class Lessons:
                 raise InflightError(
                     f"There are no sentences about a run {shown(lesson)} in {shown(language)}."
                 )
-            if lesson in RANKED:
-                return self._kept(
-                    (kind, lesson, language),
-                    lambda: ranks_captions_in(ranks(lesson, self._folder), language),
-                )
-            return self._kept(
-                (kind, lesson, language), lambda: captions_in(traces(lesson), language)
-            )
+
+            def captions() -> dict[str, Any]:
+                if lesson in RANKED:
+                    return ranks_captions_in(ranks(lesson, self._folder), language)
+                return captions_in(traces(lesson), language)
+
+            return self._kept((kind, lesson, language), captions)
         if kind == "plan":
             return self._text(f"{kind}-{language}.htm", lambda: plan(traces, language))
         if kind == "offline":  # html files are downloaded, sheets are displayed

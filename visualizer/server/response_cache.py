@@ -84,10 +84,8 @@ class ResponseCache:
         most_bytes: int = 2**25,
         head: Callable[[str], str] = lambda at: "",
     ) -> None:
-        self._app = app
-        self._is_everybodys = is_everybodys
-        self._most = most_bytes
-        self._head = head
+        self._app, self._is_everybodys = app, is_everybodys
+        self._most, self._head = most_bytes, head
         self._addresses: set[str] = set()
         self._kept: OrderedDict[str, CachedResponse] = OrderedDict()
         self._pending: dict[str, asyncio.Task[CachedResponse]] = {}
@@ -107,10 +105,9 @@ class ResponseCache:
             cached = self._kept[name]
         else:
             cached = await self._fetch_once(name, path, at, scope)
-        answer = cached_answer(
-            cached, control if cached.status == HTTPStatus.OK else "no-store", scope
-        )
-        await answer(scope, receive, send)
+        if cached.status != HTTPStatus.OK:
+            control = "no-store"
+        await cached_answer(cached, control, scope)(scope, receive, send)
 
     def _address(self, scope: Scope) -> str:
         """Where the client found the page, ending in /; empty if unknown, or one too many."""
@@ -118,12 +115,8 @@ class ResponseCache:
         host = headers.get("host", "")
         if not _HOST.fullmatch(host):
             return ""
-        scheme = (
-            "https"
-            if "https"
-            in (scope.get("scheme"), headers.get("x-forwarded-proto", "").split(",")[0].strip())
-            else "http"
-        )
+        forwarded = headers.get("x-forwarded-proto", "").partition(",")[0].strip()
+        scheme = "https" if "https" in (scope.get("scheme"), forwarded) else "http"
         address = f"{scheme}://{host.lower()}{scope.get('root_path', '').rstrip('/')}/"
         if address not in self._addresses and len(self._addresses) < _MOST_ADDRESSES:
             self._addresses.add(address)
@@ -187,9 +180,9 @@ def cached_answer(cached: CachedResponse, control: str, scope: Scope) -> Respons
     if cached.status == HTTPStatus.OK and cached.tag.removeprefix("W/") in tags:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     encoding, body = _form(cached, request.get("accept-encoding", ""))
-    return Response(
-        body, cached.status, headers | ({"content-encoding": encoding} if encoding else {})
-    )
+    if encoding:
+        headers["content-encoding"] = encoding
+    return Response(body, cached.status, headers)
 
 
 def _form(cached: CachedResponse, accepted: str) -> tuple[str, bytes]:
@@ -200,6 +193,5 @@ def _form(cached: CachedResponse, accepted: str) -> tuple[str, bytes]:
         if "q=0" not in part.replace("q=0.", "")
     }
     found = next((name for name in cached.forms if name in takes), "")
-    return found, (
-        cached.forms[found] if found in cached.forms else gzip.decompress(cached.forms["gzip"])
-    )
+    form = cached.forms.get(found)
+    return found, gzip.decompress(cached.forms["gzip"]) if form is None else form

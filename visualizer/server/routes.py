@@ -38,6 +38,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from core.errors import InflightError, TooManyRequests, Unavailable
+from core.serving.http.guard import gone
 from core.serving.turns import Turns
 from visualizer.page.step import PLOTLY
 from visualizer.server.api import Server
@@ -71,21 +72,16 @@ def routes(
     async def begin(request: Request) -> Response:
         body = await object_in(request)
         if body is None:
-            return answer(
-                {"error": "A job is asked for as a JSON object with a kind and a spec."}, 400
-            )
+            return refused("A job is asked for as a JSON object with a kind and a spec.", 400)
         enter(request)
         address = address_of(request)
-        visitor = body.get("visitor")
-        return answer(
-            server.begin(body.get("kind"), body.get("spec"), _visitor(visitor, address), address)
-        )
+        visitor = _visitor(body.get("visitor"), address)
+        return answer(server.begin(body.get("kind"), body.get("spec"), visitor, address))
 
     async def follow(request: Request) -> Response:
+        start = number_from(request, "from") or 0
         try:
-            return streamed(
-                server.follow(request.path_params["job"], number_from(request, "from") or 0)
-            )
+            return streamed(server.follow(request.path_params["job"], start))
         except InflightError as error:
             return refused(error, 404)
 
@@ -116,15 +112,11 @@ def routes(
     async def call(request: Request) -> Response:
         asked = await object_in(request)
         if asked is None:
-            return answer(
-                {"error": "A call is asked for as a JSON object with its arguments."}, 400
-            )
-        whose = address_of(request)
+            return refused("A call is asked for as a JSON object with its arguments.", 400)
+        name, whose = request.path_params["name"], address_of(request)
         try:
             async with turn(calls, whose, request):
-                found = await _in_thread(
-                    server.call, request.path_params["name"], asked.get("args"), whose
-                )
+                found = await _in_thread(server.call, name, asked.get("args"), whose)
         except TooManyRequests as error:
             return refused(error)
         except ClientDisconnect:
@@ -147,7 +139,7 @@ def routes(
                 async with turn(readers, whose, request):
                     return answer(await _in_thread(read, await request.body()))
         except TimeoutError:
-            return answer({"error": f"The file did not arrive within {_SENDING} seconds."}, 408)
+            return refused(f"The file did not arrive within {_SENDING} seconds.", 408)
         except TooManyRequests as error:
             return refused(error)
         except ClientDisconnect:
@@ -215,7 +207,7 @@ async def turn(turns: Turns, address: str, request: Request) -> AsyncIterator[No
     TooManyRequests, and ClientDisconnect once nobody waits for the answer.
     """
     taking = asyncio.ensure_future(turns.take(address))
-    leaving = asyncio.ensure_future(_left(request))
+    leaving = asyncio.ensure_future(gone(request))
     leaving.add_done_callback(lambda _: taking.cancel())
     try:
         await taking
@@ -231,12 +223,6 @@ async def turn(turns: Turns, address: str, request: Request) -> AsyncIterator[No
         yield
     finally:
         turns.free(address)
-
-
-async def _left(request: Request) -> None:
-    """Wait until the client has hung up."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 _NOBODY = Response(status_code=499)  # for a client that has left
@@ -289,7 +275,7 @@ def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) 
     return Response(json.dumps(data), status, headers, "application/json")
 
 
-def refused(error: InflightError, status: int = 422) -> Response:
+def refused(error: InflightError | str, status: int = 422) -> Response:
     """A refusal as JSON; one that says when to try again has its own status."""
     if isinstance(error, Unavailable):
         status = 429 if isinstance(error, TooManyRequests) else 503

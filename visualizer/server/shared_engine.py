@@ -38,7 +38,7 @@ from visualizer.server.live import Live
 from visualizer.server.live_requests import Bots, LiveRequests
 from visualizer.server.live_routes import live_app, live_of
 from visualizer.server.middleware import ClientAddressed, address_of
-from visualizer.server.routes import answer, object_in
+from visualizer.server.routes import answer, object_in, refused
 
 if TYPE_CHECKING:
     from core.serving.classroom import Classroom
@@ -148,18 +148,12 @@ class SharedEngine:
         """whom: gives the address of a request's client."""
 
         async def where(request: Request) -> Response:
-            return answer(
-                {
-                    "address": self.address,
-                    "qr": None if is_loopback(self.address) else qr_code(self.address),
-                }
-            )
+            qr = None if is_loopback(self.address) else qr_code(self.address)
+            return answer({"address": self.address, "qr": qr})
 
         async def share(request: Request) -> Response:
             if not self._is_teacher(request):
-                return answer(
-                    {"error": "Only the teacher chooses the model: this is not the token."}, 403
-                )
+                return refused("Only the teacher chooses the model: this is not the token.", 403)
             asked = await object_in(request) or {}
             try:
                 model, dtype = checked_model(

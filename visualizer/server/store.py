@@ -21,7 +21,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -184,11 +184,10 @@ class Store:
             file = self._there(name).open("rb")
         except OSError:
             raise InflightError(_NOT_HERE) from None
-        # a lesson, named after it
-        own = name if name.startswith("inflight-") and name.endswith(".html") else None
-        return file, own or next(
-            (download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None
-        )
+        if name.startswith("inflight-") and name.endswith(".html"):
+            return file, name  # a lesson, named after it
+        downloads = (own for suffix, own in _DOWNLOADS.items() if name.endswith(suffix))
+        return file, next(downloads, None)
 
     def export(
         self, kind: object, run: object, step: int | None = None, whose: str = ""
@@ -315,33 +314,29 @@ class Store:
         """
         with self._lock:
             self._whose.setdefault(newest, whose)
-            groups: dict[str, list[tuple[float, int, Path]]] = {}
+            groups: dict[str, list[Path]] = {}
+            sizes, latest = Counter[str](), dict[str, float]()
             for path in self.folder.iterdir():
                 if path.name in self._pinned or path.name.endswith(".partial"):
                     continue
-                try:
-                    about = path.stat()
-                except FileNotFoundError:
-                    continue
-                groups.setdefault(_group(path), []).append((about.st_mtime, about.st_size, path))
+                with suppress(FileNotFoundError):
+                    about, group = path.stat(), _group(path)
+                    groups.setdefault(group, []).append(path)
+                    sizes[group] += about.st_size
+                    latest[group] = max(about.st_mtime, latest.get(group, 0.0))
             self._whose = {group: owner for group, owner in self._whose.items() if group in groups}
             owners = {group: self._whose.get(group, "") for group in groups}
-            sizes = {group: sum(size for _, size, _ in files) for group, files in groups.items()}
             taken = Counter[str]()
             for group, size in sizes.items():
                 taken[owners[group]] += size
 
             def goes_first(group: str) -> tuple[bool, int, float]:
-                return (
-                    "." not in group,
-                    -taken[owners[group]],
-                    max(mtime for mtime, _, _ in groups[group]),
-                )
+                return "." not in group, -taken[owners[group]], latest[group]
 
             kept = {newest, newest.split(".")[0]}  # an export needs its run for others
             while taken.total() > self._quota and (others := groups.keys() - kept):
                 group = min(others, key=goes_first)
-                for _, _, path in groups.pop(group):
+                for path in groups.pop(group):
                     path.unlink(missing_ok=True)
                 taken[owners[group]] -= sizes[group]
 

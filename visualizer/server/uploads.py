@@ -64,29 +64,25 @@ def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str
 
 def read_sandboxed(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
     """The result of a reader, given as a module, for a visitor's file; raises Refused."""
-    said = _run(reader, data, arguments)
-    if "error" in said:
-        raise Refused(said["error"])
-    return said
-
-
-def _run(reader: str, data: bytes, arguments: Sequence[str]) -> dict[str, Any]:
     command = [sys.executable, "-m", reader, *arguments]
     try:
         process = subprocess.run(
             command, input=data, capture_output=True, timeout=_LONGEST, cwd=ASSETS.parent
         )
     except subprocess.TimeoutExpired:
-        return {"error": f"it takes longer than {_LONGEST:.0f} seconds to read."}
+        raise Refused(f"it takes longer than {_LONGEST:.0f} seconds to read.") from None
     if process.returncode == _OUT_OF_TIME:
-        return {"error": f"it takes longer than {SECONDS} seconds to read."}
+        raise Refused(f"it takes longer than {SECONDS} seconds to read.")
     try:
-        return json.loads(process.stdout)
+        said = json.loads(process.stdout)
     except ValueError:
         log.warning(
             "the reader of a file ended with %s: %s", process.returncode, process.stderr[-500:]
         )
-        return {"error": TOO_LARGE}
+        raise Refused(TOO_LARGE) from None
+    if "error" in said:
+        raise Refused(said["error"])
+    return said
 
 
 def answer(
@@ -105,15 +101,13 @@ def answer(
         print(json.dumps({"error": "this is not text."}))
         return
 
-    def prepared() -> dict[str, Any]:
+    def made() -> dict[str, Any]:
+        _bound_memory(_TO_PREPARE)
         prepare(text)
-        return {}
-
-    _bound_memory(_TO_PREPARE)
-    if not (said := answer_to(prepared)):
         _bound_memory(2**29 + 24 * len(text))
-        said = answer_to(lambda: read(text))
-    print(json.dumps(said))
+        return read(text)
+
+    print(json.dumps(answer_to(made)))
 
 
 def _whole_input() -> bytes:

@@ -1,6 +1,4 @@
-"""Shared by the routes: queueing requests together, passing on their pieces, and cancelling them
-when the client leaves.
-"""
+"""What the routes share: requests queued together, their pieces, and their end with the client."""
 
 from __future__ import annotations
 
@@ -17,6 +15,7 @@ from starlette.responses import Response
 from core.errors import ExecutionFailed, InflightError, InvalidRequest
 from core.serving.engine import Call, ServingEngine
 from core.serving.http.errors import error_body, status_of
+from core.serving.http.guard import gone
 from core.serving.request_validator import CheckedPrompt
 from core.serving.stream import Piece, TokenStream
 from core.workload.request import SamplingParams
@@ -37,22 +36,14 @@ def received(serving: ServingEngine, request: Request, count: int = 1) -> Call:
 
 
 async def submit_all(
-    call: Call,
-    asked: Sequence[CheckedRequest],
-    id: str,
-    nickname: str | None = None,
-    num_top_logprobs: int = 0,
+    call: Call, asked: Sequence[CheckedRequest], id: str, **options: Any
 ) -> list[TokenStream]:
-    """Queue all of them or none: raises what `Call.submit` raises, after cancelling the others."""
+    """Queue all of them or none, with these options of `Call.submit`; raises what it raises."""
     streams: list[TokenStream] = []
     try:
         for index, (prompt, sampling) in enumerate(asked):
             name = id if len(asked) == 1 else f"{id}-{index}"
-            streams.append(
-                await call.submit(
-                    prompt, sampling, id=name, nickname=nickname, num_top_logprobs=num_top_logprobs
-                )
-            )
+            streams.append(await call.submit(prompt, sampling, id=name, **options))
     except BaseException:
         cancel(streams)
         raise
@@ -115,7 +106,7 @@ async def answer_unless_gone(
     request: Request, streams: Sequence[TokenStream], work: Coroutine[Any, Any, Response]
 ) -> Response:
     """The response that `work` makes; the streams are cancelled if the client leaves first."""
-    making, leaving = asyncio.create_task(work), asyncio.create_task(_gone(request))
+    making, leaving = asyncio.create_task(work), asyncio.create_task(gone(request))
     try:
         await asyncio.wait({making, leaving}, return_when=asyncio.FIRST_COMPLETED)
         return making.result() if making.done() else Response(status_code=499)  # the client is gone
@@ -123,11 +114,6 @@ async def answer_unless_gone(
         cancel(streams)
         making.cancel()
         leaving.cancel()
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def event_stream(
@@ -170,12 +156,9 @@ class EventStream(EventSourceResponse):
 
 def _event(data: dict[str, Any] | str) -> bytes:
     """An event of one line: words, or JSON without spaces."""
-    line = (
-        data
-        if isinstance(data, str)
-        else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    )
-    return f"data: {line}\n\n".encode()
+    if not isinstance(data, str):
+        data = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return f"data: {data}\n\n".encode()
 
 
 def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:

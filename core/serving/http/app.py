@@ -54,21 +54,17 @@ def create_app(
         openapi_url="/openapi.json",
         responses={"4XX": {"description": "A refusal", "model": ErrorBody}},
     )
-    for routes in (
-        generate_routes(serving),
-        openai_routes(serving),
-        watch_routes(serving, teacher_token),
-    ):
-        app.include_router(routes)
+    app.include_router(generate_routes(serving))
+    app.include_router(openai_routes(serving))
+    app.include_router(watch_routes(serving, teacher_token))
     classroom = classroom or Classroom(serving)
     if teacher_token is not None:
         app.include_router(control_routes(serving, classroom, teacher_token))
     add_handlers(app, serving.metrics.refused)
-    sites = Sites(cors_origins, names)
     app.add_middleware(
         api_guard,
         limits=serving.limits,
-        sites=sites,
+        sites=Sites(cors_origins, names),
         api_key=api_key,
         refused=serving.metrics.refused,
     )

@@ -90,13 +90,8 @@ def collect_endpoint(
             return _error(400, "The body is not made of whole lines.")
         header, *lines = (line + b"\n" for line in lines)
         try:
-            return JSONResponse(
-                {
-                    "wants_snapshot": await asyncio.to_thread(
-                        collection.take, header, int(number), lines
-                    )
-                }
-            )
+            wants = await asyncio.to_thread(collection.take, header, int(number), lines)
+            return JSONResponse({"wants_snapshot": wants})
         except InvalidTrace as error:
             return _error(400, str(error))
         except Full as error:

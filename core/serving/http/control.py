@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException
 
 from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
+from core.serving.engine_thread import LIMITS, RunStart
 from core.serving.http.guard import same_secret
-from core.serving.settings import LIMITS, RunStart
 from core.workload.demo_workloads import DEMO_WORKLOADS
 
 Count = Annotated[int, Field(ge=0, le=1000)]

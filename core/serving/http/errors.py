@@ -31,11 +31,10 @@ def error_body(
     status: int, message: str, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
     """A refusal in OpenAI's form. param: the field at fault, code: what a program asks for."""
-    kind = _TYPES.get(status, "invalid_request_error")
     return {
         "error": {
             "message": message,
-            "type": kind,
+            "type": _TYPES.get(status, "invalid_request_error"),
             "param": param,
             "code": code or _CODES.get(status),
         }
@@ -57,9 +56,7 @@ def error_response(
 
 
 def status_of(error: InflightError) -> int:
-    """The HTTP status of a refusal: 400, or 429 and 503 for a server that is full or closing, 500
-    for a step that failed.
-    """
+    """A refusal's HTTP status: 429 if full, 503 if closing, 500 if a step failed, otherwise 400."""
     if isinstance(error, TooManyRequests):
         return 429
     if isinstance(error, Unavailable):

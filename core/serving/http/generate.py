@@ -37,10 +37,9 @@ def generate_routes(serving: ServingEngine) -> APIRouter:
         """
         sampling = body.sampling()
         with received(serving, request) as call:
-            prompt = await call.check(body.prompt, sampling)
-            streams = await submit_all(
-                call, [(prompt, sampling)], f"gen-{secrets.token_hex(8)}", body.nickname
-            )
+            asked = [(await call.check(body.prompt, sampling), sampling)]
+            id = f"gen-{secrets.token_hex(8)}"
+            streams = await submit_all(call, asked, id, nickname=body.nickname)
         if body.stream:
             return event_stream(serving, streams, _events(streams[0]))
         return await answer_unless_gone(request, streams, _whole(streams[0]))
@@ -51,9 +50,8 @@ def generate_routes(serving: ServingEngine) -> APIRouter:
 async def _whole(stream: TokenStream) -> Response:
     (pieces,) = await gather_pieces([stream])
     token_ids = [piece.token_id for piece in pieces if piece.token_id is not None]
-    return JSONResponse(
-        {**_rest(stream, "".join(piece.text for piece in pieces)), "token_ids": token_ids}
-    )
+    text = "".join(piece.text for piece in pieces)
+    return JSONResponse({**_rest(stream, text), "token_ids": token_ids})
 
 
 async def _events(stream: TokenStream) -> AsyncIterator[dict[str, Any]]:

@@ -1,6 +1,4 @@
-"""Guards every route: what a call must fulfil before it is answered, and the size and pace of its
-body.
-"""
+"""Guards every route: what a call must fulfil to be answered, the size and pace of its body."""
 
 from __future__ import annotations
 
@@ -40,6 +38,12 @@ def sendable(secret: str, called: str) -> str:
 def path_of(scope: Scope) -> str:
     """The path within the application, whether or not a proxy strips its prefix."""
     return scope.get("path", "").removeprefix(scope.get("root_path", "")) or "/"
+
+
+async def gone(request: Request) -> None:
+    """Wait until the client has hung up. Its body must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 class BodyBounds(NamedTuple):
@@ -118,10 +122,8 @@ class Guard:
                 return
         most, seconds, each_piece = self._bounds(scope)
         too_large = self._refusal(413, f"A body has at most {most / 1024:,.0f} KiB here.")
-        announced = next(
-            (value for name, value in scope["headers"] if name == b"content-length"), b"0"
-        )
-        if not announced.isdigit() or int(announced) > most:
+        announced = Headers(scope=scope).get("content-length", "0")
+        if not announced.isdecimal() or int(announced) > most:
             await too_large(scope, receive, send)
             return
         received, more, started = 0, True, False

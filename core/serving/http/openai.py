@@ -1,6 +1,4 @@
-"""OpenAI's interface: `/v1/completions`, `/v1/chat/completions`, `/v1/models`. The tests use its
-unmodified client.
-"""
+"""OpenAI's interface: `/v1/completions`, `/v1/chat/completions`, `/v1/models`."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -28,41 +25,35 @@ from core.serving.http.answers import (
     usage,
 )
 from core.serving.http.errors import UnknownModel
-from core.serving.http.schemas import ChatBody, CompletionBody, StreamOptions
+from core.serving.http.schemas import ChatBody, CompletionBody
 from core.serving.stream import Piece, TokenStream
 
 
 def openai_routes(serving: ServingEngine) -> APIRouter:
     """`/v1/models`, `/v1/completions` and `/v1/chat/completions`."""
     router = APIRouter(prefix="/v1", tags=["openai"])
-    started, tokens = int(time.time()), TokenNames(serving.tokenizer)
-
-    def described() -> dict[str, Any]:
-        length = serving.engine.model.context
-        return {
-            "id": serving.name,
-            "object": "model",
-            "created": started,
-            "owned_by": "inflight",
-            "max_model_len": length,
-        }
+    tokens = TokenNames(serving.tokenizer)
+    described = {
+        "id": serving.name,
+        "object": "model",
+        "created": int(time.time()),
+        "owned_by": "inflight",
+        "max_model_len": serving.engine.model.context,
+    }
 
     @router.get("/models", summary="The model that is served")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [described()]}
+        return {"object": "list", "data": [described]}
 
     @router.get("/models/{model:path}", summary="One model")
     async def model(model: str) -> dict[str, Any]:
         _check_model(serving, model)
-        return described()
+        return described
 
     @router.post("/completions", summary="Continue prompts")
     async def completions(body: CompletionBody, request: Request) -> Response:
         _check_model(serving, body.model)
-        logprobs = body.logprobs is not None, body.logprobs or 0
-        shape = _Completions(
-            serving, f"cmpl-{secrets.token_hex(12)}", body.stream_options, tokens, *logprobs
-        )
+        shape = _Completions(serving, tokens, body, body.logprobs is not None, body.logprobs or 0)
         with received(serving, request, len(body.prompts) * body.n) as call:
             asked: list[CheckedRequest] = []
             for prompt in body.prompts:
@@ -70,15 +61,12 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
                 ids = await call.check(prompt, samplings[0])
                 asked += [(ids, sampling) for sampling in samplings]
             streams = await shape.submitted(call, asked)
-        return await _answer(shape, streams, body, request)
+        return await shape.answer(streams, request)
 
     @router.post("/chat/completions", summary="Continue a conversation")
     async def chat(body: ChatBody, request: Request) -> Response:
         _check_model(serving, body.model)
-        logprobs = body.logprobs, body.num_top_logprobs
-        shape = _Chat(
-            serving, f"chatcmpl-{secrets.token_hex(12)}", body.stream_options, tokens, *logprobs
-        )
+        shape = _Chat(serving, tokens, body, body.logprobs, body.num_top_logprobs)
         try:
             with received(serving, request, body.n) as call:
                 ids = await call.chat([message.plain for message in body.messages])
@@ -91,7 +79,7 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
             if error.param is not None:
                 error.param = body.engines_names.get(error.param, error.param)
             raise
-        return await _answer(shape, streams, body, request)
+        return await shape.answer(streams, request)
 
     return router
 
@@ -110,65 +98,60 @@ def _check_model(serving: ServingEngine, model: str) -> None:
         raise UnknownModel(f"The model asked for is not served here; {serving.name} is.")
 
 
-async def _answer(
-    shape: _Shape, streams: Sequence[TokenStream], body: CompletionBody | ChatBody, request: Request
-) -> Response:
-    # a prompt with several answers counts once
-    prompt_tokens = sum(len(stream.prompt) for stream in streams[:: body.n])
-    if body.stream:
-        return event_stream(
-            shape.serving, streams, _chunks(shape, streams, prompt_tokens), "[DONE]"
-        )
-    return await answer_unless_gone(request, streams, _whole(shape, streams, prompt_tokens))
-
-
-async def _whole(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: int) -> Response:
-    choices = [
-        shape.choice(index, pieces, shape.whole)
-        for index, pieces in enumerate(await gather_pieces(streams))
-    ]
-    used = usage(prompt_tokens, sum(stream.num_tokens for stream in streams))
-    return JSONResponse({**shape.head(shape.kind), "choices": choices, "usage": used})
-
-
-async def _chunks(
-    shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: int
-) -> AsyncIterator[dict[str, Any]]:
-    options, written = shape.options, 0
-    head = shape.head(shape.chunk_kind) | ({"usage": None} if options.include_usage else {})
-    for index in range(len(streams)):
-        for choice in shape.first(index):
-            yield {**head, "choices": [choice]}
-    async for index, piece in merge_pieces(streams):
-        written += piece.token_id is not None
-        if options.include_usage and options.continuous_usage_stats:
-            head["usage"] = usage(prompt_tokens, written)
-        yield {**head, "choices": [shape.choice(index, [piece], shape.part)]}
-    if options.include_usage:
-        yield {
-            **head,
-            "choices": [],
-            "usage": usage(prompt_tokens, sum(stream.num_tokens for stream in streams)),
-        }
-
-
-@dataclass
 class _Shape:
     """How answers are written. logprobs: whether to give them, and of how many top tokens."""
 
-    serving: ServingEngine
-    id: str
-    options: StreamOptions
-    tokens: TokenNames
-    logprobs: bool
-    num_top_logprobs: int
-    created: int = field(default_factory=lambda: int(time.time()))
+    prefix = kind = chunk_kind = ""
 
-    kind = chunk_kind = ""
+    def __init__(
+        self,
+        serving: ServingEngine,
+        tokens: TokenNames,
+        body: CompletionBody | ChatBody,
+        logprobs: bool,
+        num_top_logprobs: int,
+    ) -> None:
+        self.serving, self.tokens, self.body = serving, tokens, body
+        self.logprobs, self.num_top_logprobs = logprobs, num_top_logprobs
+        self.id, self.created = f"{self.prefix}-{secrets.token_hex(12)}", int(time.time())
+        self._offsets: dict[int, int] = {}  # characters of a choice that were written
 
     async def submitted(self, call: Call, asked: Sequence[CheckedRequest]) -> list[TokenStream]:
         """See `submit_all`."""
         return await submit_all(call, asked, self.id, num_top_logprobs=self.num_top_logprobs)
+
+    async def answer(self, streams: Sequence[TokenStream], request: Request) -> Response:
+        # a prompt with several answers counts once
+        prompt_tokens = sum(len(stream.prompt) for stream in streams[:: self.body.n])
+        if self.body.stream:
+            chunks = self._chunks(streams, prompt_tokens)
+            return event_stream(self.serving, streams, chunks, "[DONE]")
+        return await answer_unless_gone(request, streams, self._whole(streams, prompt_tokens))
+
+    async def _whole(self, streams: Sequence[TokenStream], prompt_tokens: int) -> Response:
+        choices = [
+            self.choice(index, pieces, self.whole)
+            for index, pieces in enumerate(await gather_pieces(streams))
+        ]
+        used = usage(prompt_tokens, sum(stream.num_tokens for stream in streams))
+        return JSONResponse({**self.head(self.kind), "choices": choices, "usage": used})
+
+    async def _chunks(
+        self, streams: Sequence[TokenStream], prompt_tokens: int
+    ) -> AsyncIterator[dict[str, Any]]:
+        options, written = self.body.stream_options, 0
+        head = self.head(self.chunk_kind) | ({"usage": None} if options.include_usage else {})
+        for index in range(len(streams)):
+            for choice in self.first(index):
+                yield {**head, "choices": [choice]}
+        async for index, piece in merge_pieces(streams):
+            written += piece.token_id is not None
+            if options.include_usage and options.continuous_usage_stats:
+                head["usage"] = usage(prompt_tokens, written)
+            yield {**head, "choices": [self.choice(index, [piece], self.part)]}
+        if options.include_usage:
+            used = usage(prompt_tokens, sum(stream.num_tokens for stream in streams))
+            yield {**head, "choices": [], "usage": used}
 
     def head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.serving.name}
@@ -200,12 +183,8 @@ class _Shape:
         raise NotImplementedError
 
 
-@dataclass
 class _Completions(_Shape):
-    # characters of a choice that were written
-    _offsets: dict[int, int] = field(default_factory=dict)
-
-    kind = chunk_kind = "text_completion"
+    prefix, kind, chunk_kind = "cmpl", "text_completion", "text_completion"
 
     def whole(self, text: str) -> dict[str, Any]:
         return {"text": text}
@@ -218,9 +197,9 @@ class _Completions(_Shape):
             offsets.append(self._offsets.get(index, 0))
             self._offsets[index] = offsets[-1] + len(piece.text)
         rows = [
-            (p, p.token_id, at)
-            for p, at in zip(pieces, offsets, strict=True)
-            if p.token_id is not None
+            (piece, piece.token_id, at)
+            for piece, at in zip(pieces, offsets, strict=True)
+            if piece.token_id is not None
         ]
         return {
             "tokens": [self.tokens.name(token_id) for _, token_id, _ in rows],
@@ -241,9 +220,8 @@ class _Completions(_Shape):
         return {name: logprobs[i] for i, name in self.tokens.distinct(logprobs).items()}
 
 
-@dataclass
 class _Chat(_Shape):
-    kind, chunk_kind = "chat.completion", "chat.completion.chunk"
+    prefix, kind, chunk_kind = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
     def first(self, index: int) -> list[dict[str, Any]]:
         return [
@@ -307,9 +285,8 @@ class TokenNames:
             if all(character in _BYTE_OF for character in piece):
                 return bytes(_BYTE_OF[character] for character in piece)
             return text.encode()
-        return str(tokenizer.decode([token_id, token_id]))[
-            len(text) :
-        ].encode()  # the first of a text may lose the space before it
+        # the first of a text may lose the space before it
+        return str(tokenizer.decode([token_id, token_id]))[len(text) :].encode()
 
     def name(self, token_id: int) -> str:
         """The token's text. Without one: its bytes, as OpenAI writes, or its id, as vLLM."""

@@ -52,9 +52,7 @@ def _must(be: str) -> Any:
 
 
 def _at_most(most: int, of_what: str, count: Callable[[Any], int] = len) -> Any:
-    """Refuses a longer list or object before any of it is looked at: on the event loop, everybody
-    would wait for that.
-    """
+    """Refuses a longer list or object before any of it is looked at, for which all would wait."""
 
     def bounded(given: Any) -> Any:
         if isinstance(given, list | dict) and count(given) > most:
@@ -240,15 +238,12 @@ class ChatMessage(_Body):
     @property
     def plain(self) -> dict[str, str]:
         """As chat templates read it: few know developers, and most drop what they do not know."""
-        content = (
-            "".join(part.text for part in self.content)
-            if isinstance(self.content, list)
-            else self.content or ""
-        )
+        content = self.content or ""
+        if isinstance(content, list):
+            content = "".join(part.text for part in content)
         role = "system" if self.role == "developer" else self.role
-        return {"role": role, "content": content} | (
-            {"name": self.name} if self.name is not None else {}
-        )
+        named = {} if self.name is None else {"name": self.name}
+        return {"role": role, "content": content, **named}
 
 
 class ChatBody(_OpenAIBody):

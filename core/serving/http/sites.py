@@ -39,11 +39,9 @@ class Sites:
 
     def __init__(self, origins: Collection[str] = (), names: Collection[str] | None = None) -> None:
         self._origins = frozenset(origins)
-        self._names = (
-            None
-            if names is None
-            else {name.lower().rstrip(".") for name in (*names, socket.gethostname())}
-        )
+        self._names: set[str] | None = None
+        if names is not None:
+            self._names = {name.lower().rstrip(".") for name in (*names, socket.gethostname())}
 
     def refusal(self, scope: Scope) -> str:
         """Why a call is refused, in a sentence; empty if it is not."""
