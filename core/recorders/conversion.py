@@ -459,8 +459,7 @@ class Conversion:
                 if added
             ]
         self._run.take_blocks(KV(0, 0, tuple(self._changes)))
-        tables = self._run.tables
-        return len({block for request in tables for block in self._run.blocks_of(request)})
+        return len(self._run.used_blocks)
 
     def _own(self, tables: Iterable[list[int]]) -> list[tuple[int | None, ...]]:
         """Recorded block tables by KV cache group, with our numbers: None for an empty block."""

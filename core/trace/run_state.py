@@ -134,6 +134,11 @@ class RunState:
             if block is not None
         ]
 
+    @property
+    def used_blocks(self) -> set[int]:
+        """The blocks that some request holds."""
+        return {block for request in self.tables for block in self.blocks_of(request)}
+
     def begin(self, event: StepEvent) -> None:
         """The state while the passes run: after steps that are not shown, arrivals, cancellations,
         preemptions, admissions, another order of the queue and new blocks.

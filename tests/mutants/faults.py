@@ -952,11 +952,8 @@ FAULTS = (
     Fault(
         "a shared block is in use once for each holder",
         "core/trace/rules/recorded.py",
-        "free = self._header.num_blocks - len(\n"
-        "            {block for request in state.tables for block in "
-        "state.blocks_of(request)}",
-        "free = self._header.num_blocks - sum(\n"
-        "            len(state.blocks_of(request)) for request in state.tables",
+        "free = self._header.num_blocks - len(state.used_blocks)",
+        "free = self._header.num_blocks - sum(map(len, map(state.blocks_of, state.tables)))",
         (RECORDED_RULES,),
     ),
     Fault(
@@ -4567,9 +4564,9 @@ FAULTS = (
     ),
     Fault(
         "the tables after a gap are those of before",
-        "core/recorders/compare.py",
-        "g: list(table) for g, table in enumerate(c.tables)",
-        "g: [] for g, table in enumerate(c.tables)",
+        "core/trace/run_state.py",
+        "carried.request: dict(enumerate(map(list, carried.tables)))",
+        "carried.request: {g: [] for g, table in enumerate(carried.tables)}",
         (
             "core/test_conversion.py::test_what_goes_on_after_missing_steps_is_held_against_its_lines",
         ),

@@ -112,9 +112,7 @@ class RecordedRules:
                 f"request {quoted(min(gone - set(running[-len(gone) :])))} was preempted but is not"
                 " the newest"
             )
-        free = self._header.num_blocks - len(
-            {block for request in state.tables for block in state.blocks_of(request)}
-        )
+        free = self._header.num_blocks - len(state.used_blocks)
         kept = int(self._policy.watermark * (self._header.num_blocks + 1))
         if not self._holds_blocks and free - kept >= (
             need := sum([self._lacks(request, event, state) for request in running])
