@@ -8,7 +8,7 @@ written back to the file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, TypeVar, get_type_hints
 
 from core.config import EngineConfig
@@ -24,7 +24,7 @@ FULL = ("full_attention", "mla_attention")
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Facts that form one object in a file. A field that is None was not recorded and is left out
+    """Facts that form one object in a file. A field at its default was not recorded and is left out
     of the file.
 
     more: fields this version does not know; they come last in a file.
@@ -34,9 +34,7 @@ class Facts:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as it stands in a file."""
-        return {name: value for name, value in self._known().items() if value is not None} | dict(
-            self.more
-        )
+        return self._known() | dict(self.more)
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -52,11 +50,12 @@ class Facts:
         return (*self.more, *within)
 
     def _known(self) -> dict[str, Any]:
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "more"}
-        return {
-            _in_file(name): list(value) if isinstance(value, tuple) else value
-            for name, value in own.items()
-        }
+        known = {}
+        for f in fields(self):
+            default = f.default if f.default_factory is MISSING else f.default_factory()
+            if f.name != "more" and (value := getattr(self, f.name)) != default:
+                known[_in_file(f.name)] = _plain(value)
+        return known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +119,6 @@ class EngineFacts(Facts):
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}" if self.version else self.name
-
-    def _known(self) -> dict[str, Any]:
-        return {**super()._known(), "clock": self.clock and self.clock.to_json()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,11 +188,8 @@ def windows_of(groups: Sequence[GroupFacts]) -> tuple[int | None, ...] | None:
         if group.layers is None or not (slides or group.kind in FULL):
             return None
         by_layer |= dict.fromkeys(group.layers, group.window if slides else None)
-    return (
-        tuple(by_layer[layer] for layer in sorted(by_layer))
-        if groups and list(sorted(by_layer)) == list(range(len(by_layer)))
-        else None
-    )
+    is_whole = groups and sorted(by_layer) == list(range(len(by_layer)))
+    return tuple(by_layer[layer] for layer in sorted(by_layer)) if is_whole else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,32 +274,20 @@ class Header(Facts):
         return self.arrival_unit == "step"
 
     def _known(self) -> dict[str, Any]:
-        """In the order of a file."""
-        return {
-            "created": self.created or None,
-            "source": self.source or None,
-            "engine": self.engine and self.engine.to_json(),
-            "inferred": self.inferred or None,
-            "absent": list(self.absent) or None,
-            "model": self.model.to_json(),
-            "device": self.device or None,
-            "device_name": self.device_name or None,
-            "threads": self.threads,
-            "dtype": self.dtype or None,
-            "policy": self.policy.name,
-            "batching": self.policy.to_json(),
-            "config": self.config.to_json(),
-            "num_blocks": self.num_blocks,
-            "kv_groups": [group.to_json() for group in self.kv_groups] or None,
-            "workload": Workload((), self.workload, self.arrival_unit).heading(),
-            "versions": self.versions or None,
-            "tensor_parallel": self.tensor_parallel if self.tensor_parallel > 1 else None,
-            "leak": self.leak or None,
-            "cost": self.cost,
-            "execution": self.execution and self.execution.to_json(),
-            "memory": self.memory,
-            "notes": list(self.notes) or None,
+        """In the order of a file, in which the policy stands beside the config."""
+        instead = {
+            "config": {
+                "policy": self.policy.name,
+                "batching": self.policy.to_json(),
+                "config": self.config.to_json(),
+            },
+            "workload": {"workload": Workload((), self.workload, self.arrival_unit).heading()},
+            "arrival_unit": {},
         }
+        known: dict[str, Any] = {}
+        for name, value in super()._known().items():
+            known |= instead.get(name, {name: value})
+        return known
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Header:
@@ -340,12 +321,8 @@ class Header(Facts):
                 else None
             ),
         }
-        rest = {
-            name: value
-            for name, value in data.items()
-            if name not in typed and name not in ("policy", "batching")
-        }
-        header = cls(**typed, **_read(cls, rest, "header"))
+        rest = {name: data[name] for name in data if name not in ("policy", "batching")}
+        header = _facts(cls, rest, "header", **typed)
         if fault := header._fault():
             raise InvalidTrace(fault, 1)
         return header
@@ -437,27 +414,29 @@ def _in_file(name: str) -> str:
     return name.removesuffix("_")
 
 
-def _facts(record: type[_AnyFacts], data: object, of: str) -> _AnyFacts:
+def _plain(value: Any) -> Any:
+    if isinstance(value, Facts):
+        return value.to_json()
+    return [*map(_plain, value)] if isinstance(value, tuple) else value
+
+
+def _facts(record: type[_AnyFacts], data: object, of: str, **typed: Any) -> _AnyFacts:
+    """The facts in an object, each known one checked for its type; the rest goes into `more`.
+    typed: those that have been read.
+    """
     if not isinstance(data, dict):
         raise InvalidTrace(f"the header's {of} is not an object.", 1)
-    return record(**_read(record, data, of))
-
-
-def _read(record: type[Facts], data: Mapping[str, Any], of: str) -> dict[str, Any]:
-    """The known fields in the data, each checked for its type; the rest goes into `more`."""
-    hints = {
-        _in_file(name): (name, hint)
-        for name, hint in get_type_hints(record).items()
-        if name != "more"
-    }
-    known: dict[str, Any] = {}
+    hints = {_in_file(name): (name, hint) for name, hint in get_type_hints(record).items()}
+    del hints["more"]
+    known = dict(typed)
     for key, value in data.items():
-        if key in hints and value is not None:
+        if key in hints and key not in typed and value is not None:
             name, hint = hints[key]
             known[name] = tuple(value) if isinstance(value, list) else value
             if not fits(known[name], hint):
                 raise InvalidTrace(f"the {of}'s {key} is of the wrong kind.", 1)
-    return {**known, "more": {key: value for key, value in data.items() if key not in hints}}
+    more = {key: value for key, value in data.items() if key not in hints}
+    return record(**known, more=more)
 
 
 def _engine(data: object) -> EngineFacts | None:
@@ -468,8 +447,7 @@ def _engine(data: object) -> EngineFacts | None:
     clock = (
         None if data.get("clock") is None else _facts(ClockFacts, data["clock"], "engine's clock")
     )
-    rest = {name: value for name, value in data.items() if name != "clock"}
-    return EngineFacts(clock=clock, **_read(EngineFacts, rest, "engine"))
+    return _facts(EngineFacts, data, "engine", clock=clock)
 
 
 def _groups(data: object) -> tuple[GroupFacts, ...]:
@@ -477,12 +455,8 @@ def _groups(data: object) -> tuple[GroupFacts, ...]:
         raise InvalidTrace("the header's kv_groups are not a list.", 1)
     groups = tuple(_facts(GroupFacts, group, "KV cache group") for group in data or ())
     for group in groups:
-        lengths = [
-            length
-            for length in (group.window, group.block_size, group.units, group.most_blocks)
-            if length is not None
-        ]
-        if min([*lengths, *(layer + 1 for layer in group.layers or ())], default=1) < 1:
+        lengths = (group.window, group.block_size, group.units, group.most_blocks)
+        if any(n is not None and n < 1 for n in lengths) or min(group.layers or (0,)) < 0:
             raise InvalidTrace("the header's kv_groups have numbers that none can have.", 1)
     return groups
 
