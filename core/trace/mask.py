@@ -103,17 +103,15 @@ def mask_of(
             ]
     numbers = {s.request: i for i, s in enumerate(segments)}
     if order == "request":
-        spans = [(s.request, 0, s.kv_len) for s in segments]
+        stretches = [(n, 0, s.kv_len) for n, s in enumerate(segments)]
     else:
-        spans = [(s.request, 0, s.start) for s in segments] + [
-            (s.request, s.start, s.kv_len) for s in segments
-        ]
+        stretches = [(n, 0, s.start) for n, s in enumerate(segments)]
+        stretches += [(n, s.start, s.kv_len) for n, s in enumerate(segments)]
     keys = [
-        Position(request, p, text(request, p))
-        for request, first, end in spans
+        Position(segments[n].request, p, text(segments[n].request, p))
+        for n, first, end in stretches
         for p in range(first, end)
     ]
-    stretches = [(numbers[request], first, end) for request, first, end in spans]
 
     def cells_of(query: Position) -> tuple[bool, ...]:
         if query.position is None:

@@ -165,15 +165,12 @@ class Trace(OnPage):
     @cached_property
     def texts(self) -> Texts:
         """The pieces of all tokens: as recorded, or decoded now."""
-        found = (
-            self.recorded_texts if self.recorded_texts is not None else self.decoded(self.tokenizer)
-        )
-        return self._without_made_up(found) if self.header.is_simulated else found
-
-    def _without_made_up(self, texts: Texts) -> Texts:
-        return Texts(
-            texts.prompt, {request: [""] * len(pieces) for request, pieces in texts.output.items()}
-        )
+        found = self.recorded_texts
+        if found is None:
+            found = self.decoded(self.tokenizer)
+        if not self.header.is_simulated:
+            return found
+        return Texts(found.prompt, {r: [""] * len(made_up) for r, made_up in found.output.items()})
 
     def decoded(self, tokenizer: Any) -> Texts:
         """The pieces of all tokens, by this tokenizer."""
@@ -226,9 +223,10 @@ class Trace(OnPage):
         for event in self.events:
             if event.step == step:
                 return event
-        raise InflightError(
-            f"This trace has no step {shown(step)}; its steps go from {self._steps}."
-        )
+        steps = "nowhere: it is empty"
+        if self.events:
+            steps = f"{self.events[0].step} to {self.events[-1].step}"
+        raise InflightError(f"This trace has no step {shown(step)}; its steps go from {steps}.")
 
     def states(self) -> Iterator[tuple[StepEvent, RunState]]:
         """Each event, and the state while its passes run, which goes on with the next one."""
@@ -325,14 +323,6 @@ class Trace(OnPage):
         that cannot be written.
         """
         page.brought(page.animate)(self, path_of(path), steps, seconds)
-
-    @property
-    def _steps(self) -> str:
-        return (
-            f"{self.events[0].step} to {self.events[-1].step}"
-            if self.events
-            else "nowhere: it is empty"
-        )
 
     # -- disk --------------------------------------------------------------------------------------
 

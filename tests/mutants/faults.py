@@ -856,12 +856,8 @@ FAULTS = (
     Fault(
         "another engine's request may have blocks to spare",
         "core/trace/rules/blocks.py",
-        "if (\n"
-        "                group.kind in BY_POSITION\n"
-        "                and not self._own\n"
-        "                and len(table) // units > -(-(needed + ahead) // size)\n"
-        "            ):",
-        "if group.kind in BY_POSITION and not self._own and len(table) < 0:",
+        "if not self._own and len(table) > group.blocks_of(s.kv_len + ahead, size):",
+        "if not self._own and len(table) < 0:",
         ("core/test_verify_others.py::test_a_forged_recording_is_noticed",),
     ),
     Fault(
@@ -3529,7 +3525,7 @@ FAULTS = (
     Fault(
         "drafts may be told twice of one request",
         "core/trace/rules/followable.py",
-        "if len(drafted) < len(event.drafts) or not 0",
+        "if is_double or not 0",
         "if not 0",
         ("core/test_recorded_rules.py::test_what_no_step_can_tell_cannot_be_followed",),
     ),

@@ -56,8 +56,7 @@ class PoolRules:
         # requests whose tables from before the step have been given back
         returned: set[str] = set()
         for change in event.kv.changes:
-            request = change.request
-            group = change.group
+            request, group = change.request, change.group
             added = [b for b in change.added if b is not None]
             if change.left and (fault := self._leaving(change, state)):
                 return fault
@@ -105,20 +104,19 @@ class PoolRules:
         state: while its pass runs. ahead: positions after these for which it may have blocks, too.
         """
         tables = state.tables.get(s.request, {})
-        for index, (group, size, units) in enumerate(
-            zip(self._groups, self._sizes, self._units, strict=True)
-        ):
-            table = tables.get(index, [])
-            needed = min(s.kv_len, group.window or s.kv_len) if group.kind == "ring" else s.kv_len
-            held = len(table) - (table.count(None) if group.kind in _KEEP_ALL else 0)
-            if group.kind in BY_POSITION and held // units * size < needed:
-                return f"request {quoted(s.request)} has too few blocks for {s.kv_len} positions"
-            if (
-                group.kind in BY_POSITION
-                and not self._own
-                and len(table) // units > -(-(needed + ahead) // size)
-            ):
-                return f"request {quoted(s.request)} has more blocks than {s.kv_len} positions need"
+        for index, group in enumerate(self._groups):
+            size, units, table = self._sizes[index], self._units[index], tables.get(index, [])
+            if group.kind in BY_POSITION:
+                held = len(table) - (table.count(None) if group.kind in _KEEP_ALL else 0)
+                if held < group.blocks_of(s.kv_len, size):
+                    return (
+                        f"request {quoted(s.request)} has too few blocks for {s.kv_len} positions"
+                    )
+                if not self._own and len(table) > group.blocks_of(s.kv_len + ahead, size):
+                    return (
+                        f"request {quoted(s.request)} has more blocks than {s.kv_len} positions"
+                        " need"
+                    )
             # one behind: a step may be scheduled before the last is read
             passed = group.first_seen(max(0, s.start - 1 - ahead)) or 0
             if any(block is not None for block in table[: passed // size * units]):
@@ -132,8 +130,7 @@ class PoolRules:
         return None
 
     def _leaving(self, change: BlockChange, state: RunState) -> str | None:
-        group = self._groups[change.group]
-        size = self._sizes[change.group]
+        group, size = self._groups[change.group], self._sizes[change.group]
         units = self._units[change.group]
         table = state.tables.get(change.request, {}).get(change.group, [])
         computed = state.computed.get(change.request, 0)

@@ -341,15 +341,9 @@ class StepRules:
                     f"token {s.token_id} of request {quoted(s.request)} is not one that can be"
                     " sampled"
                 )
-            if not self._own and not plausible_margin(s):
-                return (
-                    f"token {s.token_id} of request {quoted(s.request)} cannot have that"
-                    " probability at that margin"
-                )
-            if (
-                is_measured
-                and not self._requests[s.request].sampling.temperature
-                and not plausible_greedy(s, self._vocab_size)
+            is_greedy = is_measured and not self._requests[s.request].sampling.temperature
+            if (not self._own and not plausible_margin(s)) or (
+                is_greedy and not plausible_greedy(s, self._vocab_size)
             ):
                 return (
                     f"token {s.token_id} of request {quoted(s.request)} cannot have that"
