@@ -2,8 +2,7 @@
 
 What is compared of a step, in the order in which it is decided: who is preempted, who is admitted
 and to which lane, who computes how much, how the pass is laid out, which tokens come out, who
-finishes. The reason why a request waits is reported, but waiting for a different reason is no fork;
-times never count.
+finishes. Why a request waits is reported, but another reason is no fork; times never count.
 """
 
 from __future__ import annotations
@@ -139,11 +138,9 @@ def _work(event: StepEvent | None, run: Ran, step: int) -> str:
 
 
 def _preemption(event: StepEvent, request: str | None, lost: int | None) -> str:
-    return (
-        "goes on"
-        if lost is None
-        else f"is preempted and loses its cache of {lost:,} [token|tokens]"
-    )
+    if lost is None:
+        return "goes on"
+    return f"is preempted and loses its cache of {lost:,} [token|tokens]"
 
 
 _TAKES = "takes lane"
@@ -170,9 +167,8 @@ def _computes(event: StepEvent, request: str | None, work: _Segments | None) -> 
         stalled = next((s.why for s in event.stalled if s.request == request), None)
         return f"computes nothing: {reason(stalled)}" if stalled else "computes nothing"
     what = f"computes {sum(length for *_, length in work):,} [token|tokens]"
-    return (
-        what if len(event.passes) < 2 else f"{what} in pass {work[0][0] + 1} of {len(event.passes)}"
-    )
+    passes = len(event.passes)
+    return what if passes < 2 else f"{what} in pass {work[0][0] + 1} of {passes}"
 
 
 def _layout(event: StepEvent) -> str:

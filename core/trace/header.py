@@ -1,13 +1,12 @@
 """The header of a trace: what ran, on what, and under which limits, as one frozen record; in a file
 it is plain data, validated when read.
 
-Unknown fields, written by a newer version or another program, are kept as plain data (`more`) and
-written back to the file.
+Unknown fields, as of a newer version, are kept as plain data (`more`) and written back to the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, TypeVar, get_type_hints
 
@@ -84,7 +83,7 @@ class ClockFacts(Facts):
     """What the clocks of an engine's machine showed at the trace's time 0, in nanoseconds.
 
     monotonic_ns: of the clock that all processes of the machine share until it restarts. boot:
-    identifies the machine's current boot. whole_seconds: the wall clock's time is known only to the
+    identifies the machine's current boot. whole_seconds: the wall clock's time is known to the
     second.
     """
 
@@ -126,8 +125,8 @@ class ExecutionFacts(Facts):
     """How passes were computed, where not eagerly and one at a time.
 
     cuda_graphs: passes may have been CUDA graphs of at most max_graph_positions, and of at least
-    min_graph_positions if they compute prompts. asynchronous: a step was launched before the one
-    before it had been read.
+    min_graph_positions if they compute prompts. asynchronous: a step was launched before the last
+    was read.
     """
 
     attention: str | None = None
@@ -149,8 +148,7 @@ class GroupFacts(Facts):
     …). window: tokens that its layers look back over, the present one included; blocks that lie
     behind are given back, or overwritten where the kind is "ring". block_size: tokens in a block.
     layers: their indices in the model. units: consecutive blocks of the pool that make one of the
-    group, whose blocks are larger. most_blocks: that a request is counted with when it is admitted,
-    however long it is.
+    group, whose blocks are larger. most_blocks: with which a request of any length is admitted.
     """
 
     kind: str | None = None
@@ -161,9 +159,7 @@ class GroupFacts(Facts):
     most_blocks: int | None = None
 
     def blocks_of(self, tokens: int, block_size: int) -> int:
-        """Blocks of the pool in the table of a request of so many tokens. block_size: where the
-        group does not say.
-        """
+        """Blocks of the pool for so many tokens. block_size: where the group does not say."""
         kept = min(tokens, self.window or tokens) if self.kind == "ring" else tokens
         return -(-kept // (self.block_size or block_size)) * (self.units or 1)
 
@@ -179,9 +175,7 @@ class GroupFacts(Facts):
 
 
 def windows_of(groups: Sequence[GroupFacts]) -> tuple[int | None, ...] | None:
-    """The window of each layer, None for a layer that attends to all positions. None for the whole
-    if that is not known of every layer.
-    """
+    """The window of each layer, None for one without; None if not all are known."""
     by_layer: dict[int, int | None] = {}
     for group in groups:
         slides = group.kind == "ring" or group.first_seen(0) is not None
@@ -202,8 +196,7 @@ class Header(Facts):
     policy as it was then. num_blocks: in the pool. kv_groups: none where all layers share one block
     table. workload: its name; arrival_unit: the unit of its arrivals. tensor_parallel: processes
     that shared the model. leak: requests could read each other's keys. cost: the cost model of a
-    simulated run. memory: bytes, by what took them. notes: a sentence for each unusual
-    circumstance.
+    simulated run. memory: bytes, by what took them. notes: a sentence for each oddity.
     """
 
     created: str = ""
@@ -275,7 +268,7 @@ class Header(Facts):
 
     def _known(self) -> dict[str, Any]:
         """In the order of a file, in which the policy stands beside the config."""
-        instead = {
+        instead: dict[str, dict[str, Any]] = {
             "config": {
                 "policy": self.policy.name,
                 "batching": self.policy.to_json(),
@@ -327,46 +320,47 @@ class Header(Facts):
             raise InvalidTrace(fault, 1)
         return header
 
-    def _ours(self) -> Iterator[str]:
-        """What it has of the facts that no other engine's recording has."""
-        yield from [
-            name
-            for name in ("threads", "leak", "cost", "execution", "memory")
-            if getattr(self, name)
-        ]
-        yield from [
-            f"the model's {name}"
-            for name in ("parameters", "eos_token_ids", "plug")
-            if getattr(self.model, name) is not None
-        ]
-
     def _fault(self) -> str | None:
         """How the header contradicts itself, if it does."""
-        if self.engine is None and (self.inferred or self.absent):
-            return "a run of this engine leaves nothing absent or to be inferred."
-        if self.engine and (
-            missing := [name for name in _ALWAYS_INFERRED if not self.inferred.get(name)]
-        ):
+        own = self._fault_of(self.engine) if self.engine else self._fault_of_ours()
+        return own or self._fault_of_any()
+
+    def _fault_of(self, engine: EngineFacts) -> str | None:
+        if missing := [name for name in _ALWAYS_INFERRED if not self.inferred.get(name)]:
             return (
                 f"the header does not say how the {missing[0]} of another engine's run were"
                 " inferred."
             )
-        if self.engine and (ours := [*self._ours()]):
+        facts = ("threads", "leak", "cost", "execution", "memory")
+        of_model = ("parameters", "eos_token_ids", "plug")
+        ours = [name for name in facts if getattr(self, name)]
+        ours += [f"the model's {n}" for n in of_model if getattr(self.model, n) is not None]
+        if ours:
             return (
-                f"the header says that {self.engine.name} ran, and has a fact that only this engine"
+                f"the header says that {engine.name} ran, and has a fact that only this engine"
                 f" records: {ours[0]}."
             )
-        if self.engine is None and (
-            missing := [name for name in _ALWAYS_KNOWN if getattr(self.model, name) is None]
-        ):
+        if engine.ranks is not None and not 0 <= (engine.rank or 0) < engine.ranks:
+            return f"rank {engine.rank} is none of {engine.ranks} ranks."
+        return None
+
+    def _fault_of_ours(self) -> str | None:
+        if self.inferred or self.absent:
+            return "a run of this engine leaves nothing absent or to be inferred."
+        if missing := [name for name in _ALWAYS_KNOWN if getattr(self.model, name) is None]:
             return f"the header does not say the model's {missing[0]}."
-        if self.engine is None and (installed := POLICIES.get(self.policy.name)) is not None:
-            for name, words in _WORDS_OF_A_RULE.items():
-                if (word := getattr(self.policy, name)) not in (*words, getattr(installed, name)):
-                    return (
-                        f"the policy's {name} is {shown(word)}, which is not what"
-                        f" {self.policy.name} does."
-                    )
+        installed = POLICIES.get(self.policy.name, self.policy)
+        for name, words in _WORDS_OF_A_RULE.items():
+            if (word := getattr(self.policy, name)) not in (*words, getattr(installed, name)):
+                return (
+                    f"the policy's {name} is {shown(word)}, which is not what {self.policy.name}"
+                    " does."
+                )
+        if self.kv_groups:
+            return "all layers of this engine share one block table."
+        return None
+
+    def _fault_of_any(self) -> str | None:
         if self.is_simulated != (self.cost is not None):
             return "a simulated run has a cost model, and no other has one."
         assumptions = (self.cost or {}).get("assumptions", [])
@@ -375,14 +369,6 @@ class Header(Facts):
         counts = {"threads": self.threads, "tensor_parallel": self.tensor_parallel}
         if wrong := [name for name, count in counts.items() if count is not None and count < 1]:
             return f"the header's {wrong[0]} is not a count."
-        if (
-            self.engine
-            and self.engine.ranks is not None
-            and not 0 <= (self.engine.rank or 0) < self.engine.ranks
-        ):
-            return f"rank {self.engine.rank} is none of {self.engine.ranks} ranks."
-        if self.engine is None and self.kv_groups:
-            return "all layers of this engine share one block table."
         if min((self.memory or {}).values(), default=0) < 0:
             return "the header's memory is not a number of bytes."
         return None
@@ -421,9 +407,7 @@ def _plain(value: Any) -> Any:
 
 
 def _facts(record: type[_AnyFacts], data: object, of: str, **typed: Any) -> _AnyFacts:
-    """The facts in an object, each known one checked for its type; the rest goes into `more`.
-    typed: those that have been read.
-    """
+    """Facts of an object, checked for their types; others go into `more`. typed: known already."""
     if not isinstance(data, dict):
         raise InvalidTrace(f"the header's {of} is not an object.", 1)
     hints = {_in_file(name): (name, hint) for name, hint in get_type_hints(record).items()}
@@ -470,16 +454,10 @@ def _model(data: object) -> ModelFacts:
         raise InvalidTrace("the model's windows are not lengths.", 1)
     if any(i < 0 for i in model.eos_token_ids or ()):
         raise InvalidTrace("the model's eos_token_ids are not token ids.", 1)
-    is_simulated = model.layers == 0 and tuple(model.windows or ()) == (None,)
-    if (
-        model.layers is not None
-        and model.windows is not None
-        and len(model.windows) != model.layers
-        and not is_simulated
-    ):
-        raise InvalidTrace(
-            f"the model has {model.layers} layers but {len(model.windows)} windows.", 1
-        )
+    layers, windows = model.layers, model.windows
+    is_simulated = layers == 0 and windows == (None,)
+    if None not in (layers, windows) and len(windows or ()) != layers and not is_simulated:
+        raise InvalidTrace(f"the model has {layers} layers but {len(windows or ())} windows.", 1)
     return model
 
 

@@ -61,14 +61,10 @@ class Mask:
 
 
 def rows_of(forward: Pass, segments: Sequence[Segment]) -> list[Segment | FinishedRow]:
-    """The segments of a packed pass in its own order (lane order here; other engines have theirs),
-    the rows of a padded one by lane.
-    """
-    return (
-        sorted([*segments, *forward.finished_rows], key=lambda row: row.lane)
-        if forward.finished_rows
-        else [*segments]
-    )
+    """Segments in the packed pass's own order, or the rows of a padded one by lane."""
+    if not forward.finished_rows:
+        return [*segments]
+    return sorted([*segments, *forward.finished_rows], key=lambda row: row.lane)
 
 
 def mask_of(

@@ -365,28 +365,16 @@ class RunState:
                 doing[row.request] = ["finished"]
         for stalled in event.stalled:
             doing[stalled.request] = ["stalled"]
-        rows = tuple(
-            LaneRow(
-                lane,
-                r,
-                tuple(doing.get(r, ())),
-                lengths.get(r, 0),
-                kv_lens.get(r, self.computed.get(r, 0)),
-            )
-            for lane, r in sorted(self.lanes.items())
-        )
-        waiting = tuple(
-            WaitingRow(
-                r,
-                self.since[r],
-                r in self.lost,
-                event.waiting.why if r == event.waiting.request else None,
-            )
-            # whoever is next stands first
-            for r in sorted(self.waiting, key=lambda request: request != event.waiting.request)
-        )
+        rows, waiting = list[LaneRow](), list[WaitingRow]()
+        for lane, r in sorted(self.lanes.items()):
+            kv_len = kv_lens.get(r, self.computed.get(r, 0))
+            rows.append(LaneRow(lane, r, tuple(doing.get(r, ())), lengths.get(r, 0), kv_len))
+        # whoever is next stands first
+        for r in sorted(self.waiting, key=lambda request: request != event.waiting.request):
+            why = event.waiting.why if r == event.waiting.request else None
+            waiting.append(WaitingRow(r, self.since[r], r in self.lost, why))
         blocks: dict[int, tuple[str, ...]] = {}
         for request in self.tables:
             for block in self.blocks_of(request):
                 blocks[block] = (*blocks.get(block, ()), request)
-        return Frame(event.step, rows, waiting, blocks)
+        return Frame(event.step, tuple(rows), tuple(waiting), blocks)

@@ -1,6 +1,6 @@
 """The rules of the KV pool: which request owns each block, across all KV cache groups; how many
 blocks are in use; and whether a request has the blocks that it computes with. Reads the events and
-the state before them.
+the state.
 """
 
 from __future__ import annotations
@@ -63,11 +63,9 @@ class PoolRules:
             self._give_back(change.left)
             if len(set(added)) < len(added):
                 return f"request {quoted(request)} got one block twice"
-            may_share = (
-                0
-                if (request, group) in begun
-                else hits.get(request, 0) // self._sizes[group] * self._units[group]
-            )
+            may_share = hits.get(request, 0) // self._sizes[group] * self._units[group]
+            if (request, group) in begun:
+                may_share = 0
             if any(self._owners[b] for b in change.added[may_share:] if b is not None):
                 return "a block has two owners"
             if change.added:
@@ -77,13 +75,10 @@ class PoolRules:
             most = max(most, len(self._owners))
             if change.released:
                 left = {b for c in event.kv.changes if c.request == request for b in c.left}
-                before = (
-                    []
-                    if request in returned
-                    else [b for b in state.blocks_of(request) if b not in left]
-                )
-                self._give_back([*before, *taken[request]])
-                last.update([*before, *taken.pop(request)] if request in leaving else ())
+                held = [] if request in returned else state.blocks_of(request)
+                own = [*(b for b in held if b not in left), *taken.pop(request)]
+                self._give_back(own)
+                last.update(own if request in leaving else ())
                 returned.add(request)
         found = {request for request, cached in hits.items() if cached}
         in_use = len(self._owners) + len(last - self._owners.keys())

@@ -183,9 +183,7 @@ class Checker:
         self._plain.forget(request)
 
     def _stop_strings(self, request: str, output: list[str]) -> str | None:
-        """What is wrong with where a request ended, or None: it must end once its text has a stop
-        string, and not before.
-        """
+        """What is wrong with the end, or None: it is where the text first has a stop string."""
         reason, by_token = self._rules.ends_by.get(request, ("", False))
         stops = self._requests[request].sampling.stop
         has = [any(stop in "".join(pieces) for stop in stops) for pieces in (output[:-1], output)]
@@ -222,8 +220,6 @@ class Checker:
             of = f"{config.num_lanes} lanes can use"
         else:
             return None
-        return (
-            f"a pool of {self._num_blocks} blocks is more than {of}."
-            if self._num_blocks > most
-            else None
-        )
+        if self._num_blocks <= most:
+            return None
+        return f"a pool of {self._num_blocks} blocks is more than {of}."
