@@ -96,12 +96,9 @@ class Collection:
             try:
                 wants_snapshot = self._take(header_line, first, lines)
             except OSError as error:
-                full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-                said = (
-                    "The disk is full"
-                    if full
-                    else f"{self.folder} cannot be written: {error.strerror}"
-                )
+                said = f"{self.folder} cannot be written: {error.strerror}"
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    said = "The disk is full"
                 if self._trouble != said:
                     self._tell(f"{said}: engines keep what finds room, and send it later.")
                 self._trouble = said
@@ -219,9 +216,7 @@ class Collection:
 
 
 def _append(path: Path, content: bytes, anew: bool = False) -> None:
-    """Append all of it or nothing. Even without content the file's time is updated, which shows
-    that the engine is still there.
-    """
+    """Append all of it or nothing. The file's new time shows that the engine is still there."""
     with path.open("xb" if anew else "ab", buffering=0) as file:
         before = file.seek(0, os.SEEK_END)
         try:

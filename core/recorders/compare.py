@@ -67,9 +67,7 @@ class Compared:
 
 
 def compare_steps(paths: Iterable[Path], trace: Trace) -> list[Compared]:
-    """Compare the recording of one rank, all parts of it, with the trace that was made from it.
-    Damaged lines are not compared.
-    """
+    """Compare all parts of one rank's recording with its trace. Damaged lines are not compared."""
     found = {fact: Compared(fact, means) for fact, means in STEP_FACTS.items()}
     header, steps, queues = _read(paths)
     first = min(steps, default=0)
@@ -110,16 +108,12 @@ def _compare(
     for s in event.sampled:
         tokens.setdefault(s.request, []).append(s.token_id)
     in_vain = {row.request for row in event.overrun}
-    of_raw = {
-        r: [int(i) for i in ids]
-        for r, ids in raw.get("sampled", {}).items()
-        if r not in in_vain and ids
-    }
-    # The engine takes no more of the guesses than a request asked for.
-    of_raw = {
-        r: ids[: len(tokens[r])] if len(ids) > 1 and r in tokens else ids
-        for r, ids in of_raw.items()
-    }
+    of_raw = {}
+    for r, ids in raw.get("sampled", {}).items():
+        if ids and r not in in_vain:
+            # the engine takes no more of the guesses than a request asked for
+            most = len(tokens[r]) if len(ids) > 1 and r in tokens else None
+            of_raw[r] = [int(i) for i in ids[:most]]
     found["tokens"].note(where, of_raw, tokens)
     if "waiting" in raw:
         found["waiting"].note(
@@ -178,23 +172,19 @@ def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
         "num_preemptions": sum(len(event.preempted) for event in events),
         "prefix_cache_hits": sum(_first_hits(trace) for trace in traces),
     }
+    apart = tokens - counters.get("generation_tokens", tokens)
     found = []
     for name, means in TOTALS.items():
         if name in counters:
-            compared = Compared(name, means)
-            is_apart = (
-                name == "generation_tokens" and 0 <= tokens - counters[name] <= cancelled * depth
-            )
-            compared.apart = ours[name] - counters[name] if is_apart else 0
+            is_apart = name == "generation_tokens" and 0 <= apart <= cancelled * depth
+            compared = Compared(name, means, apart=apart if is_apart else 0)
             compared.note("in all", counters[name], ours[name] - compared.apart)
             found.append(compared)
     return found
 
 
 def _first_hits(trace: Trace) -> int:
-    """Tokens found in the prefix cache, without those of requests that come back after a
-    preemption, which vLLM does not count.
-    """
+    """Tokens found in the prefix cache; after a preemption vLLM does not count them."""
     seen, total = set[str](), 0
     for event in trace.events:
         hits = event.kv.cached_tokens
