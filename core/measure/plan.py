@@ -1,8 +1,7 @@
 """What other settings would have made of a recorded run: its requests, as they came and went,
 simulated under each on the cost that is fitted to it.
 
-The setting that was recorded is simulated as well, and its error beside the measured run says what
-the others are worth.
+The setting that was recorded is simulated as well, and its error says what the others are worth.
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ def _plainly(text: str, **names: str) -> str:
 @dataclass(frozen=True)
 class Point:
     """One setting. numbers: of `numbers_of`, None where it cannot run these requests: `refused`
-    says why. beyond: a sentence if some passes lay beyond what was measured. requests: the times of
-    each.
+    says why. beyond: a sentence if some passes lay beyond what was measured. requests: their times.
     """
 
     config: EngineConfig
@@ -73,7 +71,7 @@ class Point:
 class Plan:
     """measured: the recorded run. again: its setting, simulated. points: the other settings, best
     first if they are ranked, otherwise in the order in which they were asked for. slos: what a good
-    request has to meet. notes: sentences on what a simulated run does otherwise. trace: of the
+    request has to meet. notes: sentences on what a simulated run does otherwise. trace: the
     recorded run.
     """
 
@@ -148,9 +146,7 @@ class Plan:
         return ", ".join(parts) or say("as recorded")
 
     def run(self, point: Point) -> Trace:
-        """The simulated run of a setting, labelled as one. Raises InflightError for a setting that
-        cannot run these requests.
-        """
+        """The simulated run of a setting. Raises InflightError where it cannot run the requests."""
         return _ended(simulating(self.trace, self.cost, point.config))
 
     def to_json(self) -> dict[str, Any]:

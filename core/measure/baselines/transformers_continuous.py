@@ -1,6 +1,4 @@
-"""transformers' continuous batching, its loop driven by hand: the same work without the waiting
-between its threads.
-"""
+"""transformers' continuous batching, its loop driven by hand, without waits between its threads."""
 
 from __future__ import annotations
 
@@ -223,12 +221,9 @@ def ready(
         if lost and not cut:
             raise InflightError(f"transformers' continuous batching lost request {lost[0]}.")
         stamps = {request: result.timestamps for request, result in results.items()}
-        is_timed = not cut and all(stamps.values())
-        times = (
-            {request: [t - stamped for t in stamps[request]] for request in stamps}
-            if is_timed
-            else None
-        )
+        times = None
+        if not cut and all(stamps.values()):
+            times = {r: [t - stamped for t in of_request] for r, of_request in stamps.items()}
         about = continuous_settings(work, lanes, budget, variant)
         return BaselineRun(
             driver.outputs, wall, prompt_lengths(work), times, driver.steps, about, cut
