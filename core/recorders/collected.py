@@ -117,15 +117,11 @@ class Collection:
     def _take(self, header_line: bytes, first: int, lines: Sequence[bytes]) -> bool:
         key = hashlib.blake2b(header_line.strip(), digest_size=6).hexdigest()
         stream = self._streams.get(key) or self._stream(key, header_line)
-        if is_gap := first > stream.taken:
-            self._tell(
-                english(
-                    f"{stream.path.name}: {first - stream.taken:,} [line is|lines are] missing."
-                )
-            )
+        if (gap := first - stream.taken) > 0:
+            self._tell(english(f"{stream.path.name}: {gap:,} [line is|lines are] missing."))
         news = lines[max(0, stream.taken - first) :]
         # lines that follow a gap need a part of their own, whose header says which they are
-        if is_gap or (stream.size >= self._part_bytes and news):
+        if gap > 0 or (stream.size >= self._part_bytes and news):
             self._begin(stream, first + len(lines) - len(news))
         content = b"".join(news)
         _append(stream.path, content)

@@ -343,21 +343,14 @@ class Conversion:
         for request, one in known.items():
             del one.output[one.num_in_events :]
             run.num_tokens[request] = len(one.prompt) + one.num_in_events
-        run.finished = {
-            request: step
-            for request, step in run.finished.items()
-            if request in known and known[request].is_over
-        }
+        over = {r for r, one in known.items() if one.is_over}
+        run.finished = {r: step for r, step in run.finished.items() if r in over}
 
     def _resumption(self, step: Raw, snapshot: Raw, missing: MissingSteps) -> Resumed:
         """Requests from before missing steps keep their lanes; others take the lowest free."""
         run, known = self._run, self._known
         rows = {row["request"]: row for row in snapshot["requests"]}
-        over = {
-            request: _finish_reason(row["finished"])
-            for request, row in rows.items()
-            if "finished" in row
-        }
+        over = {r: _finish_reason(row["finished"]) for r, row in rows.items() if "finished" in row}
         computing = {s["request"] for s in step["segments"]}
         running = [r for r in snapshot["running"] if r not in over or r in computing]
         waiting = [r for r in snapshot["waiting"] if r not in over]

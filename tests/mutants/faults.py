@@ -2427,8 +2427,8 @@ FAULTS = (
     Fault(
         "a plan takes one setting fewer than it says",
         "core/measure/plan.py",
-        "if (total := math.prod(map(len, axes))) > MOST_SETTINGS",
-        "if (total := math.prod(map(len, axes))) >= MOST_SETTINGS",
+        "if (total := math.prod(map(len, axes.values()))) > MOST_SETTINGS",
+        "if (total := math.prod(map(len, axes.values()))) >= MOST_SETTINGS",
         ("core/test_plan.py::test_as_many_settings_as_are_said_are_simulated",),
     ),
     Fault(

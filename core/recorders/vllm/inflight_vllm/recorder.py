@@ -301,11 +301,8 @@ class Recorder:
             request.request_id: self._t_arrived.get(request.request_id)
             for request in snapshot.requests
         }
-        self._t_arrived = {
-            request: t
-            for request, t in self._t_arrived.items()
-            if request in self._scheduler.requests
-        }
+        there = self._scheduler.requests
+        self._t_arrived = {r: t for r, t in self._t_arrived.items() if r in there}
         if snapshot.num_tokens <= MOST_SNAPSHOT_TOKENS:
             is_whole, writer.wants_snapshot = writer.wants_snapshot, False
             writer.put(lambda: self._snapshot_record(snapshot, times, is_whole))
