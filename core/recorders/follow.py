@@ -267,12 +267,8 @@ class Follower:
 
     @property
     def _is_asynchronous(self) -> bool:
-        if self._lines is None:
-            return True
-        header = self._lines.header
-        return (
-            bool(header.get("async_scheduling")) or (header.get("pipeline_parallel_size") or 1) > 1
-        )
+        stages = self.facts.get("pipeline_parallel_size") or 1
+        return bool(self.facts.get("async_scheduling")) or stages > 1
 
     def _take_early(self, updates: list[Update]) -> None:
         while self._next in self._early:

@@ -127,12 +127,8 @@ class RunState:
 
     def blocks_of(self, request: str) -> list[int]:
         """The blocks that a request holds, of all KV cache groups."""
-        return [
-            block
-            for table in self.tables.get(request, {}).values()
-            for block in table
-            if block is not None
-        ]
+        tables = self.tables.get(request, {}).values()
+        return [block for table in tables for block in table if block is not None]
 
     @property
     def used_blocks(self) -> set[int]:

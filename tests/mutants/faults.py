@@ -4043,8 +4043,8 @@ FAULTS = (
     Fault(
         "two stages of a pipeline answer in order",
         "core/recorders/follow.py",
-        "or 1) > 1",
-        "or 1) > 2",
+        "or stages > 1",
+        "or stages > 2",
         (
             "core/test_follow.py::test_steps_of_an_asynchronous_engine_are_put_in_order_and_wait_for_who_lingers",
         ),

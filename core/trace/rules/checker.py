@@ -59,27 +59,19 @@ class Checker:
         """
         if request.id in self._ids:
             return f"two requests are called {quoted(request.id)}."
-        if (
-            not isinstance(prompt, list)
-            or not prompt
-            or not all([type(i) is int and i >= 0 for i in prompt])
-        ):
-            return f"the prompt of request {quoted(request.id)} is not a list of token ids."
+        of = f"the prompt of request {quoted(request.id)}"
+        is_list = isinstance(prompt, list) and bool(prompt)
+        if not is_list or not all([type(i) is int and i >= 0 for i in prompt]):
+            return f"{of} is not a list of token ids."
         if request.prompt_token_ids not in (None, tuple(prompt)):
-            return f"the prompt of request {quoted(request.id)} is not the workload's."
+            return f"{of} is not the workload's."
         if self._vocab_size is not None and max(prompt) >= self._vocab_size:
-            beyond = (
-                f"the prompt of request {quoted(request.id)} has a token id beyond the vocabulary"
-                f" of {self._vocab_size}"
-            )
+            beyond = f"{of} has a token id beyond the vocabulary of {self._vocab_size}"
             if self._own:
                 return f"{beyond}."
             self._early.append(beyond)
         if "prompts" in self._header.absent and any(prompt):
-            self._early.append(
-                f"the prompt of request {quoted(request.id)} is on record, although the header says"
-                " that none is"
-            )
+            self._early.append(f"{of} is on record, although the header says that none is")
         tokens = len(prompt) + request.sampling.max_new_tokens
         if self._own and tokens > min(
             self._header.model.context or math.inf, self._num_blocks * self._config.block_size

@@ -269,9 +269,8 @@ class Recorder:
         """A step is about to be scheduled. The time, and the state if a snapshot is due."""
         t, writer = self.now(), self.writer
         is_due = writer.wants_snapshot or self._steps >= self._snapshot_due
-        in_between = (
-            not self._steps or self._snapshot or self._preempted
-        )  # the next step records preemptions that happened before it was scheduled
+        # the next step records preemptions that happened before it was scheduled
+        in_between = not self._steps or self._snapshot or self._preempted
         if not is_due or not self._snapshot_steps or in_between or not writer.has_room_for_snapshot:
             return t, None
         try:
