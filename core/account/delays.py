@@ -172,9 +172,8 @@ class Gap(NamedTuple):
 class Delays(NamedTuple):
     """Where the time of requests went.
 
-    requests: in order of arrival. gaps: the longest between tokens. waits: the requests that were
-    queued for longest, without any that only waited for the next step. Both have at most `WORST`,
-    longest first.
+    requests: in order of arrival. gaps: the longest between tokens. waits: those queued for
+    longest, without any that only waited for the next step. Both are at most `WORST`, in order.
     """
 
     requests: tuple[Delay, ...]
@@ -216,9 +215,8 @@ def _named(counts: tuple[int, ...], whole: int) -> dict[str, int]:
 
 @dataclass
 class _Lifetime:
-    """A request while its events are read. at: the time up to which its time has been assigned to
-    parts. number: by arrival. queue: the index of the reason at which its wait began, None while it
-    holds a lane.
+    """A request while its events are read. at: up to when its time has been assigned to parts.
+    number: by arrival. queue: the index of the reason at which its wait began, None in a lane.
     """
 
     request: str

@@ -1,8 +1,7 @@
 """Why batching pays, measured: the time of a step against the tokens in its batch, and against the
 KV it reads.
 
-It drives the runner of an engine's executor with made-up requests, without a scheduler. Times are
-of this device.
+It drives the runner of an engine's executor with made-up requests, without a scheduler.
 """
 
 from __future__ import annotations

@@ -71,8 +71,7 @@ class Point:
 class Plan:
     """measured: the recorded run. again: its setting, simulated. points: the other settings, best
     first if they are ranked, otherwise in the order in which they were asked for. slos: what a good
-    request has to meet. notes: sentences on what a simulated run does otherwise. trace: the
-    recorded run.
+    request has to meet. notes: on what a simulated run does otherwise. trace: the recorded run.
     """
 
     measured: Point

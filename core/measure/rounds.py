@@ -58,8 +58,7 @@ Read = Callable[[Any], RunResult]
 class Contender:
     """Entering `ready` is the setup, calling what it yields is the run, leaving it is the teardown.
 
-    read: turns what the run returned into a `RunResult`, off the clock. about: settings worth
-    printing.
+    read: turns what the run returned into a `RunResult`, off the clock. about: settings to print.
     """
 
     name: str

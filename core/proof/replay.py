@@ -487,11 +487,9 @@ def _policy(policy: Policy, recorded: dict[str, Any]) -> Policy:
 
 def _state(recorded: dict[str, Any], index: int) -> RequestState:
     prompt = tuple(recorded["prompt"])
+    sampling = SamplingParams(max_new_tokens=recorded["max_tokens"], ignore_eos=True)
     request = Request(
-        recorded["id"],
-        prompt_token_ids=prompt,
-        sampling=SamplingParams(max_new_tokens=recorded["max_tokens"], ignore_eos=True),
-        arrival=recorded["arrival"],
+        recorded["id"], prompt_token_ids=prompt, sampling=sampling, arrival=recorded["arrival"]
     )
     return RequestState(request, prompt, index)
 

@@ -30,8 +30,7 @@ class RerunResult:
     drawn: tokens by another engine's noise, which were not compared. failed: requests that ended by
     an error after tokens that parted, of which the model cannot say whether it is its own. apart:
     the most by which a log-probability or a margin on record differs from the model's, which is
-    less than `rounding`; None if none are on record. facts: of the model, on record and the same
-    here.
+    less than `rounding`; None if none are on record. facts: of the model, the same here.
     """
 
     tokens: int

@@ -134,8 +134,7 @@ class CheckResult:
     tokens' ids in place of texts. unrecorded: steps with a reason that another engine did not
     record. is_retimed: the passes of a simulated run take what its cost model says. skipped: steps
     in which another engine is said to have skipped the head of its queue, whatever the limits were.
-    from_outside: by reason, how many requests were ended by something that is not on record, and
-    taken on trust.
+    from_outside: by reason, how many requests something ended that is not on record: on trust.
     """
 
     header: Header = field(repr=False)

@@ -125,7 +125,7 @@ class EventSequence:
 def still_there(step: Raw, following: Raw) -> frozenset[str]:
     """Requests that may keep their lanes and blocks through the following step although they have
     ended: those with a row in it and, if it was scheduled before this step's output was back, who
-    ends in this step.
+    ends in it.
     """
     is_ahead = following["t_start"] < step.get("t_output", step["t_start"])
     ending = {request for request, _ in step.get("finished", ())} if is_ahead else set[str]()

@@ -1,8 +1,7 @@
 """What happened in a step, as facts: named tuples of ids and numbers, never a picture and never a
 live object.
 
-Times are seconds since the run began. Request ids stand for requests, lanes and blocks count from
-0.
+Times are seconds since the run began. Ids stand for requests, lanes and blocks count from 0.
 """
 
 from __future__ import annotations

@@ -83,8 +83,7 @@ class ClockFacts(Facts):
     """What the clocks of an engine's machine showed at the trace's time 0, in nanoseconds.
 
     monotonic_ns: of the clock that all processes of the machine share until it restarts. boot:
-    identifies the machine's current boot. whole_seconds: the wall clock's time is known to the
-    second.
+    identifies the machine's current boot. whole_seconds: the wall clock is known to the second.
     """
 
     monotonic_ns: int | None = None
@@ -125,8 +124,8 @@ class ExecutionFacts(Facts):
     """How passes were computed, where not eagerly and one at a time.
 
     cuda_graphs: passes may have been CUDA graphs of at most max_graph_positions, and of at least
-    min_graph_positions if they compute prompts. asynchronous: a step was launched before the last
-    was read.
+    min_graph_positions if they compute prompts. asynchronous: steps were launched before others
+    were read.
     """
 
     attention: str | None = None

@@ -323,17 +323,9 @@ class RunState:
 
     def forget(self, request: str) -> None:
         """Drop a finished request that holds no lane, once nothing refers to it any more."""
-        by_request = (
-            self.num_tokens,
-            self.since,
-            self.arrived,
-            self.computed,
-            self.lost,
-            self.chunks,
-            self.tables,
-            self.finished,
-        )
-        for facts in by_request:
+        known = self.num_tokens, self.since, self.arrived, self.finished
+        held = self.computed, self.lost, self.chunks, self.tables
+        for facts in (*known, *held):
             facts.pop(request, None)
 
     def _free(self, lane: int, request: str, step: int, preempted: bool) -> None:

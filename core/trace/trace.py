@@ -32,8 +32,7 @@ NO_TEXT = "—"  # in place of a token of a simulated run, which no model chose
 class Texts:
     """One piece of text for each token of each request; joined they are its prompt or its output.
 
-    The pieces of a simulated run's output are empty: no model ran, and its tokens stand for
-    nothing.
+    The pieces of a simulated run's output are empty: no model ran, and tokens mean nothing.
     """
 
     prompt: dict[str, list[str]]

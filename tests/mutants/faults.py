@@ -5590,8 +5590,8 @@ FAULTS = (
     Fault(
         "of whoever is forgotten it stays known what a preemption took",
         "core/trace/run_state.py",
-        "            self.lost,\n            self.chunks,",
-        "            self.chunks,",
+        "held = self.computed, self.lost, self.chunks, self.tables",
+        "held = self.computed, self.chunks, self.tables",
         ("core/test_run_state.py",),
     ),
     Fault(

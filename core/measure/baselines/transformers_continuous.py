@@ -21,9 +21,7 @@ _FLASH_PAGE = 256  # required by its flash attention's fast path for decodes
 
 
 class Variant(NamedTuple):
-    """A way to run transformers' continuous batching. attention: a name without "paged|", None for
-    what the library chooses.
-    """
+    """A way to run it. attention: a name without "paged|", None for what the library chooses."""
 
     attention: str | None = None
     use_cuda_graph: bool = False
@@ -86,11 +84,9 @@ class TransformersContinuous:
         variant: Variant = _PLAIN,
         limits: Mapping[str, Any] | None = None,
     ) -> None:
+        longest = max(request.max_new_tokens for request in work)
         config = GenerationConfig(
-            do_sample=False,
-            eos_token_id=-1,
-            pad_token_id=0,
-            max_new_tokens=max(j.max_new_tokens for j in work),
+            do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=longest
         )
         self.model, self.work = model, work
         self._attention_before = model.config._attn_implementation

@@ -1,6 +1,5 @@
 """The rules of the KV pool: which request owns each block, across all KV cache groups; how many
-blocks are in use; and whether a request has the blocks that it computes with. Reads the events and
-the state.
+blocks are in use; and whether a request has the blocks that it computes with.
 """
 
 from __future__ import annotations

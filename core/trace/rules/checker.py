@@ -186,8 +186,7 @@ class Checker:
 
     def fault_at_end(self, complete: object) -> str | None:
         """What is wrong with the last line, or None: in a complete run all requests must have
-        finished, every request must have its texts, and the pool must not be larger than there is
-        use or room for.
+        finished, every request must have its texts, and the pool must not be larger than is of use.
         """
         if type(complete) is not bool:
             return "the last line does not say whether the run is complete."
