@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from core.account.pass_sizes import PassSizes, PassTime, median_low, microseconds
@@ -59,16 +60,9 @@ TIME_SHARES: dict[TimeShare, str] = {
 }
 """Each part and its definition, in the order in which parts are drawn."""
 SHARE_NAMES: dict[TimeShare, str] = {
-    "queued": "queued",
-    "prefill": "own prompt",
-    "decode": "own decoding",
-    "others": "others' prompts",
-    "preempted": "preempted",
-    "again": "computed again",
-    "stalled": "stalled",
-    "between": "between passes",
+    share: meaning.partition(":")[0].lower() for share, meaning in TIME_SHARES.items()
 }
-"""The name of each, in a few words."""
+"""The name of each, in a few words, with which its definition begins."""
 QUEUED, PREFILL, DECODE, OTHERS, PREEMPTED, AGAIN, STALLED, BETWEEN = range(len(TIME_SHARES))
 NAMES: tuple[TimeShare, ...] = tuple(TIME_SHARES)
 Cause = Limit | Literal["overtaken", "passed"]
@@ -95,9 +89,8 @@ class Delay(NamedTuple):
     `whole_us` and `whole_steps`. queued_us, queued_steps: the time in the queue by its cause.
     overtaken_by: those that came later and joined a lane meanwhile.
 
-    reason: None for one that has not ended. uncompared_us: of its decoding, passes that computed
-    others' prompts as well while the run has no pass to compare them with, so that nothing of them
-    is in `others`.
+    reason: None for one that has not ended. uncompared_us: of its decoding, passes with others'
+    prompts as well with which the run has none to compare, so that nothing of them is in `others`.
     """
 
     request: str
@@ -115,7 +108,6 @@ class Delay(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: parts by name, those that are 0 included."""
-
         return {
             "request": self.request,
             "ended": self.reason is not None,
@@ -137,8 +129,7 @@ class Gap(NamedTuple):
     passes of the gap, by request. together: whether a pass that computed the request computed some
     of them. uncompared: whether the run has no pass to compare such a pass with. again: tokens
     computed again, of `request` and of those beside it. why: the limit that stalled it. times: how
-    many times as long as others of its size its longest pass in the gap took, None if the run has
-    none.
+    many times as long as others of its size its longest pass in the gap took, if any.
     """
 
     request: str
@@ -158,9 +149,7 @@ class Gap(NamedTuple):
 
     @property
     def cause(self) -> TimeShare | None:
-        """What made the gap long: the largest part other than its own decoding, if that is at least
-        a quarter of the gap; otherwise None.
-        """
+        """The largest part but its own decoding, if at least a quarter of the gap; else None."""
         outside = {us: NAMES[i] for i, us in enumerate(self.us) if i != DECODE}
         return outside[max(outside)] if 4 * max(outside) >= self.whole_us > 0 else None
 
@@ -183,9 +172,8 @@ class Gap(NamedTuple):
 class Delays(NamedTuple):
     """Where the time of requests went.
 
-    requests: in order of arrival. gaps: the longest between tokens. waits: the requests that were
-    queued for longest, without any that only waited for the next step. Both have the longest first,
-    and at most `WORST`.
+    requests: in order of arrival. gaps: the longest between tokens. waits: those queued for
+    longest, without any that only waited for the next step. Both are at most `WORST`, in order.
     """
 
     requests: tuple[Delay, ...]
@@ -206,11 +194,8 @@ def delays(trace: Trace) -> Delays:
     require_trace(trace)
     found = _RequestClock(trace)
     requests = tuple(life.delay() for life in found.lives.values())
-    step = (
-        median_low(sorted(microseconds(e.t_end) - microseconds(e.t_start) for e in trace.events))
-        if trace.events
-        else 0
-    )
+    steps = sorted(microseconds(e.t_end) - microseconds(e.t_start) for e in trace.events)
+    step = median_low(steps) if steps else 0
     queued = [d for d in requests if d.queued_us.keys() - {"none"} or d.us[QUEUED] > step]
     waits = sorted(queued, key=lambda d: -d.us[QUEUED])[:WORST]
     return Delays(requests, tuple(found.explained(gap) for gap in found.gaps), tuple(waits))
@@ -230,9 +215,8 @@ def _named(counts: tuple[int, ...], whole: int) -> dict[str, int]:
 
 @dataclass
 class _Lifetime:
-    """A request while its events are read. at: the time up to which its time has been assigned to
-    parts. number: by arrival. queue: the index in the queue's reasons at which its wait began, None
-    while it holds a lane.
+    """A request while its events are read. at: up to when its time has been assigned to parts.
+    number: by arrival. queue: the index of the reason at which its wait began, None in a lane.
     """
 
     request: str
@@ -335,36 +319,22 @@ class _RequestClock:
         start, lives = microseconds(event.t_start), self.lives
         # what happened in the steps that are not shown is not claimed
         if event.resumed is not None:
-            for life in lives.values():
-                if not life.over:
-                    self._end(
-                        life,
-                        index,
-                        microseconds(self._events[index - 1].t_end) if index else life.at,
-                        None,
-                    )
+            for known in lives.values():
+                if not known.over:
+                    self._end(known, index, microseconds(self._events[index - 1].t_end), None)
         for arrived in event.arrived:
-            lives[arrived.request] = _Lifetime(
-                arrived.request,
-                microseconds(arrived.t),
-                len(lives),
-                queue=-1,
-                since=index,
-                spans=[] if self._keep_spans else None,
-            )
+            came = microseconds(arrived.t)
+            new = _Lifetime(arrived.request, came, len(lives), queue=-1, since=index)
+            new.spans = [] if self._keep_spans else None
+            lives[arrived.request] = new
         for preempted in event.preempted:
-            if preempted.request in lives and not lives[preempted.request].over:
-                life = lives[preempted.request]
+            if life := self._unfinished(preempted.request):
                 life.add(BETWEEN, start)
                 life.queue, life.since, life.was_preempted = -1, index, True
         for finished in event.finished:
-            if (
-                finished.when == "before"
-                and finished.request in lives
-                and not lives[finished.request].over
-            ):
+            if finished.when == "before" and (life := self._unfinished(finished.request)):
                 at = start if finished.t is None else microseconds(finished.t)
-                self._end(lives[finished.request], index, at, finished.finish_reason)
+                self._end(life, index, at, finished.finish_reason)
         self._joined += [(index, admitted.request) for admitted in event.admitted]
         if state.waiting:
             reason = self._reason(index, event, state.waiting)
@@ -375,21 +345,22 @@ class _RequestClock:
                 lives[request].queue = max(0, len(self._reasons) - 1)
         self._passes(index, event, rows, state.running)
         for finished in event.finished:
-            if finished.request in lives and not lives[finished.request].over:
-                lives[finished.request].over = True
-                lives[finished.request].reason = finished.finish_reason
+            if life := self._unfinished(finished.request):
+                life.over, life.reason = True, finished.finish_reason
+
+    def _unfinished(self, request: str) -> _Lifetime | None:
+        """None also for one that came in steps that are not shown."""
+        life = self.lives.get(request)
+        return None if life is None or life.over else life
 
     def _reason(self, index: int, event: StepEvent, waiting: Iterable[str]) -> _Reason:
         why, number = event.waiting.why, self._number
         oldest = min(map(number, waiting))
         head = number(event.waiting.request) if event.waiting.request else -1
         joined = max([number(admitted.request) for admitted in event.admitted], default=-1)
-        return _Reason(
-            microseconds(event.t_start),
-            index,
-            why.limit if why else NOT_RECORDED,
-            *(late if late > oldest else -1 for late in (head, joined)),
-        )
+        head, joined = (late if late > oldest else -1 for late in (head, joined))
+        limit = why.limit if why else NOT_RECORDED
+        return _Reason(microseconds(event.t_start), index, limit, head, joined)
 
     def _number(self, request: str) -> int:
         """By arrival; -1 for one that came in steps that are not shown."""
@@ -407,8 +378,7 @@ class _RequestClock:
         passes = [self._sizes.time_of(forward, j, event) for j, forward in enumerate(event.passes)]
         start = microseconds(event.t_start)
         for request in running:
-            life = self.lives.get(request)
-            if life is None or life.over:
+            if (life := self._unfinished(request)) is None:
                 continue
             computed = rows.get(request, [])
             if life.queue is not None:
@@ -572,13 +542,6 @@ class _RequestClock:
 
 
 def _merged(pieces: Iterable[tuple[int, int, int, Cause | None]]) -> Iterator[Span]:
-    before: Span | None = None
-    for piece in map(Span._make, pieces):
-        if before and (before.part, before.limit) == (piece.part, piece.limit):
-            before = before._replace(end=piece.end)
-            continue
-        if before:
-            yield before
-        before = piece
-    if before:
-        yield before
+    for _, alike in groupby(map(Span._make, pieces), key=lambda piece: (piece.part, piece.limit)):
+        first, *others = alike
+        yield first._replace(end=others[-1].end) if others else first

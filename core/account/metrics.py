@@ -1,15 +1,14 @@
 """A trace in numbers: latencies, throughput, and where the work went, computed from the events
 alone.
 
-Every number here has its definition in `DEFINITIONS`, the one table that the page and the command
-line show. A token's time is the end of the pass that produced it; a request arrives at the `t` of
-its `arrived` record.
+`DEFINITIONS` defines every number, for the page and the command line. A token's time is the end of
+the pass that produced it; a request arrives at the `t` of its `arrived` record.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from statistics import fmean
 from types import NoneType
@@ -150,17 +149,11 @@ def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
         "output_tok_s": _ratio(output, wall),
         "total_tok_s": _ratio(prompt + output, wall),
         "requests_per_s": _ratio(finished, wall),
-        "ttft_s": distribution(
-            _present(life.ttft_s for life in lives), (end - t for t in _since(arrived, "ttft_s"))
-        ),
+        "ttft_s": _once(arrived, "ttft_s", end),
         "itl_s": distribution(gap for life in lives for gap in life.itl_s),
         "tpot_s": distribution(_present(life.tpot_s for life in lives)),
-        "e2e_s": distribution(
-            _present(life.e2e_s for life in lives), (end - t for t in _since(arrived, "e2e_s"))
-        ),
-        "queue_s": distribution(
-            _present(life.queue_s for life in lives), (end - t for t in _since(arrived, "queue_s"))
-        ),
+        "e2e_s": _once(arrived, "e2e_s", end),
+        "queue_s": _once(arrived, "queue_s", end),
         "padding_waste": _ratio(positions["padding"], positions["computed"]),
         "positions": positions,
         "lane_occupancy": _ratio(lane_steps["useful"], lane_steps["total"]),
@@ -225,8 +218,8 @@ def _lane_steps(trace: Trace) -> dict[str, int]:
 
 
 def _positions(trace: Trace) -> dict[str, int]:
-    computed = sum(positions_of(event)[0] for event in trace.events)
-    padding = sum(positions_of(event)[1] for event in trace.events)
+    of_steps = [positions_of(event) for event in trace.events]
+    computed, padding = (sum(counts[n] for counts in of_steps) for n in (0, 1))
     return {"tokens": computed - padding, "padding": padding, "computed": computed}
 
 
@@ -254,15 +247,10 @@ def preemption_s(trace: Trace) -> float:
 
 
 def _time_by_part(trace: Trace, wall: float) -> dict[str, float | None]:
-    recorded = [e.timings for e in trace.events]
-    parts: dict[str, float | None] = {
-        name: (
-            None
-            if any(getattr(t, name) is None for t in recorded)
-            else sum(getattr(t, name) for t in recorded)
-        )
-        for name in ("schedule", "prepare", "forward", "sample")
-    }
+    parts: dict[str, float | None] = {}
+    for name in ("schedule", "prepare", "forward", "sample"):
+        recorded = [getattr(event.timings, name) for event in trace.events]
+        parts[name] = None if None in recorded else sum(recorded)
     in_steps = sum(event.t_end - event.t_start for event in trace.events)
     counted = ("forward", "sample") if trace.header.is_asynchronous else tuple(parts)
     parts["other"] = in_steps - sum(_present(parts[name] for name in counted))
@@ -270,16 +258,23 @@ def _time_by_part(trace: Trace, wall: float) -> dict[str, float | None]:
     return {name: rounded(value) for name, value in parts.items()}
 
 
-def _since(lives: Iterable[RequestTimes], what: str) -> list[float]:
-    """Arrivals of requests that still wait for `what`: unfinished ones, in a run that was cut."""
-    happened = {
-        "ttft_s": lambda life: bool(life.token_times),
-        "queue_s": lambda life: life.is_unseen or life.first_pass is not None,
-        "e2e_s": lambda life: False,
-    }[what]
-    return [
-        life.arrival or 0.0 for life in lives if life.finish_reason is None and not happened(life)
+_HAPPENED: dict[str, Callable[[RequestTimes], bool]] = {
+    "ttft_s": lambda life: bool(life.token_times),
+    "queue_s": lambda life: life.is_unseen or life.first_pass is not None,
+    "e2e_s": lambda life: False,
+}  # to one that has not ended
+
+
+def _once(lives: Sequence[RequestTimes], what: str, end: float) -> dict[str, float | int | None]:
+    """The distribution of a time that each request has once. In a run that was cut, those that
+    still wait for it have waited until its `end`.
+    """
+    waiting = [
+        end - (life.arrival or 0.0)
+        for life in lives
+        if life.finish_reason is None and not _HAPPENED[what](life)
     ]
+    return distribution(_present(getattr(life, what) for life in lives), waiting)
 
 
 def _present(values: Iterable[float | None]) -> Sequence[float]:

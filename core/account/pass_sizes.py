@@ -1,6 +1,4 @@
-"""How long the passes of a run took, by their size, so that a pass can be compared with others of
-its size. Reads only the events.
-"""
+"""How long the passes of a run took, by their size. Reads only the events."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ def median_low(ordered: list[int]) -> int:
 
 
 class PassSizes:
-    """How long the passes of a run took, by their size: the number of rows for decodes alone, of
-    tokens for passes with a prompt.
-    """
+    """By the size of a pass: its rows if it is of decodes alone, its tokens if it has a prompt."""
 
     def __init__(self, events: Iterable[StepEvent]) -> None:
         taken: dict[tuple[bool, int], list[int]] = {}
@@ -52,13 +48,9 @@ class PassSizes:
 
     def time_of(self, forward: Pass, j: int, event: StepEvent) -> PassTime:
         """The times of pass j of an event."""
-        prompts = decodes = 0
-        for s in event.segments:
-            if s.pass_index == j:
-                if s.phase == "prefill":
-                    prompts += 1
-                else:
-                    decodes += 1
+        phases = [s.phase for s in event.segments if s.pass_index == j]
+        prompts = phases.count("prefill")
+        decodes = len(phases) - prompts
         like = self.like(decodes + len(forward.finished_rows)) if prompts and decodes else None
         return PassTime(microseconds(forward.t_start), microseconds(forward.t_end), prompts, like)
 

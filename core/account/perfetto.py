@@ -43,10 +43,10 @@ def _engine(event: StepEvent) -> list[dict[str, Any]]:
         "binding": event.budget.binding,
         "waiting": event.waiting.count,
     }
-    slices = [_slice(f"step {event.step}", _ENGINE, event, args)]
+    slices = [_took(f"step {event.step}", _ENGINE, event, args)]
     for index, forward in enumerate(event.passes):
         args = {"layout": forward.layout, "tokens": forward.tokens, "padding": forward.padding}
-        slices.append(_slice(f"pass {index}", _ENGINE, forward, args))
+        slices.append(_took(f"pass {index}", _ENGINE, forward, args))
     return slices
 
 
@@ -55,10 +55,10 @@ def _lanes(event: StepEvent) -> list[dict[str, Any]]:
     for s in event.segments:
         forward = event.passes[s.pass_index]
         args = {"step": event.step, "start": s.start, "tokens": s.length, "kv_len": s.kv_len}
-        slices.append(_slice(f"{s.request} {s.phase}", s.lane + 1, forward, args))
+        slices.append(_took(f"{s.request} {s.phase}", s.lane + 1, forward, args))
     for forward in event.passes:
         slices += [
-            _slice(f"{row.request} padding", row.lane + 1, forward, {"step": event.step})
+            _took(f"{row.request} padding", row.lane + 1, forward, {"step": event.step})
             for row in forward.finished_rows
         ]
     return slices
@@ -92,12 +92,10 @@ def _moment(ended: Finished, event: StepEvent) -> float:
 
 
 def _counters(event: StepEvent) -> list[dict[str, Any]]:
+    budget = event.budget
+    tokens = {"decode": budget.decode, "prefill": budget.prefill, "unused": budget.unused}
     counts = {
-        "tokens in the step": {
-            "decode": event.budget.decode,
-            "prefill": event.budget.prefill,
-            "unused": event.budget.unused,
-        },
+        "tokens in the step": tokens,
         "KV blocks": {"used": event.kv.used, "free": event.kv.total - event.kv.used},
         "waiting": {"requests": event.waiting.count},
     }
@@ -115,31 +113,20 @@ def _requests(trace: Trace, first: int) -> list[dict[str, Any]]:
         events.append(_name("thread_name", track, f"{names[request]} {request}", _REQUESTS))
         for piece in pieces:
             args = {"limit": piece.limit} if piece.limit else {}
+            took = piece.end - piece.start
             name = SHARE_NAMES[NAMES[piece.part]]
-            events.append(
-                {
-                    "name": name,
-                    "ph": "X",
-                    "pid": _REQUESTS,
-                    "tid": track,
-                    "ts": piece.start,
-                    "dur": piece.end - piece.start,
-                    "args": args,
-                }
-            )
+            events.append(_slice(name, track, piece.start, took, args, _REQUESTS))
     return events
 
 
-def _slice(name: str, tid: int, of: StepEvent | Pass, args: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "ph": "X",
-        "pid": _PID,
-        "tid": tid,
-        "ts": _us(of.t_start),
-        "dur": _us(of.t_end - of.t_start),
-        "args": args,
-    }
+def _slice(
+    name: str, tid: int, ts: float, dur: float, args: dict[str, Any], pid: int = _PID
+) -> dict[str, Any]:
+    return {"name": name, "ph": "X", "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+
+def _took(name: str, tid: int, of: StepEvent | Pass, args: dict[str, Any]) -> dict[str, Any]:
+    return _slice(name, tid, _us(of.t_start), _us(of.t_end - of.t_start), args)
 
 
 def _name(kind: str, tid: int, name: str, pid: int = _PID) -> dict[str, Any]:

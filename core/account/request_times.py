@@ -1,6 +1,4 @@
-"""The times of each request of a run, read from its events: arrival, first pass, every token, end;
-and the limits that they may have to meet.
-"""
+"""The times of each request of a run, read from its events, and the limits that they may have."""
 
 from __future__ import annotations
 
@@ -113,9 +111,7 @@ class RequestTimes:
 
     @property
     def tpot_s(self) -> float | None:
-        """Seconds for each token after the first, on average; None for a request of one token, or
-        that has not ended by itself.
-        """
+        """Mean seconds for each token after the first; None for one token, or before its end."""
         first, last = self.token_times[0] if self.num_tokens > 1 else None, self._last
         return None if first is None or last is None else (last - first) / (self.num_tokens - 1)
 

@@ -1,6 +1,5 @@
 """The one walk over a run: each event, the state while its passes run, and what they compute for
-each request. Whatever is said of a run in numbers reads it, or what `request_times` and `delays`
-have read from it.
+each request. Whatever is said of a run in numbers reads it, or what was read from it.
 """
 
 from __future__ import annotations

@@ -159,9 +159,7 @@ class Comparison(OnPage):
         return {r: {name: found[r] for name, found in times.items() if r in found} for r in asked}
 
     def verdict(self, name: str, against: str | None = None) -> Verdict:
-        """How a contender did against another, by default the baseline; raises InflightError for a
-        name that is no contender's.
-        """
+        """One against another or the baseline; raises InflightError where one was not compared."""
         for one in (name, against or name):
             if one not in self.names:
                 raise InflightError(f"{shown(one)} was not compared; {', '.join(self.names)} were.")
@@ -252,9 +250,7 @@ def comparing(
     repeats: int = 5,
     until: type[BaseException] | tuple[()] = (),
 ) -> Generator[Progress, None, Comparison]:
-    """The same turn by turn: yields before each, for a caller who has more to do than to compare,
-    and returns the comparison.
-    """
+    """The same turn by turn: yields before each, and returns the comparison."""
     timed = _Timed([c.name for c in contenders])
     try:
         yield from _turns(timed, contenders, repeats)
@@ -357,12 +353,11 @@ def engine_contender(
 
 def greedily(workload: Workload) -> Workload:
     """The same requests without sampling or stop strings: every contender can run these."""
-    plain = [
-        replace(
-            r, sampling=SamplingParams(r.sampling.max_new_tokens, ignore_eos=r.sampling.ignore_eos)
-        )
-        for r in workload
-    ]
+    plain = []
+    for request in workload:
+        asked = request.sampling
+        greedy = SamplingParams(asked.max_new_tokens, ignore_eos=asked.ignore_eos)
+        plain.append(replace(request, sampling=greedy))
     return Workload(plain, workload.name, workload.arrival_unit)
 
 
@@ -385,16 +380,9 @@ def first_differences(reference: RunResult, run: RunResult, name: str) -> list[d
         if at is None:
             continue
         margins = reference.margins.get(request, ())
-        found.append(
-            {
-                "policy": name,
-                "request": request,
-                "position": at,
-                "expected": expected[at] if at < len(expected) else None,
-                "got": got[at] if at < len(got) else None,
-                "margin": margins[at] if at < len(margins) else None,
-            }
-        )
+        one, other, margin = (s[at] if at < len(s) else None for s in (expected, got, margins))
+        place = {"policy": name, "request": request, "position": at}
+        found.append({**place, "expected": one, "got": other, "margin": margin})
     return found
 
 
@@ -418,8 +406,7 @@ QUIET = 0.3
 
 def environment(header: Header) -> dict[str, Any]:
     """From a trace's header and the machine; the load average is the current one, so call this
-    before measuring. In a visitor's tab the machine is the browser, and neither its CPUs nor their
-    load are known.
+    before measuring. In a visitor's tab the CPUs and their load are not known.
     """
     model = {"name": header.model.name, "parameters": header.model.parameters}
     return machine(

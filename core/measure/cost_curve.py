@@ -1,8 +1,7 @@
 """Why batching pays, measured: the time of a step against the tokens in its batch, and against the
 KV it reads.
 
-It drives the runner of an engine's executor with made-up requests, without a scheduler. Times are
-those of this device, now.
+It drives the runner of an engine's executor with made-up requests, without a scheduler.
 """
 
 from __future__ import annotations
@@ -68,13 +67,8 @@ class CostCurve:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, both curves point by point."""
-        data = {
-            name: value
-            for name, value in asdict(self).items()
-            if name not in ("by_tokens", "by_kv")
-        }
         return {
-            **data,
+            **asdict(self),
             "by_tokens": [p.to_json() for p in self.by_tokens],
             "by_kv": [p.to_json() for p in self.by_kv],
         }
@@ -136,22 +130,11 @@ def measuring_cost(
 
 def decode_step(requests: int, context: int) -> SchedulerOutput:
     """A packed pass in which each request computes token `context`, all before it cached."""
-    each = -(-context // _BLOCK)
-    return SchedulerOutput(
-        "packed",
-        tuple(
-            ScheduledRequest(
-                f"r{i}",
-                i,
-                "decode",
-                (1,),
-                context - 1,
-                BlockTable(tuple(range(i * each, (i + 1) * each))),
-                True,
-            )
-            for i in range(requests)
-        ),
-    )
+    each, scheduled = -(-context // _BLOCK), []
+    for i in range(requests):
+        table = BlockTable(tuple(range(i * each, (i + 1) * each)))
+        scheduled.append(ScheduledRequest(f"r{i}", i, "decode", (1,), context - 1, table, True))
+    return SchedulerOutput("packed", tuple(scheduled))
 
 
 def _timed(runner: Runner, step: SchedulerOutput, params: Mapping[str, SamplingParams]) -> float:

@@ -69,9 +69,7 @@ class Difference:
 
 
 def difference(before: Trace, after: Trace) -> Difference:
-    """Why two measured runs took different times; raises InflightError if too few passes were
-    measured, and for runs of different engines.
-    """
+    """Why two runs took different times; raises InflightError for two engines, or few passes."""
     traces = (before, after)
     if before.header.engine != after.header.engine:
         raise InflightError(

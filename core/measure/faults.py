@@ -9,28 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.measure.baselines.records import BaselineRun
-from core.measure.compare import (
-    Comparison,
-    environment,
-    first_differences,
-    nearest_to_median,
-)
+from core.measure.compare import Comparison, environment, first_differences, nearest_to_median
 from core.trace.trace import Trace
 
 _OF_A_RUN = ("device", "threads", "dtype", "model", "versions")  # what its header says, too
-_TIMED = (
-    "wall_s",
-    "output_tok_s",
-    "total_tok_s",
-    "requests_per_s",
-    "ttft_s",
-    "itl_s",
-    "tpot_s",
-    "e2e_s",
-    "queue_s",
-    "time_s",
-    "goodput",
-)
 # seconds, and share of the run, by which a stopwatch may stop later than the last step
 _AROUND = 0.05, 0.1
 _ROUNDED = 1e-5  # seconds
@@ -45,6 +27,7 @@ _RATES = {
     "total_tok_s": ("prompt_tokens", "output_tokens"),
     "requests_per_s": ("finished",),
 }
+_TIMED = ("wall_s", *_RATES, *_SPREADS, "time_s", "goodput")
 
 
 def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
@@ -150,21 +133,14 @@ def _fault_of_run(
         own = {k: value for k, value in run.metrics.items() if not (is_timed and k in _TIMED)}
         if wrong := [
             *(key for key, value in own.items() if not _same(medians.get(key), value)),
-            *(
-                key
-                for key in _SPREADS
-                for counted in ("count", "left_out")
-                if medians[key][counted] != run.metrics[key][counted]
-            ),
+            *(k for k in _SPREADS if _count(medians[k]) != _count(run.metrics[k])),
         ]:
             return f"has {wrong[0]} otherwise than the run"
     return None
 
 
 def _wrong_time(comparison: Comparison, name: str) -> str | None:
-    """The first time or rate of a contender that does not fit its others, by name. Its rounds are
-    not on record, so no more can be said.
-    """
+    """The first time or rate of a contender that does not fit its others, by name."""
     found, walls = comparison.medians[name], comparison.walls[name]
     seconds = found.get("wall_s")
     if seconds is None:

@@ -79,17 +79,15 @@ def workload(sweep: Sweep, rate: float, model: ModelFacts) -> Workload:
                 " lower rate or a higher burstiness."
             )
         due.append(at)
-    drawn = enumerate(zip(due, sizes(sweep), strict=False))
     requests = [
-        request(index, size, at, vocab_size, context, sweep.seed) for index, (at, size) in drawn
+        request(index, size, at, vocab_size, context, sweep.seed)
+        for index, (at, size) in enumerate(zip(due, sizes(sweep), strict=False))
     ]
     return Workload(requests, name=f"load {rate:g}/s", arrival_unit="s")
 
 
 def times(sweep: Sweep, rate: float) -> Iterable[float]:
-    """When the requests arrive at this rate, in seconds: without end, unless a file gives them:
-    those at its own pace, made faster or slower.
-    """
+    """In seconds when requests arrive at this rate: without end, or a file's at another pace."""
     if sweep.has_arrivals:
         own = [size.arrival or 0.0 for size in sweep.sizes or ()]
         return [at * (len(own) - 1) / own[-1] / rate for at in own]
@@ -135,7 +133,7 @@ def sweep_load(
     engines: Mapping[str, EngineCore],
     sweep: Sweep,
     on_point: Callable[[str, float], None] = lambda policy, rate: None,
-    until_interrupted: bool = False,
+    until: type[BaseException] | tuple[()] = (),
 ) -> dict[str, Any]:
     """Throughput against latency for each policy at each rate; policies take turns at a rate. Plain
     data.
@@ -143,8 +141,8 @@ def sweep_load(
     A point is a rate under a policy. offered: requests due to arrive; numbers: the metrics of the
     run until it ended or was cut (`cut`: its time was up with requests unfinished), with a goodput
     if limits are stated. All are offered the same: fractions of the largest of their capacities, so
-    that each is seen beyond its own. until_interrupted: a KeyboardInterrupt ends it, with the
-    points so far, if there are any; `complete` is then false.
+    that each is seen beyond its own. until: what may be raised to end it, with the points so far,
+    if there are any; `complete` is then false.
     """
     names = list(require(engines, Mapping, "A sweep takes engines by name"))
     for engine in engines.values():
@@ -162,24 +160,16 @@ def sweep_load(
     points: list[dict[str, Any]] = []
     complete = True
     try:
-        for name, rate in [
-            (name, rate) for number, rate in enumerate(rates) for name in rotated(names, number)
-        ]:
-            on_point(name, rate)
-            requests = workload(sweep, rate, engines[name].model)
-            trace, cut = _run(engines[name], requests, sweep.seconds)
-            numbers = metrics(trace, None if sweep.slos == SLOs() else sweep.slos)
-            points.append(
-                {
-                    "policy": name,
-                    "rate": rate,
-                    "offered": len(requests),
-                    "cut": cut,
-                    "numbers": numbers,
-                }
-            )
-    except KeyboardInterrupt:
-        if not (until_interrupted and points):
+        for number, rate in enumerate(rates):
+            for name in rotated(names, number):
+                on_point(name, rate)
+                requests = workload(sweep, rate, engines[name].model)
+                trace, cut = _run(engines[name], requests, sweep.seconds)
+                point = {"policy": name, "rate": rate, "offered": len(requests), "cut": cut}
+                numbers = metrics(trace, None if sweep.slos == SLOs() else sweep.slos)
+                points.append({**point, "numbers": numbers})
+    except until:
+        if not points:
             raise
         complete = False
     points.sort(key=lambda point: (names.index(point["policy"]), point["rate"]))

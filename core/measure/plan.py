@@ -1,8 +1,7 @@
 """What other settings would have made of a recorded run: its requests, as they came and went,
 simulated under each on the cost that is fitted to it.
 
-The setting that was recorded is simulated as well, and its error beside the measured run says what
-the others are worth.
+The setting that was recorded is simulated as well, and its error says what the others are worth.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _T = TypeVar("_T")
 _Made = TypeVar("_Made")
 Say = Callable[..., str]
 """A sentence of ours, with its numbers, in some language; {names} in it are given by name."""
-_TIMES = ("ttft_s", "itl_s", "e2e_s", "queue_s")
+_TIMES = ("ttft_s", "e2e_s", "queue_s")
 _SHARES = ("p50", "p99")
 
 
@@ -49,8 +48,7 @@ def _plainly(text: str, **names: str) -> str:
 @dataclass(frozen=True)
 class Point:
     """One setting. numbers: of `numbers_of`, None where it cannot run these requests: `refused`
-    says why. beyond: a sentence if some passes lay beyond what was measured. requests: the times of
-    each.
+    says why. beyond: a sentence if some passes lay beyond what was measured. requests: their times.
     """
 
     config: EngineConfig
@@ -73,8 +71,7 @@ class Point:
 class Plan:
     """measured: the recorded run. again: its setting, simulated. points: the other settings, best
     first if they are ranked, otherwise in the order in which they were asked for. slos: what a good
-    request has to meet. notes: sentences on what a simulated run does otherwise. trace: of the
-    recorded run.
+    request has to meet. notes: on what a simulated run does otherwise. trace: the recorded run.
     """
 
     measured: Point
@@ -148,9 +145,7 @@ class Plan:
         return ", ".join(parts) or say("as recorded")
 
     def run(self, point: Point) -> Trace:
-        """The simulated run of a setting, labelled as one. Raises InflightError for a setting that
-        cannot run these requests.
-        """
+        """The simulated run of a setting. Raises InflightError where it cannot run the requests."""
         return _ended(simulating(self.trace, self.cost, point.config))
 
     def to_json(self) -> dict[str, Any]:
@@ -251,23 +246,21 @@ def planning(
         require(given, Iterable, "What is to be tried of a limit is a list")
     limits = require(SLOs() if slos is None else slos, SLOs, "Limits are SLOs, as SLOs(ttft_s=1)")
     recorded, notes = _setting(trace)
-    axes = (
-        tuple(policies) or (recorded.policy,),
-        tuple(lanes) or (recorded.max_num_seqs,),
-        tuple(budgets) or (recorded.max_num_batched_tokens,),
-        tuple(blocks) or (recorded.num_blocks,),
-    )
-    if (total := math.prod(map(len, axes))) > MOST_SETTINGS:
+    axes: dict[str, tuple[Any, ...]] = {
+        "policy": tuple(policies) or (recorded.policy,),
+        "max_num_seqs": tuple(lanes) or (recorded.max_num_seqs,),
+        "max_num_batched_tokens": tuple(budgets) or (recorded.max_num_batched_tokens,),
+        "num_blocks": tuple(blocks) or (recorded.num_blocks,),
+    }
+    if (total := math.prod(map(len, axes.values()))) > MOST_SETTINGS:
         raise InflightError(f"{total:,} settings are too many; {MOST_SETTINGS} are the most.")
-    names = ("policy", "max_num_seqs", "max_num_batched_tokens", "num_blocks")
-    for name, axis in zip(names, axes, strict=True):
+    for name, axis in axes.items():
         for value in axis:  # one that is wrong by itself is a mistake, and contradicts nothing
             EngineConfig.from_json({"prefill_first": True, name: value})
     settings, contradictions = [], Counter[str]()
-    for policy, number, budget, pool in product(*axes):
-        limits_of = {"max_num_seqs": number, "max_num_batched_tokens": budget, "num_blocks": pool}
+    for values in product(*axes.values()):
         try:
-            settings.append(recorded.under(policy, **limits_of))
+            settings.append(recorded.under(**dict(zip(axes, values, strict=True))))
         except InvalidConfig as error:
             contradictions[str(error)] += 1
     if not settings:
@@ -336,7 +329,6 @@ def numbers_of(trace: Trace, requests: frozenset[str], slos: SLOs) -> dict[str, 
     found: dict[str, Any] = {
         name: distribution(value for one in times if (value := getattr(one, name)) is not None)
         for name in _TIMES
-        if name != "itl_s"
     }
     return found | {
         "itl_s": distribution(gap for one in times for gap in one.itl_s),

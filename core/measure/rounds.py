@@ -47,13 +47,8 @@ class RunResult:
                 margins[carried.request] += [None] * len(carried.tokens)
             for sampled in event.sampled:
                 margins[sampled.request].append(sampled.margin)
-        return cls(
-            trace.outputs,
-            metrics(trace),
-            margins,
-            trace,
-            wall_s(trace) if trace.header.is_simulated else None,
-        )
+        seconds = wall_s(trace) if trace.header.is_simulated else None
+        return cls(trace.outputs, metrics(trace), margins, trace, seconds)
 
 
 Read = Callable[[Any], RunResult]
@@ -63,8 +58,7 @@ Read = Callable[[Any], RunResult]
 class Contender:
     """Entering `ready` is the setup, calling what it yields is the run, leaving it is the teardown.
 
-    read: turns what the run returned into a `RunResult`, off the clock, before the teardown. about:
-    settings worth printing.
+    read: turns what the run returned into a `RunResult`, off the clock. about: settings to print.
     """
 
     name: str

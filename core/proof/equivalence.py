@@ -26,6 +26,7 @@ from core.workload.request import SamplingParams
 from core.workload.workload import Workload
 
 _LOGITS_BYTES = 2**28  # the most kept for comparison; later tokens are compared without logits
+_Logits = dict[str, list[torch.Tensor]]  # by request, of its new tokens
 
 
 def equivalence(
@@ -51,31 +52,17 @@ def equivalence(
     )
     # tokens per request
     room = max(1, _LOGITS_BYTES // (4 * model.vocab_size * max(1, len(workload))))
-    traces: dict[str, Trace] = {}
-    solo_logits: dict[str, list[torch.Tensor]] = {}
     lonely = replace(config, policy="sequential", prefix_caching=False, num_blocks=None)
+    alone: dict[str, tuple[Trace, _Logits]] = {}
     for request in workload:
+        solo = Engine(model, tokenizer, lonely, backend=cpu.BACKEND)
         single = Workload([replace(request, arrival=0)], name=workload.name)
-        traces[request.id] = _run(
-            Engine(model, tokenizer, lonely, backend=cpu.BACKEND),
-            single,
-            solo_logits,
-            room,
-            on_step,
-        )
-    batched_logits: dict[str, list[torch.Tensor]] = {}
-    batched = _run(engine, workload, batched_logits, room, on_step)
-    requests = [
-        _compared(
-            r.id,
-            traces[r.id],
-            batched,
-            solo_logits.get(r.id, []),
-            batched_logits.get(r.id, []),
-            _generate(model, r.sampling, batched.prompts[r.id]),
-        )
-        for r in workload
-    ]
+        alone[request.id] = _run(solo, single, room, on_step)
+    batched, logits = _run(engine, workload, room, on_step)
+    requests = []
+    for request in workload:
+        generated = _generate(model, request.sampling, batched.prompts[request.id])
+        requests.append(_compared(request.id, *alone[request.id], batched, logits, generated))
     differences = [r["max_logit_difference"] for r in requests]
     return {
         "config": config.to_json(),
@@ -114,11 +101,11 @@ def _generate(model: ModelAdapter, sampling: SamplingParams, prompt: list[int]) 
 def _run(
     engine: Engine,
     workload: Workload,
-    kept: dict[str, list[torch.Tensor]],
     room: int,
     on_step: Callable[[StepEvent], None],
-) -> Trace:
+) -> tuple[Trace, _Logits]:
     """Run to the end, keeping each request's logits for its first `room` new tokens."""
+    kept: _Logits = {}
 
     def keep(rows: Sequence[SamplingRow], logits: torch.Tensor) -> None:
         for row, own in zip(rows, logits, strict=True):
@@ -129,15 +116,15 @@ def _run(
     with observing(keep):
         for event in engine.stream(workload):
             on_step(event)
-    return engine.trace
+    return engine.trace, kept
 
 
 def _compared(
     request: str,
     alone: Trace,
+    alone_logits: _Logits,
     batched: Trace,
-    solo_logits: list[torch.Tensor],
-    batched_logits: list[torch.Tensor],
+    batched_logits: _Logits,
     generated: list[int] | None,
 ) -> dict[str, Any]:
     """A request's tokens and texts, alone and in the batch.
@@ -153,20 +140,16 @@ def _compared(
     at = first_parting(solo, other)
     # the logits that chose the first other token had the same prefix
     same = len(solo) if at is None else at + 1
-    compared = min(same, len(solo_logits), len(batched_logits))
-    pairs = list(zip(solo_logits[:compared], batched_logits[:compared], strict=True))
+    solo_logits, other_logits = alone_logits.get(request, []), batched_logits.get(request, [])
+    compared = min(same, len(solo_logits), len(other_logits))
+    pairs = list(zip(solo_logits[:compared], other_logits[:compared], strict=True))
     parting = None
     if at is not None:
-        margin = None
+        one, two = (tokens[at] if at < len(tokens) else None for tokens in (solo, other))
+        parting = {"position": at, "solo": one, "batched": two, "margin": None}
         if at < len(solo_logits):
             best, second = solo_logits[at].topk(2).values.tolist()
-            margin = round(best - second, 6)
-        parting = {
-            "position": at,
-            "solo": solo[at] if at < len(solo) else None,
-            "batched": other[at] if at < len(other) else None,
-            "margin": margin,
-        }
+            parting["margin"] = round(best - second, 6)
     has_text = alone.tokenizer is not None
     return {
         "request": request,

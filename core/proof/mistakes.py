@@ -1,6 +1,4 @@
-"""The mistake that a mask prevents, made on purpose, to measure and show its effects; no engine
-makes it by default.
-"""
+"""The mistake that a mask prevents, made on purpose, to measure and show its effects."""
 
 from __future__ import annotations
 

@@ -172,20 +172,25 @@ class Replay:
         self._stops.difference_update([f.request for f in event.finished])
 
 
-class _RecordedRunner:
-    """A runner that returns the results on record. event: of the step that is being launched."""
+class _NoModel:
+    """What runners that compute nothing have in common, see `Runner`."""
 
-    own_clock = False
+    asynchronous = own_clock = False
     execution = memory = None
     notes: Sequence[str] = ()
+
+    def begin(self) -> None:
+        """Nothing is to be prepared."""
+
+
+class _RecordedRunner(_NoModel):
+    """A runner that returns the results on record. event: of the step that is being launched."""
+
     event: StepEvent
 
     def __init__(self, asynchronous: bool) -> None:
         self.asynchronous = asynchronous
         self._step, self._index = -1, 0  # of the next pass
-
-    def begin(self) -> None:
-        """See `Runner`."""
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
         """See `Runner`."""
@@ -354,9 +359,7 @@ class Agreement:
 
 
 def agree(path: Path) -> Agreement:
-    """Replay every workload of a `.jsonl` or `.jsonl.gz` file; raises InvalidWorkload for anything
-    that is not such a recording.
-    """
+    """Replay the workloads of a `.jsonl` or `.jsonl.gz` file; raises InvalidWorkload for others."""
     workloads = steps = 0
     differences: Counter[str] = Counter()
     for number, recorded in _lines(path):
@@ -421,15 +424,8 @@ def _decisions_of(step: Step) -> Decisions:
     return [admitted, preempted, sorted(computed), finished]
 
 
-class _MadeUpTokens:
+class _MadeUpTokens(_NoModel):
     """A runner without a model: a token follows from its request and its position."""
-
-    asynchronous = own_clock = False
-    execution = memory = None
-    notes: Sequence[str] = ()
-
-    def begin(self) -> None:
-        """See `Runner`."""
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
         """See `Runner`."""
@@ -445,14 +441,10 @@ def first_difference(theirs: list[Decisions], ours: list[Decisions]) -> str | No
         if before is None or after is None:
             return "steps"
         if before != after:
-            by_kind = dict(
-                zip(
-                    ("admitted", "preempted", "computed", "finished"),
-                    zip(before, after, strict=True),
-                    strict=True,
-                )
-            )
-            return next(kind for kind in _DECISIONS if by_kind[kind][0] != by_kind[kind][1])
+            kinds = ("admitted", "preempted", "computed", "finished")
+            compared = zip(kinds, before, after, strict=True)
+            differ = {kind for kind, mine, theirs in compared if mine != theirs}
+            return next(kind for kind in _DECISIONS if kind in differ)
     return None
 
 
@@ -495,11 +487,9 @@ def _policy(policy: Policy, recorded: dict[str, Any]) -> Policy:
 
 def _state(recorded: dict[str, Any], index: int) -> RequestState:
     prompt = tuple(recorded["prompt"])
+    sampling = SamplingParams(max_new_tokens=recorded["max_tokens"], ignore_eos=True)
     request = Request(
-        recorded["id"],
-        prompt_token_ids=prompt,
-        sampling=SamplingParams(max_new_tokens=recorded["max_tokens"], ignore_eos=True),
-        arrival=recorded["arrival"],
+        recorded["id"], prompt_token_ids=prompt, sampling=sampling, arrival=recorded["arrival"]
     )
     return RequestState(request, prompt, index)
 

@@ -30,8 +30,7 @@ class RerunResult:
     drawn: tokens by another engine's noise, which were not compared. failed: requests that ended by
     an error after tokens that parted, of which the model cannot say whether it is its own. apart:
     the most by which a log-probability or a margin on record differs from the model's, which is
-    less than `rounding`; None if none are on record. facts: of the model, on record and the same
-    here.
+    less than `rounding`; None if none are on record. facts: of the model, the same here.
     """
 
     tokens: int
@@ -53,9 +52,9 @@ class _WrittenTokens:
         self.ends: dict[str, str] = {}
 
     def add(self, event: StepEvent) -> None:
-        sampled = [(s.request, s.token_id, (s.logprob, s.margin)) for s in event.sampled]
-        unseen = event.tokens[: len(event.tokens) - len(sampled)]
-        for request, token, facts in [*((r, t, (None, None)) for r, t in unseen), *sampled]:
+        unseen = [(None, None)] * (len(event.tokens) - len(event.sampled))
+        known = [(s.logprob, s.margin) for s in event.sampled]
+        for (request, token), facts in zip(event.tokens, [*unseen, *known], strict=True):
             self.tokens.setdefault(request, array("q")).append(token)
             self.facts.setdefault(request, []).append(facts)
         self.ends |= {f.request: f.finish_reason for f in event.ends}
@@ -221,14 +220,8 @@ class ModelRerun:
             return None  # how it ended, the scheduler has decided again
         taken = tuple(tokens[known:position])
         prompt = (*(asked.prompt_token_ids or ()), *taken)
-        return (
-            replace(
-                asked,
-                prompt_token_ids=prompt,
-                sampling=replace(asked.sampling, max_new_tokens=most),
-            ),
-            position,
-        )
+        sampling = replace(asked.sampling, max_new_tokens=most)
+        return replace(asked, prompt_token_ids=prompt, sampling=sampling), position
 
 
 def _same_facts(here: Header, on_record: Header) -> Iterator[str]:

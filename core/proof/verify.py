@@ -65,9 +65,7 @@ class Retimed:
 
     @classmethod
     def of(cls, header: Header) -> Retimed | None:
-        """None for a run that was measured, and where the cost model is not ours, or of other
-        numbers than ours are now.
-        """
+        """None for a run that was measured, or whose cost model is not ours as it is now."""
         cost = _rebuilt(header.cost or {})
         return None if cost is None else cls(cost, header.is_interactive)
 
@@ -136,8 +134,7 @@ class CheckResult:
     tokens' ids in place of texts. unrecorded: steps with a reason that another engine did not
     record. is_retimed: the passes of a simulated run take what its cost model says. skipped: steps
     in which another engine is said to have skipped the head of its queue, whatever the limits were.
-    from_outside: by reason, how many requests were ended by something that is not on record, and
-    taken on trust.
+    from_outside: by reason, how many requests something ended that is not on record: on trust.
     """
 
     header: Header = field(repr=False)
@@ -206,14 +203,18 @@ def _verify(
     engine: Callable[[Header], EngineCore] | None,
 ) -> CheckResult:
     header = reader.header
-    is_installed = not isinstance(header.policy, RecordedPolicy)
-    replay = Replay(header) if header.engine is None and is_installed else None
+    not_replayed = not_decoded = None
+    if header.engine:
+        not_replayed = "another engine ran, whose scheduler is not ours"
+    elif isinstance(header.policy, RecordedPolicy):
+        not_replayed = f"the policy {header.policy.name} is not installed here"
+    replay = None if not_replayed else Replay(header)
     found = tokenizer(str(header.model.name))
-    texts = (
-        _TextChecker(found, header)
-        if found is not None and "prompts" not in header.absent
-        else None
-    )
+    if found is None:
+        not_decoded = "the model's tokenizer is not here"
+    elif "prompts" in header.absent:
+        not_decoded = "the prompts were not recorded"
+    texts = None if not_decoded else _TextChecker(found, header)
     again = ModelRerun(engine(header), header) if engine else None
     bound, retimed = _Bound(header), Retimed.of(header)
     _refuse(retimed.fault_of_header(header) if retimed else None, reader.line)
@@ -255,24 +256,8 @@ def _verify(
         requests,
         steps,
         tokens,
-        (
-            None
-            if replay
-            else (
-                "another engine ran, whose scheduler is not ours"
-                if header.engine
-                else f"the policy {header.policy.name} is not installed here"
-            )
-        ),
-        (
-            None
-            if texts
-            else (
-                "the prompts were not recorded"
-                if found is not None
-                else "the model's tokenizer is not here"
-            )
-        ),
+        not_replayed,
+        not_decoded,
         bound.never,
         rerun,
         tuple(warnings),
@@ -291,9 +276,8 @@ def _refuse(fault: str | None, line: int) -> None:
 
 
 class _Bound:
-    """The limits that have never bound a request with nothing left, since one that left a rest may
-    have been another; and in how many steps a reason is not recorded, or the head of the queue was
-    skipped.
+    """The limits that have never bound a request with nothing left, whose size is proved by
+    nothing; and in how many steps a reason is not recorded, or a head was skipped.
     """
 
     def __init__(self, header: Header) -> None:
@@ -303,15 +287,12 @@ class _Bound:
         self.unrecorded = self.skipped = 0
 
     def add(self, event: StepEvent) -> None:
-        reasons = [
-            event.waiting.why,
-            *[s.why for s in event.stalled],
-            *[a.why for a in event.admitted],
-        ]
+        reasons = [s.why for s in event.stalled] + [a.why for a in event.admitted]
+        reasons += [event.waiting.why] if event.waiting.why else []
         self.unrecorded += UNRECORDED in reasons
         self.skipped += SKIPPED in reasons
-        held = {why.limit for why in reasons if why} | {event.budget.binding}
-        bound = {why.limit for why in reasons if why and not why.have}
+        held = {why.limit for why in reasons} | {event.budget.binding}
+        bound = {why.limit for why in reasons if not why.have}
         bound |= {"blocks"} if event.preempted else set()
         bound |= held & {"budget"} if event.budget.unused == 0 else set()
         self.never = tuple([limit for limit in self.never if limit not in bound])

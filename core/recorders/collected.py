@@ -96,12 +96,9 @@ class Collection:
             try:
                 wants_snapshot = self._take(header_line, first, lines)
             except OSError as error:
-                full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-                said = (
-                    "The disk is full"
-                    if full
-                    else f"{self.folder} cannot be written: {error.strerror}"
-                )
+                said = f"{self.folder} cannot be written: {error.strerror}"
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    said = "The disk is full"
                 if self._trouble != said:
                     self._tell(f"{said}: engines keep what finds room, and send it later.")
                 self._trouble = said
@@ -120,15 +117,11 @@ class Collection:
     def _take(self, header_line: bytes, first: int, lines: Sequence[bytes]) -> bool:
         key = hashlib.blake2b(header_line.strip(), digest_size=6).hexdigest()
         stream = self._streams.get(key) or self._stream(key, header_line)
-        if is_gap := first > stream.taken:
-            self._tell(
-                english(
-                    f"{stream.path.name}: {first - stream.taken:,} [line is|lines are] missing."
-                )
-            )
+        if (gap := first - stream.taken) > 0:
+            self._tell(english(f"{stream.path.name}: {gap:,} [line is|lines are] missing."))
         news = lines[max(0, stream.taken - first) :]
         # lines that follow a gap need a part of their own, whose header says which they are
-        if is_gap or (stream.size >= self._part_bytes and news):
+        if gap > 0 or (stream.size >= self._part_bytes and news):
             self._begin(stream, first + len(lines) - len(news))
         content = b"".join(news)
         _append(stream.path, content)
@@ -219,9 +212,7 @@ class Collection:
 
 
 def _append(path: Path, content: bytes, anew: bool = False) -> None:
-    """Append all of it or nothing. Even without content the file's time is updated, which shows
-    that the engine is still there.
-    """
+    """Append all of it or nothing. The file's new time shows that the engine is still there."""
     with path.open("xb" if anew else "ab", buffering=0) as file:
         before = file.seek(0, os.SEEK_END)
         try:

@@ -1,9 +1,8 @@
 """Compares a trace with the raw lines that it was made from, step by step, and its totals with the
 counters of vLLM's own `/metrics`.
 
-The lines are read again here, and the trace is followed by its events alone: no code of the
-conversion is used, so that none of its mistakes is repeated. What a recording does not say is not
-compared.
+The lines are read again here, without the code of the conversion, and the trace is followed as all
+that is drawn of it. What a recording does not say is not compared.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,8 @@ from core.errors import InflightError, InvalidTrace
 from core.files import open_file
 from core.recorders.convert import REST_IS_MISSING
 from core.recorders.raw import lines_of
-from core.trace.events import KV, StepEvent
+from core.trace.events import StepEvent
+from core.trace.run_state import RunState
 from core.trace.trace import Trace
 
 STEP_FACTS = {
@@ -66,73 +66,23 @@ class Compared:
             self.first = self.first or f"{where}: {raw} on record, {trace} in the trace"
 
 
-@dataclass
-class _Drawn:
-    """Which requests wait and which blocks are held, according to the events of a trace."""
-
-    requeues: bool
-    waiting: list[str] = field(default_factory=list)
-    tables: dict[str, dict[int, list[int | None]]] = field(default_factory=dict)
-
-    def until_the_passes(self, event: StepEvent) -> None:
-        if (resumed := event.resumed) is not None:
-            self.waiting = [carried.request for carried in resumed.waiting]
-            self.tables = {
-                c.request: {g: list(table) for g, table in enumerate(c.tables)}
-                for c in resumed.running
-            }
-        self.waiting += [arrived.request for arrived in event.arrived]
-        for preempted in event.preempted:
-            self.waiting.insert(len(self.waiting) if self.requeues else 0, preempted.request)
-        left = {f.request for f in event.finished if f.when == "before"} | {
-            a.request for a in event.admitted
-        }
-        self.waiting = list(event.queue) or [r for r in self.waiting if r not in left]
-        gone = {left.request for left in event.released if left.when == "before"} | {
-            p.request for p in event.preempted
-        }
-        self._take(event.kv, gone)
-
-    def after_the_passes(self, event: StepEvent) -> None:
-        for left in event.released:
-            self.tables.pop(left.request, None)
-
-    def _take(self, kv: KV, gone: set[str]) -> None:
-        for change in kv.changes:
-            if change.released and change.request in gone:
-                self.tables.pop(change.request, None)
-                continue
-            table = self.tables.setdefault(change.request, {}).setdefault(change.group, [])
-            table[:] = [None if block in change.left else block for block in table]
-            table += change.added
-
-    @property
-    def num_blocks(self) -> int:
-        tables = [table for of in self.tables.values() for table in of.values()]
-        return len(set().union(*tables) - {None})
-
-
 def compare_steps(paths: Iterable[Path], trace: Trace) -> list[Compared]:
-    """Compare the recording of one rank, all parts of it, with the trace that was made from it.
-    Damaged lines are not compared.
-    """
+    """Compare all parts of one rank's recording with its trace. Damaged lines are not compared."""
     found = {fact: Compared(fact, means) for fact, means in STEP_FACTS.items()}
     header, steps, queues = _read(paths)
     first = min(steps, default=0)
-    drawn, shown = _Drawn(trace.header.policy.requeue), set[int]()
-    for event in trace.events:
+    shown = set[int]()
+    for event, state in trace.states():
         number = event.step if event.step in steps else event.step + first
         if (resumed := event.resumed) is not None:
             shown |= set(range(resumed.first, resumed.last + 1))
         shown.add(number)
-        drawn.until_the_passes(event)
         if number in steps:
-            _compare(steps[number], event, drawn, header, found)
+            _compare(steps[number], event, state, header, found)
         if number in queues:
-            both = set(queues[number]) & set(drawn.waiting)
-            orders = ([r for r in queue if r in both] for queue in (queues[number], drawn.waiting))
+            both = set(queues[number]) & set(state.waiting)
+            orders = ([r for r in queue if r in both] for queue in (queues[number], state.waiting))
             found["queue"].note(f"step {number}", *orders)
-        drawn.after_the_passes(event)
     for number in sorted(steps):
         found["shown"].note(
             f"step {number}",
@@ -145,7 +95,7 @@ def compare_steps(paths: Iterable[Path], trace: Trace) -> list[Compared]:
 def _compare(
     raw: Mapping[str, Any],
     event: StepEvent,
-    drawn: _Drawn,
+    state: RunState,
     header: Mapping[str, Any],
     found: dict[str, Compared],
 ) -> None:
@@ -158,20 +108,16 @@ def _compare(
     for s in event.sampled:
         tokens.setdefault(s.request, []).append(s.token_id)
     in_vain = {row.request for row in event.overrun}
-    of_raw = {
-        r: [int(i) for i in ids]
-        for r, ids in raw.get("sampled", {}).items()
-        if r not in in_vain and ids
-    }
-    # The engine takes no more of the guesses than a request asked for.
-    of_raw = {
-        r: ids[: len(tokens[r])] if len(ids) > 1 and r in tokens else ids
-        for r, ids in of_raw.items()
-    }
+    of_raw = {}
+    for r, ids in raw.get("sampled", {}).items():
+        if ids and r not in in_vain:
+            # the engine takes no more of the guesses than a request asked for
+            most = len(tokens[r]) if len(ids) > 1 and r in tokens else None
+            of_raw[r] = [int(i) for i in ids[:most]]
     found["tokens"].note(where, of_raw, tokens)
     if "waiting" in raw:
         found["waiting"].note(
-            where, (raw["waiting"],) * 2, (event.waiting.count, len(drawn.waiting))
+            where, (raw["waiting"],) * 2, (event.waiting.count, len(state.waiting))
         )
     if "head" in raw:
         found["head"].note(where, raw["head"], event.waiting.request)
@@ -182,7 +128,7 @@ def _compare(
     )
     if "blocks_free" in raw and header.get("num_blocks") is not None:
         used = header["num_blocks"] - raw["blocks_free"]
-        found["blocks"].note(where, (used, used), (event.kv.used, drawn.num_blocks))
+        found["blocks"].note(where, (used, used), (event.kv.used, len(state.used_blocks)))
 
 
 def rank_of(path: Path) -> int:
@@ -226,23 +172,19 @@ def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
         "num_preemptions": sum(len(event.preempted) for event in events),
         "prefix_cache_hits": sum(_first_hits(trace) for trace in traces),
     }
+    apart = tokens - counters.get("generation_tokens", tokens)
     found = []
     for name, means in TOTALS.items():
         if name in counters:
-            compared = Compared(name, means)
-            is_apart = (
-                name == "generation_tokens" and 0 <= tokens - counters[name] <= cancelled * depth
-            )
-            compared.apart = ours[name] - counters[name] if is_apart else 0
+            is_apart = name == "generation_tokens" and 0 <= apart <= cancelled * depth
+            compared = Compared(name, means, apart=apart if is_apart else 0)
             compared.note("in all", counters[name], ours[name] - compared.apart)
             found.append(compared)
     return found
 
 
 def _first_hits(trace: Trace) -> int:
-    """Tokens found in the prefix cache, without those of requests that come back after a
-    preemption, which vLLM does not count.
-    """
+    """Tokens found in the prefix cache; after a preemption vLLM does not count them."""
     seen, total = set[str](), 0
     for event in trace.events:
         hits = event.kv.cached_tokens

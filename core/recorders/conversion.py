@@ -58,8 +58,7 @@ class _Known:
     """Facts about a request that `RunState` does not hold.
 
     place: by which the engine orders it in the queue, None if that is not on record. has_arrived,
-    is_over: whether the events so far say so. num_in_events: how many tokens of its output they
-    have.
+    is_over: whether the events so far say so. num_in_events: how many of its tokens they have.
     """
 
     prompt: list[int]
@@ -246,8 +245,7 @@ class Conversion:
 
     def _queue(self) -> tuple[str, ...]:
         """Who waits, where the engine's order is another than that of arrivals: by its own rule if
-        the priorities are on record, otherwise as the snapshot has it, those that it does not name
-        at the end.
+        the priorities are on record, otherwise as the snapshot has it, and others at the end.
         """
         waiting = self._run.waiting
         if self._config.policy.order_by == "arrival":
@@ -345,21 +343,14 @@ class Conversion:
         for request, one in known.items():
             del one.output[one.num_in_events :]
             run.num_tokens[request] = len(one.prompt) + one.num_in_events
-        run.finished = {
-            request: step
-            for request, step in run.finished.items()
-            if request in known and known[request].is_over
-        }
+        over = {r for r, one in known.items() if one.is_over}
+        run.finished = {r: step for r, step in run.finished.items() if r in over}
 
     def _resumption(self, step: Raw, snapshot: Raw, missing: MissingSteps) -> Resumed:
         """Requests from before missing steps keep their lanes; others take the lowest free."""
         run, known = self._run, self._known
         rows = {row["request"]: row for row in snapshot["requests"]}
-        over = {
-            request: _finish_reason(row["finished"])
-            for request, row in rows.items()
-            if "finished" in row
-        }
+        over = {r: _finish_reason(row["finished"]) for r, row in rows.items() if "finished" in row}
         computing = {s["request"] for s in step["segments"]}
         running = [r for r in snapshot["running"] if r not in over or r in computing]
         waiting = [r for r in snapshot["waiting"] if r not in over]
@@ -397,14 +388,8 @@ class Conversion:
         request, known = row["request"], self._known[row["request"]]
         tokens = tuple(row["output"][: known.max_tokens][len(known.output) :])
         was_preempted = lane is None and bool(row.get("preemptions"))
-        return Carried(
-            request,
-            lane,
-            row["computed"],
-            tokens,
-            () if lane is None else tuple(self._own(row.get("blocks", ()))),
-            was_preempted,
-        )
+        tables = () if lane is None else tuple(self._own(row.get("blocks", ())))
+        return Carried(request, lane, row["computed"], tokens, tables, was_preempted)
 
     def contradiction(self, snapshot: Raw, step: Raw) -> str | None:
         """How the snapshot before this step contradicts the steps so far, or None."""
@@ -459,8 +444,7 @@ class Conversion:
                 if added
             ]
         self._run.take_blocks(KV(0, 0, tuple(self._changes)))
-        tables = self._run.tables
-        return len({block for request in tables for block in self._run.blocks_of(request)})
+        return len(self._run.used_blocks)
 
     def _own(self, tables: Iterable[list[int]]) -> list[tuple[int | None, ...]]:
         """Recorded block tables by KV cache group, with our numbers: None for an empty block."""
@@ -508,11 +492,9 @@ class Conversion:
             tokens, known = step.get("sampled", {}).get(request, []), self._known[request]
             tokens = tokens[: len(known.prompt) + known.max_tokens - self._run.num_tokens[request]]
             numbers = step.get("logprobs", {}).get(request, []) if len(tokens) == 1 else []
-            logprob, margin = (
-                (min(numbers[0], 0.0), max(numbers[1] - numbers[2], 0.0))
-                if len(numbers) == 3
-                else (None, None)
-            )
+            logprob = margin = None
+            if len(numbers) == 3:
+                logprob, margin = min(numbers[0], 0.0), max(numbers[1] - numbers[2], 0.0)
             self._margins |= margin is not None
             for token in tokens:
                 sampled.append(Sampled(0, request, token, logprob, margin))
@@ -532,10 +514,9 @@ class Conversion:
         facts, run, budget = self._facts, self._run, self._budget(step)
         lanes = facts["max_num_seqs"] - len(run.lanes), facts["max_num_seqs"]
         blocks = facts["num_blocks"] - used, facts["num_blocks"]
-        stall_why = why_stalled(
-            budget, blocks, bool(step["preempted"]) or self._config.policy.victim == "blocked"
-        )
-        stalled = tuple(Stalled(r, stall_why) for r in run.running if r not in given)
+        gives_way = bool(step["preempted"]) or self._config.policy.victim == "blocked"
+        why = why_stalled(budget, blocks, gives_way)
+        stalled = tuple(Stalled(request, why) for request in run.running if request not in given)
         head = step.get("head")
         if head not in run.waiting:
             head = run.waiting[0] if run.waiting else None
@@ -552,9 +533,7 @@ class Conversion:
         return max(0, step["budget"] - sum(s["length"] for s in step["segments"])), step["budget"]
 
     def _times(self, step: Raw) -> tuple[float, float, float, float]:
-        """Start, scheduled, output, end. A step that was scheduled while the step before was
-        computed begins at that step's end.
-        """
+        """Start, scheduled, output, end. A step never begins before the one before it has ended."""
         times, began = list[float](), float(step["t_start"])
         for name in ("t_start", "t_scheduled", "t_output", "t_end"):
             self._t = max(self._t, round(step.get(name, began) - self._start, 6))

@@ -1,6 +1,5 @@
 """Converts raw recordings of other engines to traces, and opens them beside saved traces of ours.
-`core.recorders.conversion` converts their steps one by one; the notes of the trace say which steps
-are missing.
+`core.recorders.conversion` converts their steps; notes say which are missing.
 """
 
 from __future__ import annotations
@@ -51,12 +50,8 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
     # by number, the first of each
     steps = {step["step"]: step for step in reversed(recording.steps)}
     arrivals = [a["t"] for step in recording.steps for a in step["arrived"]]
-    seen = [
-        row["t"]
-        for snapshot in recording.snapshots.values()
-        for row in snapshot["requests"]
-        if row.get("t") is not None
-    ]
+    rows = [row for snapshot in recording.snapshots.values() for row in snapshot["requests"]]
+    seen = [row["t"] for row in rows if row.get("t") is not None]
     start = min([*arrivals, *seen], default=recording.steps[0]["t_start"] if steps else 0.0)
     conversion, events, faults = _followed(recording, steps, start)
     if steps and not events:

@@ -132,9 +132,7 @@ class Follower:
     # -- which recording ---------------------------------------------------------------------------
 
     def _another(self, updates: list[Update]) -> bool:
-        """Switch to another recording, if there is one; otherwise note what is missing. Returns
-        whether another one is followed now.
-        """
+        """Switch to another recording, or note what is missing; whether another is followed now."""
         self._missing, self.is_refused = "", False
         try:
             found = newest(self.place, self.rank, self.engine)
@@ -183,11 +181,9 @@ class Follower:
         except OSError as error:
             self._said = f"{path.name} cannot be read: {error.strerror}."
         except DAMAGE as error:
-            self._said = (
-                str(error)
-                if isinstance(error, InflightError)
-                else f"{path.name} has a header that cannot be followed."
-            )
+            self._said = f"{path.name} has a header that cannot be followed."
+            if isinstance(error, InflightError):
+                self._said = str(error)
         else:
             self._lines, self._refused = lines, None
             self._sequence = EventSequence(conversion)
@@ -271,12 +267,8 @@ class Follower:
 
     @property
     def _is_asynchronous(self) -> bool:
-        if self._lines is None:
-            return True
-        header = self._lines.header
-        return (
-            bool(header.get("async_scheduling")) or (header.get("pipeline_parallel_size") or 1) > 1
-        )
+        stages = self.facts.get("pipeline_parallel_size") or 1
+        return bool(self.facts.get("async_scheduling")) or stages > 1
 
     def _take_early(self, updates: list[Update]) -> None:
         while self._next in self._early:

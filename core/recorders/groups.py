@@ -1,6 +1,4 @@
-"""The KV cache groups of another engine: layers that share a block table for each request, each
-group with a table of its own.
-"""
+"""The KV cache groups of another engine: layers that share a block table for each request."""
 
 from __future__ import annotations
 
@@ -86,12 +84,10 @@ def infer_windows(
         return False
     ((sliding, window),) = found
     length = None if fits(sliding, window + 1) else window
+    windowed = {"kind": "sliding_window", "window": length}
+    other = {"kind": "full_attention", "window": None}
     facts["kv_groups"] = [
-        (
-            {"kind": "sliding_window", "window": length, "block_size": size, "layers": None}
-            if group in sliding
-            else {"kind": "full_attention", "window": None, "block_size": size, "layers": None}
-        )
+        {**(windowed if group in sliding else other), "block_size": size, "layers": None}
         for group in range(count)
     ]
     facts["inferred_windows"] = True
@@ -105,14 +101,11 @@ def infer_windows(
                 places = range(
                     gone if known is table else 0, min(length, _passed(start, window, size))
                 )
-                empty[request, group] = (
-                    table,
-                    (max(gone, places.stop) if known is table else places.stop),
-                )
-                if left := [
-                    first + block for place in places if (block := table[place]) is not None
-                ]:
-                    step["left"].append([request, group, left])
+                stop = max(gone, places.stop) if known is table else places.stop
+                empty[request, group] = table, stop
+                blocks = [block for place in places if (block := table[place]) is not None]
+                if blocks:
+                    step["left"].append([request, group, [first + block for block in blocks]])
     return True
 
 

@@ -1,6 +1,5 @@
 """Files of recordings that may grow, be renamed, removed or replaced while they are read: which
-there are, whose they are, and their lines as they become whole. Nothing here waits for them or
-looks into a step.
+there are, whose they are, and their lines as they become whole. Nothing here waits for them.
 """
 
 from __future__ import annotations
@@ -17,11 +16,9 @@ from typing import IO, Any, NamedTuple
 from core.errors import InflightError, InvalidTrace
 from core.recorders.raw import MAX_LINE_BYTES, Recording, header_in
 
-STILL_S = (
-    # seconds without a change after which a recording counts as abandoned; a recorder touches its
-    # file every ten seconds
-    25.0
-)
+# seconds without a change after which a recording counts as abandoned; a recorder touches its file
+# every ten seconds
+STILL_S = 25.0
 RawHeader = dict[str, Any]
 
 
@@ -168,9 +165,7 @@ def _recordings(folder: Path) -> list[tuple[Path, RawHeader]]:
 
 @lru_cache(maxsize=4096)
 def _header_then(path: Path, inode: int, size: int, modified: int) -> RawHeader | None:
-    """The header of a file as it was at that time. It is cached: a folder is searched again and
-    again, and most of its files do not change.
-    """
+    """The header of a file as it was then. It is cached: a folder is searched again and again."""
     try:
         return header_of(path)
     except InvalidTrace:
@@ -200,8 +195,7 @@ class Lines:
 
     def next(self) -> str | None:
         """The next line with its line end, or None if it is not whole yet. The last line of a part
-        that was left unfinished comes without a line end. Raises InvalidTrace for a line that is
-        too long.
+        that was left unfinished comes without a line end. Raises InvalidTrace for one too long.
         """
         assert self._file is not None
         read = self._file.readline(MAX_LINE_BYTES)

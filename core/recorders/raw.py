@@ -27,7 +27,6 @@ from core.trace.messages import english
 # the version of the format that this module reads; recordings that name none have the same format
 RAW = 1
 MAX_LINE_BYTES = 64 * 2**20
-_REQUEUES = {"transformers"}  # engines
 _TIMES = ("t_start", "t_scheduled", "t_output", "t_end")
 
 
@@ -59,11 +58,6 @@ class Recording:
     def version(self) -> str | None:
         """Its version; None where it is not on record."""
         return self.header.get("version", self.header.get("vllm"))
-
-    @property
-    def requeues(self) -> bool:
-        """Whether a preempted request joins the end of the queue."""
-        return self.engine in _REQUEUES
 
     @property
     def has_priorities(self) -> bool:
@@ -142,9 +136,7 @@ def header_in(first_line: str, name: str) -> dict[str, Any]:
 
 
 def is_raw(first_line: str) -> bool:
-    """Whether a file with this first line is a raw recording: it has a header and is not a trace of
-    ours, whose lines have checksums.
-    """
+    """Whether a file with this first line is a raw recording: its header has no checksum."""
     try:
         data = _said(first_line)
     except (ValueError, RecursionError):
@@ -158,9 +150,7 @@ def is_raw(first_line: str) -> bool:
 
 
 def _said(line: str) -> Any:
-    """What a line says; raises ValueError for what no trace can hold: numbers that are none or have
-    no end, and halves of characters.
-    """
+    """What a line says; raises ValueError for numbers that are none, and halves of characters."""
     data = json.loads(line)
     json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     return data
@@ -278,9 +268,7 @@ def lost(records: int) -> list[str]:
 
 
 def _sort(recording: Recording) -> None:
-    """Sort by step: with asynchronous scheduling a step is written when its output is back, which
-    is after the next was scheduled.
-    """
+    """Sort by step: one may be written after the next was scheduled, once its output is back."""
     recording.steps.sort(key=lambda step: step["step"])
     recording.faults += lost(recording.dropped)
     if any(earlier["step"] == later["step"] for earlier, later in pairwise(recording.steps)):

@@ -19,81 +19,61 @@ from core.recorders.raw import Recording
 from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts, windows_of
 from core.trace.inferred import WINDOWS, inferred_by
 
-SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
+SENTENCES: dict[str, str] = {
     "pipeline_parallel_size": (
-        (1,),
-        (
-            "Pipeline parallelism: several batches are in flight at once, so steps overlap, and a"
-            " running request that computes nothing in one may be in another."
-        ),
+        "Pipeline parallelism: several batches are in flight at once, so steps overlap, and a"
+        " running request that computes nothing in one may be in another."
     ),
     "prefill_schedule_interval": (
-        (1,),
-        (
-            "Prefill interval: prompts are computed in certain steps only, and that a request waits"
-            " for such a step is not recorded."
-        ),
+        "Prefill interval: prompts are computed in certain steps only, and that a request waits for"
+        " such a step is not recorded."
     ),
     "kv_connector": (
-        (),
-        (
-            "KV connector: what it loads is shown as prefix-cache hits, and what it saves is not"
-            " shown; that a request waits for it is not recorded."
-        ),
+        "KV connector: what it loads is shown as prefix-cache hits, and what it saves is not shown;"
+        " that a request waits for it is not recorded."
     ),
     "max_loras": (
-        (),
-        (
-            "LoRA: which adapter a request uses is not recorded, nor that a request waits for an"
-            " adapter."
-        ),
+        "LoRA: which adapter a request uses is not recorded, nor that a request waits for an"
+        " adapter."
     ),
     "task": (
-        ("generate",),
-        (
-            "Pooling: a request ends when its prompt has been computed; its vector or score is not"
-            " recorded."
-        ),
+        "Pooling: a request ends when its prompt has been computed; its vector or score is not"
+        " recorded."
     ),
     "multimodal": (
-        (False,),
-        (
-            "Multimodal: images, audio and video are shown as the placeholder tokens of their"
-            " prompts; the encoder's work is not recorded."
-        ),
+        "Multimodal: images, audio and video are shown as the placeholder tokens of their prompts;"
+        " the encoder's work is not recorded."
     ),
     "two_way_media": (
-        (False,),
-        (
-            "Multimodal: the tokens of one image attend to each other in both directions, while"
-            " masks are drawn causal."
-        ),
+        "Multimodal: the tokens of one image attend to each other in both directions, while masks"
+        " are drawn causal."
     ),
-    "attention": (
-        ("decoder", "hybrid", "attention_free", "encoder_decoder"),
-        "Encoder: every token attends to its whole prompt, while masks are drawn causal.",
-    ),
+    "attention": "Encoder: every token attends to its whole prompt, while masks are drawn causal.",
     "encoder_decoder": (
-        (False,),
-        (
-            "Encoder and decoder: only the decoder's tokens are shown; the encoder's work is not"
-            " recorded."
-        ),
+        "Encoder and decoder: only the decoder's tokens are shown; the encoder's work is not"
+        " recorded."
     ),
 }
-"""By fact: the values that need no sentence, and the sentence for any other value. Each has its
-German in assets/words/de.json.
+"""By fact, what is said of any value that needs a sentence. Each has its German in
+assets/words/de.json.
 """
+_SAYS_NOTHING: dict[str, tuple[Any, ...]] = {
+    "pipeline_parallel_size": (1,),
+    "prefill_schedule_interval": (1,),
+    "task": ("generate",),
+    "multimodal": (False,),
+    "two_way_media": (False,),
+    "attention": ("decoder", "hybrid", "attention_free", "encoder_decoder"),
+    "encoder_decoder": (False,),
+}
 
 
 def unshown(facts: dict[str, Any]) -> list[str]:
-    """Sentences on what is not shown for an engine with these facts. A fact that the header leaves
-    out adds none.
-    """
+    """Sentences on what is not shown for an engine with these facts; none for one left out."""
     return [
         sentence
-        for fact, (nothing, sentence) in SENTENCES.items()
-        if facts.get(fact) not in (None, *nothing)
+        for fact, sentence in SENTENCES.items()
+        if facts.get(fact) not in (None, *_SAYS_NOTHING.get(fact, ()))
     ]
 
 
@@ -134,7 +114,7 @@ def _policy(recording: Recording) -> Policy:
     that are on record. Any other order is a policy that is not installed here.
     """
     facts, policy = recording.header, POLICIES["continuous"]
-    if recording.requeues:  # transformers: see its policy
+    if recording.engine == "transformers":  # see its policy
         return replace(policy, requeue=True, victim="blocked", reserve="chunk")
     order = facts.get("policy")
     if recording.has_priorities:
@@ -171,10 +151,8 @@ def trace_header(
     """
     facts, config = recording.header, recorded_config(recording)
     name = _ENGINES.get(recording.engine, recording.engine)
-    workload = facts.get("workload") or {
-        "name": f"{recording.engine}-recording",
-        "arrival_unit": "s",
-    }
+    workload = facts.get("workload") or {}
+    groups = kv_groups(facts)
     header = Header(
         created=facts.get("created", ""),
         source="recorded",
@@ -200,15 +178,15 @@ def trace_header(
             *(("tokens",) if facts.get("task") == "pooling" else ()),
             *(("prompts",) if recording.is_hashed else ()),
         ),
-        model=replace(_model(model, facts), windows=windows_of(kv_groups(facts))),
+        model=replace(_model(model, facts), windows=windows_of(groups)),
         device="not recorded",
         device_name="not recorded",
         dtype=str(facts.get("dtype", "")).removeprefix("torch."),
         config=config,
         num_blocks=facts["num_blocks"],
-        kv_groups=kv_groups(facts),
-        workload=workload["name"],
-        arrival_unit=workload["arrival_unit"],
+        kv_groups=groups,
+        workload=workload["name"] if workload else f"{recording.engine}-recording",
+        arrival_unit=workload["arrival_unit"] if workload else "s",
         versions={name: recording.version},
         notes=(*([facts["arrivals"]] if facts.get("arrivals") else []), *unshown(facts), *notes),
     )
@@ -240,8 +218,7 @@ def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
         return ModelFacts(name=name, vocab_size=facts.get("vocab_size"), context=context)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     layers = config.get("num_hidden_layers", config.get("n_layer"))
-    heads = config.get("num_key_value_heads")
-    size = config.get("head_dim")
+    heads, size = config.get("num_key_value_heads"), config.get("head_dim")
     bytes_each = 4 if "32" in str(facts.get("dtype")) else 2
     return ModelFacts(
         name=name,

@@ -90,9 +90,7 @@ class EventSequence:
             self._pending = step
 
     def settle(self, later: frozenset[str] = frozenset()) -> Iterator[StepEvent | Lost]:
-        """Give the event of the step that waits, if one does. later: the requests that are
-        `still_there` in the step after it.
-        """
+        """Give the event of the step that waits, if any. later: those `still_there` after it."""
         if (step := self._pending) is None:
             return
         self._pending = None
@@ -126,8 +124,8 @@ class EventSequence:
 
 def still_there(step: Raw, following: Raw) -> frozenset[str]:
     """Requests that may keep their lanes and blocks through the following step although they have
-    ended: those with a row in it and, if it was scheduled before this step's output was back, those
-    that end in this step.
+    ended: those with a row in it and, if it was scheduled before this step's output was back, who
+    ends in it.
     """
     is_ahead = following["t_start"] < step.get("t_output", step["t_start"])
     ending = {request for request, _ in step.get("finished", ())} if is_ahead else set[str]()

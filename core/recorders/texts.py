@@ -1,6 +1,4 @@
-"""Texts for the token ids of a recording: from its model's tokenizer if that is on this machine,
-otherwise the ids themselves.
-"""
+"""Texts for the token ids of a recording: by its model's tokenizer if that is here, or the ids."""
 
 from __future__ import annotations
 

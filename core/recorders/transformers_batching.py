@@ -34,9 +34,7 @@ TESTED = ("5.23.0", "5.24.0")
 
 
 def _units(cache: Any) -> int:
-    """Units in a sector, such that a block of each attention type is a whole number of units.
-    Attention types share the pool by sectors.
-    """
+    """Units in a sector, such that a block of each attention type is a whole number of them."""
     return math.lcm(*(a.blocks_per_sector for a in cache.cache_allocators.values()))
 
 
@@ -76,6 +74,7 @@ class _Observer:
         allocators = list(cache.cache_allocators.values())
         units = _units(cache)
         version = transformers.__version__
+        windows = [getattr(a, "sliding_window", None) for a in allocators]
         header = {
             "kind": "header",
             "raw": RAW,
@@ -97,17 +96,13 @@ class _Observer:
             "first_block": 2 * units,  # two trash sectors come first
             "kv_groups": [
                 {
-                    "kind": (
-                        "ring"
-                        if (window := getattr(a, "sliding_window", None))
-                        else "full_attention"
-                    ),
+                    "kind": "ring" if window else "full_attention",
                     "window": window,
                     "block_size": a.tokens_per_page,
                     "layers": list(a.layer_indices),
                     "units": units // a.blocks_per_sector,
                 }
-                for a in allocators
+                for a, window in zip(allocators, windows, strict=True)
             ],
             "missing": [],
             **self.facts,
@@ -116,11 +111,8 @@ class _Observer:
 
     def to_schedule(self, scheduler: Any) -> None:
         """Note new and running requests just before scheduling, maybe several times a step."""
-        new = [
-            state
-            for request, state in scheduler.waiting_requests.items()
-            if request not in self.known
-        ]
+        waiting = scheduler.waiting_requests
+        new = [state for request, state in waiting.items() if request not in self.known]
         self.known |= {state.request_id for state in new}
         self.active = frozenset(scheduler.active_requests)
         self.arrived += [
@@ -189,18 +181,11 @@ class _Observer:
         changes: list[list[Any]] = []
         for request, now in tables.items():
             old = self.tables.get(request, [[] for _ in now])
-            if any(
-                table[: len(before)] != before for table, before in zip(now, old, strict=True)
-            ) or not any(old):
-                changes += [[request, now, "table"]] if any(now) else []
-            elif any(len(table) > len(before) for table, before in zip(now, old, strict=True)):
-                changes.append(
-                    [
-                        request,
-                        [table[len(before) :] for table, before in zip(now, old, strict=True)],
-                        "append",
-                    ]
-                )
+            pairs = list(zip(now, old, strict=True))
+            is_new = not any(old) or any(table[: len(was)] != was for table, was in pairs)
+            added = now if is_new else [table[len(was) :] for table, was in pairs]
+            if any(added):
+                changes.append([request, added, "table" if is_new else "append"])
         self.tables = tables
         return changes
 
@@ -241,9 +226,7 @@ def recording(path: Path, model: str, facts: Mapping[str, Any] | None = None) ->
             for s in (observer.step or {}).get("segments", ())
         }
         counts = {
-            request: len(state.generated_tokens)
-            for request, state in states.items()
-            if state is not None
+            r: len(state.generated_tokens) for r, state in states.items() if state is not None
         }
         update_before(self)
         sampled = {r: states[r].generated_tokens[count:] for r, count in counts.items()}
@@ -275,17 +258,13 @@ def _listening(base: Any, observer: _Observer) -> Any:
             state = self.active_requests.get(request_id)
             super().finish_request(request_id)
             if state is not None:
-                ended = (
-                    state.generated_tokens[-1:]
-                    and state.generated_tokens[-1] in state._eos_token_ids
-                )
+                last = state.generated_tokens[-1:]
+                ended = bool(last) and last[0] in state._eos_token_ids
                 observer.finished.append([request_id, "stop" if ended else "length"])
                 self._positions = {request_id: state.position_offset}
 
         def add_waiting_request(self, state: Any) -> None:
-            """A request that waits again just after `finish_request` was preempted: it had to give
-            up its cache.
-            """
+            """Who waits again just after `finish_request` was preempted."""
             super().add_waiting_request(state)
             request = state.request_id
             if any(finished == request for finished, _ in observer.finished):

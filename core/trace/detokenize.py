@@ -1,6 +1,4 @@
-"""Token ids to text, piece by piece. A byte-level token is not text: its piece stays empty until
-the character is whole.
-"""
+"""Token ids to text, piece by piece; a token in the middle of a character has an empty piece."""
 
 from __future__ import annotations
 
@@ -29,8 +27,7 @@ def plain(token_id: int) -> str:
 
 def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str]:
     """The tokenizer's function from ids to text. Where transformers adds nothing to the Rust core's
-    decoding, the core is called directly: transformers takes three times as long, checking argument
-    types.
+    decoding, the core is called directly: transformers takes three times as long.
     """
     if tokenizer is None:
         return lambda ids: ""

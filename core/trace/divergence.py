@@ -2,8 +2,7 @@
 
 What is compared of a step, in the order in which it is decided: who is preempted, who is admitted
 and to which lane, who computes how much, how the pass is laid out, which tokens come out, who
-finishes. The reason why a request waits is reported, but waiting for a different reason is no fork;
-times never count.
+finishes. Why a request waits is reported, but another reason is no fork; times never count.
 """
 
 from __future__ import annotations
@@ -50,31 +49,23 @@ class Divergence:
 
     def sentence(self, name: Callable[[str], str] = str) -> str:
         """The fork in words; `name` turns a request id into the name to show."""
-        with_before = (
-            f"With {listed([k.of(k.before) for k in self.knobs])} "
-            if self.knobs
-            else "In the first run "
-        )
-        with_after = (
-            f"with {listed([k.of(k.after) for k in self.knobs])} "
-            if self.knobs
-            else "in the second "
-        )
-        who = f"{name(self.request)} " if self.request else ""
-        before, after = english(self.before), english(self.after)
+        which = ("in the first run", "in the second")
+        if self.knobs:
+            limits = ([k.of(k.before) for k in self.knobs], [k.of(k.after) for k in self.knobs])
+            which = (f"with {listed(limits[0])}", f"with {listed(limits[1])}")
+        who = f" {name(self.request)}" if self.request else ""
         return (
-            f"Fork at step {self.step}: {with_before[0].lower() + with_before[1:]}{who}{before};"
-            f" {with_after}{who}{after}."
+            f"Fork at step {self.step}: {which[0]}{who} {english(self.before)};"
+            f" {which[1]}{who} {english(self.after)}."
         )
 
     __str__ = sentence
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, and the sentence that tells it."""
-        data = asdict(self)
-        data["knobs"] = [{"name": k.name, "before": k.before, "after": k.after} for k in self.knobs]
         return {
-            **data,
+            **asdict(self),
+            "knobs": [asdict(knob) for knob in self.knobs],
             "before": english(self.before),
             "after": english(self.after),
             "sentence": self.sentence(),
@@ -94,25 +85,14 @@ def divergence(before: Ran, after: Ran) -> Divergence | None:
     step, aspect, request, first, second = found
     if aspect == "admission":
         first, second = _unlimited(first, before, second), _unlimited(second, after, first)
-    steps = (len(before.events), len(after.events))
-    return Divergence(
-        step,
-        aspect,
-        request,
-        first,
-        second,
-        knobs(before, after),
-        steps,
-        before.outputs == after.outputs,
-    )
+    steps, is_same = (len(before.events), len(after.events)), before.outputs == after.outputs
+    return Divergence(step, aspect, request, first, second, knobs(before, after), steps, is_same)
 
 
 def knobs(before: Ran, after: Ran) -> tuple[Knob, ...]:
     """The limits that differ between two runs."""
-    first, second = (trace.config.to_json() for trace in (before, after))
-    return tuple(
-        Knob(name, first[name], second[name]) for name in first if first[name] != second[name]
-    )
+    first, second = before.config.to_json(), after.config.to_json()
+    return tuple(Knob(n, value, second[n]) for n, value in first.items() if value != second[n])
 
 
 _Found = tuple[int, str, str | None, str, str]
@@ -125,12 +105,7 @@ def _first_difference(before: Ran, after: Ran) -> _Found | None:
     for step in sorted(first.keys() | second.keys()):
         a, b = first.get(step), second.get(step)
         if a is None or b is None:
-            ended = [t.events[-1].step if t.events else -1 for t in (before, after)]
-            words = [
-                "has nothing left to do" if step > end else "computes nothing" for end in ended
-            ]
-            done = [_work(e) if e is not None else words[i] for i, e in enumerate((a, b))]
-            return step, "work", None, done[0], done[1]
+            return step, "work", None, _work(a, before, step), _work(b, after, step)
         difference = _difference(a, b)
         if difference:
             return (step, *difference)
@@ -141,17 +116,10 @@ def _difference(a: StepEvent, b: StepEvent) -> tuple[str, str | None, str, str] 
     """aspect, request and both decisions in words; None if the two steps decide the same."""
     for aspect, (facts, words) in _ASPECTS.items():
         first, second = facts(a), facts(b)
-        changed = [
-            request for request in (*first, *second) if first.get(request) != second.get(request)
-        ]
-        if changed:
-            request = changed[0]
-            return (
-                aspect,
-                request,
-                words(a, request, first.get(request)),
-                words(b, request, second.get(request)),
-            )
+        for request in (*first, *second):
+            one, other = first.get(request), second.get(request)
+            if one != other:
+                return aspect, request, words(a, request, one), words(b, request, other)
     return None
 
 
@@ -162,17 +130,17 @@ def _segments(event: StepEvent) -> dict[str | None, _Segments]:
     return work
 
 
-def _work(event: StepEvent) -> str:
-    tokens = sum(p.tokens for p in event.passes)
-    return f"computes {tokens:,} [token|tokens]"
+def _work(event: StepEvent | None, run: Ran, step: int) -> str:
+    if event is not None:
+        return f"computes {sum(p.tokens for p in event.passes):,} [token|tokens]"
+    is_over = not run.events or step > run.events[-1].step
+    return "has nothing left to do" if is_over else "computes nothing"
 
 
 def _preemption(event: StepEvent, request: str | None, lost: int | None) -> str:
-    return (
-        "goes on"
-        if lost is None
-        else f"is preempted and loses its cache of {lost:,} [token|tokens]"
-    )
+    if lost is None:
+        return "goes on"
+    return f"is preempted and loses its cache of {lost:,} [token|tokens]"
 
 
 _TAKES = "takes lane"
@@ -199,9 +167,8 @@ def _computes(event: StepEvent, request: str | None, work: _Segments | None) -> 
         stalled = next((s.why for s in event.stalled if s.request == request), None)
         return f"computes nothing: {reason(stalled)}" if stalled else "computes nothing"
     what = f"computes {sum(length for *_, length in work):,} [token|tokens]"
-    return (
-        what if len(event.passes) < 2 else f"{what} in pass {work[0][0] + 1} of {len(event.passes)}"
-    )
+    passes = len(event.passes)
+    return what if passes < 2 else f"{what} in pass {work[0][0] + 1} of {passes}"
 
 
 def _layout(event: StepEvent) -> str:

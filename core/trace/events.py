@@ -1,8 +1,7 @@
 """What happened in a step, as facts: named tuples of ids and numbers, never a picture and never a
 live object.
 
-Times are seconds since the run began. Request ids stand for requests, lanes and blocks count from
-0.
+Times are seconds since the run began. Ids stand for requests, lanes and blocks count from 0.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from core.trace.schema import from_object, table
 BeforeOrAfter = Literal["before", "after"]
 _NO_MICROSECONDS = 2.0**33  # seconds
 _RARE = ("queue", "warnings", "resumed")  # of a step's fields
-
 
 NOTHING_BINDS = LimitReached("none")
 UNRECORDED = LimitReached("unrecorded")
@@ -202,8 +200,7 @@ class Timings(NamedTuple):
     On CUDA forward and sample are the device's. With asynchronous execution the host's parts,
     schedule and prepare, run beside the device's work on the step before, and `t_start` and `t_end`
     are the device's: between one step's end and the next one's start the device waited for the
-    host. None where another engine did not record it; its forward then includes everything in
-    between.
+    host. None where another engine did not record it: its forward includes all in between.
     """
 
     schedule: float
@@ -213,18 +210,14 @@ class Timings(NamedTuple):
 
 
 class Overrun(NamedTuple):
-    """Positions computed for a request that had already stopped (asynchronous execution): its
-    segment of this step was wasted.
-    """
+    """Positions computed in vain for a request that had stopped (asynchronous execution)."""
 
     request: str
     rows: int
 
 
 class Draft(NamedTuple):
-    """Tokens proposed by speculation: the last `drafted` positions of the request's segment, of
-    which the first `accepted` were kept.
-    """
+    """Of a segment's tokens the last `drafted` were proposed, the first `accepted` of them kept."""
 
     request: str
     drafted: int
@@ -277,13 +270,12 @@ class StepEvent(NamedTuple):
 
     t_start, t_end: seconds since the run began. timings: where these seconds went. arrived,
     admitted, waiting, preempted, stalled: who came, who joined a lane, how many wait and why the
-    first of them does, who gave way,
-        who holds a lane and computed nothing.
-    passes: the forward passes of the step, one unless the policy splits it. segments: who computed
-    which positions in which pass. sampled: the new tokens. finished: who is over, and why. kv: the
-    pool while the passes ran, and how block tables changed. budget: how the token budget was split,
-    and the limit that bound. overrun, released, drafts: positions computed for nothing, lanes given
-    back, what speculation proposed. queue: of another engine's step, all who wait while its passes
+    first of them does, who gave way, who holds a lane and computed nothing. passes: the forward
+    passes of the step, one unless the policy splits it. segments: who computed which positions in
+    which pass. sampled: the new tokens. finished: who is over, and why. kv: the pool while the
+    passes ran, and how block tables changed. budget: how the token budget was split, and the limit
+    that bound. overrun, released, drafts: positions computed for nothing, lanes given back, what
+    speculation proposed. queue: of another engine's step, all who wait while its passes
     run, in their order, where that is not the one in which they came. warnings: of another engine's
     step, what our rules find odd in it, a sentence each. Whoever reads a file finds them anew.
     resumed: of another engine's step, the state after steps before it that are not shown.
@@ -329,11 +321,8 @@ class StepEvent(NamedTuple):
     @property
     def tokens(self) -> tuple[tuple[str, int], ...]:
         """New tokens by request, in order; first those of steps that are not shown."""
-        before = (
-            ()
-            if self.resumed is None
-            else [(c.request, token) for c in self.resumed.carried for token in c.tokens]
-        )
+        carried = () if self.resumed is None else self.resumed.carried
+        before = [(c.request, token) for c in carried for token in c.tokens]
         return (*before, *((s.request, s.token_id) for s in self.sampled))
 
     def to_json(self) -> dict[str, Any]:

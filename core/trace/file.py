@@ -124,9 +124,7 @@ class Records:
         self._to_come.append(one)
 
     def step(self, event: StepEvent) -> Iterator[dict[str, Any]]:
-        """The lines of the requests that arrive, up to the last of them in their order; of the
-        step; of the texts of those that have ended.
-        """
+        """Lines of requests up to the last that arrives, of the step, of the texts of who ended."""
         self._num_events += 1
         for arrived in event.newcomers:
             while arrived.request not in self._unfinished and self._to_come:
@@ -279,11 +277,9 @@ class Reader:
             raise InvalidTrace(f"this is not a step: {malformed(error)}.", self._number) from None
         self._refuse(fault)
         self._num_events += 1
-        return (
-            event._replace(warnings=self._checker.warnings)
-            if self._checker and self.header.engine
-            else event
-        )
+        if self._checker and self.header.engine:
+            return event._replace(warnings=self._checker.warnings)
+        return event
 
     def _texts(self, data: dict[str, Any]) -> TokenTexts:
         pieces = TokenTexts(data.get("request"), data.get("prompt"), data.get("output"))  # type: ignore[arg-type]

@@ -1,14 +1,13 @@
 """The header of a trace: what ran, on what, and under which limits, as one frozen record; in a file
 it is plain data, validated when read.
 
-Unknown fields, written by a newer version or another program, are kept as plain data (`more`) and
-written back to the file.
+Unknown fields, as of a newer version, are kept as plain data (`more`) and written back to the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, TypeVar, get_type_hints
 
 from core.config import EngineConfig
@@ -24,7 +23,7 @@ FULL = ("full_attention", "mla_attention")
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Facts that form one object in a file. A field that is None was not recorded and is left out
+    """Facts that form one object in a file. A field at its default was not recorded and is left out
     of the file.
 
     more: fields this version does not know; they come last in a file.
@@ -34,9 +33,7 @@ class Facts:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as it stands in a file."""
-        return {name: value for name, value in self._known().items() if value is not None} | dict(
-            self.more
-        )
+        return self._known() | dict(self.more)
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -52,11 +49,12 @@ class Facts:
         return (*self.more, *within)
 
     def _known(self) -> dict[str, Any]:
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "more"}
-        return {
-            _in_file(name): list(value) if isinstance(value, tuple) else value
-            for name, value in own.items()
-        }
+        known = {}
+        for f in fields(self):
+            default = f.default if f.default_factory is MISSING else f.default_factory()
+            if f.name != "more" and (value := getattr(self, f.name)) != default:
+                known[_in_file(f.name)] = _plain(value)
+        return known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +83,7 @@ class ClockFacts(Facts):
     """What the clocks of an engine's machine showed at the trace's time 0, in nanoseconds.
 
     monotonic_ns: of the clock that all processes of the machine share until it restarts. boot:
-    identifies the machine's current boot. whole_seconds: the wall clock's time is known only to the
-    second.
+    identifies the machine's current boot. whole_seconds: the wall clock is known to the second.
     """
 
     monotonic_ns: int | None = None
@@ -121,17 +118,14 @@ class EngineFacts(Facts):
     def __str__(self) -> str:
         return f"{self.name} {self.version}" if self.version else self.name
 
-    def _known(self) -> dict[str, Any]:
-        return {**super()._known(), "clock": self.clock and self.clock.to_json()}
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionFacts(Facts):
     """How passes were computed, where not eagerly and one at a time.
 
     cuda_graphs: passes may have been CUDA graphs of at most max_graph_positions, and of at least
-    min_graph_positions if they compute prompts. asynchronous: a step was launched before the one
-    before it had been read.
+    min_graph_positions if they compute prompts. asynchronous: steps were launched before others
+    were read.
     """
 
     attention: str | None = None
@@ -153,8 +147,7 @@ class GroupFacts(Facts):
     …). window: tokens that its layers look back over, the present one included; blocks that lie
     behind are given back, or overwritten where the kind is "ring". block_size: tokens in a block.
     layers: their indices in the model. units: consecutive blocks of the pool that make one of the
-    group, whose blocks are larger. most_blocks: that a request is counted with when it is admitted,
-    however long it is.
+    group, whose blocks are larger. most_blocks: with which a request of any length is admitted.
     """
 
     kind: str | None = None
@@ -165,9 +158,7 @@ class GroupFacts(Facts):
     most_blocks: int | None = None
 
     def blocks_of(self, tokens: int, block_size: int) -> int:
-        """Blocks of the pool in the table of a request of so many tokens. block_size: where the
-        group does not say.
-        """
+        """Blocks of the pool for so many tokens. block_size: where the group does not say."""
         kept = min(tokens, self.window or tokens) if self.kind == "ring" else tokens
         return -(-kept // (self.block_size or block_size)) * (self.units or 1)
 
@@ -183,20 +174,15 @@ class GroupFacts(Facts):
 
 
 def windows_of(groups: Sequence[GroupFacts]) -> tuple[int | None, ...] | None:
-    """The window of each layer, None for a layer that attends to all positions. None for the whole
-    if that is not known of every layer.
-    """
+    """The window of each layer, None for one without; None if not all are known."""
     by_layer: dict[int, int | None] = {}
     for group in groups:
         slides = group.kind == "ring" or group.first_seen(0) is not None
         if group.layers is None or not (slides or group.kind in FULL):
             return None
         by_layer |= dict.fromkeys(group.layers, group.window if slides else None)
-    return (
-        tuple(by_layer[layer] for layer in sorted(by_layer))
-        if groups and list(sorted(by_layer)) == list(range(len(by_layer)))
-        else None
-    )
+    is_whole = groups and sorted(by_layer) == list(range(len(by_layer)))
+    return tuple(by_layer[layer] for layer in sorted(by_layer)) if is_whole else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,8 +195,7 @@ class Header(Facts):
     policy as it was then. num_blocks: in the pool. kv_groups: none where all layers share one block
     table. workload: its name; arrival_unit: the unit of its arrivals. tensor_parallel: processes
     that shared the model. leak: requests could read each other's keys. cost: the cost model of a
-    simulated run. memory: bytes, by what took them. notes: a sentence for each unusual
-    circumstance.
+    simulated run. memory: bytes, by what took them. notes: a sentence for each oddity.
     """
 
     created: str = ""
@@ -281,32 +266,20 @@ class Header(Facts):
         return self.arrival_unit == "step"
 
     def _known(self) -> dict[str, Any]:
-        """In the order of a file."""
-        return {
-            "created": self.created or None,
-            "source": self.source or None,
-            "engine": self.engine and self.engine.to_json(),
-            "inferred": self.inferred or None,
-            "absent": list(self.absent) or None,
-            "model": self.model.to_json(),
-            "device": self.device or None,
-            "device_name": self.device_name or None,
-            "threads": self.threads,
-            "dtype": self.dtype or None,
-            "policy": self.policy.name,
-            "batching": self.policy.to_json(),
-            "config": self.config.to_json(),
-            "num_blocks": self.num_blocks,
-            "kv_groups": [group.to_json() for group in self.kv_groups] or None,
-            "workload": Workload((), self.workload, self.arrival_unit).heading(),
-            "versions": self.versions or None,
-            "tensor_parallel": self.tensor_parallel if self.tensor_parallel > 1 else None,
-            "leak": self.leak or None,
-            "cost": self.cost,
-            "execution": self.execution and self.execution.to_json(),
-            "memory": self.memory,
-            "notes": list(self.notes) or None,
+        """In the order of a file, in which the policy stands beside the config."""
+        instead: dict[str, dict[str, Any]] = {
+            "config": {
+                "policy": self.policy.name,
+                "batching": self.policy.to_json(),
+                "config": self.config.to_json(),
+            },
+            "workload": {"workload": Workload((), self.workload, self.arrival_unit).heading()},
+            "arrival_unit": {},
         }
+        known: dict[str, Any] = {}
+        for name, value in super()._known().items():
+            known |= instead.get(name, {name: value})
+        return known
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Header:
@@ -340,56 +313,53 @@ class Header(Facts):
                 else None
             ),
         }
-        rest = {
-            name: value
-            for name, value in data.items()
-            if name not in typed and name not in ("policy", "batching")
-        }
-        header = cls(**typed, **_read(cls, rest, "header"))
+        rest = {name: data[name] for name in data if name not in ("policy", "batching")}
+        header = _facts(cls, rest, "header", **typed)
         if fault := header._fault():
             raise InvalidTrace(fault, 1)
         return header
 
-    def _ours(self) -> Iterator[str]:
-        """What it has of the facts that no other engine's recording has."""
-        yield from [
-            name
-            for name in ("threads", "leak", "cost", "execution", "memory")
-            if getattr(self, name)
-        ]
-        yield from [
-            f"the model's {name}"
-            for name in ("parameters", "eos_token_ids", "plug")
-            if getattr(self.model, name) is not None
-        ]
-
     def _fault(self) -> str | None:
         """How the header contradicts itself, if it does."""
-        if self.engine is None and (self.inferred or self.absent):
-            return "a run of this engine leaves nothing absent or to be inferred."
-        if self.engine and (
-            missing := [name for name in _ALWAYS_INFERRED if not self.inferred.get(name)]
-        ):
+        own = self._fault_of(self.engine) if self.engine else self._fault_of_ours()
+        return own or self._fault_of_any()
+
+    def _fault_of(self, engine: EngineFacts) -> str | None:
+        if missing := [name for name in _ALWAYS_INFERRED if not self.inferred.get(name)]:
             return (
                 f"the header does not say how the {missing[0]} of another engine's run were"
                 " inferred."
             )
-        if self.engine and (ours := [*self._ours()]):
+        facts = ("threads", "leak", "cost", "execution", "memory")
+        of_model = ("parameters", "eos_token_ids", "plug")
+        ours = [name for name in facts if getattr(self, name)]
+        ours += [f"the model's {n}" for n in of_model if getattr(self.model, n) is not None]
+        if ours:
             return (
-                f"the header says that {self.engine.name} ran, and has a fact that only this engine"
+                f"the header says that {engine.name} ran, and has a fact that only this engine"
                 f" records: {ours[0]}."
             )
-        if self.engine is None and (
-            missing := [name for name in _ALWAYS_KNOWN if getattr(self.model, name) is None]
-        ):
+        if engine.ranks is not None and not 0 <= (engine.rank or 0) < engine.ranks:
+            return f"rank {engine.rank} is none of {engine.ranks} ranks."
+        return None
+
+    def _fault_of_ours(self) -> str | None:
+        if self.inferred or self.absent:
+            return "a run of this engine leaves nothing absent or to be inferred."
+        if missing := [name for name in _ALWAYS_KNOWN if getattr(self.model, name) is None]:
             return f"the header does not say the model's {missing[0]}."
-        if self.engine is None and (installed := POLICIES.get(self.policy.name)) is not None:
-            for name, words in _WORDS_OF_A_RULE.items():
-                if (word := getattr(self.policy, name)) not in (*words, getattr(installed, name)):
-                    return (
-                        f"the policy's {name} is {shown(word)}, which is not what"
-                        f" {self.policy.name} does."
-                    )
+        installed = POLICIES.get(self.policy.name, self.policy)
+        for name, words in _WORDS_OF_A_RULE.items():
+            if (word := getattr(self.policy, name)) not in (*words, getattr(installed, name)):
+                return (
+                    f"the policy's {name} is {shown(word)}, which is not what {self.policy.name}"
+                    " does."
+                )
+        if self.kv_groups:
+            return "all layers of this engine share one block table."
+        return None
+
+    def _fault_of_any(self) -> str | None:
         if self.is_simulated != (self.cost is not None):
             return "a simulated run has a cost model, and no other has one."
         assumptions = (self.cost or {}).get("assumptions", [])
@@ -398,14 +368,6 @@ class Header(Facts):
         counts = {"threads": self.threads, "tensor_parallel": self.tensor_parallel}
         if wrong := [name for name, count in counts.items() if count is not None and count < 1]:
             return f"the header's {wrong[0]} is not a count."
-        if (
-            self.engine
-            and self.engine.ranks is not None
-            and not 0 <= (self.engine.rank or 0) < self.engine.ranks
-        ):
-            return f"rank {self.engine.rank} is none of {self.engine.ranks} ranks."
-        if self.engine is None and self.kv_groups:
-            return "all layers of this engine share one block table."
         if min((self.memory or {}).values(), default=0) < 0:
             return "the header's memory is not a number of bytes."
         return None
@@ -437,27 +399,27 @@ def _in_file(name: str) -> str:
     return name.removesuffix("_")
 
 
-def _facts(record: type[_AnyFacts], data: object, of: str) -> _AnyFacts:
+def _plain(value: Any) -> Any:
+    if isinstance(value, Facts):
+        return value.to_json()
+    return [*map(_plain, value)] if isinstance(value, tuple) else value
+
+
+def _facts(record: type[_AnyFacts], data: object, of: str, **typed: Any) -> _AnyFacts:
+    """Facts of an object, checked for their types; others go into `more`. typed: known already."""
     if not isinstance(data, dict):
         raise InvalidTrace(f"the header's {of} is not an object.", 1)
-    return record(**_read(record, data, of))
-
-
-def _read(record: type[Facts], data: Mapping[str, Any], of: str) -> dict[str, Any]:
-    """The known fields in the data, each checked for its type; the rest goes into `more`."""
-    hints = {
-        _in_file(name): (name, hint)
-        for name, hint in get_type_hints(record).items()
-        if name != "more"
-    }
-    known: dict[str, Any] = {}
+    hints = {_in_file(name): (name, hint) for name, hint in get_type_hints(record).items()}
+    del hints["more"]
+    known = dict(typed)
     for key, value in data.items():
-        if key in hints and value is not None:
+        if key in hints and key not in typed and value is not None:
             name, hint = hints[key]
             known[name] = tuple(value) if isinstance(value, list) else value
             if not fits(known[name], hint):
                 raise InvalidTrace(f"the {of}'s {key} is of the wrong kind.", 1)
-    return {**known, "more": {key: value for key, value in data.items() if key not in hints}}
+    more = {key: value for key, value in data.items() if key not in hints}
+    return record(**known, more=more)
 
 
 def _engine(data: object) -> EngineFacts | None:
@@ -468,8 +430,7 @@ def _engine(data: object) -> EngineFacts | None:
     clock = (
         None if data.get("clock") is None else _facts(ClockFacts, data["clock"], "engine's clock")
     )
-    rest = {name: value for name, value in data.items() if name != "clock"}
-    return EngineFacts(clock=clock, **_read(EngineFacts, rest, "engine"))
+    return _facts(EngineFacts, data, "engine", clock=clock)
 
 
 def _groups(data: object) -> tuple[GroupFacts, ...]:
@@ -477,12 +438,8 @@ def _groups(data: object) -> tuple[GroupFacts, ...]:
         raise InvalidTrace("the header's kv_groups are not a list.", 1)
     groups = tuple(_facts(GroupFacts, group, "KV cache group") for group in data or ())
     for group in groups:
-        lengths = [
-            length
-            for length in (group.window, group.block_size, group.units, group.most_blocks)
-            if length is not None
-        ]
-        if min([*lengths, *(layer + 1 for layer in group.layers or ())], default=1) < 1:
+        lengths = (group.window, group.block_size, group.units, group.most_blocks)
+        if any(n is not None and n < 1 for n in lengths) or min(group.layers or (0,)) < 0:
             raise InvalidTrace("the header's kv_groups have numbers that none can have.", 1)
     return groups
 
@@ -496,16 +453,10 @@ def _model(data: object) -> ModelFacts:
         raise InvalidTrace("the model's windows are not lengths.", 1)
     if any(i < 0 for i in model.eos_token_ids or ()):
         raise InvalidTrace("the model's eos_token_ids are not token ids.", 1)
-    is_simulated = model.layers == 0 and tuple(model.windows or ()) == (None,)
-    if (
-        model.layers is not None
-        and model.windows is not None
-        and len(model.windows) != model.layers
-        and not is_simulated
-    ):
-        raise InvalidTrace(
-            f"the model has {model.layers} layers but {len(model.windows)} windows.", 1
-        )
+    layers, windows = model.layers, model.windows
+    is_simulated = layers == 0 and windows == (None,)
+    if None not in (layers, windows) and len(windows or ()) != layers and not is_simulated:
+        raise InvalidTrace(f"the model has {layers} layers but {len(windows or ())} windows.", 1)
     return model
 
 

@@ -43,9 +43,7 @@ WINDOWS = (
 
 
 def inferred_by(policy: Policy) -> dict[str, str]:
-    """The rules in words, as the header of a trace states them, by what they infer. Only `WINDOWS`
-    is not always among them.
-    """
+    """The rules by what they infer, as a header states them; `WINDOWS` may be one, too."""
     return {"lanes": _LANES, "waiting": _queue(policy), "reasons": _REASONS}
 
 
@@ -73,11 +71,9 @@ def why_admitted(
         return NOTHING_BINDS
     if budget[0] <= 0:
         return LimitReached("budget", length, missing, budget[1])
-    return (
-        LimitReached("chunk", longest, missing, longest)
-        if longest and length == longest
-        else UNRECORDED
-    )
+    if longest and length == longest:
+        return LimitReached("chunk", longest, missing, longest)
+    return UNRECORDED
 
 
 def why_waiting(
@@ -99,11 +95,9 @@ def why_waiting(
     first = tokens if config.policy.reserve == "prompt" else min(tokens, budget[0])
     need = sum([group.blocks_for(first, config.block_size) for group in groups])
     kept = 0 if alone else int(config.policy.watermark * (blocks[1] + 1))
-    return (
-        LimitReached("blocks", max(0, blocks[0] - kept), need, blocks[1])
-        if need > blocks[0] - kept
-        else UNRECORDED
-    )
+    if need > (free := blocks[0] - kept):
+        return LimitReached("blocks", max(0, free), need, blocks[1])
+    return UNRECORDED
 
 
 def why_stalled(budget: tuple[int, int], blocks: tuple[int, int], gives_way: bool) -> LimitReached:
@@ -118,29 +112,17 @@ def why_stalled(budget: tuple[int, int], blocks: tuple[int, int], gives_way: boo
 def inferred_reasons(
     event: StepEvent, state: RunState, header: Header
 ) -> list[LimitReached | None]:
-    """The reasons of a step: for the head of the queue, then admitted requests, then stalled ones.
-    state: while its passes run.
-    """
+    """Of the head of the queue, of admitted, of stalled requests. state: while the passes run."""
     config, spent = header.config, event.budget.decode + event.budget.prefill
     budget = max(0, (event.budget.limit or 0) - spent), event.budget.limit or 0
     blocks = header.num_blocks - event.kv.used, header.num_blocks
     lanes = config.num_lanes - len(state.lanes), config.num_lanes
     head, chunks = event.waiting.request, {s.request: s for s in event.segments}
-    reasons = [
-        (
-            None
-            if head is None
-            else why_waiting(
-                state.num_tokens[head],
-                lanes,
-                budget,
-                blocks,
-                config,
-                header.groups,
-                not state.lanes,
-            )
-        )
-    ]
+    groups, is_alone = header.groups, not state.lanes
+    reasons: list[LimitReached | None] = [None]
+    if head is not None:
+        tokens = state.num_tokens[head]
+        reasons = [why_waiting(tokens, lanes, budget, blocks, config, groups, is_alone)]
     longest = header.engine.long_prefill_token_threshold if header.engine else None
     for request in [a.request for a in event.admitted]:
         chunk = chunks.get(request)

@@ -61,14 +61,10 @@ class Mask:
 
 
 def rows_of(forward: Pass, segments: Sequence[Segment]) -> list[Segment | FinishedRow]:
-    """The segments of a packed pass in its own order (lane order here; other engines have theirs),
-    the rows of a padded one by lane.
-    """
-    return (
-        sorted([*segments, *forward.finished_rows], key=lambda row: row.lane)
-        if forward.finished_rows
-        else [*segments]
-    )
+    """Segments in the packed pass's own order, or the rows of a padded one by lane."""
+    if not forward.finished_rows:
+        return [*segments]
+    return sorted([*segments, *forward.finished_rows], key=lambda row: row.lane)
 
 
 def mask_of(
@@ -103,17 +99,15 @@ def mask_of(
             ]
     numbers = {s.request: i for i, s in enumerate(segments)}
     if order == "request":
-        spans = [(s.request, 0, s.kv_len) for s in segments]
+        stretches = [(n, 0, s.kv_len) for n, s in enumerate(segments)]
     else:
-        spans = [(s.request, 0, s.start) for s in segments] + [
-            (s.request, s.start, s.kv_len) for s in segments
-        ]
+        stretches = [(n, 0, s.start) for n, s in enumerate(segments)]
+        stretches += [(n, s.start, s.kv_len) for n, s in enumerate(segments)]
     keys = [
-        Position(request, p, text(request, p))
-        for request, first, end in spans
+        Position(segments[n].request, p, text(segments[n].request, p))
+        for n, first, end in stretches
         for p in range(first, end)
     ]
-    stretches = [(numbers[request], first, end) for request, first, end in spans]
 
     def cells_of(query: Position) -> tuple[bool, ...]:
         if query.position is None:

@@ -19,17 +19,14 @@ _HOLES = re.compile(r"\[(=# )?([^\[\]|]*(?:\|[^\[\]|]*)+)\]|#|“…”")
 
 def key_of(text: str) -> tuple[str, list[str]]:
     """A text as a key, and the values of its placeholders."""
-    return _PARTS.sub(lambda part: "“…”" if part[0].startswith("“") else "#", text), _PARTS.findall(
-        text
-    )
+    key = _PARTS.sub(lambda part: "“…”" if part[0].startswith("“") else "#", text)
+    return key, _PARTS.findall(text)
 
 
 def fill(
     template: str, given: Sequence[str], language: str, written: Callable[[str], str] = str
 ) -> str:
-    """A template with its placeholders filled in order; those for which nothing is given stay.
-    written: of a number or a quote.
-    """
+    """A template filled in order; holes without a value stay. written: of a number or a quote."""
     parts, number = iter(given), next(iter(given), "0")
 
     def filled(hole: re.Match[str]) -> str:

@@ -72,11 +72,9 @@ def not_shown(resumed: Resumed) -> str:
     """Which steps before one are missing or cannot be shown for that; without a full stop."""
     first, last, missing = resumed.first, resumed.last, resumed.missing
     number = last - first + 1
-    steps = (
-        f"Step {first} is"
-        if number == 1
-        else f"Steps {first} {'and' if number == 2 else 'to'} {last} are"
-    )
+    steps = f"Steps {first} {'and' if number == 2 else 'to'} {last} are"
+    if number == 1:
+        steps = f"Step {first} is"
     if missing == number:
         return f"{steps} missing in this recording"
     return (
@@ -141,11 +139,9 @@ def brief(why: LimitReached, reserved: bool = False) -> str:
     """The reason in a few words; see `reason`."""
     if why.limit == "blocks" and reserved:
         return "the KV blocks are reserved for others"
-    return (
-        "too little budget is left"
-        if why.limit == "budget" and why.have
-        else LIMITS[why.limit].brief
-    )
+    if why.limit == "budget" and why.have:
+        return "too little budget is left"
+    return LIMITS[why.limit].brief
 
 
 _QUEUED_BY: dict[str, str] = {

@@ -34,12 +34,9 @@ class Rank:
     @property
     def span(self) -> tuple[float, float]:
         """Its first step's start and its last one's end on the common clock, in seconds."""
-        events = self.trace.events
-        return (
-            (self.offset + events[0].t_start, self.offset + events[-1].t_end)
-            if events
-            else (self.offset, self.offset)
-        )
+        if not (events := self.trace.events):
+            return self.offset, self.offset
+        return self.offset + events[0].t_start, self.offset + events[-1].t_end
 
 
 @dataclass(frozen=True)
@@ -162,9 +159,8 @@ class Placement:
         """A sentence for each."""
         absent = sorted(set(range(self.count)) - {place.rank for place in self.places})
         first, *others = self.places
-        return [f"Of {self.count} ranks, {_named(absent)} not among these files."] * bool(
-            absent
-        ) + [
+        missing = [f"Of {self.count} ranks, {_named(absent)} not among these files."]
+        return missing[: len(absent)] + [
             f"Rank {place.rank} is of {place.engine}, rank {first.rank} of {first.engine}."
             for place in others
             if place.engine.version != first.engine.version
@@ -199,9 +195,8 @@ def _aligned(places: Sequence[RankPlace]) -> tuple[Alignment, list[float]]:
         return "machine", _after_the_first(monotonic)
     wall = [clock.wall_ns for clock in clocks if clock.wall_ns is not None]
     if len(wall) == len(clocks):
-        return (
-            "second" if any(clock.whole_seconds for clock in clocks) else "wall"
-        ), _after_the_first(wall)
+        is_rough = any(clock.whole_seconds for clock in clocks)
+        return "second" if is_rough else "wall", _after_the_first(wall)
     begins = [place.begin for place in places]
     return "first step", [max(begins) - begin for begin in begins]
 

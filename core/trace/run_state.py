@@ -127,12 +127,13 @@ class RunState:
 
     def blocks_of(self, request: str) -> list[int]:
         """The blocks that a request holds, of all KV cache groups."""
-        return [
-            block
-            for table in self.tables.get(request, {}).values()
-            for block in table
-            if block is not None
-        ]
+        tables = self.tables.get(request, {}).values()
+        return [block for table in tables for block in table if block is not None]
+
+    @property
+    def used_blocks(self) -> set[int]:
+        """The blocks that some request holds."""
+        return {block for request in self.tables for block in self.blocks_of(request)}
 
     def begin(self, event: StepEvent) -> None:
         """The state while the passes run: after steps that are not shown, arrivals, cancellations,
@@ -322,17 +323,9 @@ class RunState:
 
     def forget(self, request: str) -> None:
         """Drop a finished request that holds no lane, once nothing refers to it any more."""
-        by_request = (
-            self.num_tokens,
-            self.since,
-            self.arrived,
-            self.computed,
-            self.lost,
-            self.chunks,
-            self.tables,
-            self.finished,
-        )
-        for facts in by_request:
+        known = self.num_tokens, self.since, self.arrived, self.finished
+        held = self.computed, self.lost, self.chunks, self.tables
+        for facts in (*known, *held):
             facts.pop(request, None)
 
     def _free(self, lane: int, request: str, step: int, preempted: bool) -> None:
@@ -360,28 +353,16 @@ class RunState:
                 doing[row.request] = ["finished"]
         for stalled in event.stalled:
             doing[stalled.request] = ["stalled"]
-        rows = tuple(
-            LaneRow(
-                lane,
-                r,
-                tuple(doing.get(r, ())),
-                lengths.get(r, 0),
-                kv_lens.get(r, self.computed.get(r, 0)),
-            )
-            for lane, r in sorted(self.lanes.items())
-        )
-        waiting = tuple(
-            WaitingRow(
-                r,
-                self.since[r],
-                r in self.lost,
-                event.waiting.why if r == event.waiting.request else None,
-            )
-            # whoever is next stands first
-            for r in sorted(self.waiting, key=lambda request: request != event.waiting.request)
-        )
+        rows, waiting = list[LaneRow](), list[WaitingRow]()
+        for lane, r in sorted(self.lanes.items()):
+            kv_len = kv_lens.get(r, self.computed.get(r, 0))
+            rows.append(LaneRow(lane, r, tuple(doing.get(r, ())), lengths.get(r, 0), kv_len))
+        # whoever is next stands first
+        for r in sorted(self.waiting, key=lambda request: request != event.waiting.request):
+            why = event.waiting.why if r == event.waiting.request else None
+            waiting.append(WaitingRow(r, self.since[r], r in self.lost, why))
         blocks: dict[int, tuple[str, ...]] = {}
         for request in self.tables:
             for block in self.blocks_of(request):
                 blocks[block] = (*blocks.get(block, ()), request)
-        return Frame(event.step, rows, waiting, blocks)
+        return Frame(event.step, tuple(rows), tuple(waiting), blocks)

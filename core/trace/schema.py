@@ -61,12 +61,11 @@ def _read(values: list[Any], nested: list[tuple[int, Callable[[Any], Any]]]) -> 
 def from_object(record: Any, data: Mapping[str, Any]) -> Any:
     """A record from a JSON object; raises TypeError, ValueError or KeyError for other data."""
     readers = _readers(record)
-    return record(
-        **{
-            name: value if (read := readers[name]) is None else read(value)
-            for name, value in data.items()
-        }
-    )
+    values = {
+        name: value if (read := readers[name]) is None else read(value)
+        for name, value in data.items()
+    }
+    return record(**values)
 
 
 @cache
@@ -77,8 +76,7 @@ def _readers(record: type) -> dict[str, Callable[[Any], Any] | None]:
 def table(record: Any) -> dict[str, dict[str, Any]]:
     """The fields of a record and of all records in it, by record name and in order: for each field
     the name of the record it holds, in a list if it holds several; for plain data `{"default":
-    value}` if the field may be left out, else None. With this table a reader accesses arrays by
-    field name.
+    value}` if the field may be left out, else None. By it a reader finds fields in arrays.
     """
     found: dict[str, dict[str, Any]] = {record.__name__: {}}
     for name, hint in fields_of(record).items():
@@ -100,9 +98,7 @@ def _anatomy(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 @lru_cache(maxsize=1024)
 def _unsettled(record: Any, kinds: tuple[type, ...]) -> tuple[tuple[int, Any], ...] | None:
-    """For a record with fields of these types: the positions and hints that the type alone does not
-    settle; None if it cannot fit.
-    """
+    """The positions and hints that these types of fields leave open; None if they cannot fit."""
     hints = tuple(fields_of(record).values())
     if len(kinds) != len(hints):
         return None

@@ -1,6 +1,4 @@
-"""A recorded run: header, requests, events, and the texts of its tokens. Save and load; derive
-outputs, texts and masks.
-"""
+"""A recorded run: header, requests, events, and texts; and what is derived of them."""
 
 from __future__ import annotations
 
@@ -34,8 +32,7 @@ NO_TEXT = "—"  # in place of a token of a simulated run, which no model chose
 class Texts:
     """One piece of text for each token of each request; joined they are its prompt or its output.
 
-    The pieces of a simulated run's output are empty: no model ran, and its tokens stand for
-    nothing.
+    The pieces of a simulated run's output are empty: no model ran, and tokens mean nothing.
     """
 
     prompt: dict[str, list[str]]
@@ -97,12 +94,8 @@ class Trace(OnPage):
     @property
     def workload(self) -> Workload:
         """What was asked."""
-        return Workload(
-            [one.request for one in self.asked.values()],
-            self.header.workload,
-            self.header.arrival_unit,
-            self.prompts,
-        )
+        requests, header = [one.request for one in self.asked.values()], self.header
+        return Workload(requests, header.workload, header.arrival_unit, self.prompts)
 
     def as_run(self) -> Workload:
         """The requests as they came and went, for another run: prompts as token ids, arrivals in
@@ -127,16 +120,9 @@ class Trace(OnPage):
             one, got = self.asked[request], len(tokens[request])
             stayed = max(ended.get(request, end) - t, 1e-6)
             most = got or one.request.sampling.max_new_tokens
-            requests.append(
-                replace(
-                    one.request.of_tokens(one.prompt),
-                    sampling=replace(
-                        one.request.sampling, max_new_tokens=most, stop=(), ignore_eos=True
-                    ),
-                    arrival=t,
-                    leaves_after=None if got else stayed,
-                )
-            )
+            sampling = replace(one.request.sampling, max_new_tokens=most, stop=(), ignore_eos=True)
+            asked, leaves = one.request.of_tokens(one.prompt), None if got else stayed
+            requests.append(replace(asked, sampling=sampling, arrival=t, leaves_after=leaves))
         return Workload(requests, self.header.workload, "s")
 
     @property
@@ -165,15 +151,12 @@ class Trace(OnPage):
     @cached_property
     def texts(self) -> Texts:
         """The pieces of all tokens: as recorded, or decoded now."""
-        found = (
-            self.recorded_texts if self.recorded_texts is not None else self.decoded(self.tokenizer)
-        )
-        return self._without_made_up(found) if self.header.is_simulated else found
-
-    def _without_made_up(self, texts: Texts) -> Texts:
-        return Texts(
-            texts.prompt, {request: [""] * len(pieces) for request, pieces in texts.output.items()}
-        )
+        found = self.recorded_texts
+        if found is None:
+            found = self.decoded(self.tokenizer)
+        if not self.header.is_simulated:
+            return found
+        return Texts(found.prompt, {r: [""] * len(made_up) for r, made_up in found.output.items()})
 
     def decoded(self, tokenizer: Any) -> Texts:
         """The pieces of all tokens, by this tokenizer."""
@@ -185,8 +168,7 @@ class Trace(OnPage):
 
     def text(self, request: str) -> str:
         """The answer to a request as it is read: without the token by which the model ended it.
-        `texts` has every token. Empty in a simulated run; raises InflightError if there is no such
-        request.
+        `texts` has every token. Empty in a simulated run; raises InflightError for no such request.
         """
         return self._answers[self._known(request)]
 
@@ -198,12 +180,8 @@ class Trace(OnPage):
     @cached_property
     def _answers(self) -> dict[str, str]:
         written, ends = self.outputs, self.header.model.eos_token_ids or ()
-        stopped = {
-            ended.request
-            for event in self.events
-            for ended in event.finished
-            if ended.finish_reason == "stop"
-        }
+        finished = [ended for event in self.events for ended in event.finished]
+        stopped = {ended.request for ended in finished if ended.finish_reason == "stop"}
         answers = {r: "".join(pieces) for r, pieces in self.texts.output.items()}
         for request in stopped:
             if written[request] and written[request][-1] in ends:
@@ -226,9 +204,10 @@ class Trace(OnPage):
         for event in self.events:
             if event.step == step:
                 return event
-        raise InflightError(
-            f"This trace has no step {shown(step)}; its steps go from {self._steps}."
-        )
+        steps = "nowhere: it is empty"
+        if self.events:
+            steps = f"{self.events[0].step} to {self.events[-1].step}"
+        raise InflightError(f"This trace has no step {shown(step)}; its steps go from {steps}.")
 
     def states(self) -> Iterator[tuple[StepEvent, RunState]]:
         """Each event, and the state while its passes run, which goes on with the next one."""
@@ -255,22 +234,14 @@ class Trace(OnPage):
         require(pass_index, int, "A pass has a number")
         require(layer, (int, NoneType), "A layer has a number")
         if not 0 <= pass_index < len(event.passes):
-            raise InflightError(
-                english(
-                    f"Step {step} has {len(event.passes)} [pass|passes], so there is no pass"
-                    f" {shown(pass_index)}."
-                )
-            )
+            has = english(f"Step {step} has {len(event.passes)} [pass|passes]")
+            raise InflightError(f"{has}, so there is no pass {shown(pass_index)}.")
         windows = self.header.model.windows or (None,) * (self.header.model.layers or 1)
         if layer is None:
             window = None if None in windows else max(w for w in windows if w is not None)
         elif not 0 <= layer < len(windows):
-            raise InflightError(
-                english(
-                    f"The model has {len(windows)} [layer|layers], so there is no layer"
-                    f" {shown(layer)}."
-                )
-            )
+            has = english(f"The model has {len(windows)} [layer|layers]")
+            raise InflightError(f"{has}, so there is no layer {shown(layer)}.")
         else:
             window = windows[layer]
         segments = [s for s in event.segments if s.pass_index == pass_index]
@@ -282,11 +253,9 @@ class Trace(OnPage):
         }
 
         def text(request: str, position: int) -> str:
-            return (
-                self.token_text(request, position)
-                if position < taken.get(request, position + 1)
-                else NOT_USED
-            )
+            if position >= taken.get(request, position + 1):
+                return NOT_USED
+            return self.token_text(request, position)
 
         return mask_of(event.passes[pass_index], segments, text, window, order, self.header.leak)
 
@@ -321,18 +290,10 @@ class Trace(OnPage):
         where the program ffmpeg is installed.
 
         steps: which of them, as in `trace[10:60]`. seconds: how long each is shown. Raises
-        InflightError for another kind of file, for none of its steps or too many, and for a file
-        that cannot be written.
+        InflightError for another kind of file, for none of its steps or too many, and where it
+        cannot be written.
         """
         page.brought(page.animate)(self, path_of(path), steps, seconds)
-
-    @property
-    def _steps(self) -> str:
-        return (
-            f"{self.events[0].step} to {self.events[-1].step}"
-            if self.events
-            else "nowhere: it is empty"
-        )
 
     # -- disk --------------------------------------------------------------------------------------
 
@@ -349,9 +310,7 @@ class Trace(OnPage):
         yield from map(seal.line, records.end(self.complete))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace; an existing file is replaced only once the new one is whole. Raises
-        InflightError if it cannot be written.
-        """
+        """Write the trace, replacing a file once the new one is whole. Raises InflightError."""
         with written(path) as out:
             for line in self.lines():
                 out.write(line + "\n")
@@ -375,8 +334,7 @@ class Trace(OnPage):
         """Inverse of `lines`; checks checksums, shape and consistency. Raises InvalidTrace naming
         the line at fault.
 
-        trusted: it was checked before, as the tests check everything that ships; only its checksums
-        are verified.
+        trusted: it was checked before, as all that ships; only its checksums are verified.
         """
         reader = file.Reader(require(lines, Iterable, "A trace is read from its lines"), trusted)
         trace, texts = cls(reader.header, {}, []), Texts({}, {})

@@ -174,7 +174,7 @@ def _load(
             lambda name, rate: work.update(
                 next(done), f"{name}, {'capacity' if math.isinf(rate) else f'{rate:g} requests/s'}"
             ),
-            until_interrupted=True,
+            until=KeyboardInterrupt,
         )
     data = {"schema": "bench-load/2", **data, "environment": where}
     data["limits"] = {name: config.to_json() for name, config in configs.items()}

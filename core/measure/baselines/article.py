@@ -1,6 +1,4 @@
-"""Continuous batching as the GPT-2 article does it: the caches are joined into one before every
-pass and split again after it.
-"""
+"""Continuous batching as the GPT-2 article does it: caches are joined for each pass, then split."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from core.torch_engine.attention.plug import given_cache
 
 @dataclass(eq=False)
 class Row:
-    """A running request: the tokens to feed next, and its own cache, per layer keys and values `[1,
-    H, n, D]`.
-    """
+    """A running request: the tokens to feed next, and keys and values `[1, H, n, D]` by layer."""
 
     request: BaselineRequest
     feed: list[int]

@@ -1,6 +1,4 @@
-"""`model.generate`: on waves of requests, which is static batching, or on one request after
-another.
-"""
+"""`model.generate`: on waves of requests, which is static batching, or on one after another."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from core.measure.baselines.records import BaselineRun, Work, prompt_lengths
 
 
 class _Clock(StoppingCriteria):
-    """Records when each token of a wave was generated; stops a row that has all its tokens, and the
-    wave at `deadline`, on the same clock.
-    """
+    """Records when each token came; stops a row that has all of its own, and all at `deadline`."""
 
     def __init__(
         self, wave: Work, device: torch.device, clock: Callable[[], float], deadline: float
@@ -68,15 +64,8 @@ def generate_waves(
             cut = not all(request.is_over(outputs[request.id]) for request in wave)
             if cut:
                 break
-    return BaselineRun(
-        outputs,
-        clock() - started,
-        prompt_lengths(work),
-        times,
-        steps,
-        {"lanes": lanes, "padding": "left"},
-        cut,
-    )
+    wall, about = clock() - started, {"lanes": lanes, "padding": "left"}
+    return BaselineRun(outputs, wall, prompt_lengths(work), times, steps, about, cut)
 
 
 def generate_serial(model: Any, work: Work) -> BaselineRun:
@@ -85,15 +74,11 @@ def generate_serial(model: Any, work: Work) -> BaselineRun:
 
 
 def _generate(model: Any, wave: Work, observer: _Clock) -> list[list[int]]:
-    width = max(len(request.prompt) for request in wave)
-    ids = torch.tensor(
-        [[0] * (width - len(request.prompt)) + list(request.prompt) for request in wave],
-        device=model.device,
-    )
-    mask = torch.tensor(
-        [[0] * (width - len(request.prompt)) + [1] * len(request.prompt) for request in wave],
-        device=model.device,
-    )
+    lengths = [len(request.prompt) for request in wave]
+    width = max(lengths)
+    padded = [[0] * (width - len(request.prompt)) + list(request.prompt) for request in wave]
+    ids = torch.tensor(padded, device=model.device)
+    mask = torch.tensor([[0] * (width - n) + [1] * n for n in lengths], device=model.device)
     longest = max(request.max_new_tokens for request in wave)
     out = model.generate(
         input_ids=ids, attention_mask=mask, max_new_tokens=longest, stopping_criteria=[observer]

@@ -58,9 +58,7 @@ class BaselineRun:
         return RunResult(self.outputs, self.metrics())
 
     def metrics(self) -> dict[str, Any]:
-        """The numbers of `core.account.metrics` that can be seen from outside; None for the others.
-        All requests arrive at 0.
-        """
+        """Those of `core.account.metrics` that can be seen, others None. All arrive at 0."""
         output, prompt = sum(map(len, self.outputs.values())), sum(self.prompts.values())
         numbers: dict[str, Any] = {
             "wall_s": round(self.wall_s, 6),

@@ -1,6 +1,4 @@
-"""transformers' continuous batching, its loop driven by hand: the same work without the waiting
-between its threads.
-"""
+"""transformers' continuous batching, its loop driven by hand, without waits between its threads."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _FLASH_PAGE = 256  # required by its flash attention's fast path for decodes
 
 
 class Variant(NamedTuple):
-    """A way to run transformers' continuous batching. attention: a name without "paged|", None for
-    what the library chooses.
-    """
+    """A way to run it. attention: a name without "paged|", None for what the library chooses."""
 
     attention: str | None = None
     use_cuda_graph: bool = False
@@ -88,11 +84,9 @@ class TransformersContinuous:
         variant: Variant = _PLAIN,
         limits: Mapping[str, Any] | None = None,
     ) -> None:
+        longest = max(request.max_new_tokens for request in work)
         config = GenerationConfig(
-            do_sample=False,
-            eos_token_id=-1,
-            pad_token_id=0,
-            max_new_tokens=max(j.max_new_tokens for j in work),
+            do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=longest
         )
         self.model, self.work = model, work
         self._attention_before = model.config._attn_implementation
@@ -223,12 +217,9 @@ def ready(
         if lost and not cut:
             raise InflightError(f"transformers' continuous batching lost request {lost[0]}.")
         stamps = {request: result.timestamps for request, result in results.items()}
-        is_timed = not cut and all(stamps.values())
-        times = (
-            {request: [t - stamped for t in stamps[request]] for request in stamps}
-            if is_timed
-            else None
-        )
+        times = None
+        if not cut and all(stamps.values()):
+            times = {r: [t - stamped for t in of_request] for r, of_request in stamps.items()}
         about = continuous_settings(work, lanes, budget, variant)
         return BaselineRun(
             driver.outputs, wall, prompt_lengths(work), times, driver.steps, about, cut

@@ -1,6 +1,5 @@
 """The rules of the KV pool: which request owns each block, across all KV cache groups; how many
-blocks are in use; and whether a request has the blocks that it computes with. Reads the events and
-the state before them.
+blocks are in use; and whether a request has the blocks that it computes with.
 """
 
 from __future__ import annotations
@@ -56,19 +55,16 @@ class PoolRules:
         # requests whose tables from before the step have been given back
         returned: set[str] = set()
         for change in event.kv.changes:
-            request = change.request
-            group = change.group
+            request, group = change.request, change.group
             added = [b for b in change.added if b is not None]
             if change.left and (fault := self._leaving(change, state)):
                 return fault
             self._give_back(change.left)
             if len(set(added)) < len(added):
                 return f"request {quoted(request)} got one block twice"
-            may_share = (
-                0
-                if (request, group) in begun
-                else hits.get(request, 0) // self._sizes[group] * self._units[group]
-            )
+            may_share = hits.get(request, 0) // self._sizes[group] * self._units[group]
+            if (request, group) in begun:
+                may_share = 0
             if any(self._owners[b] for b in change.added[may_share:] if b is not None):
                 return "a block has two owners"
             if change.added:
@@ -78,13 +74,10 @@ class PoolRules:
             most = max(most, len(self._owners))
             if change.released:
                 left = {b for c in event.kv.changes if c.request == request for b in c.left}
-                before = (
-                    []
-                    if request in returned
-                    else [b for b in state.blocks_of(request) if b not in left]
-                )
-                self._give_back([*before, *taken[request]])
-                last.update([*before, *taken.pop(request)] if request in leaving else ())
+                held = [] if request in returned else state.blocks_of(request)
+                own = [*(b for b in held if b not in left), *taken.pop(request)]
+                self._give_back(own)
+                last.update(own if request in leaving else ())
                 returned.add(request)
         found = {request for request, cached in hits.items() if cached}
         in_use = len(self._owners) + len(last - self._owners.keys())
@@ -105,20 +98,19 @@ class PoolRules:
         state: while its pass runs. ahead: positions after these for which it may have blocks, too.
         """
         tables = state.tables.get(s.request, {})
-        for index, (group, size, units) in enumerate(
-            zip(self._groups, self._sizes, self._units, strict=True)
-        ):
-            table = tables.get(index, [])
-            needed = min(s.kv_len, group.window or s.kv_len) if group.kind == "ring" else s.kv_len
-            held = len(table) - (table.count(None) if group.kind in _KEEP_ALL else 0)
-            if group.kind in BY_POSITION and held // units * size < needed:
-                return f"request {quoted(s.request)} has too few blocks for {s.kv_len} positions"
-            if (
-                group.kind in BY_POSITION
-                and not self._own
-                and len(table) // units > -(-(needed + ahead) // size)
-            ):
-                return f"request {quoted(s.request)} has more blocks than {s.kv_len} positions need"
+        for index, group in enumerate(self._groups):
+            size, units, table = self._sizes[index], self._units[index], tables.get(index, [])
+            if group.kind in BY_POSITION:
+                held = len(table) - (table.count(None) if group.kind in _KEEP_ALL else 0)
+                if held < group.blocks_of(s.kv_len, size):
+                    return (
+                        f"request {quoted(s.request)} has too few blocks for {s.kv_len} positions"
+                    )
+                if not self._own and len(table) > group.blocks_of(s.kv_len + ahead, size):
+                    return (
+                        f"request {quoted(s.request)} has more blocks than {s.kv_len} positions"
+                        " need"
+                    )
             # one behind: a step may be scheduled before the last is read
             passed = group.first_seen(max(0, s.start - 1 - ahead)) or 0
             if any(block is not None for block in table[: passed // size * units]):
@@ -132,8 +124,7 @@ class PoolRules:
         return None
 
     def _leaving(self, change: BlockChange, state: RunState) -> str | None:
-        group = self._groups[change.group]
-        size = self._sizes[change.group]
+        group, size = self._groups[change.group], self._sizes[change.group]
         units = self._units[change.group]
         table = state.tables.get(change.request, {}).get(change.group, [])
         computed = state.computed.get(change.request, 0)

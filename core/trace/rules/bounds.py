@@ -1,6 +1,4 @@
-"""Bounds for what was measured and cannot be recomputed: times, graphs, and token probabilities.
-Needs no run state.
-"""
+"""Bounds for what was measured and cannot be recomputed: times, graphs, token probabilities."""
 
 from __future__ import annotations
 
@@ -28,12 +26,8 @@ _LOGITS = 1e-3  # by which rounded logits and probabilities may differ
 
 def in_order(event: StepEvent, since: float) -> bool:
     """Whether the step's times run forwards from `since`, the end of the step before."""
-    times = [
-        since,
-        event.t_start,
-        *(t for p in event.passes for t in (p.t_start, p.t_end)),
-        event.t_end,
-    ]
+    of_passes = [t for p in event.passes for t in (p.t_start, p.t_end)]
+    times = [since, event.t_start, *of_passes, event.t_end]
     return times == sorted(times)
 
 
@@ -98,12 +92,7 @@ def plausible_graph(forward: Pass, mixed: bool, execution: ExecutionFacts | None
 
 def plausible_reason(why: LimitReached | None, totals: Mapping[str, int | None]) -> bool:
     """Whether a reason names a limit of which too little was left. totals: of each limit."""
-    return (
-        why is None
-        or why in (NOTHING_BINDS, SKIPPED, UNRECORDED)
-        or (
-            why.total == totals.get(why.limit)
-            and 0 <= why.have < why.need
-            and why.have <= why.total
-        )
-    )
+    if why is None or why in (NOTHING_BINDS, SKIPPED, UNRECORDED):
+        return True
+    is_total = why.total == totals.get(why.limit)
+    return is_total and 0 <= why.have < why.need and why.have <= why.total

@@ -59,27 +59,19 @@ class Checker:
         """
         if request.id in self._ids:
             return f"two requests are called {quoted(request.id)}."
-        if (
-            not isinstance(prompt, list)
-            or not prompt
-            or not all([type(i) is int and i >= 0 for i in prompt])
-        ):
-            return f"the prompt of request {quoted(request.id)} is not a list of token ids."
+        of = f"the prompt of request {quoted(request.id)}"
+        is_list = isinstance(prompt, list) and bool(prompt)
+        if not is_list or not all([type(i) is int and i >= 0 for i in prompt]):
+            return f"{of} is not a list of token ids."
         if request.prompt_token_ids not in (None, tuple(prompt)):
-            return f"the prompt of request {quoted(request.id)} is not the workload's."
+            return f"{of} is not the workload's."
         if self._vocab_size is not None and max(prompt) >= self._vocab_size:
-            beyond = (
-                f"the prompt of request {quoted(request.id)} has a token id beyond the vocabulary"
-                f" of {self._vocab_size}"
-            )
+            beyond = f"{of} has a token id beyond the vocabulary of {self._vocab_size}"
             if self._own:
                 return f"{beyond}."
             self._early.append(beyond)
         if "prompts" in self._header.absent and any(prompt):
-            self._early.append(
-                f"the prompt of request {quoted(request.id)} is on record, although the header says"
-                " that none is"
-            )
+            self._early.append(f"{of} is on record, although the header says that none is")
         tokens = len(prompt) + request.sampling.max_new_tokens
         if self._own and tokens > min(
             self._header.model.context or math.inf, self._num_blocks * self._config.block_size
@@ -183,9 +175,7 @@ class Checker:
         self._plain.forget(request)
 
     def _stop_strings(self, request: str, output: list[str]) -> str | None:
-        """What is wrong with where a request ended, or None: it must end once its text has a stop
-        string, and not before.
-        """
+        """What is wrong with the end, or None: it is where the text first has a stop string."""
         reason, by_token = self._rules.ends_by.get(request, ("", False))
         stops = self._requests[request].sampling.stop
         has = [any(stop in "".join(pieces) for stop in stops) for pieces in (output[:-1], output)]
@@ -196,8 +186,7 @@ class Checker:
 
     def fault_at_end(self, complete: object) -> str | None:
         """What is wrong with the last line, or None: in a complete run all requests must have
-        finished, every request must have its texts, and the pool must not be larger than there is
-        use or room for.
+        finished, every request must have its texts, and the pool must not be larger than is of use.
         """
         if type(complete) is not bool:
             return "the last line does not say whether the run is complete."
@@ -222,8 +211,6 @@ class Checker:
             of = f"{config.num_lanes} lanes can use"
         else:
             return None
-        return (
-            f"a pool of {self._num_blocks} blocks is more than {of}."
-            if self._num_blocks > most
-            else None
-        )
+        if self._num_blocks <= most:
+            return None
+        return f"a pool of {self._num_blocks} blocks is more than {of}."

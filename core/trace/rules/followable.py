@@ -138,15 +138,10 @@ def passes(event: StepEvent, state: RunState, header: Header) -> str | None:
             index, forward, [s for s in event.segments if s.pass_index == index], state
         ):
             return fault
-    drafted = {d.request: d.drafted for d in event.drafts}
-    most = {
-        d.request: sum([s.length for s in event.segments if s.request == d.request])
-        for d in event.drafts
-    }
+    is_double = _twice(draft.request for draft in event.drafts)
     for draft in event.drafts:
-        if len(drafted) < len(event.drafts) or not 0 <= draft.accepted <= draft.drafted < max(
-            1, most[draft.request]
-        ):
+        length = sum([s.length for s in event.segments if s.request == draft.request])
+        if is_double or not 0 <= draft.accepted <= draft.drafted < max(1, length):
             return (
                 f"{draft.drafted} tokens cannot have been drafted for request"
                 f" {quoted(draft.request)}"

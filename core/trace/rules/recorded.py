@@ -8,7 +8,9 @@ lists it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 
 from core.trace.events import NOT_RECORDED, SKIPPED, UNRECORDED, Resumed, StepEvent
 from core.trace.header import Header, windows_of
@@ -74,47 +76,28 @@ class RecordedRules:
             return None
         scheduling = event.passes[0].t_start - event.t_start
         computing = event.passes[-1].t_end - event.passes[0].t_start
-        if (
-            max(abs(event.timings.schedule - scheduling), abs(event.timings.forward - computing))
-            > ROUNDING
-        ):
+        taken = event.timings
+        if max(abs(taken.schedule - scheduling), abs(taken.forward - computing)) > ROUNDING:
             return "scheduling and the pass do not take as long as its times say"
         return None
 
     def lanes_after(self, resumed: Resumed, before: RunState) -> str | None:
         """Requests from before the steps that are not shown keep their lanes."""
-        held = {
-            request: lane
-            for lane, request in before.lanes.items()
-            if request not in before.finished
-        }
+        held = {r: lane for lane, r in before.lanes.items() if r not in before.finished}
         kept = {c.request: held[c.request] for c in resumed.running if c.request in held}
-        return self._lowest(
-            ((c.request, c.lane) for c in resumed.running if c.request not in kept), kept.values()
-        ) or next(
-            (
-                self._elsewhere(c.request)
-                for c in resumed.running
-                if kept.get(c.request, c.lane) != c.lane
-            ),
-            None,
-        )
+        new = ((c.request, c.lane) for c in resumed.running if c.request not in kept)
+        moved = [c.request for c in resumed.running if kept.get(c.request, c.lane) != c.lane]
+        return self._lowest(new, kept.values()) or (self._elsewhere(moved[0]) if moved else None)
 
     def preemptions(self, event: StepEvent, state: RunState) -> str | None:
-        """The newest gives way if that is the rule, and only for want of blocks; unless an engine
-        takes back the blocks of all.
-        """
+        """For want of blocks alone the newest give way if that is the rule, or all at once."""
         running, gone = state.running, {p.request for p in event.preempted}
         if not gone or gone == set(running):
             return None
-        if self._policy.victim == "newest" and gone != set(running[-len(gone) :]):
-            return (
-                f"request {quoted(min(gone - set(running[-len(gone) :])))} was preempted but is not"
-                " the newest"
-            )
-        free = self._header.num_blocks - len(
-            {block for request in state.tables for block in state.blocks_of(request)}
-        )
+        older = gone - set(running[-len(gone) :])
+        if self._policy.victim == "newest" and older:
+            return f"request {quoted(min(older))} was preempted but is not the newest"
+        free = self._header.num_blocks - len(state.used_blocks)
         kept = int(self._policy.watermark * (self._header.num_blocks + 1))
         if not self._holds_blocks and free - kept >= (
             need := sum([self._lacks(request, event, state) for request in running])
@@ -127,22 +110,14 @@ class RecordedRules:
 
     def admissions(self, event: StepEvent, state: RunState) -> str | None:
         """Lanes are taken from the lowest on, and the queue is left in its order."""
-        joining = {admitted.request for admitted in event.admitted}
         if fault := self._lowest(((a.request, a.lane) for a in event.admitted), state.lanes):
             return fault
         # whoever is passed over waits for something that is not recorded
         skips = event.waiting.why in (SKIPPED, UNRECORDED)
-        if (
-            self._policy.order_by == "arrival"
-            and not skips
-            and not joining <= set(list(state.waiting)[: len(joining)])
-        ):
-            early = next(
-                a.request
-                for a in event.admitted
-                if a.request not in list(state.waiting)[: len(joining)]
-            )
-            return f"request {quoted(early)} was admitted before another that came first"
+        first = set(islice(state.waiting, len(event.admitted)))
+        early = [a.request for a in event.admitted if a.request not in first]
+        if early and not skips and self._policy.order_by == "arrival":
+            return f"request {quoted(early[0])} was admitted before another that came first"
         return None
 
     def queue(self, event: StepEvent, state: RunState) -> str | None:
@@ -159,11 +134,9 @@ class RecordedRules:
             is_next = not stays or (
                 head in {before, *new} and {a.request for a in event.admitted} <= new
             )
-        return (
-            None
-            if is_next
-            else f"request {quoted(head)} is said to be the head of the queue, but is not"
-        )
+        if is_next:
+            return None
+        return f"request {quoted(head)} is said to be the head of the queue, but is not"
 
     def reasons(self, event: StepEvent, state: RunState) -> str | None:
         """Each reason is the one that follows from lanes, budget and blocks, or not recorded where
@@ -187,11 +160,9 @@ class RecordedRules:
         return None
 
     def chunks(self, event: StepEvent, state: RunState) -> str | None:
-        """What a pass may hold, and how far each request may be computed in one step. state: while
-        the passes run, before any of them.
-        """
+        """What a pass may hold, and how far a step computes a request. state: before its passes."""
         over = {row.request for row in event.overrun}
-        drafted = {d.request: d.drafted for d in event.drafts}
+        drafted = Counter({d.request: d.drafted for d in event.drafts})
         longest, context = self._longest, self._header.model.context
         alone = len(state.running) + len(state.waiting) < 2
         if len(event.passes) > 1:
@@ -203,22 +174,19 @@ class RecordedRules:
         for s in event.segments:
             if s.request in over:
                 continue
-            end = s.kv_len - drafted.get(s.request, 0)
+            length, end = s.length - drafted[s.request], s.kv_len - drafted[s.request]
             if context is not None and end > context:
                 return (
                     f"request {quoted(s.request)} computes more positions than the model's context"
                     f" of {context}"
                 )
-            if longest and not alone and s.length - drafted.get(s.request, 0) > longest:
+            if longest and not alone and length > longest:
                 return (
                     f"request {quoted(s.request)} computes more than {longest} tokens of its prompt"
                     " in one step"
                 )
-            if (
-                not self._config.chunked_prefill
-                and not longest
-                and end < state.num_tokens[s.request]
-            ):
+            is_whole = end >= state.num_tokens[s.request]
+            if not is_whole and not longest and not self._config.chunked_prefill:
                 return (
                     f"request {quoted(s.request)} computes a prompt in chunks although that is off"
                 )
@@ -238,15 +206,8 @@ class RecordedRules:
 
     def _lacks(self, request: str, event: StepEvent, state: RunState) -> int:
         """At least as many blocks as the request needed in this step beyond its own."""
-        most = (
-            max(
-                [
-                    state.num_tokens[request],
-                    *(s.kv_len for s in event.segments if s.request == request),
-                ]
-            )
-            + self.ahead
-        )
+        ends = [s.kv_len for s in event.segments if s.request == request]
+        most = max([state.num_tokens[request], *ends]) + self.ahead
         lacks = 0
         for index, group in enumerate(self._groups):
             held = len(state.tables.get(request, {}).get(index, ()))

@@ -80,10 +80,8 @@ def oddity(resumed: Resumed, state: RunState, header: Header) -> str | None:
     places: dict[int, tuple[int, int]] = {}  # block -> its group and its place in the table
     for carried in resumed.running:
         request = quoted(carried.request)
-        if (
-            carried.computed > state.num_tokens[carried.request]
-            and carried.request not in state.finished
-        ):
+        is_over = carried.request in state.finished
+        if carried.computed > state.num_tokens[carried.request] and not is_over:
             return f"request {request} goes on with more positions than it has tokens"
         for group, table in enumerate(carried.tables):
             facts = header.groups[group]

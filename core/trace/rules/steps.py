@@ -15,16 +15,8 @@ from typing import NamedTuple
 
 from core.trace.events import BeforeOrAfter, Segment, StepEvent
 from core.trace.header import Header
-from core.trace.rules import followable, resumption
+from core.trace.rules import bounds, followable, resumption
 from core.trace.rules.blocks import PoolRules
-from core.trace.rules.bounds import (
-    ROUNDING,
-    parts_fit,
-    plausible_arrival,
-    plausible_graph,
-    plausible_greedy,
-    plausible_margin,
-)
 from core.trace.rules.followable import quoted
 from core.trace.rules.recorded import RecordedRules
 from core.trace.run_state import RunState
@@ -111,12 +103,10 @@ class StepRules:
         self._must_leave = state.finished.keys() & set(state.lanes.values())
 
     def _clock(self, event: StepEvent) -> str | None:
-        if any(
-            (getattr(event.timings, name) is None) != (name in self._header.absent)
-            for name in ("prepare", "sample")
-        ):
+        missing = [name for name in ("prepare", "sample") if getattr(event.timings, name) is None]
+        if missing != [name for name in ("prepare", "sample") if name in self._header.absent]:
             return "the recorded parts of the step are not those that the header names"
-        if not parts_fit(event, self._header.has_one_clock, self._header.is_asynchronous):
+        if not bounds.parts_fit(event, self._header.has_one_clock, self._header.is_asynchronous):
             return f"its parts do not fit into its {event.t_end - event.t_start:g} s"
         return None
 
@@ -135,7 +125,7 @@ class StepRules:
 
     def _arrivals(self, event: StepEvent) -> str | None:
         for arrived in event.arrived:
-            if not plausible_arrival(
+            if not bounds.plausible_arrival(
                 arrived, event, self._header.has_one_clock, self._header.counts_steps
             ):
                 return f"request {quoted(arrived.request)} cannot have arrived at that time"
@@ -161,7 +151,7 @@ class StepRules:
             request = finished.request
             if finished.t is not None and (
                 self._own
-                or not self.came.get(request, 0.0) - ROUNDING <= finished.t <= event.t_start
+                or not self.came.get(request, 0.0) - bounds.ROUNDING <= finished.t <= event.t_start
             ):
                 return f"request {quoted(request)} cannot have been cancelled at that time"
             if request in state.running:
@@ -245,9 +235,7 @@ class StepRules:
         return None
 
     def _next(self) -> Collection[str]:
-        """The requests that may be next: the queue's first, or any without an order or where some
-        are passed over.
-        """
+        """Who may be next: the queue's first, or any without an order or where some are skipped."""
         waiting, policy = self.state.waiting, self._policy
         is_any = policy.order_by != "arrival" or policy.requeue or policy.preemption == "after"
         if is_any or not self._own:
@@ -264,7 +252,7 @@ class StepRules:
         for index, forward in enumerate(event.passes):
             segments = [s for s in event.segments if s.pass_index == index]
             mixed = any(s.length > 1 for s in segments)
-            if forward.bucket is not None and not plausible_graph(
+            if forward.bucket is not None and not bounds.plausible_graph(
                 forward, mixed, self._header.execution
             ):
                 return f"pass {index} cannot have been a CUDA graph of {forward.bucket} positions"
@@ -341,15 +329,9 @@ class StepRules:
                     f"token {s.token_id} of request {quoted(s.request)} is not one that can be"
                     " sampled"
                 )
-            if not self._own and not plausible_margin(s):
-                return (
-                    f"token {s.token_id} of request {quoted(s.request)} cannot have that"
-                    " probability at that margin"
-                )
-            if (
-                is_measured
-                and not self._requests[s.request].sampling.temperature
-                and not plausible_greedy(s, self._vocab_size)
+            is_greedy = is_measured and not self._requests[s.request].sampling.temperature
+            if (not self._own and not bounds.plausible_margin(s)) or (
+                is_greedy and not bounds.plausible_greedy(s, self._vocab_size)
             ):
                 return (
                     f"token {s.token_id} of request {quoted(s.request)} cannot have that"
@@ -376,8 +358,9 @@ class StepRules:
     def _overruns(self, event: StepEvent) -> str | None:
         """Wasted rows: of requests that had finished, or turn out to be cancelled."""
         last = {s.request: s for s in event.segments}
-        self._overran = {row.request for row in event.overrun} - self._ended_last_step
-        if len({row.request for row in event.overrun}) < len(event.overrun):
+        in_vain = {row.request for row in event.overrun}
+        self._overran = in_vain - self._ended_last_step
+        if len(in_vain) < len(event.overrun):
             return "an overrun is listed twice"
         for overrun in event.overrun:
             request, rows = overrun.request, overrun.rows
@@ -387,9 +370,7 @@ class StepRules:
                 return (
                     f"request {quoted(request)} has no row of {rows} positions to match its overrun"
                 )
-        if {s.request for s in event.segments if s.request in self._ended_last_step} - {
-            row.request for row in event.overrun
-        }:
+        if last.keys() & self._ended_last_step - in_vain:
             return "a request that had finished computes"
         return None
 
@@ -397,9 +378,8 @@ class StepRules:
         running = self.state.running
         computing = {s.request for s in event.segments} - self._ended_last_step
         stalled = [s.request for s in event.stalled if s.request not in self._ended_last_step]
-        if computing | set(stalled) != set(running) or len(computing) + len(stalled) != len(
-            running
-        ):
+        count = len(computing) + len(stalled)
+        if count != len(running) or computing | set(stalled) != set(running):
             return "a running request neither computed nor stalled"
         return None
 
@@ -439,19 +419,12 @@ class StepRules:
             ended.append(request)
             if sampling.stop:
                 self.ends_by[request] = reason, newest.get(request) in (self._end_tokens or ())
-        if beyond := [
-            r
-            for r in newest
-            if r not in state.finished and state.num_tokens[r] >= self._max_tokens(r)
-        ]:
-            return f"request {quoted(beyond[0])} goes on beyond its last token"
+        for r in newest:
+            if r not in state.finished and state.num_tokens[r] >= self._max_tokens(r):
+                return f"request {quoted(r)} goes on beyond its last token"
         leaving = set(self._freed_by(ended))
-        if fault := self._leave(
-            event,
-            "after",
-            self._must_leave | leaving,
-            leaving - self._must_leave if self._runs_ahead else (),
-        ):
+        lingering = leaving - self._must_leave if self._runs_ahead else ()
+        if fault := self._leave(event, "after", self._must_leave | leaving, lingering):
             return fault
         self._ended_last_step = set(ended) if self._runs_ahead else set()
         self._must_leave = leaving & set(state.lanes.values())

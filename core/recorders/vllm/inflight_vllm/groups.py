@@ -39,16 +39,14 @@ def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str,
             window = spec.attention_chunk_size
         layers = [re.search(r"\.(\d+)\.", f".{name}.") for name in group.layer_names]
         indices = sorted({int(layer[1]) for layer in layers if layer}) if all(layers) else None
-        most = getattr(
-            manager, "max_admission_blocks_per_request", None
-        )  # where blocks leave, a request is admitted with no more than these
         facts.append(
             {
                 "kind": kind,
                 "window": window,
                 "block_size": manager.block_size,
                 "layers": indices,
-                "most_blocks": most,
+                # where blocks leave, a request is admitted with no more than these
+                "most_blocks": getattr(manager, "max_admission_blocks_per_request", None),
             }
         )
     return facts
@@ -94,11 +92,8 @@ class Leaving:
 
     def _gone(self, request: str, group: int, ids: list[int]) -> list[int]:
         in_order = self._kinds[group] in _LEAVE_IN_ORDER
-        now, first, gone = (
-            self._blocks[group].get(request, ()),
-            self._first.get((request, group), 0),
-            [],
-        )
+        now, gone = self._blocks[group].get(request, ()), []
+        first = self._first.get((request, group), 0)
         for place in range(first, min(len(ids), len(now))):
             if now[place].is_null:
                 if ids[place]:

@@ -142,7 +142,8 @@ class Recorder:
     def __init__(self, scheduler: Any, name: str, facts: dict[str, Any] | None = None) -> None:
         """facts: further facts for the header."""
         chosen, read = settings(), _Fields()
-        policy = str(read(scheduler, "scheduler_config.policy"))
+        of = partial(read, scheduler)
+        policy = str(of("scheduler_config.policy"))
         self._by_priority = policy == "priority"
         self._scheduler, self._hashed = scheduler, chosen["hashed"]
         clock = _clock()
@@ -151,10 +152,7 @@ class Recorder:
         self._arrived: list[dict[str, Any]] = []
         self._preempted: list[tuple[str, int]] = []
         self._open: dict[int, _Open] = {}  # by identity of what was scheduled
-        self._snapshot_steps, self._snapshot_due = (
-            chosen["snapshot_steps"],
-            chosen["snapshot_steps"],
-        )
+        self._snapshot_steps = self._snapshot_due = chosen["snapshot_steps"]
         # of a step that has been scheduled, while steps before it are in flight
         self._snapshot: Snapshot | None = None
         # of requests that were still there at the latest snapshot, or came after it
@@ -162,14 +160,11 @@ class Recorder:
         # requests whose prompts a snapshot has; used only on the writer's thread
         self._prompts_written: set[str] = set()
         version = read(sys.modules.get("vllm"), "__version__")
-        parallel = "parallel_config"
-        index, size = (
-            read(scheduler, f"{parallel}.data_parallel_{fact}") for fact in ("index", "size")
-        )
+        index, size = (of(f"parallel_config.data_parallel_{fact}") for fact in ("index", "size"))
         rank, ranks = _place(index, size)
         groups = groups_of(scheduler, read)
         self._leaving = Leaving(scheduler, groups or [])
-        blocks = read(scheduler, "kv_cache_config.num_blocks")
+        blocks = of("kv_cache_config.num_blocks")
         header = {
             "kind": "header",
             "raw": RAW,
@@ -180,34 +175,30 @@ class Recorder:
             "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "clock": clock,
             "scheduler": name,
-            "executor": str(read(scheduler, f"{parallel}.distributed_executor_backend")),
-            "async_scheduling": bool(read(scheduler, "scheduler_config.async_scheduling")),
+            "executor": str(of("parallel_config.distributed_executor_backend")),
+            "async_scheduling": bool(of("scheduler_config.async_scheduling")),
             "rank": rank,
             "ranks": ranks,
-            "model": _public(str(read(scheduler, "vllm_config.model_config.model"))),
-            "dtype": str(read(scheduler, "vllm_config.model_config.dtype")).removeprefix("torch."),
-            "vocab_size": _called(read(scheduler, "vllm_config.model_config.get_vocab_size")),
-            "max_model_len": read(scheduler, "vllm_config.model_config.max_model_len"),
+            "model": _public(str(of("vllm_config.model_config.model"))),
+            "dtype": str(of("vllm_config.model_config.dtype")).removeprefix("torch."),
+            "vocab_size": _called(of("vllm_config.model_config.get_vocab_size")),
+            "max_model_len": of("vllm_config.model_config.max_model_len"),
             "policy": policy,
             "priorities": self._by_priority,
-            "max_num_seqs": read(scheduler, "scheduler_config.max_num_seqs"),
-            "max_num_batched_tokens": read(scheduler, "scheduler_config.max_num_batched_tokens"),
-            "chunked": read(scheduler, "scheduler_config.enable_chunked_prefill"),
-            "long_prefill_token_threshold": read(
-                scheduler, "scheduler_config.long_prefill_token_threshold"
-            ),
-            "reserve_full_isl": read(scheduler, "scheduler_config.scheduler_reserve_full_isl"),
-            "watermark": read(scheduler, "scheduler_config.watermark"),
-            "prefill_schedule_interval": read(
-                scheduler, "scheduler_config.prefill_schedule_interval"
-            ),
-            "prefix_caching": read(scheduler, "cache_config.enable_prefix_caching"),
-            "block_size": read(scheduler, "block_size"),
+            "max_num_seqs": of("scheduler_config.max_num_seqs"),
+            "max_num_batched_tokens": of("scheduler_config.max_num_batched_tokens"),
+            "chunked": of("scheduler_config.enable_chunked_prefill"),
+            "long_prefill_token_threshold": of("scheduler_config.long_prefill_token_threshold"),
+            "reserve_full_isl": of("scheduler_config.scheduler_reserve_full_isl"),
+            "watermark": of("scheduler_config.watermark"),
+            "prefill_schedule_interval": of("scheduler_config.prefill_schedule_interval"),
+            "prefix_caching": of("cache_config.enable_prefix_caching"),
+            "block_size": of("block_size"),
             "num_blocks": None if blocks is None else blocks - 1,
             "first_block": 1,  # block 0 is vLLM's null block
             "kv_groups": groups,
-            "num_spec_tokens": read(scheduler, "num_spec_tokens"),
-            **{fact: read(scheduler, f"vllm_config.{path}") for fact, path in _PARTS.items()},
+            "num_spec_tokens": of("num_spec_tokens"),
+            **{fact: of(f"vllm_config.{path}") for fact, path in _PARTS.items()},
             "prompts": "hashed" if self._hashed else "ids",
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -278,9 +269,8 @@ class Recorder:
         """A step is about to be scheduled. The time, and the state if a snapshot is due."""
         t, writer = self.now(), self.writer
         is_due = writer.wants_snapshot or self._steps >= self._snapshot_due
-        in_between = (
-            not self._steps or self._snapshot or self._preempted
-        )  # the next step records preemptions that happened before it was scheduled
+        # the next step records preemptions that happened before it was scheduled
+        in_between = not self._steps or self._snapshot or self._preempted
         if not is_due or not self._snapshot_steps or in_between or not writer.has_room_for_snapshot:
             return t, None
         try:
@@ -310,11 +300,8 @@ class Recorder:
             request.request_id: self._t_arrived.get(request.request_id)
             for request in snapshot.requests
         }
-        self._t_arrived = {
-            request: t
-            for request, t in self._t_arrived.items()
-            if request in self._scheduler.requests
-        }
+        there = self._scheduler.requests
+        self._t_arrived = {r: t for r, t in self._t_arrived.items() if r in there}
         if snapshot.num_tokens <= MOST_SNAPSHOT_TOKENS:
             is_whole, writer.wants_snapshot = writer.wants_snapshot, False
             writer.put(lambda: self._snapshot_record(snapshot, times, is_whole))
@@ -339,11 +326,7 @@ class Recorder:
     def scheduled(self, began: tuple[float, Snapshot | None], output: Any) -> None:
         """began: what `scheduling` returned."""
         scheduler, (t_start, snapshot) = self._scheduler, began
-        requests, waiting, deferred = (
-            scheduler.requests,
-            scheduler.waiting,
-            getattr(scheduler, "deferred_waiting", ()),
-        )
+        waiting, deferred = scheduler.waiting, getattr(scheduler, "deferred_waiting", ())
         # requests whose KV is being loaded: they come first
         holding = getattr(scheduler, "kv_holding_waiting", ())
         queue = holding or waiting
@@ -365,7 +348,7 @@ class Recorder:
         }
         has_news = step["arrived"] or step["preempted"]
         self._arrived, self._preempted = [], []
-        decisions = _Decisions.of(output, requests)
+        decisions = _Decisions.of(output, scheduler.requests)
         for request in output.finished_req_ids:
             self._leaving.forget(request)
         if left := self._leaving.of_step(output.num_scheduled_tokens, decisions.blocks):
@@ -414,9 +397,7 @@ def _place(index: int | None, size: int | None) -> tuple[int, int | None]:
 
 
 def _instance(read: _Fields, scheduler: Any) -> str | None:
-    """What identifies an engine, the same for all its ranks: if they run on several machines, the
-    address of the first.
-    """
+    """What identifies an engine, for all ranks: on several machines, the first one's address."""
     parallel = "parallel_config"
     size, here = (
         read(scheduler, f"{parallel}.data_parallel_size{where}") for where in ("", "_local")
@@ -466,6 +447,7 @@ def _decided(output: Any, decisions: _Decisions) -> dict[str, Any]:
         starts[request] = start
         if request in cached.resumed_req_ids:
             admitted.append({"request": request, "cached": start, "resumed": True})
+    scheduled = zip(output.num_scheduled_tokens.items(), decisions.lengths, strict=True)
     segments = [
         {
             "request": request,
@@ -474,9 +456,7 @@ def _decided(output: Any, decisions: _Decisions) -> dict[str, Any]:
             "num_tokens": known,
             "draft": len(drafts.get(request, ())),
         }
-        for (request, length), known in zip(
-            output.num_scheduled_tokens.items(), decisions.lengths, strict=True
-        )
+        for (request, length), known in scheduled
     ]
     return {
         "segments": segments,
@@ -505,12 +485,10 @@ def _results(rows: list[str], results: Any, answers: dict[int, Any]) -> dict[str
         ],
     }
     if results.logprobs is not None:
-        lists = (
-            results.logprobs.tolists() if hasattr(results.logprobs, "tolists") else results.logprobs
-        )
-        counts = [len(ids) for ids in tokens]
+        logprobs = results.logprobs
+        lists = logprobs.tolists() if hasattr(logprobs, "tolists") else logprobs
         # one row of numbers for each request; with drafts the layout differs
-        if all(count <= 1 for count in counts):
+        if all(len(ids) <= 1 for ids in tokens):
             data["logprobs"] = {
                 r: [float(x) for x in row[:3]] for r, row in zip(rows, lists.logprobs, strict=False)
             }

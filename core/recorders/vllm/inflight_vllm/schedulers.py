@@ -63,13 +63,9 @@ class RecordsSteps(_Scheduler):
 
     def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
         """vLLM's, recorded: who ends that was there."""
-        named = (
-            self.requests
-            if request_ids is None
-            else [request_ids]
-            if isinstance(request_ids, str)
-            else request_ids
-        )
+        named = self.requests if request_ids is None else request_ids
+        if isinstance(named, str):
+            named = [named]
         ending = [request for request in named if request in self.requests]
         result = super().finish_requests(None if request_ids is None else ending, finished_status)
         if ending:

@@ -66,9 +66,7 @@ class Sender:
         self._closing = threading.Event()
 
     def open(self, closing: threading.Event) -> None:
-        """Connects only when there is a batch. closing: set once the engine is shutting down, which
-        allows one more attempt.
-        """
+        """Connects later. closing: set when the engine shuts down, and allows one more attempt."""
         self._closing = closing
 
     def write(self, line: str) -> bool:

@@ -1,6 +1,4 @@
-"""The whole state of vLLM's scheduler at one moment, from which a recording can be followed without
-anything before it.
-"""
+"""The whole state of vLLM's scheduler at one moment, from which a recording can be followed."""
 
 from __future__ import annotations
 

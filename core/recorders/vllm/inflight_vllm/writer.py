@@ -1,6 +1,4 @@
-"""Writes records from a thread of its own, so that an engine never waits for a disk. Independent of
-the engine.
-"""
+"""Writes records from a thread of its own: an engine never waits for a disk."""
 
 from __future__ import annotations
 
@@ -48,8 +46,7 @@ class Sink(Protocol):
 
     def write(self, line: str) -> bool:
         """Write a line. Returns whether a snapshot is wanted, as a new part has begun, which has to
-        be readable by itself. Raises Oversized for a line that is too long; the next one may be
-        written all the same.
+        be readable by itself. Raises Oversized for one too long, after which others may be written.
         """
         ...
 
@@ -156,9 +153,8 @@ class RawWriter:
                     self.wants_snapshot = True
             except Oversized:
                 self.dropped += 1
-                self.wants_snapshot = (
-                    self.wants_snapshot or not is_snapshot
-                )  # after an oversized snapshot another would be as large
+                # after an oversized snapshot another would be as large
+                self.wants_snapshot = self.wants_snapshot or not is_snapshot
         if self._sink.flush():
             self.wants_snapshot = True
 
@@ -191,12 +187,8 @@ class Parts:
     def __init__(
         self, path: Path, header: dict[str, Any], max_bytes: int = 0, max_files: int = 0
     ) -> None:
-        self.path, self._header, self._max_bytes, self._max_files = (
-            path,
-            header,
-            max_bytes,
-            max_files,
-        )
+        self.path, self._header = path, header
+        self._max_bytes, self._max_files = max_bytes, max_files
         self._part = self._size = 0
         self._kept: deque[Path] = deque()
         self._file: Any = None
