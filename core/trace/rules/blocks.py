@@ -106,7 +106,8 @@ class PoolRules:
                     return (
                         f"request {quoted(s.request)} has too few blocks for {s.kv_len} positions"
                     )
-                if not self._own and len(table) > group.blocks_of(s.kv_len + ahead, size):
+                whole = len(table) // units * units
+                if not self._own and whole > group.blocks_of(s.kv_len + ahead, size):
                     return (
                         f"request {quoted(s.request)} has more blocks than {s.kv_len} positions"
                         " need"
