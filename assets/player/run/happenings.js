@@ -32,13 +32,20 @@ function happeningsOf(run, i) {
   const event = run.events[i];
   /** @type {<T extends {request: string}>(rows: T[]) => (Omit<T, "request"> & {request: RunRequest})[]} */
   const named = (rows) => rows.map((row) => ({ ...row, request: run.request(row.request) }));
-  const joined = run.holders[i]
-    .flatMap((index) => run.laneSpans[index] || [])
-    .flatMap((span) =>
-      span.places
-        .filter((place) => place.from === i && place.to >= i)
-        .map((place) => ({ ...heldPlace(span, place), found: isFound(run, span, place) })),
-    );
+  /** @type {HeldPlace[]} */
+  const taken = [];
+  /** @type {HeldPlace[]} */
+  const shared = [];
+  for (const index of run.holders[i]) {
+    if (index < 0) continue;
+    const { request, lane, places, hit = 0 } = run.laneSpans[index];
+    for (const { block, group, at, from, to } of places) {
+      if (from !== i || to < i) continue;
+      const { blockSize, units } = run.groups[group];
+      const isFound = Math.floor(at / units) * blockSize < hit; // in the prefix cache
+      (isFound ? shared : taken).push({ request, lane, block, group, at });
+    }
+  }
   /** @type {Happenings["sampled"]} */
   const sampled = [];
   for (const { request, passIndex } of named(event.sampled)) {
@@ -46,34 +53,15 @@ function happeningsOf(run, i) {
     if (last) last.count += 1;
     else sampled.push({ request, passIndex, count: 1 });
   }
-  const taken = joined.filter(({ found }) => !found);
   return {
     preempted: named(event.preempted),
     admitted: named(event.admitted),
     computed: named(event.segments),
     sampled,
     taken,
-    shared: joined.filter(({ found }) => found),
+    shared,
     evicted: evictedBy(run, i, taken),
   };
-}
-
-/** @param {LaneSpan} span @param {BlockPlace} place */
-const heldPlace = ({ request, lane }, { block, group, at }) => ({
-  request,
-  lane,
-  block,
-  group,
-  at,
-});
-
-/**
- * Whether a block came with its contents: it was found in the prefix cache. @param {Run} run @param
- * {LaneSpan} span @param {BlockPlace} place
- */
-function isFound(run, { hit = 0 }, { group, at }) {
-  const { blockSize, units } = run.groups[group];
-  return Math.floor(at / units) * blockSize < hit;
 }
 
 /**

@@ -67,12 +67,8 @@ export class Narration {
       put(this.sentence, ...said(state, this.say(frame, simple)), ...odd);
       const n = frame.caption ? frame.caption.why.length : 0;
       this.button.hidden = !n && !odd.length;
-      tell(
-        find(this.button, "span"),
-        odd.length
-          ? `${odd.length} [warning|warnings], ${n} [reason|reasons]`
-          : `${n} [reason|reasons]`,
-      );
+      const warnings = odd.length ? `${odd.length} [warning|warnings], ` : "";
+      tell(find(this.button, "span"), `${warnings}${n} [reason|reasons]`);
       if (!this.list.hidden) this._fill(state);
     }
     if (isRedrawn(this._shown, { focus }) || isAnew)
@@ -93,9 +89,8 @@ export class Narration {
   say(frame, simple) {
     if (frame.caption) return (simple && frame.caption.simple) || frame.caption.say;
     const { decode, prefill } = frame.event.budget;
-    return [
-      `${decode} decode and ${prefill} prefill tokens in ${frame.passes.length === 1 ? "one pass" : `${frame.passes.length} passes`}.`,
-    ];
+    const passes = frame.passes.length === 1 ? "one pass" : `${frame.passes.length} passes`;
+    return [`${decode} decode and ${prefill} prefill tokens in ${passes}.`];
   }
 
   /** @param {ViewState} state */

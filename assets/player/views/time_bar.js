@@ -19,10 +19,8 @@ const timeWords = (time) =>
  */
 function partWords(time, { name, label, means, seconds, steps }) {
   const head = `${t(label)}: ${t(milliseconds(seconds))}${steps ? `, ${t(`${steps} [step|steps]`)}` : ""}`;
-  const limits =
-    name === "queued"
-      ? time.limits.map(({ words, seconds: s }) => `${t(words)}: ${t(milliseconds(s))}`)
-      : [];
+  const bound = name === "queued" ? time.limits : [];
+  const limits = bound.map((limit) => `${t(limit.words)}: ${t(milliseconds(limit.seconds))}`);
   const apart = `${milliseconds(time.uncompared)} of it with prompts of others in the pass: not comparable, the run has no pass like it without`;
   const uncompared = name === "decode" && time.uncompared ? [t(apart)] : [];
   return [head, ...limits, ...uncompared, t(means)].join("\n");
