@@ -73,12 +73,10 @@ function said(copy, field) {
 /** The file name for the run on screen: the run, and the step if the file shows one step. */
 function nameOf(app, step = null) {
   const { name, comparison, racer } = app.entry || {};
+  const { source, policy } = app.run.header;
   const known = comparison ? `${comparison}-${racer}`.replace(/[^\w-]+/g, "-") : name;
-  const run = /^[\w-]+$/.test(known || "")
-    ? known
-    : app.run.header.source === "uploaded"
-      ? "uploaded"
-      : app.run.header.policy;
+  const unnamed = source === "uploaded" ? "uploaded" : policy;
+  const run = /^[\w-]+$/.test(known || "") ? known : unnamed;
   const simulated = app.run.isSimulated ? ["simulated"] : [];
   return [NAME, ...simulated, run, ...(step === null ? [] : ["step", step])].join("-");
 }
@@ -131,11 +129,8 @@ export async function take(app, kind) {
     download(`${name}.${file.ending}`, blob);
     if (blob.size > 2 ** 20) app.toast(`The file has ${(blob.size / 2 ** 20).toFixed(1)} MiB.`);
   } catch (error) {
-    app.toast(
-      kind === "png"
-        ? "This browser could not draw the picture."
-        : `The export failed: ${error.message}`,
-    );
+    const failed = `The export failed: ${error.message}`;
+    app.toast(kind === "png" ? "This browser could not draw the picture." : failed);
   }
 }
 
@@ -159,22 +154,17 @@ export function exportMenu(app) {
   const file = (kind, text, note) => item(text, () => take(app, kind), note);
   const open = (text, note) => item(text, () => openFile(app), note);
   const items = [file("png", "Picture of this view", "PNG")];
-  if (app.isKept)
-    items.push(
-      file("replay", "Replay", "JSON: every step, text and sentence; it opens here again"),
-    );
+  const replay = "JSON: every step, text and sentence; it opens here again";
+  if (app.isKept) items.push(file("replay", "Replay", replay));
   if (app.runId && engines?.can("export", app.runId)) {
     for (const [kind, { text, note }] of Object.entries(FILES))
       if (kind !== "plotly" || engines.server || app.options.plotly)
         items.push(file(kind, text, note));
   }
-  if (address.embedCode)
-    items.push(
-      item("Copy embed code", () => address.embed(), "A frame for your own page, at this step"),
-    );
-  const note = engines?.tab
-    ? "Or a recording of vLLM or transformers"
-    : "Saved from here or by core";
+  const frame = "A frame for your own page, at this step";
+  if (address.embedCode) items.push(item("Copy embed code", () => address.embed(), frame));
+  const recording = "Or a recording of vLLM or transformers";
+  const note = engines?.tab ? recording : "Saved from here or by core";
   return [
     ...items,
     /** @type {const} */ ("-"),

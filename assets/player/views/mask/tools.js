@@ -15,14 +15,8 @@ export class MaskTools {
   show(state) {
     const { mask } = this;
     const { actions } = mask;
-    const {
-      run,
-      frame,
-      pass,
-      pinned,
-      leak,
-      weights: { found, ...weights },
-    } = state;
+    const { run, frame, pass, pinned, leak } = state;
+    const { found, ...weights } = state.weights;
     const zoomable = pinned && pass && pass.items.some((i) => i.request === pinned && i.length);
     const windows = new Set(run.windows);
     const signature = JSON.stringify([
@@ -41,18 +35,9 @@ export class MaskTools {
     const { passes } = frame;
     const each = passes.map((p, i) => {
       const title = `Pass ${i + 1} of ${passes.length}`;
-      const kind = "pass-choice";
-      return mini(`${i + 1} ${takenBy(p)}`, () => actions.choosePass(i), {
-        title,
-        on: p === pass,
-        kind,
-      });
+      const more = { title, on: p === pass, kind: "pass-choice" };
+      return mini(`${i + 1} ${takenBy(p)}`, () => actions.choosePass(i), more);
     });
-    const whole = () => {
-      mask.zoom = null;
-      actions.redraw();
-      actions.changed();
-    };
     const leaking = `${t("Leak")}${leak.working ? `: ${t(leak.working)}` : ""}`;
     put(
       this.bar,
@@ -66,7 +51,7 @@ export class MaskTools {
           on: leak.on,
         }),
       mask.zoom
-        ? mini(t("Whole mask"), whole)
+        ? mini(t("Whole mask"), () => mask.zoomTo(null))
         : zoomable && mini(`${t("Zoom to")} ${pinned.letter}`, () => mask.zoomTo(pinned)),
       ...weightTools(run, weights, actions),
     );
