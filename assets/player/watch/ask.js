@@ -82,28 +82,22 @@ export class Ask {
   /** @param {HTMLElement} button */
   open(button) {
     const { app, note } = this;
-    const told = EXPLAINED[button.dataset.ask || ""];
+    const { ask = "" } = button.dataset;
+    const told = EXPLAINED[ask];
     if (!told || !app.run?.length || !note.showPopover) return;
     this.button = button;
     const here = app.options.tabs.some((tab) => tab.name === "learn");
     note.setAttribute("aria-label", t(told.asks));
-    const close = newButton(
-      {
-        class: "icon-button ask-close",
-        "aria-label": t("Close"),
-        onclick: () => note.hidePopover(),
-      },
-      "×",
-    );
-    const lesson = `#part=learn&lesson=${told.lesson}&stop=${told.stop}`;
+    const onclick = () => note.hidePopover();
+    const closing = { class: "icon-button ask-close", "aria-label": t("Close"), onclick };
+    const href = `#part=learn&lesson=${told.lesson}&stop=${told.stop}`;
     put(
       note,
       h("b", {}, t(told.asks)),
-      close,
+      newButton(closing, "×"),
       h("p", {}, told.says.map((sentence) => t(sentence)).join(" ")),
-      ...this._picture(told.picture),
-      here &&
-        h("a", { href: lesson, onclick: () => note.hidePopover() }, t("The lesson that shows it")),
+      ...this._picture(ask),
+      here && h("a", { href, onclick }, t("The lesson that shows it")),
     );
     note.showPopover();
     button.setAttribute("aria-expanded", "true");
@@ -125,12 +119,9 @@ export class Ask {
       const shown = [...app.root.querySelectorAll(copied)].find(
         (el) => !(/** @type {HTMLElement} */ (el).hidden) && el.childNodes.length,
       );
-      return shown
-        ? [
-            h("div", { class: "ask-picture", "aria-hidden": "true" }, shown.cloneNode(true)),
-            this._from(viewState(app).index),
-          ]
-        : [];
+      if (!shown) return [];
+      const copy = h("div", { class: "ask-picture", "aria-hidden": "true" }, shown.cloneNode(true));
+      return [copy, this._from(viewState(app).index)];
     }
     const index = app.run.openingStep();
     const plain = viewState(app, index);
@@ -149,15 +140,9 @@ export class Ask {
       leak: { offered: false, on: false, working: "" },
       weights: { ...plain.weights, offered: false, on: false, found: null },
     };
-    const { panel, view } = VIEWS[name](
-      /** @type {ViewActions} */ (
-        /** @type {Partial<ViewActions>} */ ({
-          redraw: () => view?.draw(state),
-          explain: () => {},
-          hover: () => {},
-        })
-      ),
-    );
+    /** @type {Partial<ViewActions>} */
+    const actions = { redraw: () => view?.draw(state), explain: () => {}, hover: () => {} };
+    const { panel, view } = VIEWS[name](/** @type {ViewActions} */ (actions));
     if (!panel.querySelector("canvas")) view.draw(state);
     return [panel, this._from(index)];
   }

@@ -13,6 +13,13 @@ const SOURCES = {
   uploaded: "From a file",
   simulated: "Simulated",
 };
+const EXECUTION = {
+  asynchronous: "asynchronous",
+  cuda_graphs: "CUDA graphs",
+  fused_sampling: "fused sampling",
+  fused_norms: "fused norms",
+  fused_rotary: "fused rotary embedding",
+};
 const MEMORY = { weights: "weights", kv_pool: "KV pool", peak: "at the peak" };
 
 /** Where the run on screen comes from, in a word or two. */
@@ -39,82 +46,47 @@ export function factsOf(run) {
       ? t(`${count(header.threads)} [thread|threads]`)
       : "",
   ];
-  const how =
-    execution &&
-    Object.entries({
-      asynchronous: "asynchronous",
-      cuda_graphs: "CUDA graphs",
-      fused_sampling: "fused sampling",
-      fused_norms: "fused norms",
-      fused_rotary: "fused rotary embedding",
-    }).flatMap(([key, word]) => (execution[key] ? [word] : []));
-  const list = (parts) => joined(parts, ", ");
+  const ran = [
+    String(header.created || "").slice(0, 10),
+    run.goesOn ? t("still running") : run.complete ? "" : t("stopped before its end"),
+  ];
+  const other = engine && [
+    `${engine.name} ${engine.version}`,
+    engine.scheduler,
+    engine.async && "asynchronous",
+    engine.ranks > 1 && `rank ${engine.rank} of ${engine.ranks}`,
+  ];
+  const layers = model.layers && t(`${count(model.layers)} [layer|layers]`);
+  const leaks = "on purpose, every request also read the keys of the next one in the pass";
+  const blocks = `${count(run.numBlocks)} KV [block|blocks] of ${count(run.blockSize)} [token|tokens]`;
+  const limits = [
+    header.policy,
+    config.max_num_seqs && t(`${count(run.numLanes)} [lane|lanes]`),
+    run.numBlocks && t(blocks),
+  ];
+  const how = execution && [
+    execution.attention && `attention: ${execution.attention}`,
+    ...Object.entries(EXECUTION).map(([key, word]) => execution[key] && word),
+  ];
+  const held = Object.entries(MEMORY).map(
+    ([key, word]) => Number.isFinite(memory?.[key]) && `${bytes(memory[key])} ${word}`,
+  );
+  const libraries = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
+  const rules = Object.entries(header.inferred || {}).map(([fact, rule]) => `${fact}: ${rule}`);
+  const list = (parts) => joined(parts || [], ", ");
   return [
-    [
-      sourceOf(run),
-      list([
-        String(header.created || "").slice(0, 10),
-        run.goesOn ? t("still running") : run.complete ? "" : t("stopped before its end"),
-      ]),
-    ],
-    [
-      "Engine",
-      engine &&
-        list([
-          `${engine.name} ${engine.version}`,
-          engine.scheduler,
-          engine.async && "asynchronous",
-          engine.ranks > 1 && `rank ${engine.rank} of ${engine.ranks}`,
-        ]),
-    ],
-    [
-      "Model",
-      list([
-        model.name,
-        size,
-        model.layers && t(`${count(model.layers)} [layer|layers]`),
-        header.dtype,
-      ]),
-    ],
+    [sourceOf(run), list(ran)],
+    ["Engine", list(other)],
+    ["Model", list([model.name, size, layers, header.dtype])],
     ["Device", list(device)],
     ["Cost model", costOf(header)],
-    [
-      "Leak",
-      run.header.leak && "on purpose, every request also read the keys of the next one in the pass",
-    ],
-    [
-      "Policy",
-      list([
-        header.policy,
-        config.max_num_seqs && t(`${count(run.numLanes)} [lane|lanes]`),
-        run.numBlocks &&
-          t(`${count(run.numBlocks)} KV [block|blocks] of ${count(run.blockSize)} [token|tokens]`),
-      ]),
-    ],
-    [
-      "Execution",
-      how && list([execution.attention && `attention: ${execution.attention}`, ...how]),
-    ],
-    [
-      "Memory",
-      memory &&
-        list(
-          Object.entries(MEMORY).flatMap(([key, word]) =>
-            Number.isFinite(memory[key]) ? [`${bytes(memory[key])} ${word}`] : [],
-          ),
-        ),
-    ],
-    [
-      "Versions",
-      Object.entries(versions)
-        .map(([name, version]) => `${name} ${version}`)
-        .join(", "),
-    ],
-    ["Not recorded by the engine", list(header.absent || [])],
-    ...Object.entries(header.inferred || {}).map(([fact, rule]) => [
-      "Inferred",
-      `${fact}: ${rule}`,
-    ]),
+    ["Leak", header.leak && leaks],
+    ["Policy", list(limits)],
+    ["Execution", list(how)],
+    ["Memory", list(held)],
+    ["Versions", list(libraries)],
+    ["Not recorded by the engine", list(header.absent)],
+    ...rules.map((rule) => ["Inferred", rule]),
     ["Warnings", oddSteps(run)],
     ...notesOf(header).map((note) => ["Note", note]),
   ].filter(([, words]) => words);
@@ -127,15 +99,8 @@ const percent = (share) => t(`${Number((100 * share).toPrecision(3))} %`);
  * and its error.
  */
 function costOf({ cost }) {
-  const {
-    accelerator,
-    model,
-    reached,
-    overhead_s: besides,
-    memory_share: memory,
-    error,
-    about,
-  } = cost || {};
+  const { accelerator, model, reached, error, about } = cost || {};
+  const { overhead_s: besides, memory_share: memory } = cost || {};
   if (accelerator && model && [reached, besides, memory].every(Number.isFinite))
     return t(
       "nothing was measured: times follow from the data sheet of {card} and the config of {model}; assumed: {reached} of each peak number is reached, each pass takes {besides} besides, {memory} of memory may be used",
@@ -167,12 +132,8 @@ function costOf({ cost }) {
 /** How many steps are against a rule that every run obeys, and which is the first. */
 function oddSteps(run) {
   const odd = run.events.filter((event) => warningsOf(event).length);
-  return (
-    odd.length &&
-    t(
-      `${count(odd.length)} [step is|steps are] against a rule that every run obeys, first step ${odd[0].step}`,
-    )
-  );
+  const many = `${count(odd.length)} [step is|steps are] against a rule that every run obeys`;
+  return odd.length && t(`${many}, first step ${odd[0].step}`);
 }
 
 /** The policy and its limits: in our words, in vLLM's, and the glossary's term for each. */
@@ -208,10 +169,8 @@ export function showPolicy(app) {
   const policy = header.policy || header.config?.policy;
   const terms = app.speech.language?.terms || app.options.terms || {};
   const rows = limitsOf(app.run).map(([words, theirs, term]) => {
-    const means =
-      words === policy
-        ? t(app.options.policies?.[policy] || header.shows || "")
-        : terms[term]?.means || "";
+    const shows = t(app.options.policies?.[policy] || header.shows || "");
+    const means = words === policy ? shows : terms[term]?.means || "";
     return [
       h("dt", {}, h("bdi", {}, words === policy ? words : t(words))),
       h("dd", {}, means, means && " ", words === policy ? "" : h("code", {}, theirs)),
@@ -230,22 +189,13 @@ export function showPolicy(app) {
   );
 }
 
-export const notesOf = (header) =>
-  Array.isArray(header.notes)
-    ? header.notes.filter((note) => typeof note === "string" && note)
-    : [];
+export const notesOf = ({ notes }) =>
+  Array.isArray(notes) ? notes.filter((note) => typeof note === "string" && note) : [];
 
 export function showFacts(root, run) {
-  showCard(
-    root,
-    "About this run",
-    h(
-      "dl",
-      {},
-      ...factsOf(run).flatMap(([name, words]) => [
-        h("dt", {}, t(name)),
-        h("dd", { class: name === "Note" ? "remark" : null }, h("bdi", {}, words)),
-      ]),
-    ),
-  );
+  const rows = factsOf(run).flatMap(([name, words]) => [
+    h("dt", {}, t(name)),
+    h("dd", { class: name === "Note" ? "remark" : null }, h("bdi", {}, words)),
+  ]);
+  showCard(root, "About this run", h("dl", {}, ...rows));
 }
