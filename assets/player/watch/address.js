@@ -14,12 +14,8 @@ const FIGURES = ["lanes", "row", "mask", "kv", "text"]; // the views that an emb
 /** Four whole numbers that name a part of a mask, or null. */
 function viewFrom(text) {
   const view = (text || "").split(",").map(Number);
-  return view.length === 4 &&
-    view.every((n) => Number.isInteger(n) && n >= 0) &&
-    view[0] < view[1] &&
-    view[2] < view[3]
-    ? view
-    : null;
+  const isView = view.length === 4 && view.every((n) => Number.isInteger(n) && n >= 0);
+  return isView && view[0] < view[1] && view[2] < view[3] ? view : null;
 }
 
 const wholeFrom = (text) => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
@@ -104,13 +100,12 @@ export class Address {
     const { app } = this;
     const p = new URLSearchParams();
     if (!this.hindrance) {
-      if (app.pair.address)
-        for (const [key, value] of Object.entries(app.pair.address)) p.set(key, value);
-      else if (app.entry && app.entry.name) p.set("run", app.entry.name);
-      else if (app.entry && app.entry.spec) p.set("spec", app.entry.spec);
-      else if (app.entry && app.entry.comparison)
-        for (const key of ["comparison", "racer"]) p.set(key, app.entry[key]);
-      else for (const address of tracesOf(app)) p.append("trace", address);
+      /** @type {Json} */
+      const { name, spec, comparison, racer } = app.entry || {};
+      const named = [name && { run: name }, spec && { spec }, comparison && { comparison, racer }];
+      const address = app.pair.address || named.find(Boolean);
+      for (const [key, value] of Object.entries(address || {})) p.set(key, value);
+      for (const trace of address ? [] : tracesOf(app)) p.append("trace", trace);
       if (app.ranks.current) p.set("rank", app.ranks.all ? "all" : String(app.ranks.current.rank));
       if (app.ranks.all) p.set("at", app.ranks.now.toFixed(4));
       else p.set("step", String(app.run.stepOf(Math.min(app.index, app.run.length - 1))));
@@ -233,13 +228,9 @@ export class Address {
   }
 
   embed() {
-    const code = this.embedCode;
-    return (
-      code &&
-      copyText(this.app.root, "Copy this code", code, () =>
-        this.app.toast("Code copied: put it into any page."),
-      )
-    );
+    const { app, embedCode } = this;
+    const copied = () => app.toast("Code copied: put it into any page.");
+    return embedCode && copyText(app.root, "Copy this code", embedCode, copied);
   }
 
   share() {
@@ -252,15 +243,14 @@ export class Address {
       return noLink(app.root, why, (app.run?.length && (page || replay)) || null);
     }
     this.write();
-    return copyLink(app.root, linkTo(this._hash(true)), () =>
-      app.toast(
-        app.pair.address?.what
-          ? "Link copied: it runs both again, and opens them at this step."
-          : "Link copied: it opens this run at this step.",
-        8000,
-        this.embedCode && { text: "Copy embed code", act: () => this.embed() },
-      ),
-    );
+    const copied = () => {
+      const says = app.pair.address?.what
+        ? "Link copied: it runs both again, and opens them at this step."
+        : "Link copied: it opens this run at this step.";
+      const embed = { text: "Copy embed code", act: () => this.embed() };
+      app.toast(says, 8000, this.embedCode && embed);
+    };
+    return copyLink(app.root, linkTo(this._hash(true)), copied);
   }
 }
 
@@ -284,18 +274,11 @@ export function canonical({ requests, arrival_unit: unit }) {
   ]);
 }
 
-async function through(bytes, stream) {
-  return new Uint8Array(
-    await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer(),
-  );
-}
-
 /** A spec for an address, or null if it is too long for one. */
 export async function pack(data) {
-  const bytes = await through(
-    new TextEncoder().encode(JSON.stringify(data)),
-    new CompressionStream("deflate-raw"),
-  );
+  const text = new Blob([JSON.stringify(data)]);
+  const packed = text.stream().pipeThrough(new CompressionStream("deflate-raw"));
+  const bytes = new Uint8Array(await new Response(packed).arrayBuffer());
   if (bytes.length > 6000) return null; // too long for an address
   return btoa(String.fromCharCode(...bytes))
     .replace(/\+/g, "-")
@@ -305,9 +288,8 @@ export async function pack(data) {
 
 /** The spec of an address. Throws if there is none. */
 export async function unpack(text) {
-  const bytes = Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) =>
-    c.charCodeAt(0),
-  );
+  const packed = atob(text.replace(/-/g, "+").replace(/_/g, "/"));
+  const bytes = Uint8Array.from(packed, (c) => c.charCodeAt(0));
   const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return JSON.parse(new TextDecoder().decode(await bytesOf(unpacked, MOST_UNPACKED)));
 }

@@ -1,7 +1,7 @@
 // Export: the view as PNG, the replay as JSON; and what the engine that made the run writes (JSONL,
 // Perfetto, one HTML file).
 
-import { download } from "../parts/dom.js";
+import { download, h } from "../parts/dom.js";
 import { inPage, plotlySource } from "../parts/plotly.js";
 import { fetchJson } from "../parts/server.js";
 import { openFile } from "./open_file.js";
@@ -15,37 +15,28 @@ export async function picture(app) {
   const { width, height } = root.getBoundingClientRect();
   const scale = Math.max(2, window.devicePixelRatio || 1);
   const copy = root.cloneNode(true);
-  const canvases = [...root.querySelectorAll("canvas")];
-  [...copy.querySelectorAll("canvas")].forEach((canvas, i) => {
-    const source = canvases[i];
+  const pairs = (selector) => {
+    const sources = [...root.querySelectorAll(selector)];
+    return [...copy.querySelectorAll(selector)].map((one, i) => [one, sources[i]]);
+  };
+  pairs("canvas").forEach(([canvas, source]) => {
     if (source.width <= 1 || !source.clientWidth) return canvas.remove();
-    const image = document.createElement("img");
-    image.src = source.toDataURL();
-    image.setAttribute("style", "position:absolute;inset:0;width:100%;height:100%");
-    canvas.replaceWith(image);
+    const style = "position:absolute;inset:0;width:100%;height:100%";
+    canvas.replaceWith(h("img", { src: source.toDataURL(), style }));
   });
+  for (const [el, { scrollTop }] of pairs(".texts"))
+    Object.assign(el.style, { marginTop: `${-scrollTop}px`, overflow: "hidden" });
+  for (const [field, source] of pairs("input, select, textarea")) said(field, source);
   for (const gone of copy.querySelectorAll(".tooltip, .menu, .toast, .card, .hidden-text"))
     gone.remove();
-  const scrolls = [...root.querySelectorAll(".texts")];
-  [...copy.querySelectorAll(".texts")].forEach((el, i) => {
-    Object.assign(el.style, { marginTop: `${-scrolls[i].scrollTop}px`, overflow: "hidden" });
-  });
-  copy.style.position = "relative";
-  copy.style.width = `${width}px`;
-  copy.style.height = `${height}px`;
-  const fields = [...root.querySelectorAll("input, select, textarea")];
-  [...copy.querySelectorAll("input, select, textarea")].forEach((field, i) =>
-    said(field, fields[i]),
-  );
+  Object.assign(copy.style, { position: "relative", width: `${width}px`, height: `${height}px` });
   // as written: a serialized style sheet loses the fonts
   const css = [...document.querySelectorAll("style")]
     .map((sheet) => sheet.textContent)
     .filter((text) => text.includes(".inflight"))
     .join("\n");
-  const style = document.createElement("style");
   // what fades in would be drawn as it begins: not at all
-  style.textContent = `${css}\n.inflight * { animation: none !important; }`;
-  copy.prepend(style);
+  copy.prepend(h("style", {}, `${css}\n.inflight * { animation: none !important; }`));
   const markup = new XMLSerializer()
     .serializeToString(copy)
     .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "");
@@ -53,9 +44,10 @@ export async function picture(app) {
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
   await image.decode();
-  const canvas = document.createElement("canvas");
-  canvas.width = Math.round(width * scale);
-  canvas.height = Math.round(height * scale);
+  const canvas = h("canvas", {
+    width: Math.round(width * scale),
+    height: Math.round(height * scale),
+  });
   canvas.getContext("2d")?.drawImage(image, 0, 0);
   return new Promise((resolve, reject) =>
     canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"),

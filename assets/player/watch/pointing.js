@@ -95,22 +95,12 @@ export class Cursor {
     this.at = 0;
     this.name = name;
     this.said = h("span", { class: "hidden-text" }, HOW);
-    this.option = h(
-      "span",
-      {
-        role: "option",
-        class: "cursor-at",
-        "aria-selected": "false",
-        id: `cursor-${name.replaceAll(" ", "-")}`,
-      },
-      this.said,
-    );
+    const id = `cursor-${name.replaceAll(" ", "-")}`;
+    const option = { role: "option", class: "cursor-at", "aria-selected": "false", id };
+    this.option = h("span", option, this.said);
     this._shown = ""; // its last position
-    this.el = h(
-      "div",
-      { class: "cursor", role: "listbox", tabindex: "0", "aria-activedescendant": this.option.id },
-      this.option,
-    );
+    const list = { role: "listbox", tabindex: "0", "aria-activedescendant": id };
+    this.el = h("div", { class: "cursor", ...list }, this.option);
     /** @type {HTMLElement} */ (view.surface.canvas.parentElement).append(this.el);
     this.el.addEventListener("keydown", (e) => this._key(e));
     this.el.addEventListener("focus", () => this.draw());
@@ -163,19 +153,12 @@ export class Cursor {
     this.at = Math.min(this.at, places.length - 1);
     const place = places[this.at];
     const found = this._found(places);
-    const { style } = this.option;
-    [style.left, style.top, style.width, style.height] = [place.x, place.y, place.w, place.h].map(
-      (n) => `${n}px`,
-    );
-    const words = (found && found.lines ? found.lines : [])
-      .map((line) => plain(this.app, translateLine(line)))
-      .join(". ");
-    setText(this.said, words || t("nothing"));
-    setAttr(
-      this.option,
-      "aria-selected",
-      String(Boolean(found && found.request && found.request === this.app.pinned)),
-    );
+    const [left, top, width, height] = [place.x, place.y, place.w, place.h].map((n) => `${n}px`);
+    Object.assign(this.option.style, { left, top, width, height });
+    const words = (found?.lines || []).map((line) => plain(this.app, translateLine(line)));
+    setText(this.said, words.join(". ") || t("nothing"));
+    const isPinned = Boolean(found?.request && found.request === this.app.pinned);
+    setAttr(this.option, "aria-selected", String(isPinned));
     setAttr(this.option, "aria-posinset", String(this.at + 1));
     setAttr(this.option, "aria-setsize", String(places.length));
     const shown = JSON.stringify([this.app.frame.i, place.x, place.y, place.w, place.h]);
