@@ -107,22 +107,17 @@ export class Player {
     this.ranks = new Ranks(this);
     this.rankLanes = new RankLanes($(".panel.ranks"), actions);
     const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
+    const tabled = [
+      ...canvases,
+      this.card,
+      { surface: this.strip.surface, table: (state) => this.lanes.table(state) },
+      { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) },
+      this.rankLanes,
+    ];
     this.tables = new Tables(
       this,
-      [
-        ...canvases,
-        this.card,
-        { surface: this.strip.surface, table: (state) => this.lanes.table(state) },
-        { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) },
-        this.rankLanes,
-      ].map((v) => [v, v.surface.canvas]),
+      tabled.map((view) => [view, view.surface.canvas]),
     );
-    this.cursors = [
-      new Cursor(this, this.row, "tokens of this pass"),
-      new Cursor(this, this.mask, "cells of the mask"),
-      new Cursor(this, this.lengths, "caches by lane"),
-      new Cursor(this, this.blocks, "memory blocks"),
-    ];
     /** @type {View[]} */
     this.views = [
       this.narration,
@@ -140,7 +135,10 @@ export class Player {
       this.rankLanes,
       this.transport,
       this.tables,
-      ...this.cursors,
+      new Cursor(this, this.row, "tokens of this pass"),
+      new Cursor(this, this.mask, "cells of the mask"),
+      new Cursor(this, this.lengths, "caches by lane"),
+      new Cursor(this, this.blocks, "memory blocks"),
       new Happens(this),
     ];
     this.flights = new Flights($(".stage"), this, actions.redraw);
@@ -197,12 +195,6 @@ export class Player {
   }
   get pinned() {
     return this.store.state.pinned;
-  }
-  get hovered() {
-    return this.store.state.hovered;
-  }
-  get focus() {
-    return this.store.state.focus;
   }
   get following() {
     return this.store.state.following;
@@ -334,10 +326,10 @@ export class Player {
    * on screen.
    */
   openReplay(replay, wanted = {}, /** @type {object | null} */ entry = null) {
-    for (const run of (replay.ranks?.map((rank) => rank.replay) || [replay]).map(
-      (one) => new Run(one),
-    ))
+    for (const one of replay.ranks?.map((rank) => rank.replay) || [replay]) {
+      const run = new Run(one);
       for (let i = 0; i < run.length; i += 1) run.frame(i);
+    }
     this.show(replay, wanted, entry);
   }
 
@@ -393,8 +385,8 @@ export class Player {
     if (Number.isInteger(wanted.step)) this.store.set({ index: run.indexOf(wanted.step) });
     else if (named && !Number.isFinite(wanted.at))
       this.store.set({ index: Math.min(firstStepOf(named), run.length - 1) });
-    const request =
-      named || (wanted.pin ? run.requests.find((r) => r.letter === wanted.pin) : null);
+    const pinned = wanted.pin && run.requests.find((r) => r.letter === wanted.pin);
+    const request = named || pinned || null;
     if (request && request !== this.pinned) this.pin(request);
     if (Number.isInteger(wanted.pass)) this.store.set({ pass: wanted.pass });
     if (Number.isInteger(wanted.layer) && wanted.layer < run.windows.length)
@@ -412,10 +404,8 @@ export class Player {
   _unknown(id) {
     this.redraw();
     this.changed(); // the address names what is on screen
-    this.toast(
-      `No request of this run has the id “${[...id.replace(/[“”]/g, "")].slice(0, 80).join("")}”.`,
-      6000,
-    );
+    const shown = [...id.replace(/[“”]/g, "")].slice(0, 80).join("");
+    this.toast(`No request of this run has the id “${shown}”.`, 6000);
   }
 
   empty(sentence) {
@@ -443,11 +433,7 @@ export class Player {
   /** Go to a step index. by hand: requested by the visitor, so it stops following the live edge. */
   seek(index, byHand = false) {
     if (!this.run || !this.run.length) return;
-    const to = clamp(
-      Math.trunc(Number.isFinite(index) ? index : index > 0 ? Infinity : 0),
-      0,
-      this.transport.track.length - 1,
-    );
+    const to = clamp(Math.trunc(index) || 0, 0, this.transport.track.length - 1);
     if (this.ranks.all) return this.ranks.seek(to);
     if (byHand && this.grows) this.store.set({ following: to === this.run.length - 1 });
     if (byHand) this.intro.used();
@@ -550,9 +536,8 @@ export class Player {
   _buttons() {
     const { $ } = this;
     openDropped(this);
-    $(".speed").replaceChildren(
-      ...SPEEDS.map((s) => h("option", { value: String(s) }, `${s} / s`)),
-    );
+    const speeds = SPEEDS.map((s) => h("option", { value: String(s) }, `${s} / s`));
+    $(".speed").replaceChildren(...speeds);
     this.transport.setSpeed(2);
     $(".live-badge").addEventListener("click", () => this.follow());
   }
@@ -591,10 +576,8 @@ export class Player {
   /** A part of the page is asked for that is not here. @param {string} part */
   absent(part) {
     const why = "Write is not on this page: it needs the engine that runs in a visitor’s tab.";
-    this.toast(
-      part === "write" ? why : `${t("This page has no part of this name:")} ${part}.`,
-      8000,
-    );
+    const none = `${t("This page has no part of this name:")} ${part}.`;
+    this.toast(part === "write" ? why : none, 8000);
   }
 
   /** A recorded run is asked for that is not here. @param {string} run */

@@ -44,7 +44,7 @@ export function pointElements(app) {
   app.root.addEventListener("pointerover", (e) => {
     if (e.pointerType === "touch" || e.target.tagName === "CANVAS" || !hasMoved(e)) return;
     const request = of(e);
-    if (request !== app.hovered) app.hover(request && { request });
+    if (request !== app.store.state.hovered) app.hover(request && { request });
   });
   app.root.addEventListener("click", (e) => {
     const request = of(e);

@@ -10,6 +10,8 @@ import {
   find,
   h,
   icon,
+  onDrag,
+  pointIn,
   reducedMotion,
   setAttr,
   setText,
@@ -19,7 +21,7 @@ import { keep, kept } from "../../parts/kept.js";
 import { putLanguage, wantedLanguage } from "../../parts/language.js";
 import { addressed } from "../../parts/link.js";
 import { hrefOf, isOurKey } from "../../parts/look.js";
-import { runOf, speaking, t } from "../../parts/speech.js";
+import { runOf, speaking, t, tell } from "../../parts/speech.js";
 import { Surface } from "../../parts/surface.js";
 import { Run } from "../../run/run.js";
 import { SEEN } from "../bar.js";
@@ -278,11 +280,8 @@ export class Opening {
       this._said = said;
       this._say(plot.said[n][1]());
       this._tell();
-      setAttr(
-        this.surface.canvas,
-        "aria-label",
-        plot.pictures.map(([, say]) => plain(this._shown, say())).join(" "),
-      );
+      const heard = plot.pictures.map(([, say]) => plain(this._shown, say())).join(" ");
+      setAttr(this.surface.canvas, "aria-label", heard);
       if (this.still) this._caption();
     }
     this.lastMs = performance.now() - t0;
@@ -296,36 +295,24 @@ export class Opening {
     const larger = Math.min(w / 1280, h / 560); // for the last row, where there is room
     const k = larger > 1.15 ? Math.min(larger, 2) : 1;
     g.scale(k, k);
-    drawOpening(
-      g,
-      { x: 1, y: 1, w: w / k - 2, h: h / k - 2 },
-      this.plot,
-      this.app.palette,
-      at,
-      surface.d * k,
-      bare,
-    );
+    const box = { x: 1, y: 1, w: w / k - 2, h: h / k - 2 };
+    drawOpening(g, box, this.plot, this.app.palette, at, surface.d * k, bare);
   }
 
   /** @param {Span[]} line */
   _say(line) {
-    const waiting = new Set(
-      this.plot.sentence(this.at) === 3
-        ? this.plot.shut.map((r) => this.plot.fast.lives[r].request)
-        : [],
-    );
-    this.sentence.classList.toggle(
-      "sum",
-      this.still || this.plot.sentence(this.at) === this.plot.said.length - 1,
-    );
-    this.sentence.replaceChildren(...this._spans(line, waiting));
-    setAttr(this.line, "aria-valuenow", String(this.plot.sentence(this.at) + 1));
+    const { plot } = this;
+    const n = plot.sentence(this.at);
+    this.sentence.classList.toggle("sum", this.still || n === plot.said.length - 1);
+    this.sentence.replaceChildren(...this._spans(line, n === 3));
+    setAttr(this.line, "aria-valuenow", String(n + 1));
     setAttr(this.line, "aria-valuetext", plain(this._shown, line));
   }
 
-  /** @param {Span[]} line @param {Set<RunRequest>} waiting */
-  _spans(line, waiting) {
-    const nodes = spans(this._shown, line, (request) => !waiting.has(request));
+  /** shut: the door is, for some of those in the line. @param {Span[]} line @param {boolean} shut */
+  _spans(line, shut) {
+    const waiting = shut ? this.plot.shut.map((r) => this.plot.fast.lives[r].request) : [];
+    const nodes = spans(this._shown, line, (request) => !waiting.includes(request));
     // in the run below, the index means another
     for (const node of nodes)
       if (node instanceof HTMLElement)
@@ -349,12 +336,9 @@ export class Opening {
   }
 
   _caption() {
-    [...this.pictures.querySelectorAll("figcaption")].forEach((caption, n) => {
-      const waiting = new Set(
-        n === 1 ? this.plot.shut.map((r) => this.plot.fast.lives[r].request) : [],
-      );
-      caption.replaceChildren(...this._spans(this.plot.pictures[n][1](), waiting));
-    });
+    [...this.pictures.querySelectorAll("figcaption")].forEach((caption, n) =>
+      caption.replaceChildren(...this._spans(this.plot.pictures[n][1](), n === 1)),
+    );
     setText(this.pill, t("in {many} pictures", { many: inWords(this.plot.pictures.length) }));
   }
 
@@ -368,18 +352,9 @@ export class Opening {
     setText(this.hood, t(over || this.still ? "Explore" : "Open the hood"));
     setAttr(this.playButton, "aria-label", t(this.playing ? "Pause" : over ? "Once more" : "Play"));
     this.playButton.replaceChildren(icon(this.playing ? "pause" : over ? "first" : "play"));
-    setText(
-      this.hint,
-      this.still || over || (this.mine && touch)
-        ? ""
-        : t(
-            this.mine
-              ? `Space ${this.playing ? "pauses" : "plays"} · ← → a sentence`
-              : touch
-                ? "A tap skips"
-                : "Space pauses · any other key skips",
-          ),
-    );
+    const skips = touch ? "A tap skips" : "Space pauses · any other key skips";
+    const obeys = touch ? "" : `Space ${this.playing ? "pauses" : "plays"} · ← → a sentence`;
+    setText(this.hint, this.still || over ? "" : t(this.mine ? obeys : skips));
   }
 
   /** Where its visitor can go once all is told, beside the player itself. */
@@ -387,23 +362,20 @@ export class Opening {
     const { tabs = [] } = this.app.options;
     const lesson = new URLSearchParams({ part: "learn", lesson: FIRST_LESSON });
     putLanguage(lesson);
-    /** @type {Record<string, (tab: Required<Tab>) => [string, string]>} */
-    const doors = {
-      story: ({ href, minutes }) => [
-        hrefOf(href),
-        t(`Read the story (${minutes[speaking()] ?? minutes.en} min)`),
-      ],
-      learn: () => [`#${lesson}`, t("Try lesson 1")],
-    };
-    for (const [name, found] of Object.entries(doors)) {
-      const door = find(this.el, `[data-door=${name}]`);
+    const door = (/** @type {string} */ name, /** @type {(tab: Json) => string[]} */ leads) => {
+      const el = find(this.el, `[data-door=${name}]`);
       const tab = tabs.find((/** @type {Tab} */ one) => one.name === name);
-      door.hidden = !tab;
-      if (!tab) continue;
-      const [href, words] = found(tab);
-      setAttr(door, "href", href);
-      setText(door, words);
-    }
+      el.hidden = !tab;
+      if (!tab) return;
+      const [href, words] = leads(tab);
+      setAttr(el, "href", href);
+      tell(el, words);
+    };
+    door("story", ({ href, minutes }) => [
+      hrefOf(href),
+      `Read the story (${minutes[speaking()] ?? minutes.en} min)`,
+    ]);
+    door("learn", () => [`#${lesson}`, "Try lesson 1"]);
   }
 
   // -- the hand ----------------------------------------------------------------------------------
@@ -455,16 +427,12 @@ export class Opening {
 
   _slide() {
     const seek = (/** @type {PointerEvent} */ e) => {
-      const { left, width } = this.line.getBoundingClientRect();
-      if (this.plot) this.seek(((e.clientX - left) / width) * LENGTH);
+      const share = pointIn(this.line, e)[0] / this.line.getBoundingClientRect().width;
+      if (this.plot) this.seek(share * LENGTH);
     };
-    this.line.addEventListener("pointerdown", (/** @type {PointerEvent} */ e) => {
-      if (e.button) return;
-      this.line.setPointerCapture(e.pointerId);
+    onDrag(this.line, (e) => {
       seek(e);
-    });
-    this.line.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => {
-      if (this.line.hasPointerCapture(e.pointerId)) seek(e);
+      return seek;
     });
     // it is a slider, whoever began
     this.line.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => {
