@@ -30,8 +30,7 @@ export function placesAt(laneSpan, i) {
 
 /**
  * Groups whose layers are alike: their tables are as long as each other's at every step.
- * @param {KVGroup[]} groups
- * @returns {Band[]}
+ * @param {KVGroup[]} groups @returns {Band[]}
  */
 export function bandsOf(groups) {
   /** @type {Map<string, Band>} */

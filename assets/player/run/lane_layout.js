@@ -49,9 +49,7 @@ export function windowScale(run, at, now, per) {
 
 /**
  * The index of the step that is drawn at x, or before it.
- * @param {Run} run
- * @param {LaneScale} scale
- * @param {number} x
+ * @param {Run} run @param {LaneScale} scale @param {number} x
  */
 export function indexAt(run, scale, x) {
   return Math.max(0, countUpTo(run.events, x, (_, i) => scale.from(i)) - 1);
@@ -59,8 +57,7 @@ export function indexAt(run, scale, x) {
 
 /**
  * Stretches of steps that are alike, from ≤ i < end; a step without an event ends one.
- * @param {Run} run
- * @param {(i: number, first: number) => boolean} isAlike
+ * @param {Run} run @param {(i: number, first: number) => boolean} isAlike
  */
 function stretchesOf({ events, length }, isAlike) {
   const stretches = [];
@@ -94,8 +91,7 @@ export function lanePieces(run) {
 
 /**
  * Lane-steps by kind, and the waiting of every step.
- * @param {Run} run
- * @param {{from: number, end: number, status: number}[]} pieces
+ * @param {Run} run @param {{from: number, end: number, status: number}[]} pieces
  */
 export function countLaneSteps(run, pieces) {
   const steps = (/** @type {number} */ bits) =>

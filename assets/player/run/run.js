@@ -240,9 +240,7 @@ export class Run {
 
   /**
    * More of the run.
-   * @param {Record<string, unknown>[]} events
-   * @param {Caption[]} captions
-   * @param {Beside} also
+   * @param {Record<string, unknown>[]} events @param {Caption[]} captions @param {Beside} also
    */
   append(events, captions = [], also = {}) {
     this._note(also);

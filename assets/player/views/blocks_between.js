@@ -13,8 +13,7 @@ const same = (owners, o) =>
 /**
  * @param {Map<number, BlockOwner[]>} before @param {Map<number, BlockOwner[]>} now block → who
  * holds it
- * @param {Happenings} happened
- * @param {number | undefined} share
+ * @param {Happenings} happened @param {number | undefined} share
  * @returns {{shown: Map<number, BlockOwner[]>, forgotten: Map<number, {request: RunRequest, left:
  * number}>}} forgotten: whose cached prefix goes, how much of it is left
  */

@@ -187,8 +187,7 @@ export const lanesWords = (run, i) =>
     .join("; ");
 
 /**
- * @param {import("../parts/surface.js").Surface} surface
- * @param {Palette} palette
+ * @param {import("../parts/surface.js").Surface} surface @param {Palette} palette
  * @param {{span: number, per: number, clock: boolean, font: number, head: number, from?: number}}
  * axis span: seconds or steps; per: pixels for each; font: its size; head: where the playhead is;
  * from: where it begins

@@ -15,9 +15,7 @@ import { timed } from "./texts.js";
 
 /**
  * When each token of a request came up to step i, in seconds; null in steps that are not shown.
- * @param {Run} run
- * @param {RunRequest} request
- * @param {number} i
+ * @param {Run} run @param {RunRequest} request @param {number} i
  */
 function tokensOf(run, request, i) {
   return request.samples.slice(0, countUpTo(request.samples, i)).map((step, k) => {
@@ -35,9 +33,7 @@ function tokensOf(run, request, i) {
 
 /**
  * The gaps between its tokens that are known, each in seconds and before which token.
- * @param {Run} run
- * @param {RunRequest} request
- * @param {number} i
+ * @param {Run} run @param {RunRequest} request @param {number} i
  */
 export function gapsOf(run, request, i) {
   const at = tokensOf(run, request, i);
@@ -51,9 +47,7 @@ export function gapsOf(run, request, i) {
 /**
  * The times of a request up to step i, in seconds since its arrival; null for what has not
  * happened, or happened in steps that are not shown.
- * @param {Run} run
- * @param {RunRequest} request
- * @param {number} i
+ * @param {Run} run @param {RunRequest} request @param {number} i
  */
 export function timesOf(run, request, i) {
   const { before } = request;

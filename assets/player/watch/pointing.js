@@ -60,9 +60,7 @@ const MOST = 20000; // places that arrow keys can walk through
 /**
  * The place next to `at` in a direction: along a row the nearest that overlaps it in height,
  * between rows the nearest row's nearest.
- * @param {Target[]} places
- * @param {number} at
- * @param {string} key
+ * @param {Target[]} places @param {number} at @param {string} key
  */
 export function neighbour(places, at, key) {
   if (key === "Home") return 0;

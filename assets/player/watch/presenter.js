@@ -38,9 +38,8 @@ export function present(app, on, quiet) {
 }
 
 /**
- ** Show one view alone, by its name or number; the same again, or null, shows all.
- * @param {App} app
- * @param {string | number | null} view
+ * Show one view alone, by its name or number; the same again, or null, shows all.
+ * @param {App} app @param {string | number | null} view
  */
 export function focusView(app, view) {
   const name = typeof view === "number" ? VIEWS[view - 1] : view;

@@ -3,9 +3,8 @@
 import { clamp } from "../parts/dom.js";
 
 /**
- ** One step of the run on screen, or a share of the way to it, and how it is viewed.
- * @param {App} app
- * @returns {ViewState}
+ * One step of the run on screen, or a share of the way to it, and how it is viewed.
+ * @param {App} app @returns {ViewState}
  */
 export function viewState(app, index = app.index, share = 1) {
   const { store, alone, transport } = app;

@@ -37,10 +37,8 @@ export class Weights {
   }
 
   /**
-   ** The state for a view: which weights, and those of a pass, null until they have arrived.
-   * @param {Frame} frame
-   * @param {Pass | null} pass
-   * @returns {WeightsState}
+   * The state for a view: which weights, and those of a pass, null until they have arrived.
+   * @param {Frame} frame @param {Pass | null} pass @returns {WeightsState}
    */
   state(frame, pass) {
     const { offered, on, layer, head, withoutFirst } = this;

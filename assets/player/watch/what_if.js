@@ -48,9 +48,7 @@ const insteadOf = (policy, config) => `the policy “${policy}” instead of “
 /**
  * The settings that can be changed: name, current value, and others to try. The one that limited
  * the step comes first.
- * @param {Json} config
- * @param {Policy[]} policies
- * @param {string} binding
+ * @param {Json} config @param {Policy[]} policies @param {string} binding
  */
 export function changesOf(config, policies, binding = "none") {
   const has = (knob) => takes(policies, config.policy, knob);

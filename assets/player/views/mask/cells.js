@@ -17,9 +17,7 @@ export function fillKeys({ g, at }, { q0: top, pads, length }, from, end) {
   g.fillRect(x, y, at.x(clamp(end, k0, k1)) - x, at.y(Math.min(first + length, q1)) - y);
 }
 
-/**
- * The allowed cells of each request: cached keys pale, new ones full. @param {MaskSheet} sheet
- */
+/** The allowed cells of each request: cached keys pale, new ones full. @param {MaskSheet} sheet */
 export function inkCells({ g, palette, at, items, window, focus, reach }) {
   const [q0, q1, k0, k1] = at.view;
   for (const item of items) {
