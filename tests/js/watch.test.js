@@ -242,6 +242,7 @@ test("a link to the run on screen clears what it does not name, and an empty add
     {
       options: { catalogue: [entry] },
       ranks: {},
+      pair: { address: null },
       look: none,
       mask: { reset: () => (resets += 1) },
     },

@@ -36,13 +36,10 @@ export function waitedBy(run, request, i, now = run.events[i].tEnd) {
  * @param {Run} run @param {RunRequest} request @param {number} i
  */
 export function waitedSoFar(run, request, i, now = run.events[i].tEnd) {
-  return request.waits
-    .filter(([from, to]) => from <= i && to >= 0)
-    .reduce(
-      (sum, [, to]) =>
-        sum + ((to < i ? waitedBy(run, request, to) : waitedBy(run, request, i, now)) || 0),
-      0,
-    );
+  const waits = request.waits.filter(([from, to]) => from <= i && to >= 0);
+  const long = (/** @type {number} */ to) =>
+    to < i ? waitedBy(run, request, to) : waitedBy(run, request, i, now);
+  return waits.reduce((sum, [, to]) => sum + (long(to) || 0), 0);
 }
 
 /**

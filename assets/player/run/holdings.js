@@ -1,6 +1,7 @@
 // The blocks that a request holds, of each kind of layers: those that a window has passed are given
 // back before the request ends. Knows nothing of drawing.
 
+import { clamp } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 
 /**
@@ -96,10 +97,9 @@ export function tokensHeld({ blockSize }, frame) {
   /** @type {Map<number, number>} */
   const held = new Map();
   for (const { laneSpan, kvLen } of frame.lanes)
-    for (const { block, at } of laneSpan ? placesAt(laneSpan, frame.i) : [])
-      held.set(
-        block,
-        Math.max(held.get(block) || 0, Math.min(Math.max(kvLen - at * blockSize, 0), blockSize)),
-      );
+    for (const { block, at } of laneSpan ? placesAt(laneSpan, frame.i) : []) {
+      const filled = clamp(kvLen - at * blockSize, 0, blockSize);
+      held.set(block, Math.max(held.get(block) || 0, filled));
+    }
   return [...held.values()].reduce((sum, n) => sum + n, 0);
 }

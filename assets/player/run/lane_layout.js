@@ -39,12 +39,8 @@ export function windowScale(run, at, now, per) {
   const before = Math.floor(at);
   const step = run.stepOf(before);
   const next = before + 1 < run.length ? run.stepOf(before + 1) : step + 1;
-  return laneScale(
-    run,
-    false,
-    now - (step + (at - before) * (next - step) - run.events[0].step) * per,
-    per,
-  );
+  const passed = step + (at - before) * (next - step) - run.events[0].step;
+  return laneScale(run, false, now - passed * per, per);
 }
 
 /**
@@ -80,10 +76,9 @@ export function lanePieces(run) {
   for (let lane = 0; lane < run.numLanes; lane += 1) {
     const status = (/** @type {number} */ i) => run.statuses[i][lane] || 0;
     const holder = (/** @type {number} */ i) => run.holders[i][lane] ?? -1;
-    for (const { from, end } of stretchesOf(
-      run,
-      (i, first) => holder(i) === holder(first) && status(i) === status(first),
-    ))
+    const isAlike = (/** @type {number} */ i, /** @type {number} */ first) =>
+      holder(i) === holder(first) && status(i) === status(first);
+    for (const { from, end } of stretchesOf(run, isAlike))
       pieces.push({ lane, from, end, status: status(from), laneSpan: holder(from) });
   }
   return pieces;

@@ -131,11 +131,10 @@ export class LaneChart extends LaneInk {
     const did = doing(run.statuses[i][lane] || 0);
     const lines = [[{ request }, ` lane ${lane}, ${when}: `, did]];
     const gone = run.events[i].preempted.find((p) => p.lane === lane);
-    if (gone)
-      lines.push([
-        { request: run.request(gone.request) },
-        ` was preempted here and lost ${count(gone.tokensLost)} cached [token|tokens]`,
-      ]);
+    if (gone) {
+      const lost = ` was preempted here and lost ${count(gone.tokensLost)} cached [token|tokens]`;
+      lines.push([{ request: run.request(gone.request) }, lost]);
+    }
     return { request, lines };
   }
 }

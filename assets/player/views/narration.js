@@ -76,13 +76,11 @@ export class Narration {
         el.classList.toggle("dim", dims(focus, run.requests[Number(el.dataset.request)]));
     // a screen reader hears the step that stays, not every one that flies by
     clearTimeout(this._timer);
-    const heard = () =>
-      [
-        t(`Step ${frame.event.step}.`),
-        plain(state, this.say(frame, simple)),
-        ...warningsOf(frame.event).map((warning) => plain(state, warned(run, warning))),
-      ].join(" ");
-    this._timer = setTimeout(() => setText(this.live, heard()), 350);
+    this._timer = setTimeout(() => {
+      const lines = warningsOf(frame.event).map((warning) => warned(run, warning));
+      const said = [this.say(frame, simple), ...lines].map((line) => plain(state, line));
+      setText(this.live, [t(`Step ${frame.event.step}.`), ...said].join(" "));
+    }, 350);
   }
 
   /** @param {Frame} frame @param {boolean} simple in plain words */

@@ -106,12 +106,9 @@ class Band {
         end: run.complete ? surface.w : scale.to(run.length - 1),
       };
     };
-    chart.paint(
-      { run, palette, focus: this.focus, presenter },
-      `${per}/${ranks.from}/${presenter}/${layout}`,
-      place,
-      (g) => this._ticks(g),
-    );
+    const stamp = `${per}/${ranks.from}/${presenter}/${layout}`;
+    const shown = { run, palette, focus: this.focus, presenter };
+    chart.paint(shown, stamp, place, (g) => this._ticks(g));
     const g = chart.show(view.x(ranks.now));
     if (this.at.inside) this._mark(g, palette);
   }

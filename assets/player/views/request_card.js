@@ -23,10 +23,8 @@ function tokensOf(run, request, i) {
     const event = run.events[step];
     // several, where a step has several passes
     const mine = event.sampled.filter((s) => s.request === request.id);
-    const unseen = request.unseen.reduce(
-      (n, [first, count]) => n + (request.samples[first] === step ? count : 0),
-      0,
-    );
+    const hidden = request.unseen.filter(([first]) => request.samples[first] === step);
+    const unseen = hidden.reduce((n, [, count]) => n + count, 0);
     return event.passes[mine[k - countUpTo(request.samples, step - 1) - unseen].passIndex].tEnd;
   });
 }
@@ -173,11 +171,8 @@ export class RequestCard extends CanvasView {
     const isOther = this._named.request !== request || this._named.run !== run;
     if (isOther) this.unfold(state.layout !== "phone");
     if (isRedrawn(this._named, { request, run, language: state.language })) {
-      this.name.replaceChildren(
-        chip(state, request, true),
-        request.by ? h("bdi", {}, request.by) : "",
-        ` ${timed(run, "request")} ${request.id}`,
-      );
+      const id = ` ${timed(run, "request")} ${request.id}`;
+      put(this.name, chip(state, request, true), request.by && h("bdi", {}, request.by), id);
     }
     const { waited, ttft, gaps, tpot, preemptions, lost } = timesOf(run, request, frame.i);
     const lane = frame.lanes.find((l) => l.request === request);

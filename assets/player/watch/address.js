@@ -5,7 +5,7 @@ import { h, jsonIn } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, copyText, linkTo, noLink, setAddress } from "../parts/link.js";
 import { t } from "../parts/speech.js";
-import { ownAxis } from "./layout.js";
+import { isOnWatch, ownAxis } from "./layout.js";
 import { bytesOf, openAddress, openRacer } from "./open_file.js";
 import { UNLIT } from "./store.js";
 
@@ -31,7 +31,7 @@ export class Address {
     this.due = 0; // the timer of the next write; 0: none is pending
     window.addEventListener("hashchange", () => {
       // another part leaves what it shows first: parts/tabs.js
-      if ((document.documentElement.dataset.part || "watch") !== "watch") return;
+      if (!isOnWatch()) return;
       // what is still on its way does not take the place of what is asked for now
       if (app.run && !addressed().has("part")) app.fetching = null;
       this.follow();
@@ -144,13 +144,7 @@ export class Address {
 
   write() {
     // another part has the address
-    if (
-      !this.app.run ||
-      this.owes ||
-      (document.documentElement.dataset.part || "watch") !== "watch" ||
-      addressed().has("part")
-    )
-      return;
+    if (!this.app.run || this.owes || !isOnWatch() || addressed().has("part")) return;
     this._written = this._hash();
     setAddress(this._written);
   }
@@ -169,24 +163,19 @@ export class Address {
     if (location.hash === this._written || addressed().has("part")) return;
     const wanted = this.read();
     const { app } = this;
+    const { address } = app.pair;
+    const isRacer =
+      wanted.comparison === app.entry?.comparison &&
+      wanted.racer === app.entry?.racer &&
+      wanted.beside === (address?.beside ?? null);
+    const isSpecOf = wanted.what ? wanted.what === address?.what : wanted.spec === app.entry?.spec;
     const entry = app.options.catalogue.find((e) => e.name === wanted.run);
     if (entry && entry !== app.entry) app.open(entry, wanted);
     else if (wanted.run && !entry) app.missing(wanted.run);
     else if (wanted.trace.length && String(wanted.trace) !== String(tracesOf(app)))
       openAddress(app, wanted.trace, wanted);
-    else if (
-      wanted.comparison &&
-      (wanted.comparison !== app.entry?.comparison ||
-        wanted.racer !== app.entry.racer ||
-        wanted.beside !== (app.pair.address?.beside ?? null))
-    )
-      openRacer(app, wanted);
-    else if (
-      wanted.spec &&
-      app.engines &&
-      (wanted.what ? wanted.what !== app.pair.address?.what : wanted.spec !== app.entry?.spec)
-    )
-      app.editor.restore(wanted);
+    else if (wanted.comparison && !isRacer) openRacer(app, wanted);
+    else if (wanted.spec && app.engines && !isSpecOf) app.editor.restore(wanted);
     else {
       if (wanted.run || wanted.trace.length || wanted.comparison || wanted.spec) {
         // what a link leaves out is as the run was opened

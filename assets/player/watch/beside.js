@@ -148,7 +148,7 @@ export class Beside {
     const there = state.clock
       ? countUpTo(events, now + 1e-9, (e) => e.tStart) - 1
       : other.indexOf(frame.event.step);
-    this.lines[1].style.order = state.pair.members[0].run === other ? "-1" : "1";
+    this.lines[1].style.order = this.app.pair.members[0].run === other ? "-1" : "1";
     this._tell(this.lines[0], state, run, frame.i);
     this._tell(this.lines[1], state, other, there, Math.min(now, events[there].tEnd));
   }

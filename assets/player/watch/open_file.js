@@ -10,6 +10,7 @@ import { jsonIn } from "../parts/dom.js";
 import { isFile } from "../parts/model_field.js";
 import { comparisonUrl } from "../parts/server.js";
 import { runOf } from "../parts/speech.js";
+import { isOnWatch } from "./layout.js";
 
 const MOST = 32 * 2 ** 20; // bytes, unless the server says otherwise
 const WHAT = {
@@ -31,8 +32,7 @@ export function openFile(app) {
 /** Open what is dropped on Watch, too. */
 export function openDropped(app) {
   const takes = (/** @type {DragEvent} */ e) =>
-    e.dataTransfer?.types.includes("Files") &&
-    (document.documentElement.dataset.part || "watch") === "watch";
+    e.dataTransfer?.types.includes("Files") && isOnWatch();
   app.root.addEventListener("dragover", (e) => takes(e) && e.preventDefault());
   app.root.addEventListener("drop", (e) => {
     if (!takes(e)) return;

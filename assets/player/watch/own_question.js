@@ -3,7 +3,7 @@
 // it waits.
 
 import { spans } from "../parts/chips.js";
-import { find, setText } from "../parts/dom.js";
+import { find, put, setText } from "../parts/dom.js";
 import { unbroken, wallClock } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { waitedSoFar } from "../run/delays.js";
@@ -61,8 +61,8 @@ export class OwnQuestion {
     const soon = "Your question is on its way. Until it joins, you see the recorded run.";
     const holds = (/** @type {RunRequest} */ { laneSpans }) =>
       laneSpans.some(({ from, to }) => from <= frame.i && to >= frame.i);
-    if (!own) setText(says, this.asked ? t(soon) : "");
-    else says.replaceChildren(...spans({ run, index: frame.i }, standing(run, own, frame), holds));
+    if (own) put(says, ...spans({ run, index: frame.i }, standing(run, own, frame), holds));
+    else setText(says, this.asked ? t(soon) : "");
   }
 }
 

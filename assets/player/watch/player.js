@@ -34,7 +34,7 @@ import { Beside } from "./beside.js";
 import { Detail } from "./detail.js";
 import { Happens } from "./happens.js";
 import { Opening } from "./opening/opening.js";
-import { chooseAxis, chooseTab, fit, keepFitted, openAxis, paint } from "./layout.js";
+import { chooseAxis, chooseTab, fit, isOnWatch, keepFitted, openAxis, paint } from "./layout.js";
 import { focusView, present } from "./presenter.js";
 import { Cursor, pointCanvas, pointElements } from "./pointing.js";
 import { Ask } from "./ask.js";
@@ -114,10 +114,8 @@ export class Player {
       { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) },
       this.rankLanes,
     ];
-    this.tables = new Tables(
-      this,
-      tabled.map((view) => [view, view.surface.canvas]),
-    );
+    const pictures = tabled.map((view) => [view, view.surface.canvas]);
+    this.tables = new Tables(this, pictures);
     /** @type {View[]} */
     this.views = [
       this.narration,
@@ -266,18 +264,17 @@ export class Player {
     const { request } = wanted;
     if (!opened && !this.isOpening) await this._openFirst(wanted);
     if ((this.engines && (await this.editor.resume())) || opened) return;
-    const { part = "watch" } = document.documentElement.dataset;
     if (wanted.spec && this.engines) await this.editor.restore({ ...wanted, request });
     else if (options.model && !wanted.run) {
       const open = async () => {
         await this.editor.toggle(true);
         if (!this.editor.edited) this.editor.model.choose({ model: options.model, seen: true });
       };
-      if (part === "watch") await open();
+      if (isOnWatch()) await open();
       else document.addEventListener("inflight-tab", open, { once: true }); // it is on no lesson
     } else if (wanted.spec)
       this.toast("This link describes a run that only a page with an engine can make.", 8000);
-    else if (this.engines && this.editor.typed && part === "watch")
+    else if (this.engines && this.editor.typed && isOnWatch())
       this.toast("What you typed is still here.", 8000, {
         text: "Edit requests",
         act: () => this.editor.toggle(true),

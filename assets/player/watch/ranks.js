@@ -218,10 +218,8 @@ export class Ranks {
     );
     renew(this.names, this.members.length > 1 && all, ...each);
     const [aligned, ...faults] = this.says;
-    this.words.replaceChildren(
-      ...faults.map((fault) => h("b", {}, h("bdi", {}, t(fault)), " ")),
-      this.members.length > 1 ? t(aligned) : "",
-    );
+    const odd = faults.map((fault) => h("b", {}, h("bdi", {}, t(fault)), " "));
+    this.words.replaceChildren(...odd, this.members.length > 1 ? t(aligned) : "");
     this.words.title = this.words.textContent;
   }
 

@@ -1,14 +1,14 @@
 // Zooming and panning in a mask: wheel, double click, two fingers, drag, and drag on the minimap.
 
 import { clamp, pointIn } from "../../parts/dom.js";
-import { isIn } from "../../parts/surface.js";
 
 /**
  * Whether a point of the canvas lies on the minimap. @param {MaskView} mask @param {number} x
  * @param {number} y
  */
 export function onMinimap(mask, x, y) {
-  return Boolean(mask.minimap && isIn(mask.minimap, x, y));
+  const m = mask.minimap;
+  return Boolean(m && x >= m.x && x <= m.x + m.w && y >= m.y && y <= m.y + m.h);
 }
 
 /**

@@ -25,6 +25,7 @@ import { runOf, speaking, t, tell } from "../../parts/speech.js";
 import { Surface } from "../../parts/surface.js";
 import { Run } from "../../run/run.js";
 import { SEEN } from "../bar.js";
+import { isOnWatch } from "../layout.js";
 import { OwnQuestion } from "../own_question.js";
 import { inWords, LENGTH, Plot } from "./plot.js";
 import { drawOpening } from "./scene.js";
@@ -88,13 +89,8 @@ export class Opening {
    * the address asks for it.
    */
   get isDue() {
-    if (
-      !this.offer ||
-      this.app.options.model ||
-      (document.documentElement.dataset.part || "watch") !== "watch" ||
-      new URLSearchParams(location.search).has("trace")
-    )
-      return false;
+    if (!this.offer || this.app.options.model || !isOnWatch()) return false;
+    if (new URLSearchParams(location.search).has("trace")) return false;
     const address = addressed();
     if ([...address.keys()].some((key) => !HARMLESS.includes(key))) return false;
     return address.has("opening") || !(kept("good", PLAYED) || kept("good", SEEN));
@@ -253,11 +249,9 @@ export class Opening {
     const { said } = this.plot;
     // a sentence's picture is whole when it ends
     const ends = said.map((_, i) => (i + 1 < said.length ? said[i + 1][0] - 0.05 : LENGTH));
-    this.seek(
-      by > 0
-        ? (ends.find((at) => at > this.at + 0.01) ?? LENGTH)
-        : (ends.findLast((at) => at < this.at - 0.01) ?? 0),
-    );
+    const next = ends.find((at) => at > this.at + 0.01) ?? LENGTH;
+    const last = ends.findLast((at) => at < this.at - 0.01) ?? 0;
+    this.seek(by > 0 ? next : last);
   }
 
   // -- drawing -----------------------------------------------------------------------------------
