@@ -79,11 +79,8 @@ function evictedBy(run, i, taken) {
       const known = last.get(block);
       const end = Math.min(to, until);
       if (known === undefined || end >= i || (known && known.to > end)) continue;
-      last.set(block, {
-        to: end,
-        request,
-        full: end >= 0 && run.kvLens[end][lane] >= (at + 1) * run.blockSize,
-      });
+      const full = end >= 0 && run.kvLens[end][lane] >= (at + 1) * run.blockSize;
+      last.set(block, { to: end, request, full });
     }
   }
   return [...last].flatMap(([block, holder]) =>

@@ -70,15 +70,13 @@ export const heldWords = (band, kvLen, tokens) =>
 export function heldBy(run, band, lane, i) {
   const group = band.groups[0];
   const { blockSize, units, kind, window } = run.groups[group];
-  if (kind === "ring" && window) {
-    const held = lane.laneSpan ? Math.min(lane.kvLen, window) : 0;
-    return {
-      stretches: /** @type {[number, number][]} */ (held ? [[lane.kvLen - held, lane.kvLen]] : []),
-      tokens: held,
-    };
-  }
   /** @type {[number, number][]} */
   const stretches = [];
+  if (kind === "ring" && window) {
+    const tokens = lane.laneSpan ? Math.min(lane.kvLen, window) : 0;
+    if (tokens) stretches.push([lane.kvLen - tokens, lane.kvLen]);
+    return { stretches, tokens };
+  }
   let tokens = 0;
   for (const place of lane.laneSpan ? placesAt(lane.laneSpan, i) : []) {
     const first = Math.floor(place.at / units) * blockSize;

@@ -230,11 +230,8 @@ export class Run {
   replaceCaption(i, say) {
     for (const captions of [this.captions, ...Object.values(this.translations)]) {
       const { simple, ...caption } = captions[i] || { say: [], why: [], waits: "", bound: "" };
-      captions[i] = {
-        ...caption,
-        say,
-        why: caption.say.length ? [caption.say, ...caption.why] : caption.why,
-      };
+      const why = caption.say.length ? [caption.say, ...caption.why] : caption.why;
+      captions[i] = { ...caption, say, why };
     }
   }
 
@@ -565,32 +562,19 @@ export class Run {
     const starts = new Map([...event.segments].reverse().map((s) => [s.request, s.start]));
     const lanes = this.holders[i].map((index, lane) => {
       const laneSpan = index < 0 ? null : this.laneSpans[index];
-      const kvLen = this.kvLens[i][lane];
+      const request = laneSpan && laneSpan.request;
+      const [status, kvLen] = [this.statuses[i][lane], this.kvLens[i][lane]];
       // what was computed for it begins where its cache ended
-      const before = (laneSpan && starts.get(laneSpan.request.id)) ?? kvLen;
-      return {
-        lane,
-        laneSpan,
-        request: laneSpan && laneSpan.request,
-        status: this.statuses[i][lane],
-        kvLen,
-        before,
-      };
+      const before = (request && starts.get(request.id)) ?? kvLen;
+      return { lane, laneSpan, request, status, kvLen, before };
     });
     const vanished = event.preempted.map((p) => {
       const request = this.request(p.request);
       const laneSpan = request.laneSpans.findLast((s) => s.end === "preempted" && s.to === i - 1);
       return { ...p, request, laneSpan };
     });
-    this._frame = {
-      i,
-      event,
-      caption,
-      lanes,
-      vanished,
-      waiting: this.waitingAt(i),
-      passes: passesOf(this, event),
-    };
+    const [waiting, passes] = [this.waitingAt(i), passesOf(this, event)];
+    this._frame = { i, event, caption, lanes, vanished, waiting, passes };
     return this._frame;
   }
 

@@ -133,12 +133,10 @@ export class BlocksView extends CanvasView {
     const bw = Math.min(w / cols, alone ? 160 : presenter ? 110 : 64);
     const bh = Math.min(h / rows, bw * 1.25, alone ? 130 : presenter ? 84 : 48);
     this.group = group;
-    this.tiles = Array.from({ length: tiles }, (_, tile) => ({
-      x: (tile % cols) * bw,
-      y: Math.floor(tile / cols) * bh,
-      w: bw,
-      h: bh,
-    }));
+    this.tiles = Array.from({ length: tiles }, (_, tile) => {
+      const [x, y] = [(tile % cols) * bw, Math.floor(tile / cols) * bh];
+      return { x, y, w: bw, h: bh };
+    });
     const gap = bw >= 14 ? 3 : bw >= 7 ? 2 : bw >= 4 ? 1 : 0;
     const wide = presenter ? 34 : 22;
     // for the label, below the fill

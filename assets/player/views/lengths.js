@@ -202,12 +202,8 @@ export class LengthsView extends CanvasView {
   }
 
   places() {
-    return (this.state?.frame.lanes || []).map(({ lane }) => ({
-      x: 0,
-      y: lane * this.pitch,
-      w: this.surface.w,
-      h: this.pitch,
-    }));
+    const [w, h] = [this.surface.w, this.pitch];
+    return (this.state?.frame.lanes || []).map(({ lane }) => ({ x: 0, y: lane * h, w, h }));
   }
 
   /** @param {ViewState} state */

@@ -15,14 +15,16 @@ import { viewState } from "./view_state.js";
 
 const EDGE = 8; // pixels that stay free around it
 
+/** @param {...Node} children */
+const pictureOf = (...children) =>
+  h("div", { class: "ask-picture", "aria-hidden": "true" }, ...children);
+
 /**
  * A view in a panel of its own. @param {string} name of its canvas @param {string} key @param
  * {(panel: HTMLElement, actions: ViewActions) => View} make
  */
 const canvasOf = (name, key, make) => (/** @type {ViewActions} */ actions) => {
-  const panel = h(
-    "div",
-    { class: "ask-picture", "aria-hidden": "true" },
+  const panel = pictureOf(
     h("span", { class: "title", hidden: true }),
     h("span", { class: "tools", hidden: true }),
     h("i", { class: key, hidden: true }),
@@ -39,12 +41,7 @@ const VIEWS = {
   lengths: canvasOf("lengths", "lengths-key", (panel, actions) => new LengthsView(panel, actions)),
   blocks: canvasOf("blocks", "blocks-key", (panel, actions) => new BlocksView(panel, actions)),
   text: () => {
-    const panel = h(
-      "div",
-      { class: "ask-picture", "aria-hidden": "true" },
-      h("i", { class: "key", hidden: true }),
-      h("div", { class: "texts" }),
-    );
+    const panel = pictureOf(h("i", { class: "key", hidden: true }), h("div", { class: "texts" }));
     return { panel, view: new TextsView(panel) };
   },
 };
@@ -120,8 +117,7 @@ export class Ask {
         (el) => !(/** @type {HTMLElement} */ (el).hidden) && el.childNodes.length,
       );
       if (!shown) return [];
-      const copy = h("div", { class: "ask-picture", "aria-hidden": "true" }, shown.cloneNode(true));
-      return [copy, this._from(viewState(app).index)];
+      return [pictureOf(shown.cloneNode(true)), this._from(viewState(app).index)];
     }
     const index = app.run.openingStep();
     const plain = viewState(app, index);

@@ -94,14 +94,10 @@ export class Bar {
       add("Next event", () => app.transport.jump(1, "any"));
       add("Previous event", () => app.transport.jump(-1, "any"));
     }
-    if (small || this.tight >= 3)
-      add(
-        detail.simple ? "Full" : "Simple",
-        () => detail.turn(),
-        detail.simple
-          ? "Also the token budget, caches, latencies and events"
-          : "Lanes, one pass, the mask, memory and texts",
-      );
+    const [other, shows] = detail.simple
+      ? ["Full", "Also the token budget, caches, latencies and events"]
+      : ["Simple", "Lanes, one pass, the mask, memory and texts"];
+    if (small || this.tight >= 3) add(other, () => detail.turn(), shows);
     if (app.layout !== "phone")
       add("Presenter", () => app.present(true), "Larger type, fewer panels; Esc leaves");
     const theme = palette.dark ? "light" : "dark";
@@ -162,13 +158,10 @@ export class Bar {
       chip.replaceChildren(h("span", {}, ...words));
       chip.title = `${limits.map(([, name]) => name).join("\n")}\n${t("The names are vLLM's.")}`;
     }
-    put(
-      app.$(".totals"),
-      app.run.isSimulated && h("b", {}, t("Simulated")),
-      ...app.run.totals.map(({ name, value, means }) =>
-        h("span", { title: means }, `${name} `, h("b", {}, value)),
-      ),
+    const totals = app.run.totals.map(({ name, value, means }) =>
+      h("span", { title: means }, `${name} `, h("b", {}, value)),
     );
+    put(app.$(".totals"), app.run.isSimulated && h("b", {}, t("Simulated")), ...totals);
     app.$(".slow-button").hidden = !app.run.delays;
     app.$(".what-button").title = aboutWhatIf(app);
     // no engine outside the sandbox can run it again

@@ -104,9 +104,8 @@ export class Beside {
   async _run() {
     const { app } = this;
     this._begin(false);
-    const failed = await runBeside(app, this.policy, (/** @type {string} */ words) =>
-      app.toast(t(words), 8000),
-    );
+    const tell = (/** @type {string} */ words) => app.toast(t(words), 8000);
+    const failed = await runBeside(app, this.policy, tell);
     if (failed || !app.pair.members.length) this._end();
     if (failed) app.toast(failed, 8000);
     else hideToast(app.root);
@@ -161,11 +160,10 @@ export class Beside {
   _tell(line, state, run, i, now = run.events[i].tEnd) {
     const { clock } = state;
     const words = (/** @type {number} */ n) => t(clock ? wallClock(n) : `${count(n)} [step|steps]`);
+    const long = (/** @type {RunRequest} */ request) =>
+      clock ? waitedSoFar(run, request, i, now) : stepsWaited(run, request, i);
     const waited = run.requests
-      .map((request) => ({
-        request,
-        long: clock ? waitedSoFar(run, request, i, now) : stepsWaited(run, request, i),
-      }))
+      .map((request) => ({ request, long: long(request) }))
       .sort((a, b) => b.long - a.long);
     const some = waited.filter(({ long }) => long >= (clock ? 0.005 : 1));
     const named = some.slice(0, MOST[state.layout]);

@@ -39,13 +39,9 @@ export function factsOf(run) {
     model.parameters >= 1e6
       ? t(`${(model.parameters / unit).toPrecision(3)} ${letter} parameters`)
       : model.parameters && t(`${count(model.parameters)} parameters`);
-  const device = [
-    String(header.device || "").toUpperCase(),
-    header.device_name,
-    header.threads && !/cuda/i.test(header.device)
-      ? t(`${count(header.threads)} [thread|threads]`)
-      : "",
-  ];
+  const device = String(header.device || "").toUpperCase();
+  const hasThreads = header.threads && !/cuda/i.test(header.device);
+  const threads = hasThreads && t(`${count(header.threads)} [thread|threads]`);
   const ran = [
     String(header.created || "").slice(0, 10),
     run.goesOn ? t("still running") : run.complete ? "" : t("stopped before its end"),
@@ -78,7 +74,7 @@ export function factsOf(run) {
     [sourceOf(run), list(ran)],
     ["Engine", list(other)],
     ["Model", list([model.name, size, layers, header.dtype])],
-    ["Device", list(device)],
+    ["Device", list([device, header.device_name, threads])],
     ["Cost model", costOf(header)],
     ["Leak", header.leak && leaks],
     ["Policy", list(limits)],
@@ -92,6 +88,11 @@ export function factsOf(run) {
   ].filter(([, words]) => words);
 }
 
+const SHEETS =
+  "nothing was measured: times follow from the data sheet of {card} and the config of {model}; assumed: {reached} of each peak number is reached, each pass takes {besides} besides, {memory} of memory may be used";
+const FIT =
+  "fitted to {steps} measured steps of {engine}; on steps left out of the fit it is off by {median} (median), by {most} for one in ten, and in total by {total}";
+
 const percent = (share) => t(`${Number((100 * share).toPrecision(3))} %`);
 
 /**
@@ -102,31 +103,22 @@ function costOf({ cost }) {
   const { accelerator, model, reached, error, about } = cost || {};
   const { overhead_s: besides, memory_share: memory } = cost || {};
   if (accelerator && model && [reached, besides, memory].every(Number.isFinite))
-    return t(
-      "nothing was measured: times follow from the data sheet of {card} and the config of {model}; assumed: {reached} of each peak number is reached, each pass takes {besides} besides, {memory} of memory may be used",
-      {
-        card: String(accelerator.title),
-        model: String(model.title),
-        reached: percent(reached),
-        besides: t(milliseconds(besides)),
-        memory: percent(memory),
-      },
-    );
-  return (
-    error &&
-    about &&
-    [about.steps, error.median, error.p90, error.total].every(Number.isFinite) &&
-    t(
-      "fitted to {steps} measured steps of {engine}; on steps left out of the fit it is off by {median} (median), by {most} for one in ten, and in total by {total}",
-      {
-        steps: t(count(about.steps)),
-        engine: about.engine || t("this engine"),
-        median: percent(error.median),
-        most: percent(error.p90),
-        total: percent(error.total),
-      },
-    )
-  );
+    return t(SHEETS, {
+      card: String(accelerator.title),
+      model: String(model.title),
+      reached: percent(reached),
+      besides: t(milliseconds(besides)),
+      memory: percent(memory),
+    });
+  const numbers = [about?.steps, error?.median, error?.p90, error?.total];
+  if (!numbers.every(Number.isFinite)) return null;
+  return t(FIT, {
+    steps: t(count(about.steps)),
+    engine: about.engine || t("this engine"),
+    median: percent(error.median),
+    most: percent(error.p90),
+    total: percent(error.total),
+  });
 }
 
 /** How many steps are against a rule that every run obeys, and which is the first. */

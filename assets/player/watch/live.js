@@ -44,9 +44,8 @@ export class Live {
   /** Follow that run from its start, or start it again. */
   async resume(visitor, tell) {
     const { job, spec, asked } = this.left;
-    return job
-      ? this._follow(tell, async () => job, asked)
-      : this.start(spec, visitor, tell, asked);
+    if (!job) return this.start(spec, visitor, tell, asked);
+    return this._follow(tell, async () => job, asked);
   }
 
   async _follow(tell, begin, asked = null) {

@@ -274,11 +274,10 @@ export class Player {
       else document.addEventListener("inflight-tab", open, { once: true }); // it is on no lesson
     } else if (wanted.spec)
       this.toast("This link describes a run that only a page with an engine can make.", 8000);
-    else if (this.engines && this.editor.typed && isOnWatch())
-      this.toast("What you typed is still here.", 8000, {
-        text: "Edit requests",
-        act: () => this.editor.toggle(true),
-      });
+    else if (this.engines && this.editor.typed && isOnWatch()) {
+      const edit = { text: "Edit requests", act: () => this.editor.toggle(true) };
+      this.toast("What you typed is still here.", 8000, edit);
+    }
   }
 
   /** What there is to see where the address names no file that opens. @param {Json} wanted */

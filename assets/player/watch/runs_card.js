@@ -94,13 +94,8 @@ function asked(dialog, { title, shows, asked: list }) {
     const href = `#part=learn&lesson=questions&stop=${name}`;
     return h("li", {}, h("a", { href, onclick: () => dialog.close() }, question));
   };
-  return h(
-    "section",
-    { class: "asked" },
-    h("h3", {}, title),
-    h("p", {}, shows),
-    h("ul", {}, ...list.map(link)),
-  );
+  const head = [h("h3", {}, title), h("p", {}, shows)];
+  return h("section", { class: "asked" }, ...head, h("ul", {}, ...list.map(link)));
 }
 
 export function showRuns(app) {

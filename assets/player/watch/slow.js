@@ -58,12 +58,8 @@ function table(app, go) {
   const most = Math.max(...times.map(({ time }) => time.whole));
   let by = run.delays.worst.some(({ kind }) => kind === "wait") ? "queued" : "whole";
   let down = true;
-  const box = h("div", {
-    class: "slow-table",
-    tabindex: "0",
-    role: "group",
-    "aria-label": t("Where every request's time went"),
-  });
+  const heard = { role: "group", "aria-label": t("Where every request's time went") };
+  const box = h("div", { class: "slow-table", tabindex: "0", ...heard });
   const plain = { autocomplete: "off", autocapitalize: "off", spellcheck: "false" };
   const field = h("input", { type: "search", ...plain });
   const says = h("p", { class: "slow-says", role: "status" });
@@ -117,14 +113,9 @@ function table(app, go) {
     if (e.key === "Enter" && shown.length) go(null, shown[0].request.letter);
   });
   draw();
-  return h(
-    "section",
-    {},
-    h("h3", {}, t("Who waited longest, and why")),
-    h("label", { class: "field search" }, h("span", {}, t("Find a request by its id")), field),
-    box,
-    says,
-  );
+  const asks = h("span", {}, t("Find a request by its id"));
+  const search = h("label", { class: "field search" }, asks, field);
+  return h("section", {}, h("h3", {}, t("Who waited longest, and why")), search, box, says);
 }
 
 /** The card about the run on screen; finds: with the field that finds a request. */

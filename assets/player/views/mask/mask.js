@@ -243,6 +243,8 @@ export class MaskView extends CanvasView {
   table({ run, pass }) {
     if (!pass) return { caption: t("Attention mask: nothing was computed"), columns: [], rows: [] };
     const window = this.window(run);
+    const leaks = (/** @type {PassItem} */ { request }) =>
+      `${t("leak: also all keys of")} ${request.letter}`;
     const sees = `its own, up to itself${window === null ? "" : `, at most ${window} back`}`;
     return {
       caption: t(`Attention mask of pass ${pass.index + 1}`),
@@ -254,11 +256,7 @@ export class MaskView extends CanvasView {
         String(i.start),
         String(i.length),
         String(i.pads),
-        i.leak
-          ? `${t("leak: also all keys of")} ${i.leak.request.letter}`
-          : i.overrun
-            ? t("overrun: computed for nothing")
-            : "",
+        i.leak ? leaks(i.leak) : i.overrun ? t("overrun: computed for nothing") : "",
       ]),
     };
   }
