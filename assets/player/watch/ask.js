@@ -87,7 +87,7 @@ export class Ask {
     note.setAttribute("aria-label", t(told.asks));
     const onclick = () => note.hidePopover();
     const closing = { class: "icon-button ask-close", "aria-label": t("Close"), onclick };
-    const href = `#part=learn&lesson=${told.lesson}&stop=${told.stop}`;
+    const href = `#${new URLSearchParams({ part: "learn", ...told.at })}`;
     put(
       note,
       h("b", {}, t(told.asks)),
