@@ -189,9 +189,11 @@ async function read(app, files, entry, wanted = {}) {
   const texts = files.map(([, text]) => text).join("\x1e");
   const answer = await app.engines.send(`inflight/uploads?${asked}`, texts);
   if (answer.error) throw new Error(answer.error);
+  const opened = { name: null, title: names[0], ...entry, ...answer };
   return async () => {
-    await app.open({ name: null, title: names[0], ...entry, ...answer }, wanted);
-    if (isOurs(answer.id))
+    await app.open(opened, wanted);
+    // it is on screen, and no sentence about why it is not
+    if (app.entry === opened && isOurs(answer.id))
       app.toast("Read and checked in this tab: nothing of it left your machine.", 8000);
   };
 }

@@ -362,14 +362,12 @@ export class Player {
     this.detail.apply();
     this.bar.marks();
     this.editor.followed();
-    if (!run.length) {
-      if (!this.running) this.empty("This run has no steps: no request was ever computed.");
-      return;
-    }
-    this.empty(null);
-    this.store.set({ index: run.openingStep() });
-    openAxis(this);
-    this.look(wanted);
+    if (run.length) {
+      this.empty(null);
+      this.store.set({ index: run.openingStep() });
+      openAxis(this);
+      this.look(wanted);
+    } else if (!this.running) this.empty("This run has no steps: no request was ever computed.");
     this.beside.entered(wanted);
   }
 
