@@ -100,7 +100,7 @@ def test_hover_lights_one_request_everywhere_and_click_pins(visit, traces):
     )
     canvas = page.locator(".panel.row canvas")
     canvas.hover(position={"x": cell[0], "y": cell[1]})
-    settled(page, "(l) => inflight.store.state.focus && inflight.store.state.focus[0].letter === l", cell[2])
+    settled(page, "(l) => inflight.store.state.focus?.[0].letter === l", cell[2])
     assert page.locator(".tooltip").is_visible()
     assert page.locator(".said.dim").count() > 0
     canvas.click(position={"x": cell[0], "y": cell[1]})

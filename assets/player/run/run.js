@@ -31,9 +31,7 @@ const NO_TEXT = "—"; // in place of a token of a simulated run, which no model
  * The number of entries of `list`, sorted ascending, with values of at most `x`. value: of an
  * entry and its index.
  * @template T
- * @param {T[]} list
- * @param {number} x
- * @param {(entry: T, i: number) => number} value
+ * @param {T[]} list @param {number} x @param {(entry: T, i: number) => number} value
  */
 export function countUpTo(list, x, value = Number) {
   let low = 0;

@@ -31,21 +31,13 @@ export class Pair {
   /**
    * members: original, changed. says: the words about them, in the current language. caption:
    * replaces that of the step where they diverge. leaks: the second has a leaking mask. link: see
-   * `address`. front, at: which is shown first and at which
-   * step, by default the second, where they diverge.
+   * `address`. front, at: which is shown first and at which step, by default the second, where they
+   * diverge.
    * @param {{members: Member[], step: number | null, says: () => string, caption: Span[], leaks?:
    * boolean, link?: Record<string, string> | null, front?: Member, at?: number}} pair
    */
-  open({
-    members,
-    step,
-    says,
-    caption,
-    leaks = false,
-    link = null,
-    front = members[1],
-    at = step ?? undefined,
-  }) {
+  open({ members, step, says, caption, leaks = false, link = null, ...shown }) {
+    const { front = members[1], at = step } = shown;
     const { run, entry, replay, index } = this.app;
     /** @type {Omit<Member, "name"> & {step: number}} */
     this.back = { run, entry, replay, step: run.stepOf(index) };

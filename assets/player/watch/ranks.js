@@ -33,9 +33,7 @@ export class Ranks {
 
   /**
    * Put them on screen. doc: see above; wanted: {rank, at, step, …} of an address.
-   * @param {Json} doc
-   * @param {Wanted} [wanted]
-   * @param {Entry | null} [entry]
+   * @param {Json} doc @param {Wanted} [wanted] @param {Entry | null} [entry]
    */
   show(doc, wanted = {}, entry = null) {
     const { app } = this;
