@@ -122,8 +122,8 @@ export class TextsView {
     const onTheWay = Boolean(movingIn(state)) && phase(state.share, "text") < 1;
     const masked = pair.leaks && state.leak.on ? pair.members[0].run : null;
     const running = held.filter((r) => !(r.finished && r.finished.step <= frame.i)).length;
-    const done = held.filter((r) => r.finished?.step === frame.i && isDone(r.finished.reason));
-    const ended = done.length;
+    const ending = held.filter(({ finished }) => finished?.step === frame.i);
+    const ended = ending.filter(({ finished }) => isDone(finished?.reason ?? "")).length;
     tell(this.key, ended ? `${running} running, ${ended} just done` : `${running} running`);
     while (this.rows.length < shown.length) {
       const row = {
