@@ -32,18 +32,16 @@ function happeningsOf(run, i) {
   const event = run.events[i];
   /** @type {<T extends {request: string}>(rows: T[]) => (Omit<T, "request"> & {request: RunRequest})[]} */
   const named = (rows) => rows.map((row) => ({ ...row, request: run.request(row.request) }));
-  /** @type {HeldPlace[]} */
-  const taken = [];
-  /** @type {HeldPlace[]} */
-  const shared = [];
+  /** @type {(HeldPlace & {found: boolean})[]} */
+  const joined = [];
   for (const index of run.holders[i]) {
     if (index < 0) continue;
     const { request, lane, places, hit = 0 } = run.laneSpans[index];
     for (const { block, group, at, from, to } of places) {
       if (from !== i || to < i) continue;
       const { blockSize, units } = run.groups[group];
-      const isFound = Math.floor(at / units) * blockSize < hit; // in the prefix cache
-      (isFound ? shared : taken).push({ request, lane, block, group, at });
+      const found = Math.floor(at / units) * blockSize < hit; // in the prefix cache
+      joined.push({ request, lane, block, group, at, found });
     }
   }
   /** @type {Happenings["sampled"]} */
@@ -53,13 +51,14 @@ function happeningsOf(run, i) {
     if (last) last.count += 1;
     else sampled.push({ request, passIndex, count: 1 });
   }
+  const taken = joined.filter(({ found }) => !found);
   return {
     preempted: named(event.preempted),
     admitted: named(event.admitted),
     computed: named(event.segments),
     sampled,
     taken,
-    shared,
+    shared: joined.filter(({ found }) => found),
     evicted: evictedBy(run, i, taken),
   };
 }
