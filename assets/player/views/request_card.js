@@ -92,12 +92,9 @@ function endWords(run, request, { step, reason }) {
  * {Run} run @param {RunRequest} request @param {number} i
  */
 function startOf(run, request, i) {
+  const [[came, , wasPreempted] = []] = request.waits;
   // it was computed before it was seen
-  if (
-    request.cameUnseen &&
-    (request.laneSpans[0]?.from === request.waits[0]?.[0] || request.waits[0]?.[2])
-  )
-    return null;
+  if (request.cameUnseen && (request.laneSpans[0]?.from === came || wasPreempted)) return null;
   for (const { segments, passes } of run.events.slice(0, i + 1)) {
     const first = segments.find((s) => s.request === request.id);
     if (first) return passes[first.passIndex].tStart;

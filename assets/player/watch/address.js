@@ -288,12 +288,8 @@ export function isSpec(spec) {
   const plain = (value) => Boolean(value) && typeof value === "object" && !Array.isArray(value);
   if (!plain(spec) || !(spec.config === undefined || plain(spec.config))) return false;
   if (typeof spec.preset === "string") return true;
-  return (
-    plain(spec.config) &&
-    plain(spec.workload) &&
-    Array.isArray(spec.workload.requests) &&
-    spec.workload.requests.every(plain)
-  );
+  const { requests } = plain(spec.workload) ? spec.workload : {};
+  return plain(spec.config) && Array.isArray(requests) && requests.every(plain);
 }
 
 /** The workload in a saved text; null if it is something else. */

@@ -206,14 +206,10 @@ function uploaded(replay) {
 
 const isReplay = (data) =>
   Boolean(data && data.header && Array.isArray(data.events) && Array.isArray(data.captions));
+const isRank = ({ rank, offset, replay }) =>
+  Number.isInteger(rank) && Number.isFinite(offset) && isReplay(replay);
 const isRanks = (data) =>
-  Array.isArray(data?.ranks) &&
-  data.ranks.length &&
-  Array.isArray(data.says) &&
-  data.ranks.every(
-    ({ rank, offset, replay }) =>
-      Number.isInteger(rank) && Number.isFinite(offset) && isReplay(replay),
-  );
+  [data?.ranks, data?.says].every(Array.isArray) && data.ranks.length && data.ranks.every(isRank);
 
 /** The replay in a text, of a run or of all ranks, or null if it is something else. */
 function replayIn(text) {

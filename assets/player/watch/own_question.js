@@ -81,12 +81,9 @@ function standing(run, request, { i, waiting }) {
   }
   const before = run.laneSpans.findLast(({ lane, to }) => lane === stay.lane && to < stay.from);
   const time = unbroken(t(wallClock(waitedSoFar(run, request, i))));
+  const waited = t(" is you: you waited {time}, until ", { time });
   const began = before
-    ? [
-        t(" is you: you waited {time}, until ", { time }),
-        { request: before.request },
-        t(" was done."),
-      ]
+    ? [waited, { request: before.request }, t(" was done.")]
     : [t(" is you: a lane was free at once.")];
   const small = t("The model, SmolLM2, is small and often wrong: watch the scheduling.");
   return [own, ...began, ended(run, request, i), " ", small];

@@ -11,6 +11,8 @@ export function viewState(app, index = app.index, share = 1) {
   const { run, palette, focus, hot, pinned, layout, clock, detail } = store.state;
   const frame = run.frame(Math.min(index, run.length - 1));
   const pass = frame.passes[clamp(store.state.pass, 0, frame.passes.length - 1)] || null;
+  const isDragged = app.lanes.dragging || app.strip.dragging;
+  const isQuick = transport.playing && transport.speed > 8;
   return {
     run,
     frame,
@@ -28,11 +30,7 @@ export function viewState(app, index = app.index, share = 1) {
     clock,
     simple: detail === "simple",
     language: app.speech.name,
-    fast:
-      app.lanes.dragging ||
-      app.strip.dragging ||
-      (transport.playing && transport.speed > 8) ||
-      (app.running && app.following),
+    fast: isDragged || isQuick || (app.running && app.following),
     pair: app.pair.state,
     leak: app.leak.state,
     weights: app.weights.state(frame, pass),

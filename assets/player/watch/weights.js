@@ -26,14 +26,8 @@ export class Weights {
   /** Only runs that an engine has can be computed again. */
   get offered() {
     const { app } = this;
-    return Boolean(
-      app.runId &&
-      app.engines?.can("attention", app.runId) &&
-      !app.running &&
-      !app.leak.on &&
-      app.run.header.model &&
-      app.run.header.model.layers,
-    );
+    const isKept = app.runId && app.engines?.can("attention", app.runId);
+    return Boolean(isKept && !app.running && !app.leak.on && app.run.header.model?.layers);
   }
 
   /**

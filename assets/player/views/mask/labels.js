@@ -170,13 +170,9 @@ export function inkHot({ g, palette, at, pass, right, bottom }, hot) {
   g.strokeStyle = palette.ink;
   g.lineWidth = 1.2;
   const row = hot.row ?? (item && hot.q !== undefined ? queryOf(item, hot.q) : undefined);
-  const isQuery =
-    row !== undefined &&
-    row >= q0 &&
-    row < q1 &&
-    (hot.row !== undefined ||
-      (item && hot.q !== undefined && hot.q >= item.start && hot.q < item.kvLen));
-  if (isQuery) {
+  const isInSight = row !== undefined && row >= q0 && row < q1;
+  const isComputed = item && hot.q !== undefined && hot.q >= item.start && hot.q < item.kvLen;
+  if (isInSight && (hot.row !== undefined || isComputed)) {
     const height = Math.max(1, at.y(row + 1) - at.y(row));
     g.strokeRect(at.gutter + 0.5, at.y(row), right - at.gutter - 1, height);
   }

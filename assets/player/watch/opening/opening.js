@@ -378,14 +378,8 @@ export class Opening {
   _key(e) {
     const { app } = this;
     const el = /** @type {HTMLElement} */ (e.target);
-    if (
-      !this.on ||
-      !isOurKey(e, app.root) ||
-      OTHERS_KEYS.test(e.key) ||
-      app.root.querySelector("dialog[open]") ||
-      el.closest?.(".menu, form")
-    )
-      return;
+    if (!this.on || !isOurKey(e, app.root) || OTHERS_KEYS.test(e.key)) return;
+    if (app.root.querySelector("dialog[open]") || el.closest?.(".menu, form")) return;
     if (el.closest?.("button, a") && (e.key === "Enter" || e.key === " ")) return; // it is pressed
     e.stopPropagation(); // the player below hears nothing
     if (this.still && SCROLLING.test(e.key)) return;
