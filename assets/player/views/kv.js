@@ -27,13 +27,12 @@ function ofLayers(run, group) {
   if (kind === "mamba") return `A state of ${which}`;
   if (kind === "ring")
     return `Of ${which} whose newest token overwrites the one ${count(window || 0)} before`;
-  if (!window)
-    return kind.startsWith("sliding_window")
-      ? `Of ${which} with a window`
-      : `Of ${which} that look back over everything`;
-  return kind === "chunked_local_attention"
-    ? `Of ${which} that look back within chunks of ${count(window)} [token|tokens]`
-    : `Of ${which} with a window of ${count(window)} [token|tokens]`;
+  if (!window && kind.startsWith("sliding_window")) return `Of ${which} with a window`;
+  if (!window) return `Of ${which} that look back over everything`;
+  const tokens = `${count(window)} [token|tokens]`;
+  if (kind === "chunked_local_attention")
+    return `Of ${which} that look back within chunks of ${tokens}`;
+  return `Of ${which} with a window of ${tokens}`;
 }
 
 /** What marks the blocks of a band, where there are several. @param {Band} band */

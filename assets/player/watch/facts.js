@@ -23,12 +23,11 @@ const EXECUTION = {
 const MEMORY = { weights: "weights", kv_pool: "KV pool", peak: "at the peak" };
 
 /** Where the run on screen comes from, in a word or two. */
-export const sourceOf = ({ goesOn, header }) =>
-  goesOn
-    ? "Live run"
-    : header.source === "live" && header.versions?.pyodide
-      ? "Run in a browser tab"
-      : SOURCES[header.source] || SOURCES.recorded;
+export function sourceOf({ goesOn, header }) {
+  if (goesOn) return "Live run";
+  if (header.source === "live" && header.versions?.pyodide) return "Run in a browser tab";
+  return SOURCES[header.source] || SOURCES.recorded;
+}
 
 /** The header as [name, words] rows, without rows for which the header has nothing. */
 export function factsOf(run) {
