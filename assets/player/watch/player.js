@@ -469,13 +469,10 @@ export class Player {
   /** found: {request, hot, lines} of a view, or null. */
   hover(found, x = 0, y = 0) {
     const { hot: was } = this.store.state;
-    const hot = (found && found.hot) || null;
-    this.store.set({
-      hovered: this._own(found && found.request),
-      hot: isSameHot(hot, was) ? was : hot,
-      lit: (found && found.lit) || null,
-    });
-    this.explain(found && found.lines, x, y);
+    const { request = null, lit = null, hot = null, lines = null } = found || {};
+    const isSame = isSameHot(hot, was);
+    this.store.set({ hovered: this._own(request), hot: isSame ? was : hot, lit });
+    this.explain(lines, x, y);
   }
 
   /** Show a tooltip; null hides it. */

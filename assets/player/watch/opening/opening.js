@@ -178,11 +178,9 @@ export class Opening {
   openHood() {
     const { app, plot, doc } = this;
     if (!plot) return this.close(false); // its runs are still on their way: Watch opens as ever
-    const isThere =
-      app.entry?.comparison === doc.comparison &&
-      app.entry?.racer === doc.after &&
-      app.index === plot.hood;
-    if (!isThere) this._putHood();
+    const { comparison, racer } = app.entry || {};
+    const isIt = comparison === doc.comparison && racer === doc.after;
+    if (!isIt || app.index !== plot.hood) this._putHood();
     this.close();
   }
 

@@ -166,9 +166,7 @@ export class Plot {
     return at;
   }
 
-  /**
-   * The first second from then on at which nobody is on the way to a lane. @param {number} from
-   */
+  /** The first second from then on at which nobody is on the way to a lane. @param {number} from */
   _landed(from) {
     const entries = [this.slow, this.fast].flatMap((course) => this.entries(course, true));
     let at = from;
