@@ -189,11 +189,13 @@ export class Run {
       hue,
       arrived,
       before,
-      waits: waits.map((/** @type {any[]} */ [first, last, preempted]) => [
-        from(first),
-        to(last),
-        preempted,
-      ]),
+      waits: waits.map(
+        (/** @type {[number, number | null, boolean]} */ [first, last, preempted]) => [
+          from(first),
+          to(last),
+          preempted,
+        ],
+      ),
     });
     if (request.waits.at(-1)?.[1] === Infinity) this._waitingNow += 1;
     for (const [lane, first, last] of laneSpans) {
