@@ -21,7 +21,7 @@ const { Beside } = await import("../../assets/player/watch/beside.js");
 const { Editor } = await import("../../assets/player/watch/editor.js");
 const { exportMenu, take } = await import("../../assets/player/watch/export.js");
 const { Live } = await import("../../assets/player/watch/live.js");
-const { openRacer } = await import("../../assets/player/watch/open_file.js");
+const { openAddress, openRacer } = await import("../../assets/player/watch/open_file.js");
 const { pageActions } = await import("../../assets/player/watch/page_actions.js");
 const { Player } = await import("../../assets/player/watch/player.js");
 const { Store } = await import("../../assets/player/watch/store.js");
@@ -125,6 +125,50 @@ test("what its visitor opened stays, though the page's own beginning comes later
     () => opening.done(false),
   );
   assert.deepEqual(await first, ["b", null]);
+});
+
+test("what was read in this tab is said to be so once it is on screen", async () => {
+  const page = { hash: "", search: "", href: "http://x/", origin: "http://x", protocol: "http:" };
+  globalThis.location = /** @type {any} */ (page);
+  globalThis.fetch = /** @type {any} */ (async () => new Response("a recording"));
+  const opens = async (isThere) => {
+    const said = [];
+    const app = {
+      options: {},
+      engines: { can: () => true, send: async () => ({ id: "tab-1", url: "tab:1" }) },
+      toast: (sentence) => said.push(sentence),
+      async open(entry) {
+        if (isThere) this.entry = entry;
+      },
+    };
+    await openAddress(app, ["/t.jsonl"]);
+    return said;
+  };
+  assert.deepEqual(await opens(true), [
+    "Read and checked in this tab: nothing of it left your machine.",
+  ]);
+  assert.deepEqual(await opens(false), []);
+});
+
+test("with a run that has no steps the other policy below it ends, too", () => {
+  const ended = [];
+  const part = { reset: none, entered: none, apply: none, marks: none, followed: none };
+  const app = playerOf(
+    {},
+    {
+      mask: part,
+      weights: part,
+      pair: part,
+      ranks: part,
+      detail: part,
+      bar: part,
+      editor: part,
+      empty: none,
+      beside: { entered: () => ended.push(true) },
+    },
+  );
+  app.enter({ run: { length: 0 } });
+  assert.deepEqual(ended, [true]);
 });
 
 test("a replay is had wherever its run is kept, and named after its run", async () => {
@@ -242,6 +286,7 @@ test("a link to the run on screen clears what it does not name, and an empty add
     {
       options: { catalogue: [entry] },
       ranks: {},
+      pair: { address: null },
       look: none,
       mask: { reset: () => (resets += 1) },
     },

@@ -1973,7 +1973,7 @@ FAULTS = (
     Fault(
         "a cache begins a step where the last one's guesses ended",
         "assets/player/run/run.js",
-        "(laneSpan && starts.get(laneSpan.request.id)) ?? kvLen",
+        "(request && starts.get(request.id)) ?? kvLen",
         "this.kvLens[i - 1]?.[lane] ?? 0",
         ("visualizer/test_shown.py::test_every_recorded_run",),
     ),
@@ -2071,15 +2071,15 @@ FAULTS = (
     Fault(
         "a cache's KiB have 1000 bytes",
         "assets/player/views/request_card.js",
-        "`${(total / 2 ** 10).toFixed",
-        "`${(total / 1000).toFixed",
+        "total / 2 ** 10]",
+        "total / 1000]",
         (RUN_JS,),
     ),
     Fault(
         "the queue's steps are indices",
         "assets/player/views/queue.js",
-        "const since = run.stepOf(wait.since);",
-        "const since = wait.since;",
+        "since step ${run.stepOf(wait.since)}",
+        "since step ${wait.since}",
         (PANELS,),
     ),
     Fault(
@@ -2447,8 +2447,8 @@ FAULTS = (
     Fault(
         "a shared block holds what its last holder has in it",
         "assets/player/run/holdings.js",
-        "Math.max(held.get(block) || 0, Math.min(",
-        "Math.max(0, Math.min(",
+        "Math.max(held.get(block) || 0, filled)",
+        "Math.max(0, filled)",
         ("js/holdings.test.js",),
     ),
     Fault(
@@ -2967,8 +2967,8 @@ FAULTS = (
     Fault(
         "the hues of those who have left are in use",
         "assets/player/run/run.js",
-        "(r) => r.hue >= 0 && (r.live || r.waits.at(-1)?.[1] === Infinity),",
-        "(r) => r.hue >= 0,",
+        "(r) => r.hue >= 0 && isHere(r))",
+        "(r) => r.hue >= 0)",
         (RUN_JS,),
     ),
     Fault(
@@ -3347,8 +3347,8 @@ FAULTS = (
     Fault(
         "blocks that were read from the cache are new",
         "assets/player/views/kv.js",
-        "fresh: from === frame.i && at * blockSize >= (lane.laneSpan.hit || 0),",
-        "fresh: from === frame.i,",
+        "from === frame.i && at * blockSize >= (lane.laneSpan.hit || 0)",
+        "from === frame.i",
         ("js/run.test.js",),
     ),
     Fault(
@@ -3375,8 +3375,8 @@ FAULTS = (
     Fault(
         "the address of a flipped pair names it unflipped",
         "assets/player/watch/pair.js",
-        "        : { ...link, racer: link.beside, beside: link.racer };",
-        "        : link;",
+        "isFirst ? link : { ...link, racer: link.beside, beside: link.racer };",
+        "link;",
         ("js/address.test.js",),
     ),
     Fault(
@@ -3553,8 +3553,8 @@ FAULTS = (
     Fault(
         "of the requests that ended the first are shown",
         "assets/player/views/texts.js",
-        "          .reverse()\n",
-        "",
+        ".slice(-3)",
+        ".slice(0, 3)",
         ("page/test_panels.py::test_the_panels_say_what_ran",),
     ),
     Fault(
@@ -3609,8 +3609,8 @@ FAULTS = (
     Fault(
         "all that was guessed was right",
         "assets/player/views/packed_row.js",
-        "[n + d.drafted, m + d.accepted]",
-        "[n + d.drafted, m + d.drafted]",
+        "n + d.accepted",
+        "n + d.drafted",
         ("js/views.test.js",),
     ),
     Fault(
@@ -4702,8 +4702,8 @@ FAULTS = (
     Fault(
         "a block that leaves in the next step was never taken",
         "assets/player/run/happenings.js",
-        "place.to >= i)",
-        "place.to > i)",
+        "to < i) continue",
+        "to <= i) continue",
         ("js/folding.test.js",),
     ),
     Fault(
@@ -6298,7 +6298,7 @@ FAULTS = (
     Fault(
         "each pass of a step wrote what all did",
         "assets/player/views/packed_row.js",
-        "written(run, i.request, frame.i, p.index)",
+        "written(run, i.request, frame.i, pass.index)",
         "written(run, i.request, frame.i)",
         ("visualizer/test_told.py",),
     ),

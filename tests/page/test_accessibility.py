@@ -49,10 +49,13 @@ def test_keys_walk_through_tokens_cells_and_blocks(visit, traces):
         ) == [6, False]
         page.keyboard.press("Home")
         page.keyboard.press("Enter")
-        assert page.evaluate("inflight.pinned && inflight.pinned === inflight.hovered"), name
+        assert page.evaluate(
+            "inflight.pinned && inflight.pinned === inflight.store.state.hovered"
+        ), name
         page.keyboard.press("Escape")
         assert page.evaluate(
-            "[document.activeElement === document.body, inflight.hovered, !!inflight.pinned]"
+            "[document.activeElement === document.body, inflight.store.state.hovered,"
+            " !!inflight.pinned]"
         ) == [
             True,
             None,

@@ -100,19 +100,19 @@ def test_hover_lights_one_request_everywhere_and_click_pins(visit, traces):
     )
     canvas = page.locator(".panel.row canvas")
     canvas.hover(position={"x": cell[0], "y": cell[1]})
-    settled(page, "(l) => inflight.focus && inflight.focus[0].letter === l", cell[2])
+    settled(page, "(l) => inflight.store.state.focus?.[0].letter === l", cell[2])
     assert page.locator(".tooltip").is_visible()
     assert page.locator(".said.dim").count() > 0
     canvas.click(position={"x": cell[0], "y": cell[1]})
     page.mouse.move(5, 5)
-    settled(page, "!inflight.hovered")
+    settled(page, "!inflight.store.state.hovered")
     assert (
         page.evaluate("inflight.pinned.letter")
         == cell[2]
-        == page.evaluate("inflight.focus[0].letter")
+        == page.evaluate("inflight.store.state.focus[0].letter")
     )
     page.keyboard.press("Escape")
-    assert page.evaluate("inflight.focus") is None
+    assert page.evaluate("inflight.store.state.focus") is None
 
 
 @pytest.mark.parametrize(

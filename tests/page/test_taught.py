@@ -178,9 +178,9 @@ def test_what_comes_under_a_resting_pointer_is_not_pointed_at(learn):  # noqa: F
     page.locator(".scrubber canvas").dispatch_event(
         "pointermove", {"clientX": at[0], "clientY": at[1], "pointerType": "mouse"}
     )
-    settled(page, "inflight.hovered === null")
+    settled(page, "inflight.store.state.hovered === null")
     page.mouse.move(at[0] + 3, at[1])
-    settled(page, "inflight.hovered")
+    settled(page, "inflight.store.state.hovered")
 
 
 def test_a_pass_says_what_went_in_and_what_came_out_of_it(visit):

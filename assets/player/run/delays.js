@@ -5,8 +5,7 @@ const SLOW = 2; // times the median step: worth a mark
 
 /**
  * The steps that took at least twice as long as the median step, by index: how many times as long.
- * @param {Run} run
- * @returns {Map<number, number>}
+ * @param {Run} run @returns {Map<number, number>}
  */
 export function slowSteps(run) {
   const took = run.events.map((e) => e.tEnd - e.tStart);
@@ -21,9 +20,7 @@ export function slowSteps(run) {
 /**
  * Seconds that a request has waited by the end of step i, or by a moment in it: since it arrived, or
  * since it lost its lane. Null if it does not wait then, or lost its lane before the first step here.
- * @param {Run} run
- * @param {RunRequest} request
- * @param {number} i
+ * @param {Run} run @param {RunRequest} request @param {number} i
  */
 export function waitedBy(run, request, i, now = run.events[i].tEnd) {
   const wait = request.waits.findLast(([from]) => from <= i);
@@ -36,25 +33,18 @@ export function waitedBy(run, request, i, now = run.events[i].tEnd) {
 /**
  * Seconds that a request has waited in all by the end of step i, or by a moment in it, whether or
  * not it waits then.
- * @param {Run} run
- * @param {RunRequest} request
- * @param {number} i
+ * @param {Run} run @param {RunRequest} request @param {number} i
  */
 export function waitedSoFar(run, request, i, now = run.events[i].tEnd) {
-  return request.waits
-    .filter(([from, to]) => from <= i && to >= 0)
-    .reduce(
-      (sum, [, to]) =>
-        sum + ((to < i ? waitedBy(run, request, to) : waitedBy(run, request, i, now)) || 0),
-      0,
-    );
+  const waits = request.waits.filter(([from, to]) => from <= i && to >= 0);
+  const long = (/** @type {number} */ to) =>
+    to < i ? waitedBy(run, request, to) : waitedBy(run, request, i, now);
+  return waits.reduce((sum, [, to]) => sum + (long(to) || 0), 0);
 }
 
 /**
  * In how many steps a request has waited by the end of step i.
- * @param {Run} run
- * @param {RunRequest} request
- * @param {number} i
+ * @param {Run} run @param {RunRequest} request @param {number} i
  */
 export function stepsWaited(run, request, i) {
   return request.waits
@@ -66,8 +56,7 @@ export function stepsWaited(run, request, i) {
  * A request's time in parts, those that are nothing left out; null where it is not known: of a run
  * that goes on, or of a request that it does not know. whole: in seconds; the parts add up to it.
  * limits: of the part "queued", the longest first.
- * @param {Run} run
- * @param {RunRequest} request
+ * @param {Run} run @param {RunRequest} request
  */
 export function timeOf(run, request) {
   const found = run.delays?.requests[request.id];

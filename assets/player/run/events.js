@@ -11,8 +11,7 @@
 /**
  * A function that turns an event into an object, with field names in JavaScript style (`kv_len`
  * is `kvLen`).
- * @param {Records} records
- * @returns {(event: Record<string, unknown>) => StepEvent}
+ * @param {Records} records @returns {(event: Record<string, unknown>) => StepEvent}
  */
 export function eventReader(records) {
   /** @type {Record<string, [string, string, Records[string][string]][]>} */

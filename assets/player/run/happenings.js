@@ -32,13 +32,18 @@ function happeningsOf(run, i) {
   const event = run.events[i];
   /** @type {<T extends {request: string}>(rows: T[]) => (Omit<T, "request"> & {request: RunRequest})[]} */
   const named = (rows) => rows.map((row) => ({ ...row, request: run.request(row.request) }));
-  const joined = run.holders[i]
-    .flatMap((index) => run.laneSpans[index] || [])
-    .flatMap((span) =>
-      span.places
-        .filter((place) => place.from === i && place.to >= i)
-        .map((place) => ({ ...heldPlace(span, place), found: isFound(run, span, place) })),
-    );
+  /** @type {(HeldPlace & {found: boolean})[]} */
+  const joined = [];
+  for (const index of run.holders[i]) {
+    if (index < 0) continue;
+    const { request, lane, places, hit = 0 } = run.laneSpans[index];
+    for (const { block, group, at, from, to } of places) {
+      if (from !== i || to < i) continue;
+      const { blockSize, units } = run.groups[group];
+      const found = Math.floor(at / units) * blockSize < hit; // in the prefix cache
+      joined.push({ request, lane, block, group, at, found });
+    }
+  }
   /** @type {Happenings["sampled"]} */
   const sampled = [];
   for (const { request, passIndex } of named(event.sampled)) {
@@ -58,24 +63,6 @@ function happeningsOf(run, i) {
   };
 }
 
-/** @param {LaneSpan} span @param {BlockPlace} place */
-const heldPlace = ({ request, lane }, { block, group, at }) => ({
-  request,
-  lane,
-  block,
-  group,
-  at,
-});
-
-/**
- * Whether a block came with its contents: it was found in the prefix cache. @param {Run} run @param
- * {LaneSpan} span @param {BlockPlace} place
- */
-function isFound(run, { hit = 0 }, { group, at }) {
-  const { blockSize, units } = run.groups[group];
-  return Math.floor(at / units) * blockSize < hit;
-}
-
 /**
  * Of blocks that are overwritten, those that the prefix cache could still be asked for: their
  * last holders had filled them. Not where layers differ, as their windows give blocks back unasked.
@@ -91,11 +78,8 @@ function evictedBy(run, i, taken) {
       const known = last.get(block);
       const end = Math.min(to, until);
       if (known === undefined || end >= i || (known && known.to > end)) continue;
-      last.set(block, {
-        to: end,
-        request,
-        full: end >= 0 && run.kvLens[end][lane] >= (at + 1) * run.blockSize,
-      });
+      const full = end >= 0 && run.kvLens[end][lane] >= (at + 1) * run.blockSize;
+      last.set(block, { to: end, request, full });
     }
   }
   return [...last].flatMap(([block, holder]) =>

@@ -1,6 +1,7 @@
 // The blocks that a request holds, of each kind of layers: those that a window has passed are given
 // back before the request ends. Knows nothing of drawing.
 
+import { clamp } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 
 /**
@@ -30,8 +31,7 @@ export function placesAt(laneSpan, i) {
 
 /**
  * Groups whose layers are alike: their tables are as long as each other's at every step.
- * @param {KVGroup[]} groups
- * @returns {Band[]}
+ * @param {KVGroup[]} groups @returns {Band[]}
  */
 export function bandsOf(groups) {
   /** @type {Map<string, Band>} */
@@ -70,15 +70,13 @@ export const heldWords = (band, kvLen, tokens) =>
 export function heldBy(run, band, lane, i) {
   const group = band.groups[0];
   const { blockSize, units, kind, window } = run.groups[group];
-  if (kind === "ring" && window) {
-    const held = lane.laneSpan ? Math.min(lane.kvLen, window) : 0;
-    return {
-      stretches: /** @type {[number, number][]} */ (held ? [[lane.kvLen - held, lane.kvLen]] : []),
-      tokens: held,
-    };
-  }
   /** @type {[number, number][]} */
   const stretches = [];
+  if (kind === "ring" && window) {
+    const tokens = lane.laneSpan ? Math.min(lane.kvLen, window) : 0;
+    if (tokens) stretches.push([lane.kvLen - tokens, lane.kvLen]);
+    return { stretches, tokens };
+  }
   let tokens = 0;
   for (const place of lane.laneSpan ? placesAt(lane.laneSpan, i) : []) {
     const first = Math.floor(place.at / units) * blockSize;
@@ -97,10 +95,9 @@ export function tokensHeld({ blockSize }, frame) {
   /** @type {Map<number, number>} */
   const held = new Map();
   for (const { laneSpan, kvLen } of frame.lanes)
-    for (const { block, at } of laneSpan ? placesAt(laneSpan, frame.i) : [])
-      held.set(
-        block,
-        Math.max(held.get(block) || 0, Math.min(Math.max(kvLen - at * blockSize, 0), blockSize)),
-      );
+    for (const { block, at } of laneSpan ? placesAt(laneSpan, frame.i) : []) {
+      const filled = clamp(kvLen - at * blockSize, 0, blockSize);
+      held.set(block, Math.max(held.get(block) || 0, filled));
+    }
   return [...held.values()].reduce((sum, n) => sum + n, 0);
 }

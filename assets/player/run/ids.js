@@ -5,8 +5,7 @@
  * The request that has this id, or else the first to arrive whose id begins with it: a client of
  * vLLM sees `cmpl-96b6fd43cab70ef3`, and the engine's own id is `cmpl-96b6fd43cab70ef3-0-bc5b0971`.
  * Null where there is none.
- * @param {Run} run
- * @param {string | null} [id]
+ * @param {Run} run @param {string | null} [id]
  */
 export function requestNamed(run, id) {
   if (!id) return null;
@@ -26,9 +25,7 @@ export const firstStepOf = (request) =>
 /**
  * Of some requests those with this letter, then those that have it in their ids, in either case in
  * their order. Capitals count as small letters.
- * @template {{request: RunRequest}} T
- * @param {T[]} among
- * @param {string} text
+ * @template {{request: RunRequest}} T @param {T[]} among @param {string} text
  */
 export function matching(among, text) {
   const wanted = text.trim().toLowerCase();

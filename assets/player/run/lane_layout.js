@@ -39,19 +39,13 @@ export function windowScale(run, at, now, per) {
   const before = Math.floor(at);
   const step = run.stepOf(before);
   const next = before + 1 < run.length ? run.stepOf(before + 1) : step + 1;
-  return laneScale(
-    run,
-    false,
-    now - (step + (at - before) * (next - step) - run.events[0].step) * per,
-    per,
-  );
+  const passed = step + (at - before) * (next - step) - run.events[0].step;
+  return laneScale(run, false, now - passed * per, per);
 }
 
 /**
  * The index of the step that is drawn at x, or before it.
- * @param {Run} run
- * @param {LaneScale} scale
- * @param {number} x
+ * @param {Run} run @param {LaneScale} scale @param {number} x
  */
 export function indexAt(run, scale, x) {
   return Math.max(0, countUpTo(run.events, x, (_, i) => scale.from(i)) - 1);
@@ -59,8 +53,7 @@ export function indexAt(run, scale, x) {
 
 /**
  * Stretches of steps that are alike, from ≤ i < end; a step without an event ends one.
- * @param {Run} run
- * @param {(i: number, first: number) => boolean} isAlike
+ * @param {Run} run @param {(i: number, first: number) => boolean} isAlike
  */
 function stretchesOf({ events, length }, isAlike) {
   const stretches = [];
@@ -83,10 +76,9 @@ export function lanePieces(run) {
   for (let lane = 0; lane < run.numLanes; lane += 1) {
     const status = (/** @type {number} */ i) => run.statuses[i][lane] || 0;
     const holder = (/** @type {number} */ i) => run.holders[i][lane] ?? -1;
-    for (const { from, end } of stretchesOf(
-      run,
-      (i, first) => holder(i) === holder(first) && status(i) === status(first),
-    ))
+    const isAlike = (/** @type {number} */ i, /** @type {number} */ first) =>
+      holder(i) === holder(first) && status(i) === status(first);
+    for (const { from, end } of stretchesOf(run, isAlike))
       pieces.push({ lane, from, end, status: status(from), laneSpan: holder(from) });
   }
   return pieces;
@@ -94,8 +86,7 @@ export function lanePieces(run) {
 
 /**
  * Lane-steps by kind, and the waiting of every step.
- * @param {Run} run
- * @param {{from: number, end: number, status: number}[]} pieces
+ * @param {Run} run @param {{from: number, end: number, status: number}[]} pieces
  */
 export function countLaneSteps(run, pieces) {
   const steps = (/** @type {number} */ bits) =>

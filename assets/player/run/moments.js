@@ -10,8 +10,7 @@ import { countUpTo } from "./run.js";
 
 /**
  * When step i of a run begins and ends on the common clock.
- * @param {Placed} placed
- * @param {number} i
+ * @param {Placed} placed @param {number} i
  */
 export const stretch = ({ run, offset }, i) => [
   offset + run.events[i].tStart,
@@ -21,8 +20,7 @@ export const stretch = ({ run, offset }, i) => [
 /**
  * The current step of a run: the last that has begun, -1 before its first. inside: it is being
  * computed at that moment.
- * @param {Placed} placed
- * @param {number} now
+ * @param {Placed} placed @param {number} now
  */
 export function standing(placed, now) {
   const { run, offset } = placed;
@@ -32,8 +30,7 @@ export function standing(placed, now) {
 
 /**
  * The moments at which runs of these begin a step, in order; those within a microsecond are one.
- * @param {Placed[]} all
- * @returns {{t: number, steps: {placed: Placed, i: number}[]}[]}
+ * @param {Placed[]} all @returns {{t: number, steps: {placed: Placed, i: number}[]}[]}
  */
 export function momentsOf(all) {
   /** @type {{t: number, steps: {placed: Placed, i: number}[]}[]} */
@@ -50,10 +47,8 @@ export function momentsOf(all) {
 }
 
 /**
- ** The share of the time between two moments in which a run computes steps.
- * @param {Placed} placed
- * @param {number} from
- * @param {number} to
+ * The share of the time between two moments in which a run computes steps.
+ * @param {Placed} placed @param {number} from @param {number} to
  */
 export function busy({ run, offset }, from, to) {
   const inside = (/** @type {StepEvent} */ e) =>
@@ -64,9 +59,7 @@ export function busy({ run, offset }, from, to) {
 /**
  * Where a text diverges from the same request's in another run: the index of the first different
  * token, or null.
- * @param {Run} run
- * @param {Run} other
- * @param {string} id
+ * @param {Run} run @param {Run} other @param {string} id
  */
 export function departs(run, other, id) {
   const [mine, theirs] = [run.texts.output[id] || [], other.texts.output[id] || []];
@@ -77,8 +70,7 @@ export function departs(run, other, id) {
 /**
  * The first step whose tokens differ, with request and tokens: {step, id, wrote, writes}; null if
  * none does.
- * @param {Run} before
- * @param {Run} after
+ * @param {Run} before @param {Run} after
  */
 export function firstChange(before, after) {
   const changes = after.requests

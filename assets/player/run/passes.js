@@ -27,15 +27,10 @@ export function passesOf(run, event) {
           rejected: drafted - accepted,
         };
       }),
-      ...forward.finishedRows.map(({ request, lane }) => ({
-        request: run.request(request),
-        lane,
-        phase: "finished",
-        start: 0,
-        length: 0,
-        kvLen: 0,
-        finished: true,
-      })),
+      ...forward.finishedRows.map(({ request, lane }) => {
+        const nothing = { phase: "finished", start: 0, length: 0, kvLen: 0, finished: true };
+        return { request: run.request(request), lane, ...nothing };
+      }),
     ]);
     if (forward.finishedRows.length) items.sort((a, b) => a.lane - b.lane);
     let q = 0;

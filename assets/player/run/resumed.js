@@ -34,26 +34,20 @@ export function goOnFrom(run, { arrived, ended, running, waiting }, i) {
       open.filter((place) => place.to === Infinity).map(({ group, at }) => `${group} ${at}`),
     );
     tables.forEach((table, group) => {
-      table.forEach(
-        (block, at) =>
-          block !== null &&
-          !held.has(`${group} ${at}`) &&
-          laneSpan.places.push({ block, group, at, from: i, to: Infinity }),
-      );
+      for (const [at, block] of table.entries())
+        if (block !== null && !held.has(`${group} ${at}`))
+          laneSpan.places.push({ block, group, at, from: i, to: Infinity });
       laneSpan.ends[group] = table.length;
     });
     run.longest = Math.max(run.longest, computed);
   }
   for (const { request, wasPreempted } of waiting) {
-    run
-      ._meet(request)
-      .waits.push([i, Infinity, wasPreempted, wasPreempted ? i : (since.get(request) ?? i)]);
+    const began = wasPreempted ? i : (since.get(request) ?? i);
+    run._meet(request).waits.push([i, Infinity, wasPreempted, began]);
     run._waitingNow += 1;
   }
-  run._order(
-    waiting.map(({ request }) => request),
-    i,
-  );
+  const queue = waiting.map(({ request }) => request);
+  run._order(queue, i);
   for (const { request, tokens } of [...running, ...waiting]) {
     const { samples, unseen } = run._meet(request);
     if (tokens.length) unseen.push([samples.length, tokens.length]);

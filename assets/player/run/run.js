@@ -31,9 +31,7 @@ const NO_TEXT = "—"; // in place of a token of a simulated run, which no model
  * The number of entries of `list`, sorted ascending, with values of at most `x`. value: of an
  * entry and its index.
  * @template T
- * @param {T[]} list
- * @param {number} x
- * @param {(entry: T, i: number) => number} value
+ * @param {T[]} list @param {number} x @param {(entry: T, i: number) => number} value
  */
 export function countUpTo(list, x, value = Number) {
   let low = 0;
@@ -83,7 +81,7 @@ export class Run {
     /** @type {number[][]} */
     this.kvLens = []; // step -> lane -> positions in the cache at the end of the step
     /** @type {{prompt: Record<string, string[]>, output: Record<string, string[]>}} */
-    this.texts = { prompt: {}, output: {} };
+    this.texts = { prompt: Object.create(null), output: Object.create(null) };
     /** @type {Record<string, (string | null)[]>} */
     this._said = Object.create(null); // request -> pieces of its messages, null for the template's
     /** @type {Record<string, string>} */
@@ -97,8 +95,6 @@ export class Run {
     this._byId = new Map();
     this._hues = new Map(); // request -> hue, if assigned by the server
     this._asked = new Map();
-    /** @type {number[]} */
-    this._laneNow = []; // lane -> laneSpan index, while folding
     this._lastHue = -1;
     /** @type {(LaneSpan | null)[]} */
     this._leaving = []; // requests that leave after the step
@@ -108,6 +104,8 @@ export class Run {
     const config = this.header.config || {};
     const batching = this.header.batching || {}; // the policy's own fields
     this.numLanes = batching.one_lane ? 1 : config.max_num_seqs || 1;
+    /** @type {number[]} */
+    this._laneNow = new Array(this.numLanes).fill(-1); // lane -> laneSpan index, while folding
     this.blockSize = config.block_size || 1;
     /** @type {KVGroup[]} */
     this.groups = (this.header.kv_groups || [{}]).map(
@@ -172,46 +170,25 @@ export class Run {
     Object.assign(this._said, texts?.said);
     for (const [id, hue] of Object.entries(hues || {})) this._hues.set(id, hue);
     for (const [id, what] of Object.entries(asked || {})) this._asked.set(id, what);
-    for (const side of /** @type {const} */ (["prompt", "output"])) {
+    for (const side of /** @type {const} */ (["prompt", "output"]))
       for (const [id, pieces] of Object.entries(texts?.[side] || {})) {
-        if (Object.hasOwn(this.texts[side], id))
-          for (const piece of pieces) this.texts[side][id].push(piece);
-        else
-          Object.defineProperty(this.texts[side], id, {
-            value: [...pieces],
-            enumerable: true,
-            writable: true,
-            configurable: true,
-          });
+        const known = (this.texts[side][id] ??= []);
+        for (const piece of pieces) known.push(piece);
       }
-    }
   }
 
   /**
    * A request from before the first step here, as described by visualizer/documents/live.py. @param
    * {any} given
    */
-  _resume({
-    id,
-    hue,
-    arrived,
-    waits,
-    laneSpans,
-    kvLen,
-    tables,
-    computed,
-    isUnseen,
-    token,
-    generated,
-    reason,
-  }) {
+  _resume({ id, hue, arrived, waits, laneSpans, kvLen, tables, reason, ...before }) {
     const request = this._meet(id);
     const from = (/** @type {number} */ step) => step - this._first;
     const to = (/** @type {number | null} */ step) => (step === null ? Infinity : from(step));
     Object.assign(request, {
       hue,
       arrived,
-      before: { generated, computed, isUnseen, token },
+      before,
       waits: waits.map(
         (/** @type {[number, number | null, boolean]} */ [first, last, preempted]) => [
           from(first),
@@ -253,19 +230,14 @@ export class Run {
   replaceCaption(i, say) {
     for (const captions of [this.captions, ...Object.values(this.translations)]) {
       const { simple, ...caption } = captions[i] || { say: [], why: [], waits: "", bound: "" };
-      captions[i] = {
-        ...caption,
-        say,
-        why: caption.say.length ? [caption.say, ...caption.why] : caption.why,
-      };
+      const why = caption.say.length ? [caption.say, ...caption.why] : caption.why;
+      captions[i] = { ...caption, say, why };
     }
   }
 
   /**
    * More of the run.
-   * @param {Record<string, unknown>[]} events
-   * @param {Caption[]} captions
-   * @param {Beside} also
+   * @param {Record<string, unknown>[]} events @param {Caption[]} captions @param {Beside} also
    */
   append(events, captions = [], also = {}) {
     this._note(also);
@@ -382,7 +354,6 @@ export class Run {
     request.laneSpans.push(laneSpan);
     if (to < Infinity) return laneSpan;
     request.live = true;
-    while (this._laneNow.length <= lane) this._laneNow.push(-1);
     this._laneNow[lane] = laneSpan.index;
     return laneSpan;
   }
@@ -404,15 +375,9 @@ export class Run {
   /** @param {RunRequest} request */
   _dealHue(request) {
     if (request.hue >= 0) return;
-    const live = this.requests.filter(
-      (r) => r.hue >= 0 && (r.live || r.waits.at(-1)?.[1] === Infinity),
-    );
-    request.hue = this._lastHue =
-      this._hues.get(request.id) ??
-      dealHue(
-        live.map((r) => r.hue),
-        this._lastHue,
-      );
+    const isHere = (/** @type {RunRequest} */ r) => r.live || r.waits.at(-1)?.[1] === Infinity;
+    const live = this.requests.filter((r) => r.hue >= 0 && isHere(r)).map((r) => r.hue);
+    request.hue = this._lastHue = this._hues.get(request.id) ?? dealHue(live, this._lastHue);
   }
 
   /** @param {StepEvent} event */
@@ -478,16 +443,10 @@ export class Run {
       met.lastToken = tokenId;
     }
 
-    const holder = new Array(this.numLanes).fill(-1);
-    const kv = new Array(this.numLanes).fill(0);
-    for (let lane = 0; lane < this.numLanes; lane += 1) {
-      const laneSpan = this._laneNow[lane] ?? -1;
-      holder[lane] = laneSpan;
-      if (laneSpan >= 0) kv[lane] = this.laneSpans[laneSpan].kvLen;
-    }
+    const holder = this._laneNow.slice(0, this.numLanes);
     this.holders.push(holder);
     this.statuses.push(status);
-    this.kvLens.push(kv);
+    this.kvLens.push(holder.map((index) => (index < 0 ? 0 : this.laneSpans[index].kvLen)));
     this.numWaiting.push(this._waitingNow);
     this.events.push(event);
 
@@ -603,35 +562,19 @@ export class Run {
     const starts = new Map([...event.segments].reverse().map((s) => [s.request, s.start]));
     const lanes = this.holders[i].map((index, lane) => {
       const laneSpan = index < 0 ? null : this.laneSpans[index];
-      const kvLen = this.kvLens[i][lane];
+      const request = laneSpan && laneSpan.request;
+      const [status, kvLen] = [this.statuses[i][lane], this.kvLens[i][lane]];
       // what was computed for it begins where its cache ended
-      const before = (laneSpan && starts.get(laneSpan.request.id)) ?? kvLen;
-      return {
-        lane,
-        laneSpan,
-        request: laneSpan && laneSpan.request,
-        status: this.statuses[i][lane],
-        kvLen,
-        before,
-      };
+      const before = (request && starts.get(request.id)) ?? kvLen;
+      return { lane, laneSpan, request, status, kvLen, before };
     });
     const vanished = event.preempted.map((p) => {
       const request = this.request(p.request);
-      return {
-        ...p,
-        request,
-        laneSpan: request.laneSpans.filter((s) => s.end === "preempted" && s.to === i - 1).at(-1),
-      };
+      const laneSpan = request.laneSpans.findLast((s) => s.end === "preempted" && s.to === i - 1);
+      return { ...p, request, laneSpan };
     });
-    this._frame = {
-      i,
-      event,
-      caption,
-      lanes,
-      vanished,
-      waiting: this.waitingAt(i),
-      passes: passesOf(this, event),
-    };
+    const [waiting, passes] = [this.waitingAt(i), passesOf(this, event)];
+    this._frame = { i, event, caption, lanes, vanished, waiting, passes };
     return this._frame;
   }
 
@@ -645,15 +588,12 @@ export class Run {
     for (let i = 0; i < this.length; i += 1) {
       const { segments, waiting } = this.events[i];
       const reading = new Set(segments.filter((s) => s.phase === "prefill").map((s) => s.request));
-      const prefills = reading.size;
-      const decodes = segments.filter(
-        (s) => s.phase === "decode" && !reading.has(s.request),
-      ).length;
+      const writing = segments.filter((s) => s.phase === "decode" && !reading.has(s.request));
       const tokens = segments.reduce((n, s) => n + s.length, 0);
-      if (!decodes || !prefills) continue;
+      if (!writing.length || !reading.size) continue;
       const points =
-        Math.min(decodes, 4) +
-        Math.min(prefills, 2) +
+        Math.min(writing.length, 4) +
+        Math.min(reading.size, 2) +
         (waiting.count > 0 ? 1.5 : 0) +
         (tokens > 8 && tokens < 64 ? 2 : 0);
       if (points > score) [best, score] = [i, points];

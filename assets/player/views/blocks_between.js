@@ -13,8 +13,7 @@ const same = (owners, o) =>
 /**
  * @param {Map<number, BlockOwner[]>} before @param {Map<number, BlockOwner[]>} now block → who
  * holds it
- * @param {Happenings} happened
- * @param {number | undefined} share
+ * @param {Happenings} happened @param {number | undefined} share
  * @returns {{shown: Map<number, BlockOwner[]>, forgotten: Map<number, {request: RunRequest, left:
  * number}>}} forgotten: whose cached prefix goes, how much of it is left
  */
@@ -41,17 +40,13 @@ export function blocksBetween(before, now, { shared, evicted }, share) {
   for (const [block, was] of leave < 1 ? before : []) {
     const owners = now.get(block);
     if (was.every((o) => same(owners, o))) continue;
-    shown.set(
-      block,
-      was.map((o) =>
-        same(owners, o) ? o : { ...o, fill: o.fill * (1 - leave), strength: 1 - leave },
-      ),
+    const left = 1 - leave;
+    const going = was.map((o) =>
+      same(owners, o) ? o : { ...o, fill: o.fill * left, strength: left },
     );
+    shown.set(block, going);
   }
-  return {
-    shown,
-    forgotten: new Map(
-      evicted.map(({ block, request }) => [block, { request, left: leave * (1 - fill) }]),
-    ),
-  };
+  const left = leave * (1 - fill);
+  const forgotten = new Map(evicted.map(({ block, request }) => [block, { request, left }]));
+  return { shown, forgotten };
 }

@@ -70,10 +70,8 @@ export class DoorView {
     });
     this.title.hidden = !waiting.length;
     const rest = waiting.length - shown.length;
-    tell(
-      this.more,
-      waiting.length ? (rest ? `and ${rest} more` : "") : "Nobody waits at the door.",
-    );
+    const more = rest ? `and ${rest} more` : "";
+    tell(this.more, waiting.length ? more : "Nobody waits at the door.");
   }
 
   /**

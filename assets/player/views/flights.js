@@ -76,19 +76,9 @@ export class Flights {
     const { row, mask, blocks, queue, door, texts } = this.views;
     const waits = state.simple ? door : queue;
     const canvases = [lanes, row, mask, blocks];
-    const of = [
-      state.run,
-      state.index,
-      state.layout,
-      state.language,
-      state.pinned,
-      state.simple,
-      state.presenter,
-      state.alone,
-      this.surface.w,
-      this.surface.h,
-      ...canvases.flatMap(({ surface }) => [surface.w, surface.h]),
-    ];
+    const { run, index, layout, language, pinned, simple, presenter, alone } = state;
+    const sizes = [this, ...canvases].flatMap(({ surface }) => [surface.w, surface.h]);
+    const of = [run, index, layout, language, pinned, simple, presenter, alone, ...sizes];
     if (of.every((x, n) => x === this._of[n])) return;
     this._of = of;
     this.places.clear();
@@ -101,11 +91,10 @@ export class Flights {
       const r = view.surface.canvas.getBoundingClientRect();
       this.origins.set(view, { x: r.left - stage.left, y: r.top - stage.top });
     }
-    for (const name of ["queue", "kv", "text"])
-      this.places.set(
-        `tab ${name}`,
-        placed(this.stage.querySelector(`.view-tabs [data-tab="${name}"]`)?.getClientRects()[0]),
-      );
+    for (const name of ["queue", "kv", "text"]) {
+      const tab = this.stage.querySelector(`.view-tabs [data-tab="${name}"]`);
+      this.places.set(`tab ${name}`, placed(tab?.getClientRects()[0]));
+    }
     const { admitted, preempted, sampled } = happened;
     for (const [list, share, when] of /** @type {const} */ ([
       [admitted, 0, "before"],
@@ -113,11 +102,10 @@ export class Flights {
     ])) {
       if (!list.length) continue;
       waits.draw({ ...state, share });
-      for (const { request } of list)
-        this.places.set(
-          `${when} ${request.index}`,
-          placed(waits.boxOf(request)?.getClientRects()[0]),
-        );
+      for (const { request } of list) {
+        const r = waits.boxOf(request)?.getClientRects()[0];
+        this.places.set(`${when} ${request.index}`, placed(r));
+      }
       waits.draw(state);
     }
     const shown = texts.box.checkVisibility
@@ -126,10 +114,8 @@ export class Flights {
     const room = texts.box.getBoundingClientRect();
     for (const { request } of shown ? sampled : []) {
       const r = texts.freshOf(request)?.getClientRects()[0];
-      this.places.set(
-        `text ${request.index}`,
-        r && r.bottom > room.top && r.top < room.bottom ? placed(r) : null,
-      );
+      const isSeen = r && r.bottom > room.top && r.top < room.bottom;
+      this.places.set(`text ${request.index}`, isSeen ? placed(r) : null);
     }
   }
 
@@ -160,13 +146,10 @@ export class Flights {
    */
   _door(when, request, lane) {
     const { lanes } = this;
+    const below = this._on(lanes, lane).y - lane.y + lanes.surface.h;
     return (
       this.places.get(`${when} ${request.index}`) ||
-      this.places.get("tab queue") || {
-        ...lane,
-        y: this._on(lanes, lane).y - lane.y + lanes.surface.h,
-        h: 0,
-      }
+      this.places.get("tab queue") || { ...lane, y: below, h: 0 }
     );
   }
 
@@ -246,10 +229,8 @@ export class Flights {
       const from = this._lane(item.lane, item.phase === "decode" ? state.index - 1 : state.index);
       const [start, end] = [middle(from), middle(this._on(row, cell))];
       const e = easeOut(come);
-      const at = {
-        x: lerp(start.x, end.x, e),
-        y: lerp(start.y, end.y, come * come * (3 - 2 * come)),
-      };
+      const y = lerp(start.y, end.y, come * come * (3 - 2 * come));
+      const at = { x: lerp(start.x, end.x, e), y };
       const size = lerp(Math.max(0.5, Math.min(1, from.h / cell.h)), 1, e);
       this._token(g, state, cell, at, size, Math.min(1, come * 6));
     }
@@ -265,13 +246,9 @@ export class Flights {
     const [q0, q1] = at.view;
     const rowOf = (/** @type {import("./packed_row.js").PlacedCell} */ { item, position }) =>
       queryOf(item, /** @type {number} */ (position));
-    const cells = row.cells.filter(
-      (cell) =>
-        cell.position !== undefined &&
-        pass.items.includes(cell.item) &&
-        rowOf(cell) >= q0 &&
-        rowOf(cell) < q1,
-    );
+    const cells = row.cells
+      .filter(({ position, item }) => position !== undefined && pass.items.includes(item))
+      .filter((cell) => rowOf(cell) >= q0 && rowOf(cell) < q1);
     for (const cell of some(cells, MOST.rows)) {
       const q = rowOf(cell);
       const t = inFlight(turn(grown, q - q0, q1 - q0));
@@ -279,12 +256,8 @@ export class Flights {
       const e = easeBoth(t);
       const from = middle(this._on(row, cell));
       const size = lerp(1, Math.max(0.4, Math.min(1, at.ch / cell.h)), e);
-      const to = this._on(mask, {
-        x: at.gutter - 7 - (cell.w * size) / 2,
-        y: at.y(q) + at.ch / 2,
-        w: 0,
-        h: 0,
-      });
+      const x = at.gutter - 7 - (cell.w * size) / 2;
+      const to = this._on(mask, { x, y: at.y(q) + at.ch / 2, w: 0, h: 0 });
       this._token(g, state, cell, along(from, to, e), size, 1 - e * 0.5);
     }
   }
@@ -329,13 +302,9 @@ export class Flights {
         return tile ? [{ request, passIndex, to: middle(this._on(blocks, tile)) }] : [];
       });
     });
-    let n = 0;
-    for (const { request, passIndex, to } of some(
-      flying,
-      blocks.surface.visible ? MOST.blocks : MOST.toTab,
-    )) {
+    const shown = [...some(flying, blocks.surface.visible ? MOST.blocks : MOST.toTab)];
+    for (const [n, { request, passIndex, to }] of shown.entries()) {
       const t = turn(done, n, MOST.blocks);
-      n += 1;
       const from = t > 0 && t < 1 ? this._source(request, passIndex) : null;
       if (!from) continue;
       const e = easeBoth(t);
@@ -361,10 +330,8 @@ export class Flights {
     const big = state.presenter ? PRESENTED : 1;
     setFont(g, `${12 * big}px ${palette.mono}`);
     const e = easeBoth(done);
-    for (const { request, passIndex, text, to, isText } of some(
-      flying,
-      flying[0]?.isText ? MOST.texts : MOST.toTab,
-    )) {
+    const most = flying[0]?.isText ? MOST.texts : MOST.toTab;
+    for (const { request, passIndex, text, to, isText } of some(flying, most)) {
       const from = this._source(request, passIndex);
       if (!from) continue;
       const w = Math.max(12, measure(g, text) + 10 * big);

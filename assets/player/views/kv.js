@@ -27,13 +27,12 @@ function ofLayers(run, group) {
   if (kind === "mamba") return `A state of ${which}`;
   if (kind === "ring")
     return `Of ${which} whose newest token overwrites the one ${count(window || 0)} before`;
-  if (!window)
-    return kind.startsWith("sliding_window")
-      ? `Of ${which} with a window`
-      : `Of ${which} that look back over everything`;
-  return kind === "chunked_local_attention"
-    ? `Of ${which} that look back within chunks of ${count(window)} [token|tokens]`
-    : `Of ${which} with a window of ${count(window)} [token|tokens]`;
+  if (!window && kind.startsWith("sliding_window")) return `Of ${which} with a window`;
+  if (!window) return `Of ${which} that look back over everything`;
+  const tokens = `${count(window)} [token|tokens]`;
+  if (kind === "chunked_local_attention")
+    return `Of ${which} that look back within chunks of ${tokens}`;
+  return `Of ${which} with a window of ${tokens}`;
 }
 
 /** What marks the blocks of a band, where there are several. @param {Band} band */
@@ -70,7 +69,7 @@ export class BlocksView extends CanvasView {
     // block → who lost it in this step; passed: since the window had passed it, else by preemption
     this.ghosts = new Map();
     this.group = 1; // blocks a tile
-    /** @type {{x: number, y: number, w: number, h: number}[]} */
+    /** @type {Box[]} */
     this.tiles = []; // where each lies, its gap included
   }
 
@@ -88,14 +87,9 @@ export class BlocksView extends CanvasView {
         const { blockSize, units, kind, window } = run.groups[group];
         const at = Math.floor(place / units);
         const length = kind === "ring" ? Math.min(lane.kvLen, window || lane.kvLen) : lane.kvLen;
-        const owner = {
-          request,
-          at,
-          group,
-          fill: kind === "mamba" ? 1 : clamp((length - at * blockSize) / blockSize, 0, 1),
-          from,
-          fresh: from === frame.i && at * blockSize >= (lane.laneSpan.hit || 0),
-        };
+        const fill = kind === "mamba" ? 1 : clamp((length - at * blockSize) / blockSize, 0, 1);
+        const fresh = from === frame.i && at * blockSize >= (lane.laneSpan.hit || 0);
+        const owner = { request, at, group, fill, from, fresh };
         owners.set(block, [...(owners.get(block) || []), owner]);
       }
     }
@@ -108,12 +102,9 @@ export class BlocksView extends CanvasView {
     const { run, frame, presenter, alone } = state;
     this.state = state;
     const { kv } = frame.event;
-    tell(
-      this.key,
-      state.simple
-        ? `${count(kv.used)} of ${count(kv.total)} [block|blocks]`
-        : `${count(kv.used)} of ${count(kv.total)} · ${count(run.blockSize)} [token|tokens] each`,
-    );
+    const used = `${count(kv.used)} of ${count(kv.total)}`;
+    const each = `${used} · ${count(run.blockSize)} [token|tokens] each`;
+    tell(this.key, state.simple ? `${used} [block|blocks]` : each);
     if (!surface.visible) return;
     const g = surface.begin();
     const total = kv.total;
@@ -124,10 +115,11 @@ export class BlocksView extends CanvasView {
       if (v.laneSpan)
         for (const { block } of placesAt(v.laneSpan, frame.i - 1))
           this.ghosts.set(block, { request: v.request, passed: false });
-    for (const { laneSpan, request } of run.isGrouped ? frame.lanes : []) {
-      for (const { block, to } of laneSpan && request ? laneSpan.places : [])
-        if (to === frame.i - 1)
-          this.ghosts.set(block, { request: /** @type {RunRequest} */ (request), passed: true });
+    for (const { laneSpan } of run.isGrouped ? frame.lanes : []) {
+      if (!laneSpan) continue;
+      const { request, places } = laneSpan;
+      for (const { block, to } of places)
+        if (to === frame.i - 1) this.ghosts.set(block, { request, passed: true });
     }
     // blocks a tile, where even 4 px squares do not fit
     const group = Math.max(1, Math.ceil(total / Math.max(1, Math.floor((w * h) / 16))));
@@ -140,12 +132,10 @@ export class BlocksView extends CanvasView {
     const bw = Math.min(w / cols, alone ? 160 : presenter ? 110 : 64);
     const bh = Math.min(h / rows, bw * 1.25, alone ? 130 : presenter ? 84 : 48);
     this.group = group;
-    this.tiles = Array.from({ length: tiles }, (_, tile) => ({
-      x: (tile % cols) * bw,
-      y: Math.floor(tile / cols) * bh,
-      w: bw,
-      h: bh,
-    }));
+    this.tiles = Array.from({ length: tiles }, (_, tile) => {
+      const [x, y] = [(tile % cols) * bw, Math.floor(tile / cols) * bh];
+      return { x, y, w: bw, h: bh };
+    });
     const gap = bw >= 14 ? 3 : bw >= 7 ? 2 : bw >= 4 ? 1 : 0;
     const wide = presenter ? 34 : 22;
     // for the label, below the fill
@@ -154,8 +144,7 @@ export class BlocksView extends CanvasView {
       strip && run.isGrouped
         ? run.bands.slice(1).map((band) => `${mark(band)} ${t(bandName(band))}`)
         : [];
-    if (marked.length && !state.simple)
-      setText(this.key, [t(`${count(kv.used)} of ${count(kv.total)}`), ...marked].join(" · "));
+    if (marked.length && !state.simple) setText(this.key, [t(used), ...marked].join(" · "));
     this.tiles.forEach(({ x, y }, tile) => {
       const box = { x, y, w: bw - gap, h: bh - gap - strip };
       if (group === 1) this._block(g, state, tile, box, strip);
@@ -173,7 +162,7 @@ export class BlocksView extends CanvasView {
       shared && `${shared} shared`,
       freed && `${freed} freed by preemption`,
       passed && `${passed} behind a window`,
-    ].flatMap((part) => (part ? [t(part)] : []));
+    ].flatMap((part) => (part ? t(part) : []));
     setAttr(surface.canvas, "aria-label", words.join(", "));
   }
 
@@ -184,12 +173,8 @@ export class BlocksView extends CanvasView {
     if (!moving) return;
     if (this._before.between !== moving)
       this._before = { between: moving, owned: this.owners(moving.before, state.run) };
-    ({ shown: this.shown, forgotten: this.forgotten } = blocksBetween(
-      this._before.owned,
-      this.owned,
-      moving.happened,
-      state.share,
-    ));
+    const { owned: before } = this._before;
+    Object.assign(this, blocksBetween(before, this.owned, moving.happened, state.share));
   }
 
   /**
@@ -271,9 +256,7 @@ export class BlocksView extends CanvasView {
     const text =
       owners.map((o) => o.request.letter).join("") +
       (owners.length > 1 || this.state?.simple ? "" : owners[0].at);
-    const band = run.isGrouped
-      ? run.bands.find(({ groups }) => groups.includes(owners[0].group))
-      : null;
+    const band = run.isGrouped && run.bands.find(({ groups }) => groups.includes(owners[0].group));
     g.fillStyle = palette.ink;
     g.fillText(shorten(g, text + (band ? mark(band) : ""), w - was), x + 1, middle);
     if (!was || was > w) return;
@@ -345,20 +328,17 @@ export class BlocksView extends CanvasView {
 
   /** @param {ViewState} state */
   table({ run, frame }) {
-    const owned = [...this.owners(frame, run)].sort((a, b) => a[0] - b[0]);
+    const owned = [...this.owners(frame, run)].sort((a, b) => a[0] - b[0]).slice(0, 500);
     const { kv } = frame.event;
     const freed = frame.vanished.map((v) => v.request.letter).join(", ");
     return {
       caption: `${t(`Blocks in use: ${kv.used} of ${kv.total}`)}${freed && `; ${t("freed by preemption")}: ${freed}`}`,
       columns: ["Block", "Owner", "Its block", "Filled"],
-      rows: owned
-        .slice(0, 500)
-        .map(([b, o]) => [
-          String(b),
-          o.map((x) => x.request.letter).join(" "),
-          String(o[0].at),
-          `${Math.round(o[0].fill * 100)} %`,
-        ]),
+      rows: owned.map(([block, owners]) => {
+        const [{ at, fill }] = owners;
+        const letters = owners.map(({ request }) => request.letter).join(" ");
+        return [String(block), letters, String(at), `${Math.round(fill * 100)} %`];
+      }),
     };
   }
 }

@@ -33,20 +33,15 @@ export class LaneChart extends LaneInk {
     });
     this.chart = document.createElement("canvas"); // what happened
     this.ground = document.createElement("canvas"); // empty lanes, the axis
-    // lane-steps, by what was done
-    this.counted = {
-      prefill: 0,
-      decode: 0,
-      wasted: 0,
-      overrun: 0,
-      stalled: 0,
-      preempted: 0,
-      waiting: 0,
-    };
     /** @type {string | null} */
     this._stamp = null;
     /** @type {LaneState | null} */
     this.painted = null; // as it was painted last
+  }
+
+  /** Lane-steps of the run that is painted, by what was done. */
+  get counted() {
+    return countLaneSteps(/** @type {LaneState} */ (this.painted).run, this.pieces);
   }
 
   /**
@@ -71,7 +66,6 @@ export class LaneChart extends LaneInk {
       g.rect(this.gutter, 0, surface.w, surface.h);
       g.clip();
     }
-    this.counted = countLaneSteps(run, this.pieces);
     this.drawLanes(g, state);
     this.drawGround(this._begin(this.ground), state, mark);
     return true;
@@ -81,27 +75,16 @@ export class LaneChart extends LaneInk {
    * Copy it to the surface: left of `x` at full strength, the rest at `faint`. @param {number} x
    */
   show(x, faint = 0.22) {
-    const { surface } = this;
-    const g = surface.begin();
-    const { d } = surface;
-    g.drawImage(this.ground, 0, 0, surface.w, surface.h);
-    const cut = clamp(Math.round(x * d), 1, surface.canvas.width);
-    g.drawImage(this.chart, 0, 0, cut, surface.canvas.height, 0, 0, cut / d, surface.h);
-    if (cut < surface.canvas.width) {
-      g.globalAlpha = faint;
-      g.drawImage(
-        this.chart,
-        cut,
-        0,
-        surface.canvas.width - cut,
-        surface.canvas.height,
-        cut / d,
-        0,
-        surface.w - cut / d,
-        surface.h,
-      );
-      g.globalAlpha = 1;
-    }
+    const { w, h, d, canvas } = this.surface;
+    const g = this.surface.begin();
+    g.drawImage(this.ground, 0, 0, w, h);
+    const cut = clamp(Math.round(x * d), 1, canvas.width);
+    const rest = canvas.width - cut;
+    g.drawImage(this.chart, 0, 0, cut, canvas.height, 0, 0, cut / d, h);
+    if (!rest) return g;
+    g.globalAlpha = faint;
+    g.drawImage(this.chart, cut, 0, rest, canvas.height, cut / d, 0, w - cut / d, h);
+    g.globalAlpha = 1;
     return g;
   }
 
@@ -141,21 +124,17 @@ export class LaneChart extends LaneInk {
       return { request, lines: [[{ request }, ` holds lane ${lane}; nothing is computed here`]] };
     }
     const when = `step ${run.stepOf(i)}`;
-    if (lane >= run.numLanes)
-      return {
-        request: null,
-        lines: [[`${when}: ${count(run.numWaiting[i])} [request|requests] waiting`]],
-      };
+    const waiting = `${when}: ${count(run.numWaiting[i])} [request|requests] waiting`;
+    if (lane >= run.numLanes) return { request: null, lines: [[waiting]] };
     if (laneSpan < 0) return { request: null, lines: [[`lane ${lane} is free in ${when}`]] };
     const { request } = run.laneSpans[laneSpan];
     const did = doing(run.statuses[i][lane] || 0);
     const lines = [[{ request }, ` lane ${lane}, ${when}: `, did]];
     const gone = run.events[i].preempted.find((p) => p.lane === lane);
-    if (gone)
-      lines.push([
-        { request: run.request(gone.request) },
-        ` was preempted here and lost ${count(gone.tokensLost)} cached [token|tokens]`,
-      ]);
+    if (gone) {
+      const lost = ` was preempted here and lost ${count(gone.tokensLost)} cached [token|tokens]`;
+      lines.push([{ request: run.request(gone.request) }, lost]);
+    }
     return { request, lines };
   }
 }
@@ -182,12 +161,6 @@ const WORDS = [
   [STALLED, "stalled"],
 ];
 
-/** @param {number} status bits of run/run.js */
-const doingOf = (status) =>
-  WORDS.filter(([bit]) => status & bit)
-    .map(([, word]) => t(word))
-    .join(t(", then ")) || t("idle");
-
 /**
  * What a step did in a lane, for the request that is in it then: whoever gave way before is another,
  * unless it came back at once. @param {Frame["lanes"][number]} lane
@@ -196,7 +169,9 @@ export function doneIn({ request, laneSpan, status }) {
   const gaveWay = request?.waits.some(
     ([from, , preempted]) => preempted && from === laneSpan?.from,
   );
-  return doingOf(request && !gaveWay ? status & ~PREEMPTED : status);
+  const bits = request && !gaveWay ? status & ~PREEMPTED : status;
+  const did = WORDS.filter(([bit]) => bits & bit).map(([, word]) => t(word));
+  return did.join(t(", then ")) || t("idle");
 }
 
 /** Who is in a lane, and what a step did there. @param {Frame["lanes"][number]} lane */
@@ -211,8 +186,7 @@ export const lanesWords = (run, i) =>
     .join("; ");
 
 /**
- * @param {import("../parts/surface.js").Surface} surface
- * @param {Palette} palette
+ * @param {import("../parts/surface.js").Surface} surface @param {Palette} palette
  * @param {{span: number, per: number, clock: boolean, font: number, head: number, from?: number}}
  * axis span: seconds or steps; per: pixels for each; font: its size; head: where the playhead is;
  * from: where it begins

@@ -186,10 +186,8 @@ export class LaneInk {
     if (said !== "…")
       g.fillText(said, reads ? x + width - 5 - wide : x + (letter + width - wide) / 2, y + 0.5);
     if (!reads) return;
-    const length = run.events[i].segments.reduce(
-      (n, s) => n + (s.request === request.id && s.phase === "prefill" ? s.length : 0),
-      0,
-    );
+    const mine = run.events[i].segments.filter((s) => s.request === request.id);
+    const length = mine.reduce((n, s) => n + (s.phase === "prefill" ? s.length : 0), 0);
     setFont(g, `${small} ${palette.sans}`);
     const telling = t(`reads ${count(length)} [token|tokens]`);
     g.fillStyle = palette.soft;
@@ -258,10 +256,8 @@ export class LaneInk {
     const { scale } = this;
     const size = this._letterSize(presenter);
     if (size < 8) return;
-    setFont(
-      g,
-      `700 ${this.words ? size : Math.max(11, presenter ? Math.min(20, this.pitch - this.gap - 2) : size)}px ${palette.mono}`,
-    );
+    const large = presenter ? Math.min(20, this.pitch - this.gap - 2) : size;
+    setFont(g, `700 ${this.words ? size : Math.max(11, large)}px ${palette.mono}`);
     g.textBaseline = "middle";
     const [first, past] = this._seen;
     for (const laneSpan of run.laneSpans) {
@@ -276,14 +272,8 @@ export class LaneInk {
       const y = this.axis + (laneSpan.lane + 0.5) * this.pitch;
       const dx = laneSpan.end === "preempted" || run.events[from].preempted.length ? 8 : 3;
       // a pale background: text on it is legible whatever lies below
-      fillBox(
-        g,
-        palette.of(laneSpan.request).tint,
-        x + dx - 1.5,
-        y - size / 2 + 0.5,
-        width + 3,
-        size - 1,
-      );
+      const { tint } = palette.of(laneSpan.request);
+      fillBox(g, tint, x + dx - 1.5, y - size / 2 + 0.5, width + 3, size - 1);
       g.fillStyle = palette.ink;
       g.fillText(letter, x + dx, y + 0.5);
     }
@@ -300,27 +290,17 @@ export class LaneInk {
     g.globalAlpha = this.strength * (focus ? 0.2 : 0.75);
     g.fillStyle = palette.soft;
     for (const { from, end, waiting } of queueColumns(run)) {
-      g.fillRect(
-        scale.from(from),
-        base - waiting * unit,
-        Math.max(0.6, scale.to(end - 1) - scale.from(from)),
-        waiting * unit,
-      );
+      const [x, height] = [scale.from(from), waiting * unit];
+      g.fillRect(x, base - height, Math.max(0.6, scale.to(end - 1) - x), height);
     }
     g.globalAlpha = this.strength;
-    if (!focus) return;
-    for (const request of focus) {
+    for (const request of focus || []) {
       g.fillStyle = palette.of(request).solid;
       for (const [from, to] of request.waits) {
         const end = Math.min(to, run.length - 1);
         const start = Math.max(0, from);
-        if (end >= start)
-          g.fillRect(
-            scale.from(start),
-            base - 5,
-            Math.max(1, scale.to(end) - scale.from(start)),
-            5,
-          );
+        const x = scale.from(start);
+        if (end >= start) g.fillRect(x, base - 5, Math.max(1, scale.to(end) - x), 5);
       }
     }
   }

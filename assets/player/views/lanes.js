@@ -24,12 +24,7 @@ export class LanesView extends LaneChart {
     this.actions = actions;
     this.key = find(panel, ".key");
     this.head = find(panel, ".playhead");
-    this.legend = Object.fromEntries(
-      ["waste", "overrun", "stalled", "gone", "waits", "idle"].map((name) => [
-        name,
-        find(panel, `.legend-${name}`),
-      ]),
-    );
+    this.panel = panel;
     this.otherBox = find(panel, ".other-lanes");
     this.other = new LaneChart(canvasIn(panel, ".other-lanes canvas"), actions.redraw);
     this.what = find(panel, ".what-button");
@@ -150,25 +145,22 @@ export class LanesView extends LaneChart {
     const i = indexAt(run, scale, x);
     if (x > scale.to(i) + 1) return super.hit(x, Infinity);
     const step = run.stepOf(i);
+    const asSaid = (/** @type {Span} */ span) => (typeof span === "string" ? { said: span } : span);
     const said = (run.delays?.worst || [])
       .filter((one) => one.kind === "gap" && one.step === step)
-      .map(({ say }) =>
-        (say[speaking()] || say.en).map((span) =>
-          typeof span === "string" ? { said: span } : span,
-        ),
-      );
+      .map(({ say }) => (say[speaking()] || say.en).map(asSaid));
     return { request: null, lines: [[this._took(run, i)], ...said] };
   }
 
-  /** @param {LaneChart["counted"]} c */
-  _key(c) {
-    const { prefill, decode, overrun, stalled, preempted: gone, waiting: waits } = c;
-    const wasted = c.wasted - overrun;
+  _key() {
+    const { counted } = this;
+    const { prefill, decode, overrun, stalled, preempted: gone, waiting: waits } = counted;
+    const wasted = counted.wasted - overrun;
     this.counts = Object.entries({ prefill, decode, wasted, overrun, stalled, preempted: gone })
       .filter(([, n]) => n)
       .map(([word, n]) => `${n} ${word}`);
     const drawn = { waste: wasted, overrun, stalled, gone, waits, idle: this.idle };
-    for (const [name, n] of Object.entries(drawn)) this.legend[name].hidden = !n;
+    for (const [name, n] of Object.entries(drawn)) find(this.panel, `.legend-${name}`).hidden = !n;
     setAttr(this.canvas, "aria-label", `${t("Lanes over time, in lane-steps")}: ${this._counts}`);
   }
 
@@ -183,15 +175,8 @@ export class LanesView extends LaneChart {
     this.state = state;
     if (!this.surface.visible) return;
     const stamp = `${state.language}/${state.clock}/${run.complete}/${state.presenter}/${state.layout}/${state.simple}/${pair.charted.map((r) => r.length)}`;
-    if (
-      this.paint(
-        state,
-        stamp,
-        () => this._layout(state, run),
-        (g) => this._axis(g, state),
-      )
-    )
-      this._key(this.counted);
+    const layout = () => this._layout(state, run);
+    if (this.paint(state, stamp, layout, (g) => this._axis(g, state))) this._key();
     const said = this._said;
     const come = movingIn(state) ? easeOut(phase(state.share, "lane")) : 1;
     const last = Math.max(0, frame.i - 1);
@@ -205,18 +190,11 @@ export class LanesView extends LaneChart {
     setStyle(this.head, "transform", `translateX(${x.toFixed(2)}px)`);
     setStyle(this.what, "transform", `translateX(${side.toFixed(2)}px)`);
     if (pair.other && pair.charted.length) this._drawOther(state, pair.other, stamp, right, x);
-    const idle = run.idleBefore(frame.i);
-    const waited =
-      !idle || !idle.worth
-        ? ""
-        : idle.forHost
-          ? `device waited ${milliseconds(idle.seconds)} for the host, `
-          : `device idle ${milliseconds(idle.seconds)}, `;
     if (state.simple) {
       const now = wallClock(frame.event.tEnd - run.events[0].tStart);
       const all = run.complete ? ` of ${wallClock(run.span(true))}` : "";
       setText(this.key, timed(run, `${now}${all}`));
-    } else setText(this.key, `${waited && t(waited)}${timed(run, this._took(run, frame.i))}`);
+    } else setText(this.key, `${idleWords(run, frame.i)}${timed(run, this._took(run, frame.i))}`);
   }
 
   /**
@@ -233,15 +211,11 @@ export class LanesView extends LaneChart {
     const { run, name } = member;
     // as in the run on screen
     const lit = focus && focus.map((r) => run.request(r.id)).filter(Boolean);
-    other.paint(
-      { run, palette, focus: lit, presenter },
-      `${stamp}/${at}`,
-      () => this._layout(state, run),
-      (g) => {
-        const title = `${t(name)}: ${t(`${count(run.length)} [step|steps]`)}, ${t(duration(run.span(true)))}`;
-        g.fillText(title, other.surface.w - measure(g, title), other.font - 1);
-      },
-    );
+    const layout = () => this._layout(state, run);
+    other.paint({ run, palette, focus: lit, presenter }, `${stamp}/${at}`, layout, (g) => {
+      const title = `${t(name)}: ${t(`${count(run.length)} [step|steps]`)}, ${t(duration(run.span(true)))}`;
+      g.fillText(title, other.surface.w - measure(g, title), other.font - 1);
+    });
     const g = other.show(right);
     this._parting(state, other, run, g);
     fillBox(g, palette.ink, x - 1, 0, 2, other.surface.h);
@@ -297,11 +271,8 @@ export class LanesView extends LaneChart {
 
   /** @param {ViewState} state */
   table({ run, frame }) {
-    return lanesTable(
-      run,
-      frame,
-      `${t(`Lanes in step ${frame.event.step}`)}. ${t("The whole run, in lane-steps")}: ${this._counts}`,
-    );
+    const whole = `${t("The whole run, in lane-steps")}: ${this._counts}`;
+    return lanesTable(run, frame, `${t(`Lanes in step ${frame.event.step}`)}. ${whole}`);
   }
 
   /** The other run's lanes in the same step. @param {ViewState} state */
@@ -314,6 +285,14 @@ export class LanesView extends LaneChart {
       return { caption: `${lanes}: ${t(`it has no step ${event.step}`)}`, columns: [], rows: [] };
     return lanesTable(run, run.frame(i), `${lanes}: ${t(`step ${event.step}`)}`);
   }
+}
+
+/** What the device of an asynchronous run did before step i. @param {Run} run @param {number} i */
+function idleWords(run, i) {
+  const idle = run.idleBefore(i);
+  if (!idle?.worth) return "";
+  const long = milliseconds(idle.seconds);
+  return t(idle.forHost ? `device waited ${long} for the host, ` : `device idle ${long}, `);
 }
 
 /** @param {Run} run @param {Frame} frame @param {string} caption */

@@ -28,17 +28,15 @@ export class LengthsView extends CanvasView {
     const { run, frame, palette, focus, presenter } = state;
     this.state = state;
     this.held = new Map(); // band → lane → what it holds
-    for (const band of run.isGrouped ? run.bands : [])
-      this.held.set(
-        band,
-        frame.lanes.map((lane) => heldBy(run, band, lane, frame.i)),
-      );
-    if (run.isGrouped) setText(this.key, this._bandsKey(run));
-    else
-      tell(
-        this.key,
-        `${count(tokensHeld(run, frame))} of ${count(run.numBlocks * run.blockSize)} tokens`,
-      );
+    for (const band of run.isGrouped ? run.bands : []) {
+      const held = frame.lanes.map((lane) => heldBy(run, band, lane, frame.i));
+      this.held.set(band, held);
+    }
+    if (run.isGrouped) setText(this.key, this._bandsKey());
+    else {
+      const all = run.numBlocks * run.blockSize;
+      tell(this.key, `${count(tokensHeld(run, frame))} of ${count(all)} tokens`);
+    }
     if (!surface.visible) return;
     const g = surface.begin();
     const come = movingIn(state) ? easeOut(phase(state.share, "block")) : 1;
@@ -51,9 +49,7 @@ export class LengthsView extends CanvasView {
     setFont(g, `${size}px ${palette.mono}`);
     // numbers behind a lane's bars
     const perLane = run.isGrouped && pitch / run.bands.length < 9 ? run.bands.length : 1;
-    const numbers = Array(perLane)
-      .fill(t(count(run.longest)))
-      .join("/");
+    const numbers = new Array(perLane).fill(t(count(run.longest))).join("/");
     const room = surface.w - label - measure(g, numbers) - 10;
     g.textBaseline = "middle";
     for (const lane of frame.lanes) {
@@ -67,10 +63,12 @@ export class LengthsView extends CanvasView {
         g.fillStyle = request ? palette.ink : palette.soft;
         g.fillText(request ? request.letter : "–", 4, y + height / 2 + 0.5);
       }
-      const lost = !request && frame.vanished.find((v) => v.lane === lane.lane);
       const place = { label, y, height, room, size };
-      if (lost) this._lost(g, state, lost, place);
-      if (!request) continue;
+      if (!request) {
+        const lost = frame.vanished.find((v) => v.lane === lane.lane);
+        if (lost) this._lost(g, state, lost, place);
+        continue;
+      }
       const colours = palette.of(request);
       const old = (room * lane.before) / run.longest;
       const now = lerp(old, (room * lane.kvLen) / run.longest, come);
@@ -83,11 +81,9 @@ export class LengthsView extends CanvasView {
       }
       fillBox(g, held, label, y, old, height);
       if (now > old) {
-        const prefill = frame.event.segments.some(
-          (s) => s.request === request.id && s.phase === "prefill",
-        );
+        const mine = frame.event.segments.filter((s) => s.request === request.id);
         const width = Math.max(2, now - old);
-        if (prefill && height > 5) {
+        if (mine.some((s) => s.phase === "prefill") && height > 5) {
           fillBox(g, colours.tint, label + old, y, width, height);
           frameBox(g, colours.solid, 1.5, { x: label + old, y, w: width, h: height });
         } else {
@@ -111,21 +107,18 @@ export class LengthsView extends CanvasView {
       }
     }
     g.globalAlpha = 1;
-    const said = frame.lanes.flatMap((l) => (l.request ? [`${l.request.letter} ${l.kvLen}`] : []));
+    const said = frame.lanes.flatMap((l) => (l.request ? `${l.request.letter} ${l.kvLen}` : []));
     const words = `${t("Cache lengths")}: ${said.join(", ") || t("all empty")}`;
     setAttr(surface.canvas, "aria-label", words);
   }
 
-  /** How many tokens all requests hold in each band. @param {Run} run */
-  _bandsKey(run) {
-    return run.bands
-      .map((band) => `${t(bandName(band))}: ${t(count(this._held(band)))}`)
-      .join(" · ");
-  }
-
-  /** @param {Band} band */
-  _held(band) {
-    return (this.held.get(band) || []).reduce((n, { tokens }) => n + tokens, 0);
+  /** How many tokens all requests hold in each band. */
+  _bandsKey() {
+    const each = [...this.held].map(([band, lanes]) => {
+      const all = lanes.reduce((n, { tokens }) => n + tokens, 0);
+      return `${t(bandName(band))}: ${t(count(all))}`;
+    });
+    return each.join(" · ");
   }
 
   /**
@@ -209,12 +202,8 @@ export class LengthsView extends CanvasView {
   }
 
   places() {
-    return (this.state?.frame.lanes || []).map(({ lane }) => ({
-      x: 0,
-      y: lane * this.pitch,
-      w: this.surface.w,
-      h: this.pitch,
-    }));
+    const [w, h] = [this.surface.w, this.pitch];
+    return (this.state?.frame.lanes || []).map(({ lane }) => ({ x: 0, y: lane * h, w, h }));
   }
 
   /** @param {ViewState} state */

@@ -67,12 +67,8 @@ export class Narration {
       put(this.sentence, ...said(state, this.say(frame, simple)), ...odd);
       const n = frame.caption ? frame.caption.why.length : 0;
       this.button.hidden = !n && !odd.length;
-      tell(
-        find(this.button, "span"),
-        odd.length
-          ? `${odd.length} [warning|warnings], ${n} [reason|reasons]`
-          : `${n} [reason|reasons]`,
-      );
+      const warnings = odd.length ? `${odd.length} [warning|warnings], ` : "";
+      tell(find(this.button, "span"), `${warnings}${n} [reason|reasons]`);
       if (!this.list.hidden) this._fill(state);
     }
     if (isRedrawn(this._shown, { focus }) || isAnew)
@@ -80,22 +76,19 @@ export class Narration {
         el.classList.toggle("dim", dims(focus, run.requests[Number(el.dataset.request)]));
     // a screen reader hears the step that stays, not every one that flies by
     clearTimeout(this._timer);
-    const heard = () =>
-      [
-        t(`Step ${frame.event.step}.`),
-        plain(state, this.say(frame, simple)),
-        ...warningsOf(frame.event).map((warning) => plain(state, warned(run, warning))),
-      ].join(" ");
-    this._timer = setTimeout(() => setText(this.live, heard()), 350);
+    this._timer = setTimeout(() => {
+      const lines = warningsOf(frame.event).map((warning) => warned(run, warning));
+      const said = [this.say(frame, simple), ...lines].map((line) => plain(state, line));
+      setText(this.live, [t(`Step ${frame.event.step}.`), ...said].join(" "));
+    }, 350);
   }
 
   /** @param {Frame} frame @param {boolean} simple in plain words */
   say(frame, simple) {
     if (frame.caption) return (simple && frame.caption.simple) || frame.caption.say;
     const { decode, prefill } = frame.event.budget;
-    return [
-      `${decode} decode and ${prefill} prefill tokens in ${frame.passes.length === 1 ? "one pass" : `${frame.passes.length} passes`}.`,
-    ];
+    const passes = frame.passes.length === 1 ? "one pass" : `${frame.passes.length} passes`;
+    return [`${decode} decode and ${prefill} prefill tokens in ${passes}.`];
   }
 
   /** @param {ViewState} state */

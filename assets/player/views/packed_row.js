@@ -116,48 +116,33 @@ export class PackedRow extends CanvasView {
     /** @type {Cell[]} */
     const cells = [];
     for (const item of pass.items) {
-      if (item.pads)
-        cells.push({
-          item,
-          pads: item.pads,
-          text: t(item.pads === 1 ? "pad" : `${item.pads} pads`),
-        });
+      const { pads, request, phase } = item;
+      if (pads) cells.push({ item, pads, text: t(pads === 1 ? "pad" : `${pads} pads`) });
       const all = this._tokensOf(run, item, most, dots);
       const shown = all.length <= most ? all.length : Math.max(0, most - 1);
       cells.push(...all.slice(0, shown));
       if (shown < all.length) {
         const { from } = all[shown];
-        const rest = item.start + item.length - from;
-        cells.push({
-          item,
-          fold: rest,
-          from,
-          text: shown ? `… +${rest}` : `${item.request.letter} ${rest}`,
-          phase: item.phase,
-        });
+        const fold = item.start + item.length - from;
+        const text = shown ? `… +${fold}` : `${request.letter} ${fold}`;
+        cells.push({ item, fold, from, text, phase });
       }
       if (frame && item.sampled)
-        cells[cells.length - 1].out = written(run, item.request, frame.i, pass.index);
+        cells[cells.length - 1].out = written(run, request, frame.i, pass.index);
     }
-    if (pass.graphPads)
-      cells.push({
-        item: pass.items[pass.items.length - 1],
-        graph: pass.graphPads,
-        bucket: pass.bucket,
-        text: `+${t(`${pass.graphPads} graph padding`)}`,
-      });
+    const { graphPads: graph, bucket } = pass;
+    if (graph) {
+      const text = `+${t(`${graph} graph padding`)}`;
+      cells.push({ item: pass.items[pass.items.length - 1], graph, bucket, text });
+    }
     return cells;
   }
 
   /** @param {Pass[]} passes */
   _sumOf(passes) {
-    const tokens = passes.reduce((n, p) => n + p.tokens, 0);
-    return {
-      item: passes[0].items[0],
-      fold: tokens,
-      sum: true,
-      text: `… ${t(`${count(passes.length)} more [pass|passes]`)}: ${t(`${count(tokens)} [token|tokens]`)}`,
-    };
+    const fold = passes.reduce((n, p) => n + p.tokens, 0);
+    const text = `… ${t(`${count(passes.length)} more [pass|passes]`)}: ${t(`${count(fold)} [token|tokens]`)}`;
+    return { item: passes[0].items[0], fold, sum: true, text };
   }
 
   /** @param {Ink} g @param {Cell[][]} groups @param {Style} style @param {number} left */
@@ -191,20 +176,13 @@ export class PackedRow extends CanvasView {
   /** @param {ViewState} state */
   draw(state) {
     const { surface } = this;
-    const {
-      run,
-      frame,
-      frame: { event, passes },
-      palette,
-      presenter,
-      alone,
-    } = state;
+    const { run, frame, palette, presenter, simple } = state;
+    const { event, passes } = frame;
     const moving = surface.visible ? movingIn(state) : null;
     const past = moving && this.past(state, moving.before);
     this.state = state;
     const tokens = event.budget.decode + event.budget.prefill;
     const pads = passes.reduce((n, p) => n + p.padding, 0);
-    const { simple } = state;
     const many = passes.length > 1;
     const [one, several] = simple
       ? ["One pass through the model", `${passes.length} passes through the model`]
@@ -212,10 +190,8 @@ export class PackedRow extends CanvasView {
     tell(this.title, many ? several : one);
     const shape = !many && passes[0]?.padded ? `${passes[0].rows} × ${passes[0].width}: ` : "";
     const over = event.overrun.reduce((n, o) => n + o.rows, 0);
-    const [guessed, used] = event.drafts.reduce(
-      ([n, m], d) => [n + d.drafted, m + d.accepted],
-      [0, 0],
-    );
+    const guessed = event.drafts.reduce((n, d) => n + d.drafted, 0);
+    const used = event.drafts.reduce((n, d) => n + d.accepted, 0);
     const graph = passes.reduce((n, p) => n + p.graphPads, 0);
     const said = [
       !simple && shape,
@@ -238,7 +214,7 @@ export class PackedRow extends CanvasView {
     }
     if (!passes.length) return;
     const phone = state.layout === "phone";
-    const style = alone
+    const style = state.alone
       ? { h: 54, pad: 13, font: 30, line: 10, least: 22 }
       : presenter
         ? { h: 38, pad: 9, font: 21, line: 4, least: 16 }
@@ -249,11 +225,8 @@ export class PackedRow extends CanvasView {
     const fits = Math.floor((surface.h + style.line) / (style.h + style.line));
     if (passes.length > fits && !presenter) {
       const lines = Math.min(passes.length, Math.floor((surface.h + 1) / 14));
-      Object.assign(style, {
-        h: Math.floor((surface.h - lines + 1) / lines),
-        line: 1,
-        font: phone ? 12 : 11,
-      });
+      const h = Math.floor((surface.h - lines + 1) / lines);
+      Object.assign(style, { h, line: 1, font: phone ? 12 : 11 });
       if (passes.length > lines) {
         // those in between become one line that counts them
         shown = [...passes.slice(0, Math.max(1, lines - 2)), passes[passes.length - 1]];
@@ -287,13 +260,9 @@ export class PackedRow extends CanvasView {
         g.fillText(String(pass.index + 1), thumb + 2, cell.y + style.h / 2 + 0.5);
       }
     }
-    const flying =
-      moving && state.flights?.carries(state)
-        ? some(
-            placed.filter((cell) => !cell.pads && !cell.graph && !cell.sum),
-            FLYING,
-          )
-        : null;
+    const isToken = (/** @type {PlacedCell} */ { pads, graph, sum }) => !pads && !graph && !sum;
+    const carries = moving && state.flights?.carries(state);
+    const flying = carries ? some(placed.filter(isToken), FLYING) : null;
     placed.forEach((/** @type {PlacedCell} */ cell, n) => {
       Object.assign(cell, { flies: flying?.has(cell), come: turn(come, n, placed.length) });
       if (cell.come === 1 || !cell.flies) this.ink(g, state, cell, cell.come);
@@ -319,15 +288,10 @@ export class PackedRow extends CanvasView {
     const cells = passes.flatMap((p) => this._cellsOf(run, p, { most: 0 }));
     for (let n = cells.length - 1; n >= 0; n -= Math.ceil(cells.length / 40)) {
       const rest = cells.slice(n);
-      const tokens = rest.reduce((sum, c) => sum + (c.fold || 0), 0);
+      const fold = rest.reduce((sum, c) => sum + (c.fold || 0), 0);
       const requests = new Set(rest.filter((c) => c.fold).map(({ item }) => item.request)).size;
-      const last = {
-        ...rest[0],
-        fold: tokens,
-        from: null,
-        text: `+${t(`${count(tokens)} [token|tokens] of ${count(requests)} [request|requests]`)}`,
-        sum: true,
-      };
+      const text = `+${t(`${count(fold)} [token|tokens] of ${count(requests)} [request|requests]`)}`;
+      const last = { ...rest[0], fold, from: null, text, sum: true };
       const placed = this._place(g, [[...cells.slice(0, n), last]], style, left);
       if (placed) return placed;
     }
@@ -372,11 +336,8 @@ export class PackedRow extends CanvasView {
       g.stroke();
       g.fillStyle = palette.ink;
     }
-    g.fillText(
-      cell.text,
-      x + Math.max(cell.added ? 0 : style.pad, (w - measure(g, cell.text)) / 2),
-      y + h / 2 + 0.5,
-    );
+    const left = Math.max(cell.added ? 0 : style.pad, (w - measure(g, cell.text)) / 2);
+    g.fillText(cell.text, x + left, y + h / 2 + 0.5);
     if (hot?.request === cell.item.request && hot.q !== undefined && cell.position === hot.q)
       strokeBox(g, palette.ink, 2, x, y, w, h);
     g.globalAlpha = 1;
@@ -465,26 +426,29 @@ export class PackedRow extends CanvasView {
 
   /** @param {ViewState} state */
   table({ run, frame }) {
+    const rowOf = (/** @type {Pass} */ pass, /** @type {PassItem} */ i) => {
+      const shown = Array.from({ length: Math.min(i.length, 40) }, (_, n) => i.start + n);
+      const tokens = shown.map((position) => textOf(run, i, position));
+      if (i.length > 40) tokens.push(`… +${i.length - 40}`);
+      return [
+        String(pass.index + 1),
+        i.request.letter,
+        `${t(i.phase)}${i.overrun ? `, ${t("overrun")}` : ""}`,
+        i.length ? t(`${i.start} to ${i.kvLen - 1}`) : "–",
+        tokens.join(" "),
+        String(i.pads),
+        i.sampled ? written(run, i.request, frame.i, pass.index) || t("end") : "",
+      ];
+    };
     const padded = (/** @type {Pass} */ { index, graphPads }) =>
       [index + 1, t("nobody"), t("graph padding"), "–", "", graphPads, ""].map(String);
     return {
       caption: t("Tokens of this forward pass, in order"),
       columns: ["Pass", "Request", "Phase", "Positions", "Tokens", "Pads", "Came out"],
-      rows: frame.passes.flatMap((p) =>
-        p.items
-          .map((i) => [
-            String(p.index + 1),
-            i.request.letter,
-            `${t(i.phase)}${i.overrun ? `, ${t("overrun")}` : ""}`,
-            i.length ? t(`${i.start} to ${i.kvLen - 1}`) : "–",
-            Array.from({ length: Math.min(i.length, 40) }, (_, n) =>
-              textOf(run, i, i.start + n),
-            ).join(" ") + (i.length > 40 ? ` … +${i.length - 40}` : ""),
-            String(i.pads),
-            i.sampled ? written(run, i.request, frame.i, p.index) || t("end") : "",
-          ])
-          .concat(p.graphPads ? [padded(p)] : []),
-      ),
+      rows: frame.passes.flatMap((pass) => [
+        ...pass.items.map((i) => rowOf(pass, i)),
+        ...(pass.graphPads ? [padded(pass)] : []),
+      ]),
     };
   }
 }

@@ -5,7 +5,7 @@
 import { dims } from "../parts/colours.js";
 import { chip } from "../parts/chips.js";
 import { h, icon, isRedrawn, put, setAttr, setStyle, setText } from "../parts/dom.js";
-import { count } from "../parts/format.js";
+import { count, joined } from "../parts/format.js";
 import { t, tell } from "../parts/speech.js";
 import { windowScale } from "../run/lane_layout.js";
 import { PREFILL, STALLED, isDone } from "../run/run.js";
@@ -22,9 +22,9 @@ const BREAKS = /(?:↵ )+/g; // of lines: a row has two or three, and a break wo
 const DOOR = { desk: 6, tablet: 5, phone: 8 };
 
 /**
- * @typedef {Record<"el" | "who" | "chip" | "name" | "note" | "words" | "prompt" | "output" |
- * "fresh" | "did", HTMLElement> & {request?: RunRequest | null, run?: Run | null, held?: boolean,
- * language?: string}} PersonRow
+ * @typedef {Record<"el" | "chip" | "name" | "note" | "prompt" | "output" | "fresh" | "did",
+ * HTMLElement> & {request?: RunRequest | null, run?: Run | null, held?: boolean, language?: string}}
+ * PersonRow
  */
 
 export class PeopleView {
@@ -42,23 +42,19 @@ export class PeopleView {
     this.why = h("span", { class: "door-why" });
     // what matters most now, where nothing else says it: a projector
     this.note = h("p", { class: "people-note" });
-    this.box = h("div", { class: "people-box", tabindex: "0" });
     const canvas = h("canvas", { "aria-hidden": "true" });
     const strip = h("div", { class: "people-strip" }, canvas);
+    const track = h("div", { class: "people-track" }, strip, this.list);
+    this.box = h("div", { class: "people-box", tabindex: "0" }, track);
     this.chart = new LaneChart(canvas, redraw);
+    const door = h("p", { class: "door" }, h("span", { class: "door-title" }));
     panel.append(
       h("h3", {}, this.title, this.key),
       this.invite,
       this.box,
       this.note,
-      h(
-        "div",
-        { class: "people-door" },
-        h("p", { class: "door" }, h("span", { class: "door-title" })),
-        this.why,
-      ),
+      h("div", { class: "people-door" }, door, this.why),
     );
-    this.box.append(h("div", { class: "people-track" }, strip, this.list));
     this.door = new DoorView(panel, DOOR);
     /** @type {PersonRow[]} */
     this.rows = [];
@@ -136,28 +132,25 @@ export class PeopleView {
   _rows(lanes) {
     setStyle(this.panel, "--rows", String(lanes));
     while (this.rows.length < lanes) {
-      const made = {
-        who: h("span", { class: "person-who" }),
+      const row = {
         chip: h("span", {}),
         name: h("bdi", { class: "person-name" }),
         note: h("span", { class: "person-note" }),
-        words: h("p", { class: "person-words" }),
         prompt: h("span", { class: "prompt" }),
         output: h("span", { class: "output" }),
         fresh: h("mark", {}),
         did: h("span", { class: "person-did" }),
       };
-      made.who.append(made.chip, made.name, made.note);
-      made.words.append(h("bdi", { dir: "auto" }, made.prompt, made.output, made.fresh));
+      const text = h("bdi", { dir: "auto" }, row.prompt, row.output, row.fresh);
       const el = h(
         "li",
         { class: "person" },
         h("span", { class: "person-lane", "aria-hidden": "true" }, String(this.rows.length)),
-        made.who,
-        made.words,
-        made.did,
+        h("span", { class: "person-who" }, row.chip, row.name, row.note),
+        h("p", { class: "person-words" }, text),
+        row.did,
       );
-      this.rows.push({ ...made, el });
+      this.rows.push({ ...row, el });
       this.list.append(el);
     }
     this.rows.forEach((row, lane) => {
@@ -171,15 +164,8 @@ export class PeopleView {
    */
   _left(run, frame) {
     const left = new Map();
-    for (
-      let n = run.laneSpans.length - 1;
-      n >= 0 && n >= run.laneSpans.length - 4 * run.numLanes - 8 * STAYS;
-      n -= 1
-    ) {
-      const { lane, to, end, request } = run.laneSpans[n];
-      if (!left.has(lane) && to < frame.i && to >= frame.i - STAYS && end === "finished")
-        left.set(lane, request);
-    }
+    for (const { lane, to, end, request } of run.laneSpans.slice(-4 * run.numLanes - 8 * STAYS))
+      if (to < frame.i && to >= frame.i - STAYS && end === "finished") left.set(lane, request);
     return left;
   }
 
@@ -221,7 +207,9 @@ export class PeopleView {
       row.el.style.setProperty("--tint", hue < 0 ? "var(--empty)" : `var(--tint-${hue})`);
       row.el.style.setProperty("--hue", hue < 0 ? "var(--rule)" : `var(--hue-${hue})`);
     }
-    row.el.className = `person${over ? " over" : ""}${holds ? "" : " left"}${mine ? " mine" : ""}${dims(focus, request) ? " dim" : ""}`;
+    const isDim = dims(focus, request);
+    const kinds = ["person", over && "over", !holds && "left", mine && "mine", isDim && "dim"];
+    row.el.className = joined(kinds, " ");
     setText(row.name, callsItself(request) || (mine ? t("you") : ""));
     setText(row.note, mine && request.by ? t("you") : "");
     const total = run.numGenerated(request, frame.i);

@@ -57,9 +57,7 @@ export const movingIn = ({ share = 1, run, frame }) =>
  * At most `most` of a list, evenly spread, the first and the last among them; the others appear
  * in their place.
  * @template T
- * @param {T[]} list
- * @param {number} most
- * @returns {Set<T>}
+ * @param {T[]} list @param {number} most @returns {Set<T>}
  */
 export function some(list, most) {
   if (list.length <= most) return new Set(list);

@@ -21,29 +21,17 @@ const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
  * stands for; pads have a part where there is no limit, which they do not count towards.
  * @param {Run} run @param {Frame} frame
  */
-export function budgetParts(
-  run,
-  {
-    event: {
-      segments,
-      overrun,
-      budget: { limit, decode, prefill },
-    },
-    passes,
-  },
-) {
+export function budgetParts(run, { event, passes }) {
+  const { limit, decode, prefill } = event.budget;
   const pads = passes.reduce((n, p) => n + p.padding, 0);
   /** @type {Map<string, {request: RunRequest | null, phase: string, n: number}>} */
   const byRequest = new Map();
-  const nothing = new Set(overrun.map((o) => o.request));
-  for (const s of segments) {
+  const nothing = new Set(event.overrun.map((o) => o.request));
+  for (const s of event.segments) {
     const phase = nothing.has(s.request) ? "overrun" : s.phase;
     const key = phase + s.request;
-    byRequest.set(key, {
-      request: run.request(s.request),
-      phase,
-      n: (byRequest.get(key)?.n || 0) + s.length,
-    });
+    const n = (byRequest.get(key)?.n || 0) + s.length;
+    byRequest.set(key, { request: run.request(s.request), phase, n });
   }
   const parts = [...byRequest.values()].sort((a, b) =>
     a.phase < b.phase ? -1 : a.phase > b.phase ? 1 : 0,
@@ -118,36 +106,27 @@ export class QueueView {
   /** @param {ViewState} state */
   _time({ run, frame }) {
     const total = frame.event.tEnd - frame.event.tStart;
-    setText(
-      this.timeKey,
-      timed(run, `${milliseconds(total)}${run.asynchronous ? " on the device" : ""}`),
-    );
+    const where = run.asynchronous ? " on the device" : "";
+    setText(this.timeKey, timed(run, `${milliseconds(total)}${where}`));
     Object.entries(timeParts(run, frame.event)).forEach(([part, seconds], n) => {
       const { name, bar, value } = this.times[n];
       tell(name, part);
       tell(value, seconds === null ? "not recorded" : milliseconds(seconds));
-      setStyle(
-        bar,
-        "transform",
-        `scaleX(${(total ? Math.min(1, seconds / total) : 0).toFixed(3)})`,
-      );
+      const share = total ? Math.min(1, seconds / total) : 0;
+      setStyle(bar, "transform", `scaleX(${share.toFixed(3)})`);
     });
     const idle = run.idleBefore(frame.i);
     this.waited.hidden = !idle?.worth;
-    if (idle?.worth)
-      tell(
-        this.waited,
-        idle.forHost
-          ? `Device waited ${milliseconds(idle.seconds)} for the host`
-          : `Device idle ${milliseconds(idle.seconds)}: nobody to serve`,
-      );
+    if (!idle?.worth) return;
+    const long = milliseconds(idle.seconds);
+    const words = `Device waited ${long} for the host`;
+    tell(this.waited, idle.forHost ? words : `Device idle ${long}: nobody to serve`);
   }
 
   /** @param {ViewState} state */
   _waiting(state) {
     const { run, frame, layout } = state;
     const { waiting } = frame;
-    const head = frame.event.waiting;
     const most = layout === "tablet" ? 5 : 4;
     const shown = waiting.slice(0, waiting.length > most ? most - 1 : most);
     tell(this.key, waiting.length ? count(waiting.length) : "nobody");
@@ -159,12 +138,8 @@ export class QueueView {
         since: h("span", { class: "wait-since" }),
         why: h("span", { class: "wait-why" }),
       };
-      const el = h(
-        "li",
-        { class: "wait" },
-        row.box,
-        h("span", { class: "wait-words" }, row.text, row.since, row.why),
-      );
+      const words = h("span", { class: "wait-words" }, row.text, row.since, row.why);
+      const el = h("li", { class: "wait" }, row.box, words);
       this.rows.push({ ...row, el });
       this.list.append(el);
     }
@@ -188,18 +163,13 @@ export class QueueView {
       }
       row.el.dataset.request = String(wait.request.index);
       row.el.classList.toggle("dim", dims(state.focus, wait.request));
-      const prompt = run.promptLength(wait.request);
-      const since = run.stepOf(wait.since);
       const { by } = wait.request;
-      setText(
-        row.text,
-        `${by ? `${by}: ` : ""}${t(wait.preempted ? "preempted, waits again" : `prompt of ${count(prompt)} [token|tokens]`)}`,
-      );
-      tell(row.since, `since step ${since}`);
-      setText(
-        row.why,
-        n === 0 && head.request === wait.request.id ? frame.caption?.waits || "" : "",
-      );
+      const prompt = `prompt of ${count(run.promptLength(wait.request))} [token|tokens]`;
+      const what = t(wait.preempted ? "preempted, waits again" : prompt);
+      setText(row.text, by ? `${by}: ${what}` : what);
+      tell(row.since, `since step ${run.stepOf(wait.since)}`);
+      const isNext = n === 0 && frame.event.waiting.request === wait.request.id;
+      setText(row.why, (isNext && frame.caption?.waits) || "");
     });
   }
 
@@ -208,10 +178,8 @@ export class QueueView {
     const { bar } = this;
     const { limit, decode, prefill, unused } = frame.event.budget;
     const { parts, pads, total } = budgetParts(run, frame);
-    tell(
-      this.budgetKey,
-      limit === null ? "no limit" : `${count(decode + prefill)} of ${count(limit)}`,
-    );
+    const used = count(decode + prefill);
+    tell(this.budgetKey, limit === null ? "no limit" : `${used} of ${count(limit)}`);
     while (this.parts.length < parts.length) {
       const el = h("span", { class: "part" });
       this.parts.push(el);
@@ -225,15 +193,13 @@ export class QueueView {
       setStyle(el, "width", `${share.toFixed(3)}%`);
       const kind = `part ${part.phase}${dims(focus, part.request) ? " dim" : ""}`;
       if (el.className !== kind) el.className = kind;
-      const hue = part.request ? part.request.hue : -1;
+      const hue = part.request?.hue ?? -1;
       setStyle(el, "--hue", hue < 0 ? "var(--pad)" : `var(--hue-${hue})`);
       setStyle(el, "--tint", hue < 0 ? "var(--empty)" : `var(--tint-${hue})`);
       if (part.request) el.dataset.request = String(part.request.index);
       else delete el.dataset.request;
-      setText(
-        el,
-        share > 11 && part.request && part.phase === "prefill" ? part.request.letter : "",
-      );
+      const letter = part.phase === "prefill" && share > 11 && part.request?.letter;
+      setText(el, letter || "");
     });
     const over = frame.event.overrun.reduce((n, o) => n + o.rows, 0);
     const padded = `${count(pads)} [pad|pads]`;

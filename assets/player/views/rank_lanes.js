@@ -25,7 +25,6 @@ class Band {
     this.member = member;
     /** @type {RunRequest[] | null} */
     this.focus = null;
-    const name = titleOf(member);
     this.pill = h("span", { class: "pill" });
     this.sentence = h("span", { class: "band-say" });
     this.share = h("span", {
@@ -34,26 +33,15 @@ class Band {
     });
     const canvas = h("canvas", { role: "img" });
     this.stage = h("div", { class: "canvas" }, canvas);
+    const title = t(
+      member.name ? "This engine alone, at this moment" : "This rank alone, at this moment",
+    );
+    const onclick = () => view.actions.chooseRank(member);
+    const button = newButton({ class: "mini", title, onclick }, titleOf(member));
     this.el = h(
       "section",
       { class: "band", "data-rank": String(member.rank) },
-      h(
-        "h4",
-        {},
-        newButton(
-          {
-            class: "mini",
-            title: t(
-              member.name ? "This engine alone, at this moment" : "This rank alone, at this moment",
-            ),
-            onclick: () => view.actions.chooseRank(member),
-          },
-          name,
-        ),
-        this.pill,
-        this.sentence,
-        this.share,
-      ),
+      h("h4", {}, button, this.pill, this.sentence, this.share),
       this.stage,
     );
     this.chart = new LaneChart(canvas, view.actions.redraw);
@@ -118,12 +106,9 @@ class Band {
         end: run.complete ? surface.w : scale.to(run.length - 1),
       };
     };
-    chart.paint(
-      { run, palette, focus: this.focus, presenter },
-      `${per}/${ranks.from}/${presenter}/${layout}`,
-      place,
-      (g) => this._ticks(g),
-    );
+    const stamp = `${per}/${ranks.from}/${presenter}/${layout}`;
+    const shown = { run, palette, focus: this.focus, presenter };
+    chart.paint(shown, stamp, place, (g) => this._ticks(g));
     const g = chart.show(view.x(ranks.now));
     if (this.at.inside) this._mark(g, palette);
   }
@@ -133,13 +118,11 @@ class Band {
     const { member, run } = this;
     const { from, span } = ranks; // they change as the other ranks go on
     if (isRedrawn(this._said, { length: run.length, language, from, span })) {
-      setAttr(
-        this.chart.canvas,
-        "aria-label",
-        member.name
-          ? t(`Lanes of {name}, ${count(run.length)} [step|steps]`, { name: member.name })
-          : t(`Lanes of rank ${member.rank}, ${count(run.length)} [step|steps]`),
-      );
+      const steps = `${count(run.length)} [step|steps]`;
+      const heard = member.name
+        ? t(`Lanes of {name}, ${steps}`, { name: member.name })
+        : t(`Lanes of rank ${member.rank}, ${steps}`);
+      setAttr(this.chart.canvas, "aria-label", heard);
       tell(this.share, `busy ${Math.round(100 * busy(member, from, span))} %`);
     }
     const { pill, say } = this.words();
@@ -147,11 +130,8 @@ class Band {
     if (!isRedrawn(this._said, { at })) return;
     tell(this.pill, pill);
     this.pill.classList.toggle("off", !this.at.inside);
-    const held = new Set(
-      (this.at.i >= 0 ? this.run.holders[this.at.i] : []).map(
-        (laneSpan) => this.run.laneSpans[laneSpan]?.request,
-      ),
-    );
+    const holders = run.holders[this.at.i] || [];
+    const held = new Set(holders.map((laneSpan) => run.laneSpans[laneSpan]?.request));
     this.sentence.replaceChildren(...spans(this, say, (r) => held.has(r)));
     // in the run on screen the id means another request
     for (const chip of this.sentence.children) chip.removeAttribute("data-request");
@@ -160,11 +140,8 @@ class Band {
 
   /** @param {Ink} g */
   _ticks(g) {
-    const {
-      run,
-      chart: { scale },
-    } = this;
-    run.events.forEach((e, i) => {
+    const { scale } = this.chart;
+    this.run.events.forEach((e, i) => {
       if (scale.from(i) < GUTTER) return;
       if (e.arrived.length) g.fillRect(scale.from(i), STRIP - 5, 1, 4);
       if (e.finished.length) g.fillRect(scale.to(i) - 2.5, STRIP - 7, 2.5, 6);
@@ -177,15 +154,9 @@ class Band {
   _mark(g, palette) {
     const { scale, pitch } = this.chart;
     const left = Math.max(scale.from(this.at.i), GUTTER);
-    strokeBox(
-      g,
-      palette.ink,
-      1.5,
-      left - 1,
-      STRIP - 1,
-      Math.max(3, scale.to(this.at.i) - left) + 2,
-      this.run.numLanes * pitch + 2,
-    );
+    const width = Math.max(3, scale.to(this.at.i) - left);
+    const height = this.run.numLanes * pitch;
+    strokeBox(g, palette.ink, 1.5, left - 1, STRIP - 1, width + 2, height + 2);
   }
 
   /**
@@ -219,12 +190,11 @@ export class RankLanes {
     /** @type {ViewState & {ranks: RanksState} | null} */
     this.state = null; // as it was drawn last; null where not all ranks are on screen
     this.actions = actions;
-    const $ = (/** @type {string} */ selector) => find(panel, selector);
-    this.key = $(".key");
-    this.area = $(".ranks-area");
-    this.slider = $(".rank-axis");
-    this.head = $(".playhead");
-    this.bandsBox = $(".bands");
+    this.key = find(panel, ".key");
+    this.area = find(panel, ".ranks-area");
+    this.slider = find(panel, ".rank-axis");
+    this.head = find(panel, ".playhead");
+    this.bandsBox = find(panel, ".bands");
     this.axis = new Surface(canvasIn(panel, ".rank-axis canvas"), actions.redraw);
     this.surface = { canvas: this.area }; // a table replaces all of it
     /** @type {Band[]} */

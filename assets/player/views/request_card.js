@@ -15,9 +15,7 @@ import { timed } from "./texts.js";
 
 /**
  * When each token of a request came up to step i, in seconds; null in steps that are not shown.
- * @param {Run} run
- * @param {RunRequest} request
- * @param {number} i
+ * @param {Run} run @param {RunRequest} request @param {number} i
  */
 function tokensOf(run, request, i) {
   return request.samples.slice(0, countUpTo(request.samples, i)).map((step, k) => {
@@ -25,19 +23,15 @@ function tokensOf(run, request, i) {
     const event = run.events[step];
     // several, where a step has several passes
     const mine = event.sampled.filter((s) => s.request === request.id);
-    const unseen = request.unseen.reduce(
-      (n, [first, count]) => n + (request.samples[first] === step ? count : 0),
-      0,
-    );
+    const hidden = request.unseen.filter(([first]) => request.samples[first] === step);
+    const unseen = hidden.reduce((n, [, count]) => n + count, 0);
     return event.passes[mine[k - countUpTo(request.samples, step - 1) - unseen].passIndex].tEnd;
   });
 }
 
 /**
  * The gaps between its tokens that are known, each in seconds and before which token.
- * @param {Run} run
- * @param {RunRequest} request
- * @param {number} i
+ * @param {Run} run @param {RunRequest} request @param {number} i
  */
 export function gapsOf(run, request, i) {
   const at = tokensOf(run, request, i);
@@ -51,9 +45,7 @@ export function gapsOf(run, request, i) {
 /**
  * The times of a request up to step i, in seconds since its arrival; null for what has not
  * happened, or happened in steps that are not shown.
- * @param {Run} run
- * @param {RunRequest} request
- * @param {number} i
+ * @param {Run} run @param {RunRequest} request @param {number} i
  */
 export function timesOf(run, request, i) {
   const { before } = request;
@@ -100,12 +92,9 @@ function endWords(run, request, { step, reason }) {
  * {Run} run @param {RunRequest} request @param {number} i
  */
 function startOf(run, request, i) {
+  const [[came, , wasPreempted] = []] = request.waits;
   // it was computed before it was seen
-  if (
-    request.cameUnseen &&
-    (request.laneSpans[0]?.from === request.waits[0]?.[0] || request.waits[0]?.[2])
-  )
-    return null;
+  if (request.cameUnseen && (request.laneSpans[0]?.from === came || wasPreempted)) return null;
   for (const { segments, passes } of run.events.slice(0, i + 1)) {
     const first = segments.find((s) => s.request === request.id);
     if (first) return passes[first.passIndex].tStart;
@@ -121,10 +110,8 @@ export function cacheWords(run, n) {
   const bytes = (run.header.model || {}).kv_bytes_per_token;
   if (!bytes) return null;
   const total = n * bytes;
-  const words =
-    total >= 2 ** 20
-      ? `${(total / 2 ** 20).toFixed(2)} MiB`
-      : `${(total / 2 ** 10).toFixed(total < 10240 ? 1 : 0)} KiB`;
+  const [mib, kib] = [total / 2 ** 20, total / 2 ** 10];
+  const words = mib >= 1 ? `${mib.toFixed(2)} MiB` : `${kib.toFixed(kib < 10 ? 1 : 0)} KiB`;
   const of = `keys and values of ${count(run.header.model.layers)} [layer|layers]`;
   return [words, `${count(n)} positions × ${count(bytes)} bytes (${of})`];
 }
@@ -160,13 +147,9 @@ export class RequestCard extends CanvasView {
   _row(name, value, note = null) {
     let row = this.rows.get(name);
     if (!row) {
-      row = {
-        dt: h("dt", {}),
-        dd: h("dd", {}),
-        value: document.createTextNode(""),
-        note: h("small", {}),
-      };
-      row.dd.append(row.value, row.note);
+      const [value, note] = [document.createTextNode(""), h("small", {})];
+      row = { dt: h("dt", {}), dd: h("dd", {}), value, note };
+      row.dd.append(value, note);
       this.list.append(row.dt, row.dd);
       this.rows.set(name, row);
     }
@@ -185,11 +168,8 @@ export class RequestCard extends CanvasView {
     const isOther = this._named.request !== request || this._named.run !== run;
     if (isOther) this.unfold(state.layout !== "phone");
     if (isRedrawn(this._named, { request, run, language: state.language })) {
-      this.name.replaceChildren(
-        chip(state, request, true),
-        request.by ? h("bdi", {}, request.by) : "",
-        ` ${timed(run, "request")} ${request.id}`,
-      );
+      const id = ` ${timed(run, "request")} ${request.id}`;
+      put(this.name, chip(state, request, true), request.by && h("bdi", {}, request.by), id);
     }
     const { waited, ttft, gaps, tpot, preemptions, lost } = timesOf(run, request, frame.i);
     const lane = frame.lanes.find((l) => l.request === request);
@@ -197,35 +177,23 @@ export class RequestCard extends CanvasView {
     const { finished } = request;
     const here =
       request.arrived !== null && request.waits.length > 0 && request.waits[0][0] <= frame.i;
-    this._row(
-      "Now",
-      !here
-        ? "has not arrived"
-        : finished && finished.step <= frame.i
-          ? endWords(run, request, finished)
-          : lane
-            ? `in lane ${lane.lane}`
-            : "waits",
-    );
-    this._row(
-      "Arrived",
-      here
-        ? `${request.cameUnseen ? "before " : ""}step ${run.stepOf(request.waits[0][0])}, ${milliseconds(request.arrived ?? 0)}`
-        : "–",
-      request.priority ? `priority ${request.priority}: the lower, the sooner` : null,
-    );
-    this._row(
-      "Tokens",
-      `${count(run.promptLength(request))} prompt [token|tokens] + ${n}${request.maxNew ? ` of ${request.maxNew}` : ""}`,
-    );
+    const stands = lane ? `in lane ${lane.lane}` : "waits";
+    const ends = finished && finished.step <= frame.i ? endWords(run, request, finished) : null;
+    this._row("Now", here ? (ends ?? stands) : "has not arrived");
+    const came = here
+      ? `${request.cameUnseen ? "before " : ""}step ${run.stepOf(request.waits[0][0])}, ${milliseconds(request.arrived ?? 0)}`
+      : "–";
+    const priority = `priority ${request.priority}: the lower, the sooner`;
+    this._row("Arrived", came, request.priority ? priority : null);
+    const most = request.maxNew ? ` of ${request.maxNew}` : "";
+    const prompt = `${count(run.promptLength(request))} prompt [token|tokens]`;
+    this._row("Tokens", `${prompt} + ${n}${most}`);
     this._row("Waited", here && waited !== null ? milliseconds(waited) : "–");
     this._row("TTFT", here && ttft !== null ? milliseconds(ttft) : "–");
     this._row("TPOT", tpot === null ? "–" : milliseconds(tpot));
-    this._row(
-      "Preempted",
-      preemptions === 1 ? "once" : preemptions ? `${preemptions} times` : "never",
-      preemptions && lost !== null ? `lost ${count(lost)} cached [token|tokens]` : null,
-    );
+    const often = preemptions === 1 ? "once" : preemptions ? `${preemptions} times` : "never";
+    const cost = preemptions && lost !== null ? `lost ${count(lost)} cached [token|tokens]` : null;
+    this._row("Preempted", often, cost);
     const cache = lane && !run.isGrouped ? cacheWords(run, lane.kvLen) : null;
     const held = (/** @type {Band} */ band) =>
       lane ? heldWords(band, lane.kvLen, heldBy(run, band, lane, frame.i).tokens) : "";
@@ -245,12 +213,9 @@ export class RequestCard extends CanvasView {
     const stamp = `${request.id}/${language}/${time?.whole}`;
     if (stamp === this._wentStamp) return;
     this._wentStamp = stamp;
-    tell(
-      this.wentKey,
-      time
-        ? `${milliseconds(time.whole)}${time.ended ? " to its end" : ", not at its end"}`
-        : "known when the run has ended",
-    );
+    const whole =
+      time && `${milliseconds(time.whole)}${time.ended ? " to its end" : ", not at its end"}`;
+    tell(this.wentKey, whole || "known when the run has ended");
     const legend = time && h("ul", { class: "went-legend" }, ...timeLegend(time));
     put(this.went, time && timeBar(time), legend);
   }
@@ -258,10 +223,9 @@ export class RequestCard extends CanvasView {
   /** @param {ViewState} state */
   table({ run, frame, pinned }) {
     const gaps = pinned ? gapsOf(run, pinned, frame.i) : [];
+    const caption = pinned && `${t("Gaps between the tokens of")} ${pinned.letter}`;
     return {
-      caption: pinned
-        ? `${t("Gaps between the tokens of")} ${pinned.letter}`
-        : t("No request is selected"),
+      caption: caption || t("No request is selected"),
       columns: ["Before token", "Gap"],
       rows: gaps.map(({ token, seconds }) => [String(token), t(milliseconds(seconds))]),
     };
@@ -274,10 +238,8 @@ export class RequestCard extends CanvasView {
   _gaps(gaps, palette, request) {
     const { surface } = this;
     const most = Math.max(...gaps, 1e-9);
-    tell(
-      this.key,
-      gaps.length ? `${count(gaps.length)} [gap|gaps], longest ${milliseconds(most)}` : "none yet",
-    );
+    const all = `${count(gaps.length)} [gap|gaps], longest ${milliseconds(most)}`;
+    tell(this.key, gaps.length ? all : "none yet");
     if (!surface.visible) return;
     const g = surface.begin();
     fillBox(g, palette.empty, 0, 0, surface.w, surface.h);

@@ -35,28 +35,15 @@ export class StripView extends LaneChart {
     setStyle(this.panel, "--lane-count", String(run.numLanes));
     const stamp = `${state.language}/${state.presenter}/${state.layout}/${frame.i}/${share}`;
     const come = movingIn(state) ? easeOut(phase(share, "lane")) : 1;
-    this.paint(
-      state,
-      stamp,
-      () => this._layout(state, Math.max(0, frame.i - 1 + come)),
-      (g) => this._now(g, state),
-    );
+    const layout = () => this._layout(state, Math.max(0, frame.i - 1 + come));
+    this.paint(state, stamp, layout, (g) => this._now(g, state));
     setStyle(this.panel, "--now-ends", `${this.now + this.scale.per + 1}px`);
     const g = this.show(this.now + this.scale.per, 0.3);
-    strokeBox(
-      g,
-      state.palette.ink,
-      2,
-      this.now - 1,
-      this.axis - 1,
-      this.scale.per + 1,
-      this.surface.h - this.axis,
-    );
-    setAttr(
-      this.canvas,
-      "aria-label",
-      `${t("Lanes around this step")}: ${frame.lanes.map((l) => (l.request ? l.request.letter : t("free"))).join(", ")}`,
-    );
+    const { now, axis } = this;
+    const { ink } = state.palette;
+    strokeBox(g, ink, 2, now - 1, axis - 1, this.scale.per + 1, this.surface.h - axis);
+    const inLanes = frame.lanes.map(({ request }) => request?.letter ?? t("free")).join(", ");
+    setAttr(this.canvas, "aria-label", `${t("Lanes around this step")}: ${inLanes}`);
   }
 
   /** Where "now" begins, in pixels. */
@@ -74,17 +61,14 @@ export class StripView extends LaneChart {
   /** @param {ViewState} state @param {number} at @returns {LaneLayout} */
   _layout({ run, presenter, frame, share = 1 }, at) {
     const axis = presenter ? 28 : 18;
-    const words = Math.min(
-      presenter ? 20 : 13,
-      Math.max(11, Math.floor((this.surface.h - axis) / run.numLanes) - 5),
-    );
+    const room = Math.floor((this.surface.h - axis) / run.numLanes) - 5;
     return {
       scale: windowScale(run, at, this.now, this._per),
       axis,
       font: presenter ? 20 : 12,
       end: this.surface.w,
       gutter: 0,
-      words,
+      words: Math.min(presenter ? 20 : 13, Math.max(11, room)),
       until: share < 1 ? frame.i - 1 : frame.i,
       queue: false,
     };

@@ -82,10 +82,8 @@ export class TextsView {
    * {Element | null}
    */
   freshOf(request) {
-    const row = this.rows.find(
-      (one) => one.request === request && !one.el.hidden && !one.fresh.hidden,
-    );
-    return row ? row.fresh : null;
+    const row = this.rows.find((one) => one.request === request && !one.el.hidden);
+    return row && !row.fresh.hidden ? row.fresh : null;
   }
 
   /** @param {ViewState} state */
@@ -105,26 +103,18 @@ export class TextsView {
   _draw(state) {
     const { run, frame, pair, focus, simple } = state;
     const held = frame.lanes.flatMap((l) => l.request || []);
-    const since = frame.i - 12; // a finished text stays for some steps, greyed
-    const shown = [
-      ...new Set([
-        ...held,
-        ...(simple
-          ? frame.waiting.slice(0, WAITING)
-          : frame.waiting.filter((w) => w.preempted)
-        ).map((w) => w.request),
-        ...run.requests
-          .filter(
-            (r) =>
-              r.finished &&
-              r.finished.step < frame.i &&
-              r.finished.step >= since &&
-              !held.includes(r),
-          )
-          .reverse()
-          .slice(0, 3),
-      ]),
-    ];
+    const { waiting } = frame;
+    const behind = simple ? waiting.slice(0, WAITING) : waiting.filter((w) => w.preempted);
+    // a finished text stays for some steps, greyed
+    const left = run.requests.filter(({ finished }) => {
+      const ago = finished ? frame.i - finished.step : 0;
+      return ago > 0 && ago <= 12;
+    });
+    const gone = left
+      .filter((r) => !held.includes(r))
+      .slice(-3)
+      .reverse();
+    const shown = [...new Set([...held, ...behind.map((w) => w.request), ...gone])];
     if (simple) shown.splice(Math.max(SEEN, held.length), Infinity);
     // everybody keeps their place, whoever looks the first
     if (simple) shown.sort((a, b) => Number(b.isOwn) - Number(a.isOwn) || a.index - b.index);
@@ -132,9 +122,8 @@ export class TextsView {
     const onTheWay = Boolean(movingIn(state)) && phase(state.share, "text") < 1;
     const masked = pair.leaks && state.leak.on ? pair.members[0].run : null;
     const running = held.filter((r) => !(r.finished && r.finished.step <= frame.i)).length;
-    const ended = held.filter(
-      ({ finished }) => finished?.step === frame.i && isDone(finished.reason),
-    ).length;
+    const ending = held.filter(({ finished }) => finished?.step === frame.i);
+    const ended = ending.filter(({ finished }) => isDone(finished?.reason ?? "")).length;
     tell(this.key, ended ? `${running} running, ${ended} just done` : `${running} running`);
     while (this.rows.length < shown.length) {
       const row = {
@@ -147,22 +136,9 @@ export class TextsView {
         note: h("span", { class: "note" }),
         masked: h("span", { class: "masked" }),
       };
-      const el = h(
-        "div",
-        { class: "said" },
-        row.chip,
-        h(
-          "bdi",
-          { class: "words", dir: "auto" },
-          row.by,
-          row.prompt,
-          row.output,
-          row.changed,
-          row.fresh,
-          row.note,
-          row.masked,
-        ),
-      );
+      const { chip: letter, ...words } = row;
+      const said = h("bdi", { class: "words", dir: "auto" }, ...Object.values(words));
+      const el = h("div", { class: "said" }, letter, said);
       this.rows.push({ ...row, el });
       this.box.append(el);
     }
@@ -175,10 +151,8 @@ export class TextsView {
         row.chip.replaceChildren(chip(state, request, holds));
         row.el.dataset.request = String(request.index);
       }
-      const done =
-        request.finished && request.finished.step + Number(onTheWay) <= frame.i
-          ? request.finished
-          : null;
+      const { finished } = request;
+      const done = finished && finished.step + Number(onTheWay) <= frame.i ? finished : null;
       const total = run.numGenerated(request, frame.i);
       const before = run.numGenerated(request, frame.i - 1);
       const output = run.answer(request);
@@ -191,18 +165,16 @@ export class TextsView {
       const most = done && request.isOwn ? Infinity : OUTPUT; // one's own is to be read
       setText(row.output, written(run, output, Math.min(before, output.length, leaves), most));
       setText(row.changed, clean(output.slice(leaves, before).join("")).slice(-OUTPUT));
-      setText(
-        row.masked,
-        masked && total > leaves
-          ? `with the mask: ${clean(masked.answer(request).slice(leaves, total).join("")).slice(-OUTPUT)}`
-          : "",
-      );
+      const other = masked && total > leaves ? masked.answer(request).slice(leaves, total) : null;
+      const instead = other && `with the mask: ${clean(other.join("")).slice(-OUTPUT)}`;
+      setText(row.masked, instead || "");
       row.fresh.classList.toggle("changed", total > leaves);
       setText(row.fresh, clean(run.newPieces(request, frame.i).join("")).slice(0, OUTPUT));
       row.fresh.hidden = total === before;
       setStyle(row.fresh, "visibility", onTheWay ? "hidden" : "");
-      setStyle(row.el, "--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
-      setStyle(row.el, "--hue", request.hue < 0 ? "var(--soft)" : `var(--hue-${request.hue})`);
+      const { hue } = request;
+      setStyle(row.el, "--tint", hue < 0 ? "var(--empty)" : `var(--tint-${hue})`);
+      setStyle(row.el, "--hue", hue < 0 ? "var(--soft)" : `var(--hue-${hue})`);
       /** @type {Record<string, string>} */
       const words = {
         length: "finished",

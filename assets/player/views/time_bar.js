@@ -19,10 +19,8 @@ const timeWords = (time) =>
  */
 function partWords(time, { name, label, means, seconds, steps }) {
   const head = `${t(label)}: ${t(milliseconds(seconds))}${steps ? `, ${t(`${steps} [step|steps]`)}` : ""}`;
-  const limits =
-    name === "queued"
-      ? time.limits.map(({ words, seconds: s }) => `${t(words)}: ${t(milliseconds(s))}`)
-      : [];
+  const bound = name === "queued" ? time.limits : [];
+  const limits = bound.map((limit) => `${t(limit.words)}: ${t(milliseconds(limit.seconds))}`);
   const apart = `${milliseconds(time.uncompared)} of it with prompts of others in the pass: not comparable, the run has no pass like it without`;
   const uncompared = name === "decode" && time.uncompared ? [t(apart)] : [];
   return [head, ...limits, ...uncompared, t(means)].join("\n");
@@ -30,15 +28,13 @@ function partWords(time, { name, label, means, seconds, steps }) {
 
 /** The bar. @param {RequestTime} time @param {number} most seconds that are its full width */
 export function timeBar(time, most = time.whole) {
-  const bar = h(
-    "span",
-    { class: "time-bar", role: "img", "aria-label": timeWords(time) },
-    ...time.parts.map((part) => {
-      const el = h("i", { class: `went went-${part.name}`, title: partWords(time, part) });
-      el.style.flexGrow = String(Math.round(part.seconds * 1e6));
-      return el;
-    }),
-  );
+  const parts = time.parts.map((part) => {
+    const el = h("i", { class: `went went-${part.name}`, title: partWords(time, part) });
+    el.style.flexGrow = String(Math.round(part.seconds * 1e6));
+    return el;
+  });
+  const props = { class: "time-bar", role: "img", "aria-label": timeWords(time) };
+  const bar = h("span", props, ...parts);
   bar.style.width = `${(100 * time.whole) / Math.max(most, 1e-9)}%`;
   return bar;
 }
@@ -47,15 +43,11 @@ export function timeBar(time, most = time.whole) {
  * The parts in words, each with its colour; the bar's own words have those that are too small to be
  * seen. @param {RequestTime} time
  */
-export const timeLegend = (time) =>
-  time.parts
-    .filter((part) => part.seconds >= SEEN * time.whole)
-    .map((part) =>
-      h(
-        "li",
-        { title: partWords(time, part) },
-        h("i", { class: `went went-${part.name}`, "aria-hidden": "true" }),
-        `${t(part.label)} `,
-        h("b", {}, t(milliseconds(part.seconds))),
-      ),
-    );
+export function timeLegend(time) {
+  const seen = time.parts.filter((part) => part.seconds >= SEEN * time.whole);
+  return seen.map((part) => {
+    const colour = h("i", { class: `went went-${part.name}`, "aria-hidden": "true" });
+    const long = h("b", {}, t(milliseconds(part.seconds)));
+    return h("li", { title: partWords(time, part) }, colour, `${t(part.label)} `, long);
+  });
+}

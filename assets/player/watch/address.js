@@ -5,7 +5,7 @@ import { h, jsonIn } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, copyText, linkTo, noLink, setAddress } from "../parts/link.js";
 import { t } from "../parts/speech.js";
-import { ownAxis } from "./layout.js";
+import { isOnWatch, ownAxis } from "./layout.js";
 import { bytesOf, openAddress, openRacer } from "./open_file.js";
 import { UNLIT } from "./store.js";
 
@@ -14,12 +14,8 @@ const FIGURES = ["lanes", "row", "mask", "kv", "text"]; // the views that an emb
 /** Four whole numbers that name a part of a mask, or null. */
 function viewFrom(text) {
   const view = (text || "").split(",").map(Number);
-  return view.length === 4 &&
-    view.every((n) => Number.isInteger(n) && n >= 0) &&
-    view[0] < view[1] &&
-    view[2] < view[3]
-    ? view
-    : null;
+  const isView = view.length === 4 && view.every((n) => Number.isInteger(n) && n >= 0);
+  return isView && view[0] < view[1] && view[2] < view[3] ? view : null;
 }
 
 const wholeFrom = (text) => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
@@ -35,7 +31,7 @@ export class Address {
     this.due = 0; // the timer of the next write; 0: none is pending
     window.addEventListener("hashchange", () => {
       // another part leaves what it shows first: parts/tabs.js
-      if ((document.documentElement.dataset.part || "watch") !== "watch") return;
+      if (!isOnWatch()) return;
       // what is still on its way does not take the place of what is asked for now
       if (app.run && !addressed().has("part")) app.fetching = null;
       this.follow();
@@ -104,13 +100,12 @@ export class Address {
     const { app } = this;
     const p = new URLSearchParams();
     if (!this.hindrance) {
-      if (app.pair.address)
-        for (const [key, value] of Object.entries(app.pair.address)) p.set(key, value);
-      else if (app.entry && app.entry.name) p.set("run", app.entry.name);
-      else if (app.entry && app.entry.spec) p.set("spec", app.entry.spec);
-      else if (app.entry && app.entry.comparison)
-        for (const key of ["comparison", "racer"]) p.set(key, app.entry[key]);
-      else for (const address of tracesOf(app)) p.append("trace", address);
+      /** @type {Json} */
+      const { name, spec, comparison, racer } = app.entry || {};
+      const named = [name && { run: name }, spec && { spec }, comparison && { comparison, racer }];
+      const address = app.pair.address || named.find(Boolean);
+      for (const [key, value] of Object.entries(address || {})) p.set(key, value);
+      for (const trace of address ? [] : tracesOf(app)) p.append("trace", trace);
       if (app.ranks.current) p.set("rank", app.ranks.all ? "all" : String(app.ranks.current.rank));
       if (app.ranks.all) p.set("at", app.ranks.now.toFixed(4));
       else p.set("step", String(app.run.stepOf(Math.min(app.index, app.run.length - 1))));
@@ -149,13 +144,7 @@ export class Address {
 
   write() {
     // another part has the address
-    if (
-      !this.app.run ||
-      this.owes ||
-      (document.documentElement.dataset.part || "watch") !== "watch" ||
-      addressed().has("part")
-    )
-      return;
+    if (!this.app.run || this.owes || !isOnWatch() || addressed().has("part")) return;
     this._written = this._hash();
     setAddress(this._written);
   }
@@ -174,24 +163,19 @@ export class Address {
     if (location.hash === this._written || addressed().has("part")) return;
     const wanted = this.read();
     const { app } = this;
+    const { address } = app.pair;
+    const isRacer =
+      wanted.comparison === app.entry?.comparison &&
+      wanted.racer === app.entry?.racer &&
+      wanted.beside === (address?.beside ?? null);
+    const isSpecOf = wanted.what ? wanted.what === address?.what : wanted.spec === app.entry?.spec;
     const entry = app.options.catalogue.find((e) => e.name === wanted.run);
     if (entry && entry !== app.entry) app.open(entry, wanted);
     else if (wanted.run && !entry) app.missing(wanted.run);
     else if (wanted.trace.length && String(wanted.trace) !== String(tracesOf(app)))
       openAddress(app, wanted.trace, wanted);
-    else if (
-      wanted.comparison &&
-      (wanted.comparison !== app.entry?.comparison ||
-        wanted.racer !== app.entry.racer ||
-        wanted.beside !== (app.pair.address?.beside ?? null))
-    )
-      openRacer(app, wanted);
-    else if (
-      wanted.spec &&
-      app.engines &&
-      (wanted.what ? wanted.what !== app.pair.address?.what : wanted.spec !== app.entry?.spec)
-    )
-      app.editor.restore(wanted);
+    else if (wanted.comparison && !isRacer) openRacer(app, wanted);
+    else if (wanted.spec && app.engines && !isSpecOf) app.editor.restore(wanted);
     else {
       if (wanted.run || wanted.trace.length || wanted.comparison || wanted.spec) {
         // what a link leaves out is as the run was opened
@@ -233,13 +217,9 @@ export class Address {
   }
 
   embed() {
-    const code = this.embedCode;
-    return (
-      code &&
-      copyText(this.app.root, "Copy this code", code, () =>
-        this.app.toast("Code copied: put it into any page."),
-      )
-    );
+    const { app, embedCode } = this;
+    const copied = () => app.toast("Code copied: put it into any page.");
+    return embedCode && copyText(app.root, "Copy this code", embedCode, copied);
   }
 
   share() {
@@ -252,15 +232,14 @@ export class Address {
       return noLink(app.root, why, (app.run?.length && (page || replay)) || null);
     }
     this.write();
-    return copyLink(app.root, linkTo(this._hash(true)), () =>
-      app.toast(
-        app.pair.address?.what
-          ? "Link copied: it runs both again, and opens them at this step."
-          : "Link copied: it opens this run at this step.",
-        8000,
-        this.embedCode && { text: "Copy embed code", act: () => this.embed() },
-      ),
-    );
+    const copied = () => {
+      const says = app.pair.address?.what
+        ? "Link copied: it runs both again, and opens them at this step."
+        : "Link copied: it opens this run at this step.";
+      const embed = { text: "Copy embed code", act: () => this.embed() };
+      app.toast(says, 8000, this.embedCode && embed);
+    };
+    return copyLink(app.root, linkTo(this._hash(true)), copied);
   }
 }
 
@@ -284,18 +263,11 @@ export function canonical({ requests, arrival_unit: unit }) {
   ]);
 }
 
-async function through(bytes, stream) {
-  return new Uint8Array(
-    await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer(),
-  );
-}
-
 /** A spec for an address, or null if it is too long for one. */
 export async function pack(data) {
-  const bytes = await through(
-    new TextEncoder().encode(JSON.stringify(data)),
-    new CompressionStream("deflate-raw"),
-  );
+  const text = new Blob([JSON.stringify(data)]);
+  const packed = text.stream().pipeThrough(new CompressionStream("deflate-raw"));
+  const bytes = new Uint8Array(await new Response(packed).arrayBuffer());
   if (bytes.length > 6000) return null; // too long for an address
   return btoa(String.fromCharCode(...bytes))
     .replace(/\+/g, "-")
@@ -305,9 +277,8 @@ export async function pack(data) {
 
 /** The spec of an address. Throws if there is none. */
 export async function unpack(text) {
-  const bytes = Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) =>
-    c.charCodeAt(0),
-  );
+  const packed = atob(text.replace(/-/g, "+").replace(/_/g, "/"));
+  const bytes = Uint8Array.from(packed, (c) => c.charCodeAt(0));
   const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return JSON.parse(new TextDecoder().decode(await bytesOf(unpacked, MOST_UNPACKED)));
 }
@@ -317,12 +288,8 @@ export function isSpec(spec) {
   const plain = (value) => Boolean(value) && typeof value === "object" && !Array.isArray(value);
   if (!plain(spec) || !(spec.config === undefined || plain(spec.config))) return false;
   if (typeof spec.preset === "string") return true;
-  return (
-    plain(spec.config) &&
-    plain(spec.workload) &&
-    Array.isArray(spec.workload.requests) &&
-    spec.workload.requests.every(plain)
-  );
+  const { requests } = plain(spec.workload) ? spec.workload : {};
+  return plain(spec.config) && Array.isArray(requests) && requests.every(plain);
 }
 
 /** The workload in a saved text; null if it is something else. */

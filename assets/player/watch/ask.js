@@ -15,14 +15,16 @@ import { viewState } from "./view_state.js";
 
 const EDGE = 8; // pixels that stay free around it
 
+/** @param {...Node} children */
+const pictureOf = (...children) =>
+  h("div", { class: "ask-picture", "aria-hidden": "true" }, ...children);
+
 /**
  * A view in a panel of its own. @param {string} name of its canvas @param {string} key @param
  * {(panel: HTMLElement, actions: ViewActions) => View} make
  */
 const canvasOf = (name, key, make) => (/** @type {ViewActions} */ actions) => {
-  const panel = h(
-    "div",
-    { class: "ask-picture", "aria-hidden": "true" },
+  const panel = pictureOf(
     h("span", { class: "title", hidden: true }),
     h("span", { class: "tools", hidden: true }),
     h("i", { class: key, hidden: true }),
@@ -39,12 +41,7 @@ const VIEWS = {
   lengths: canvasOf("lengths", "lengths-key", (panel, actions) => new LengthsView(panel, actions)),
   blocks: canvasOf("blocks", "blocks-key", (panel, actions) => new BlocksView(panel, actions)),
   text: () => {
-    const panel = h(
-      "div",
-      { class: "ask-picture", "aria-hidden": "true" },
-      h("i", { class: "key", hidden: true }),
-      h("div", { class: "texts" }),
-    );
+    const panel = pictureOf(h("i", { class: "key", hidden: true }), h("div", { class: "texts" }));
     return { panel, view: new TextsView(panel) };
   },
 };
@@ -82,28 +79,22 @@ export class Ask {
   /** @param {HTMLElement} button */
   open(button) {
     const { app, note } = this;
-    const told = EXPLAINED[button.dataset.ask || ""];
+    const { ask = "" } = button.dataset;
+    const told = EXPLAINED[ask];
     if (!told || !app.run?.length || !note.showPopover) return;
     this.button = button;
     const here = app.options.tabs.some((tab) => tab.name === "learn");
     note.setAttribute("aria-label", t(told.asks));
-    const close = newButton(
-      {
-        class: "icon-button ask-close",
-        "aria-label": t("Close"),
-        onclick: () => note.hidePopover(),
-      },
-      "×",
-    );
-    const lesson = `#part=learn&lesson=${told.lesson}&stop=${told.stop}`;
+    const onclick = () => note.hidePopover();
+    const closing = { class: "icon-button ask-close", "aria-label": t("Close"), onclick };
+    const href = `#${new URLSearchParams({ part: "learn", ...told.at })}`;
     put(
       note,
       h("b", {}, t(told.asks)),
-      close,
+      newButton(closing, "×"),
       h("p", {}, told.says.map((sentence) => t(sentence)).join(" ")),
-      ...this._picture(told.picture),
-      here &&
-        h("a", { href: lesson, onclick: () => note.hidePopover() }, t("The lesson that shows it")),
+      ...this._picture(ask),
+      here && h("a", { href, onclick }, t("The lesson that shows it")),
     );
     note.showPopover();
     button.setAttribute("aria-expanded", "true");
@@ -125,12 +116,8 @@ export class Ask {
       const shown = [...app.root.querySelectorAll(copied)].find(
         (el) => !(/** @type {HTMLElement} */ (el).hidden) && el.childNodes.length,
       );
-      return shown
-        ? [
-            h("div", { class: "ask-picture", "aria-hidden": "true" }, shown.cloneNode(true)),
-            this._from(viewState(app).index),
-          ]
-        : [];
+      if (!shown) return [];
+      return [pictureOf(shown.cloneNode(true)), this._from(viewState(app).index)];
     }
     const index = app.run.openingStep();
     const plain = viewState(app, index);
@@ -149,15 +136,9 @@ export class Ask {
       leak: { offered: false, on: false, working: "" },
       weights: { ...plain.weights, offered: false, on: false, found: null },
     };
-    const { panel, view } = VIEWS[name](
-      /** @type {ViewActions} */ (
-        /** @type {Partial<ViewActions>} */ ({
-          redraw: () => view?.draw(state),
-          explain: () => {},
-          hover: () => {},
-        })
-      ),
-    );
+    /** @type {Partial<ViewActions>} */
+    const actions = { redraw: () => view?.draw(state), explain: () => {}, hover: () => {} };
+    const { panel, view } = VIEWS[name](/** @type {ViewActions} */ (actions));
     if (!panel.querySelector("canvas")) view.draw(state);
     return [panel, this._from(index)];
   }

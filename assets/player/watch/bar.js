@@ -82,14 +82,10 @@ export class Bar {
     if (small || this.tight >= 2) {
       if (small && app.engines) add("Edit requests", () => app.editor.toggle());
       if (!race.hidden) add("Race", () => race.click(), "These requests under several policies");
+      const forked = "The same requests with one setting changed";
+      const planned = "What other settings would have made of it";
       if (app.engines && !app.entry?.written)
-        add(
-          "What if …",
-          () => showWhatIf(app),
-          app.run?.header.engine
-            ? "What other settings would have made of it"
-            : "The same requests with one setting changed",
-        );
+        add("What if …", () => showWhatIf(app), app.run?.header.engine ? planned : forked);
       if (app.run?.delays)
         add("What was slow?", () => showSlow(app), "The longest gaps and waits, and why");
       add("Copy link", () => app.address.share());
@@ -98,14 +94,10 @@ export class Bar {
       add("Next event", () => app.transport.jump(1, "any"));
       add("Previous event", () => app.transport.jump(-1, "any"));
     }
-    if (small || this.tight >= 3)
-      add(
-        detail.simple ? "Full" : "Simple",
-        () => detail.turn(),
-        detail.simple
-          ? "Also the token budget, caches, latencies and events"
-          : "Lanes, one pass, the mask, memory and texts",
-      );
+    const [other, shows] = detail.simple
+      ? ["Full", "Also the token budget, caches, latencies and events"]
+      : ["Simple", "Lanes, one pass, the mask, memory and texts"];
+    if (small || this.tight >= 3) add(other, () => detail.turn(), shows);
     if (app.layout !== "phone")
       add("Presenter", () => app.present(true), "Larger type, fewer panels; Esc leaves");
     const theme = palette.dark ? "light" : "dark";
@@ -140,22 +132,17 @@ export class Bar {
     const { app } = this;
     const { root } = app;
     const { header } = app.run;
-    const source = header.source || "recorded";
     const model = (header.model && header.model.name) || "";
     const mark = app.$(".source");
     setText(mark.querySelector(".word"), t(sourceOf(app.run)));
-    setText(
-      mark.querySelector(".rest"),
-      [model.split("/").at(-1), String(header.device || "").toUpperCase()]
-        .filter(Boolean)
-        .map((word) => ` · ${word}`)
-        .join(""),
-    );
+    const more = [model.split("/").at(-1), String(header.device || "").toUpperCase()];
+    const rest = more.map((word) => word && ` · ${word}`);
+    setText(mark.querySelector(".rest"), rest.join(""));
     mark.title = factsOf(app.run)
       .map(([name, words]) => `${t(name)}: ${words}`)
       .join("\n");
     mark.classList.toggle("noted", notesOf(header).length > 0);
-    mark.dataset.source = source;
+    mark.dataset.source = header.source || "recorded";
     document.title = joined([app.run.isSimulated && t("Simulated"), TITLE]);
     const limits = limitsOf(app.run);
     const { policy = header.config?.policy } = header;
@@ -165,24 +152,16 @@ export class Bar {
       mark.hidden = !mark.title;
     }
     for (const chip of root.querySelectorAll(".policy-chip")) {
-      chip.replaceChildren(
-        h(
-          "span",
-          {},
-          ...limits.map(([words], i) =>
-            h("span", {}, `${i ? " · " : ""}${i && words !== policy ? t(words) : words}`),
-          ),
-        ),
+      const words = limits.map(([one], i) =>
+        h("span", {}, `${i ? " · " : ""}${i && one !== policy ? t(one) : one}`),
       );
+      chip.replaceChildren(h("span", {}, ...words));
       chip.title = `${limits.map(([, name]) => name).join("\n")}\n${t("The names are vLLM's.")}`;
     }
-    put(
-      app.$(".totals"),
-      app.run.isSimulated && h("b", {}, t("Simulated")),
-      ...(app.run.totals || []).map(({ name, value, means }) =>
-        h("span", { title: means }, `${name} `, h("b", {}, value)),
-      ),
+    const totals = app.run.totals.map(({ name, value, means }) =>
+      h("span", { title: means }, `${name} `, h("b", {}, value)),
     );
+    put(app.$(".totals"), app.run.isSimulated && h("b", {}, t("Simulated")), ...totals);
     app.$(".slow-button").hidden = !app.run.delays;
     app.$(".what-button").title = aboutWhatIf(app);
     // no engine outside the sandbox can run it again
@@ -190,8 +169,8 @@ export class Bar {
     this.chips.forEach((chip, i) =>
       chip.classList.toggle("on", app.options.catalogue[i] === app.entry),
     );
-    app.root.querySelector(".legend-pad").hidden = (header.batching || {}).layout === "packed";
-    app.root.querySelector(".mask .legend-overrun").hidden =
+    app.$(".legend-pad").hidden = header.batching?.layout === "packed";
+    app.$(".mask .legend-overrun").hidden =
       !app.run.asynchronous && !app.run.events.some((e) => e.overrun.length);
     this.fitChips();
   }
@@ -220,14 +199,11 @@ export class Bar {
     if (!chips.length || app.layout === "phone" || app.presenter) return;
     const box = app.$(".presets");
     for (const chip of chips) chip.hidden = false;
-    const room =
-      app.$(".top").clientWidth -
-      48 -
-      24 -
-      [...app.$(".top").children].reduce(
-        (n, el) => n + (el === box || el.matches(".spring") || el.hidden ? 0 : widthOf(el) + 8),
-        8,
-      );
+    const top = app.$(".top");
+    const others = [...top.children].filter(
+      (el) => el !== box && !el.matches(".spring") && !el.hidden,
+    );
+    const room = top.clientWidth - 80 - others.reduce((n, el) => n + widthOf(el) + 8, 0);
     const open = chips[app.options.catalogue.indexOf(app.entry)];
     let used = open ? open.offsetWidth + 8 : 0;
     let full = false;

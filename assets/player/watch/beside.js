@@ -4,7 +4,7 @@
 // by steps: what a single run took says little. Shown as a pair.
 
 import { chip } from "../parts/chips.js";
-import { find, h, pause, setAttr, setText } from "../parts/dom.js";
+import { find, h, pause, put, setAttr, setText } from "../parts/dom.js";
 import { count, wallClock } from "../parts/format.js";
 import { wantedLanguage } from "../parts/language.js";
 import { hideToast } from "../parts/look.js";
@@ -41,11 +41,9 @@ export class Beside {
     const { entry, options } = this.app;
     const name = entry?.racer ? POLICIES.includes(entry.racer) && entry.comparison : entry?.name;
     const known = options.catalogue.find((e) => e.name === name);
-    return known?.beside &&
-      (this.app.engines?.can("open_comparison") ||
-        options.comparisons?.some((e) => e.name === name))
-      ? name
-      : null;
+    const can =
+      this.app.engines?.can("open_comparison") || options.comparisons?.some((e) => e.name === name);
+    return known?.beside && can ? name : null;
   }
 
   /** Whether it can be shown: recorded, or run by an engine. */
@@ -88,12 +86,8 @@ export class Beside {
     const below = POLICIES.find((name) => name !== front) || POLICIES[0];
     const members = [front, below].map((racer) => {
       const replay = runOf(doc, racer);
-      return {
-        run: new Run(replay),
-        entry: { name: null, title: `${t(doc.title)}: ${racer}`, comparison, racer },
-        replay,
-        name: racer,
-      };
+      const entry = { name: null, title: `${t(doc.title)}: ${racer}`, comparison, racer };
+      return { run: new Run(replay), entry, replay, name: racer };
     });
     this._begin(true);
     app.pair.open({
@@ -110,9 +104,8 @@ export class Beside {
   async _run() {
     const { app } = this;
     this._begin(false);
-    const failed = await runBeside(app, this.policy, (/** @type {string} */ words) =>
-      app.toast(t(words), 8000),
-    );
+    const tell = (/** @type {string} */ words) => app.toast(t(words), 8000);
+    const failed = await runBeside(app, this.policy, tell);
     if (failed || !app.pair.members.length) this._end();
     if (failed) app.toast(failed, 8000);
     else hideToast(app.root);
@@ -139,28 +132,24 @@ export class Beside {
   /** @param {ViewState} state */
   draw(state) {
     this.button.hidden = !this.offered;
-    setText(
-      this.button,
-      t("{policy} below", {
-        policy: this.on ? this.app.pair.other?.run.header.policy || this.policy : this.policy,
-      }),
-    );
+    const shown = this.on && state.pair.other;
+    const policy = (shown && shown.run.header.policy) || this.policy;
+    setText(this.button, t("{policy} below", { policy }));
     setAttr(this.button, "aria-pressed", String(this.on));
     this.app.root.toggleAttribute("data-beside", this.on);
-    const { other } = state.pair;
-    const shown = this.on && other;
     for (const line of this.lines) line.hidden = !shown;
     if (!shown) return;
     const { run, frame } = state;
-    const { events } = other.run;
+    const { run: other } = shown;
+    const { events } = other;
     // on a clock in the middle of a step, as a rule
     const now = frame.event.tEnd - run.events[0].tStart + events[0].tStart;
     const there = state.clock
       ? countUpTo(events, now + 1e-9, (e) => e.tStart) - 1
-      : other.run.indexOf(frame.event.step);
-    this.lines[1].style.order = this.app.pair.members[0].run === other.run ? "-1" : "1";
+      : other.indexOf(frame.event.step);
+    this.lines[1].style.order = this.app.pair.members[0].run === other ? "-1" : "1";
     this._tell(this.lines[0], state, run, frame.i);
-    this._tell(this.lines[1], state, other.run, there, Math.min(now, events[there].tEnd));
+    this._tell(this.lines[1], state, other, there, Math.min(now, events[there].tEnd));
   }
 
   /**
@@ -171,11 +160,10 @@ export class Beside {
   _tell(line, state, run, i, now = run.events[i].tEnd) {
     const { clock } = state;
     const words = (/** @type {number} */ n) => t(clock ? wallClock(n) : `${count(n)} [step|steps]`);
+    const long = (/** @type {RunRequest} */ request) =>
+      clock ? waitedSoFar(run, request, i, now) : stepsWaited(run, request, i);
     const waited = run.requests
-      .map((request) => ({
-        request,
-        long: clock ? waitedSoFar(run, request, i, now) : stepsWaited(run, request, i),
-      }))
+      .map((request) => ({ request, long: long(request) }))
       .sort((a, b) => b.long - a.long);
     const some = waited.filter(({ long }) => long >= (clock ? 0.005 : 1));
     const named = some.slice(0, MOST[state.layout]);
@@ -183,22 +171,18 @@ export class Beside {
     const phone = state.layout === "phone";
     // what a reader gets who adds up what is written, where everyone is named
     const isSum = clock && !rest;
-    const all = waited.reduce(
-      (sum, { long }) => sum + (isSum ? parseFloat(wallClock(long)) : long),
-      0,
-    );
-    line.replaceChildren(
+    const each = waited.map(({ long }) => (isSum ? parseFloat(wallClock(long)) : long));
+    const seconds = words(each.reduce((sum, long) => sum + long, 0));
+    const all = some.length ? t("{seconds} in all", { seconds }) : t("nobody has waited");
+    put(
+      line,
       h("b", {}, run.header.policy),
       h("span", {}, t(phone ? "waited" : "waited so far")),
       ...named.map(({ request, long }) =>
         h("span", { class: "waiter" }, chip({ run, index: i }, request), words(long)),
       ),
-      rest ? h("span", {}, phone ? `+${rest}` : t(`and ${rest} more`)) : "",
-      h(
-        "span",
-        { class: some.length ? "long" : null },
-        !some.length ? t("nobody has waited") : t("{seconds} in all", { seconds: words(all) }),
-      ),
+      rest > 0 && h("span", {}, phone ? `+${rest}` : t(`and ${rest} more`)),
+      h("span", { class: some.length ? "long" : null }, all),
     );
   }
 }

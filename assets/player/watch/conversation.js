@@ -19,16 +19,10 @@ export class Conversation {
     this.changed = changed;
     this.summary = h("summary", {});
     this.list = h("ol", {});
-    this.el = h(
-      "details",
-      { class: "conversation", ontoggle: () => this._fill() },
-      this.summary,
-      this.list,
-      newButton(
-        { class: "link", onclick: () => this._insert(this.messages.length) },
-        t("Add a message"),
-      ),
-    );
+    const onclick = () => this._insert(this.messages.length);
+    const add = newButton({ class: "link", onclick }, t("Add a message"));
+    const kind = { class: "conversation", ontoggle: () => this._fill() };
+    this.el = h("details", kind, this.summary, this.list, add);
     this.show(messages);
   }
 
@@ -53,11 +47,8 @@ export class Conversation {
 
   /** @param {number} n */
   _message(n) {
-    const role = h(
-      "select",
-      { "aria-label": t(`Role of message ${n + 1}`) },
-      ...ROLES.map((name) => h("option", { value: name }, name)),
-    );
+    const roles = ROLES.map((name) => h("option", { value: name }, name));
+    const role = h("select", { "aria-label": t(`Role of message ${n + 1}`) }, ...roles);
     const text = h("textarea", { "aria-label": t(`Message ${n + 1}`), spellcheck: "false" });
     [role.value, text.value] = [this.messages[n].role, this.messages[n].content];
     const say = () => this._say(this.messages.with(n, { role: role.value, content: text.value }));

@@ -27,13 +27,12 @@ const known = (text) => (text === "simple" || text === "full" ? text : null);
  * What an address asks for: in words, or by naming something that only Full shows. @param
  * {URLSearchParams} p
  */
-const detailOf = (p) =>
-  known(p.get("detail")) ||
-  (Object.entries(ONLY_FULL).some(
+function detailOf(p) {
+  const isOnlyFull = Object.entries(ONLY_FULL).some(
     ([name, value]) => p.has(name) && (value === null || p.get(name) === value),
-  )
-    ? "full"
-    : null);
+  );
+  return known(p.get("detail")) || (isOnlyFull ? "full" : null);
+}
 
 export class Detail {
   /** @param {App} app */
@@ -56,12 +55,8 @@ export class Detail {
 
   /** @returns {HowMuch} */
   get now() {
-    return (
-      this.needed ||
-      this.chosen ||
-      known(this.app.options.detail) ||
-      (isBrought(this.app) ? "full" : "simple")
-    );
+    const own = isBrought(this.app) ? "full" : "simple";
+    return this.needed || this.chosen || known(this.app.options.detail) || own;
   }
 
   get simple() {
@@ -110,8 +105,6 @@ export class Detail {
  * budget. @param {App} app
  */
 function isBrought({ run, entry }) {
-  return Boolean(
-    run &&
-    (run.header.source === "uploaded" || (run.header.engine && !entry?.name && !entry?.comparison)),
-  );
+  const { source, engine } = run?.header || {};
+  return source === "uploaded" || (engine && !entry?.name && !entry?.comparison);
 }

@@ -45,12 +45,10 @@ export class Editor {
       this._row({ ...given, arrival: this.rows.length }, isOffered ? 64 : 16).prompt.focus();
       this.touch();
     });
-    $(".save-workload").addEventListener("click", () =>
-      download(
-        "inflight-workload.json",
-        new Blob([JSON.stringify(this.spec(), null, 1)], { type: "application/json" }),
-      ),
-    );
+    $(".save-workload").addEventListener("click", () => {
+      const text = JSON.stringify(this.spec(), null, 1);
+      download("inflight-workload.json", new Blob([text], { type: "application/json" }));
+    });
     $(".load-workload").addEventListener("click", () => $(".workload-file").click());
     $(".workload-file").addEventListener("change", (e) => loadWorkload(this, e.target));
     const compare = $(".compare-these");
@@ -82,14 +80,11 @@ export class Editor {
       changed: () => this._modelChanged(),
     });
     this.device = new DeviceField(this.field("device"), app.engines, () => this.model.spec);
-    this.messages = new Messages(
-      drawer,
-      () => this.rows,
-      () => {
-        this._letEnd();
-        this.touch();
-      },
-    );
+    const edited = () => {
+      this._letEnd();
+      this.touch();
+    };
+    this.messages = new Messages(drawer, () => this.rows, edited);
   }
 
   _modelChanged() {
@@ -129,11 +124,9 @@ export class Editor {
     if (!(await this.ready())) return false;
     const { run } = this.app;
     if (!run || this.refused || (this.asShown !== undefined && this.shown === run)) return true;
-    if (this.edited)
-      this.frame.say("These are your edits; another run is on screen.", false, {
-        text: "Show its requests",
-        act: () => this.setAside(() => this._fromRun()),
-      });
+    const act = () => this.setAside(() => this._fromRun());
+    const edits = "These are your edits; another run is on screen.";
+    if (this.edited) this.frame.say(edits, false, { text: "Show its requests", act });
     else this._fromRun();
     return true;
   }
@@ -226,16 +219,13 @@ export class Editor {
     const spec = this.spec();
     const { arrival_unit: unit, requests } = spec.workload;
     const last = unit === "s" ? Math.max(...requests.map(({ arrival }) => arrival)) : 0;
-    return {
-      spec,
-      says: [
-        `${count(this.rows.length)} [request|requests], ${this.changed ? "as edited there" : "those of the run on screen there"}.`,
-        !this.changed &&
-          this.app.run.isInteractive &&
-          "Each comes in the step in which it came: pauses and pace are left out.",
-        last > 1 && `The last comes after ${last.toFixed(1)} s: each run takes longer than that.`,
-      ],
-    };
+    const { changed } = this;
+    const whose = changed ? "as edited there" : "those of the run on screen there";
+    const steps = "Each comes in the step in which it came: pauses and pace are left out.";
+    const long = `The last comes after ${last.toFixed(1)} s: each run takes longer than that.`;
+    const many = `${count(this.rows.length)} [request|requests], ${whose}.`;
+    const says = [many, !changed && this.app.run.isInteractive && steps, last > 1 && long];
+    return { spec, says };
   }
 
   /** Ask once what can be run here; false if no engine answers. */
@@ -256,13 +246,10 @@ export class Editor {
     }
     const { presets, policies, limits } = this.state;
     this.limits = limits || {};
-    this.field("preset").replaceChildren(
-      h("option", { value: "" }, t("the run on screen")),
-      ...presets.map((p) => h("option", { value: p.name }, t(p.title))),
-    );
-    this.field("policy").replaceChildren(
-      ...policies.map((p) => h("option", { value: p.name }, p.name)),
-    );
+    const option = (value, words) => h("option", { value }, words);
+    const chosen = presets.map((p) => option(p.name, t(p.title)));
+    this.field("preset").replaceChildren(option("", t("the run on screen")), ...chosen);
+    this.field("policy").replaceChildren(...policies.map(({ name }) => option(name, name)));
     this.model.fill(this.state);
     if (this.typed) this.edit(this.typed);
     this.frame.button.disabled = false;
@@ -272,11 +259,8 @@ export class Editor {
 
   _row(request, maxNew = request.sampling?.max_new_tokens ?? 32) {
     const ids = request.prompt_token_ids;
-    const prompt = h("textarea", {
-      rows: "1",
-      "aria-label": t(`Prompt of request ${this.rows.length + 1}`),
-      spellcheck: "false",
-    });
+    const heard = t(`Prompt of request ${this.rows.length + 1}`);
+    const prompt = h("textarea", { rows: "1", "aria-label": heard, spellcheck: "false" });
     prompt.value = ids ? `${ids.length} token ids` : request.prompt || "";
     if (ids) prompt.title = t("Given as token ids; type to replace them with text");
     const number = (label, value, inputmode, min, step) =>
@@ -332,10 +316,9 @@ export class Editor {
     if (kept) return kept.spec;
     const { header } = run;
     const name = (header.model && header.model.name) || "";
-    const model = this.state.models.find(
-      (m) => m === name || m.split("/").at(-1) === name.split("/").at(-1),
-    );
-    return { workload: run.workload, config: header.config, model: model || name, device: "auto" };
+    const lastOf = (path) => path.split("/").at(-1);
+    const model = this.state.models.find((m) => lastOf(m) === lastOf(name)) || name;
+    return { workload: run.workload, config: header.config, model, device: "auto" };
   }
 
   _fromRun() {
@@ -416,17 +399,10 @@ export class Editor {
     for (const name of NUMBERS) config[name] = number(name);
     config.num_blocks = this.field("num_blocks").value === "" ? null : number("num_blocks");
     for (const name of CHECKS) config[name] = this.field(name).checked;
-    return {
-      workload: {
-        schema: 1,
-        name: this.workloadName || "custom",
-        arrival_unit: this.field("arrival_unit").value,
-        requests,
-      },
-      config,
-      ...this.model.spec,
-      device: this.device.value,
-    };
+    const name = this.workloadName || "custom";
+    const unit = this.field("arrival_unit").value;
+    const workload = { schema: 1, name, arrival_unit: unit, requests };
+    return { workload, config, ...this.model.spec, device: this.device.value };
   }
 
   _freshId() {
@@ -473,11 +449,9 @@ export class Editor {
     for (const name of [...NUMBERS, ...SAMPLING, "num_blocks"]) {
       const el = this.field(name);
       if (el.disabled || (name === "num_blocks" && el.value === "" && el.validity.valid)) continue;
+      const label = el.closest("label").querySelector("span").textContent;
       if (el.value === "" || !el.validity.valid)
-        return bad(
-          el,
-          `${el.closest("label").querySelector("span").textContent}: ${el.validationMessage || "this needs a number"}`,
-        );
+        return bad(el, `${label}: ${el.validationMessage || "this needs a number"}`);
     }
     return null;
   }
@@ -503,14 +477,10 @@ export class Editor {
     const { left } = live;
     if (!left || !(await this.ready())) return false;
     if (!this.edited) this.edit(left.spec);
-    this.app.toast(
-      left.job
-        ? "The run that was going on is taken up again."
-        : "The run that was going on starts again.",
-    );
-    await this._running(left.spec, "Taking up the run.", (tell) =>
-      live.resume(visit.visitor, tell),
-    );
+    const anew = "The run that was going on starts again.";
+    this.app.toast(left.job ? "The run that was going on is taken up again." : anew);
+    const resume = (tell) => live.resume(visit.visitor, tell);
+    await this._running(left.spec, "Taking up the run.", resume);
     return true;
   }
 
@@ -566,10 +536,8 @@ export class Editor {
 
   /** The title of a run of this spec among those of this visit. */
   titleOf(spec) {
-    const preset = this._presetOf(spec);
-    return preset
-      ? t(preset.title)
-      : t(`${count(spec.workload.requests.length)} [request|requests] of yours`);
+    const own = `${count(spec.workload.requests.length)} [request|requests] of yours`;
+    return t(this._presetOf(spec)?.title ?? own);
   }
 
   /**
@@ -601,12 +569,7 @@ export class Editor {
   }
 
   async _restore(wanted) {
-    let spec;
-    try {
-      spec = await unpack(wanted.spec);
-    } catch {
-      spec = null;
-    }
+    let spec = await unpack(wanted.spec).catch(() => null);
     if (!isSpec(spec)) return this.app.toast("This link's workload cannot be read.");
     if (spec.preset) {
       const preset = this.state.presets.find((p) => p.name === spec.preset);
@@ -622,19 +585,11 @@ export class Editor {
     // a path or a hub id: following a link must not load it
     if (!this.model.knows(spec.model)) {
       const restore = this.setAside(() => this.edit(spec));
-      this.refused = () =>
-        this.frame.say(
-          t(
-            this.model.options.open && isFile(spec.model)
-              ? FILE_AGAIN
-              : this.state.any_model
-                ? "This link asks for the model {name}, which is not built in: run it if you trust it."
-                : "This link asks for the model {name}, which this page cannot load: choose one of its own.",
-            { name: spec.model },
-          ),
-          true,
-          restore,
-        );
+      const unknown = this.state.any_model
+        ? "This link asks for the model {name}, which is not built in: run it if you trust it."
+        : "This link asks for the model {name}, which this page cannot load: choose one of its own.";
+      const says = this.model.options.open && isFile(spec.model) ? FILE_AGAIN : unknown;
+      this.refused = () => this.frame.say(t(says, { name: spec.model }), true, restore);
       await this.toggle(true);
       return this.refused();
     }

@@ -1,13 +1,11 @@
-// What the "?" beside each title says: a question, two sentences, the view that is the picture, and
-// the stop of Learn that shows it at work. In German by assets/words/de.json, like every text of
-// the page.
+// What the "?" beside each title says: a question, two sentences, and the stop of Learn that shows
+// it at work. In German by assets/words/de.json, like every text of the page.
 
 /**
- * @typedef {{asks: string, says: [string, string], picture: string, lesson: string, stop: string}}
- * Explanation
+ * @typedef {{asks: string, says: [string, string], at: {lesson: string, stop: string}}} Explanation
  */
 
-/** By the name that the button has in its `data-ask`. @type {Record<string, Explanation>} */
+/** By what it is about: the button's `data-ask`. @type {Record<string, Explanation>} */
 export const EXPLAINED = {
   lanes: {
     asks: "What are lanes?",
@@ -15,9 +13,7 @@ export const EXPLAINED = {
       "A lane is one request’s place in the batch. Each cell is one step; a word in it is what that step wrote.",
       "With continuous batching, whoever is done leaves and the next takes the lane at once, while the others go on.",
     ],
-    picture: "lanes",
-    lesson: "dynamic-scheduling",
-    stop: "refill",
+    at: { lesson: "dynamic-scheduling", stop: "refill" },
   },
   row: {
     asks: "What is one pass?",
@@ -25,9 +21,7 @@ export const EXPLAINED = {
       "All tokens that the model reads in this step go through it together: one pass serves everybody.",
       "A newcomer brings its prompt, or a piece of it, the others only the token that they wrote last; the word after the arrow is what each writes next.",
     ],
-    picture: "row",
-    lesson: "one-pass",
-    stop: "mixed",
+    at: { lesson: "one-pass", stop: "mixed" },
   },
   mask: {
     asks: "What does the mask show?",
@@ -35,9 +29,7 @@ export const EXPLAINED = {
       "A row for each token of this pass, a column for each that is remembered or new. Where a cell is filled, the row’s token may look at the column’s: this is attention.",
       "No token looks into another request’s text, and none into the future.",
     ],
-    picture: "mask",
-    lesson: "ragged-batching",
-    stop: "apart",
+    at: { lesson: "ragged-batching", stop: "apart" },
   },
   lengths: {
     asks: "What is a cache?",
@@ -45,9 +37,7 @@ export const EXPLAINED = {
       "For every token that it has read, the model keeps a key and a value, so that it need not read it again.",
       "A bar is what one request holds: it grows by a prompt at first, then by one token in each step.",
     ],
-    picture: "lengths",
-    lesson: "one-token",
-    stop: "cache",
+    at: { lesson: "one-token", stop: "cache" },
   },
   blocks: {
     asks: "What is in the memory?",
@@ -55,9 +45,7 @@ export const EXPLAINED = {
       "What the model has read is kept in blocks of equal size, the KV cache, so that it need not be read again.",
       "When its last block is full a request takes another; when it leaves it gives all of them back.",
     ],
-    picture: "blocks",
-    lesson: "paged-kv",
-    stop: "blocks",
+    at: { lesson: "paged-kv", stop: "blocks" },
   },
   text: {
     asks: "What do the colours of a text mean?",
@@ -65,9 +53,7 @@ export const EXPLAINED = {
       "Grey is what was asked, black what the model has written so far; the marked word is the newest. A finished text is grey, too.",
       "Sharing a pass does not mix texts: no request looks at another’s tokens.",
     ],
-    picture: "text",
-    lesson: "ragged-batching",
-    stop: "same-text",
+    at: { lesson: "ragged-batching", stop: "same-text" },
   },
   budget: {
     asks: "What is the token budget?",
@@ -75,9 +61,7 @@ export const EXPLAINED = {
       "It is the most tokens that one step may compute, so that no step takes too long.",
       "Under most policies whoever writes takes one token of it first; prompts take what is left, in pieces if they must.",
     ],
-    picture: "budget",
-    lesson: "one-pass",
-    stop: "gauge-budget",
+    at: { lesson: "one-pass", stop: "gauge-budget" },
   },
   waiting: {
     asks: "Who waits here?",
@@ -85,8 +69,6 @@ export const EXPLAINED = {
       "Requests that have arrived but hold no lane yet, in the order in which they will be let in.",
       "Below the first is why it still waits: the scheduler’s own reason, not a guess.",
     ],
-    picture: "waiting",
-    lesson: "one-at-a-time",
-    stop: "queue",
+    at: { lesson: "one-at-a-time", stop: "queue" },
   },
 };

@@ -1,7 +1,7 @@
 // Export: the view as PNG, the replay as JSON; and what the engine that made the run writes (JSONL,
 // Perfetto, one HTML file).
 
-import { download } from "../parts/dom.js";
+import { download, h } from "../parts/dom.js";
 import { inPage, plotlySource } from "../parts/plotly.js";
 import { fetchJson } from "../parts/server.js";
 import { openFile } from "./open_file.js";
@@ -15,37 +15,28 @@ export async function picture(app) {
   const { width, height } = root.getBoundingClientRect();
   const scale = Math.max(2, window.devicePixelRatio || 1);
   const copy = root.cloneNode(true);
-  const canvases = [...root.querySelectorAll("canvas")];
-  [...copy.querySelectorAll("canvas")].forEach((canvas, i) => {
-    const source = canvases[i];
+  const pairs = (selector) => {
+    const sources = [...root.querySelectorAll(selector)];
+    return [...copy.querySelectorAll(selector)].map((one, i) => [one, sources[i]]);
+  };
+  pairs("canvas").forEach(([canvas, source]) => {
     if (source.width <= 1 || !source.clientWidth) return canvas.remove();
-    const image = document.createElement("img");
-    image.src = source.toDataURL();
-    image.setAttribute("style", "position:absolute;inset:0;width:100%;height:100%");
-    canvas.replaceWith(image);
+    const style = "position:absolute;inset:0;width:100%;height:100%";
+    canvas.replaceWith(h("img", { src: source.toDataURL(), style }));
   });
+  for (const [el, { scrollTop }] of pairs(".texts"))
+    Object.assign(el.style, { marginTop: `${-scrollTop}px`, overflow: "hidden" });
+  for (const [field, source] of pairs("input, select, textarea")) said(field, source);
   for (const gone of copy.querySelectorAll(".tooltip, .menu, .toast, .card, .hidden-text"))
     gone.remove();
-  const scrolls = [...root.querySelectorAll(".texts")];
-  [...copy.querySelectorAll(".texts")].forEach((el, i) => {
-    Object.assign(el.style, { marginTop: `${-scrolls[i].scrollTop}px`, overflow: "hidden" });
-  });
-  copy.style.position = "relative";
-  copy.style.width = `${width}px`;
-  copy.style.height = `${height}px`;
-  const fields = [...root.querySelectorAll("input, select, textarea")];
-  [...copy.querySelectorAll("input, select, textarea")].forEach((field, i) =>
-    said(field, fields[i]),
-  );
+  Object.assign(copy.style, { position: "relative", width: `${width}px`, height: `${height}px` });
   // as written: a serialized style sheet loses the fonts
   const css = [...document.querySelectorAll("style")]
     .map((sheet) => sheet.textContent)
     .filter((text) => text.includes(".inflight"))
     .join("\n");
-  const style = document.createElement("style");
   // what fades in would be drawn as it begins: not at all
-  style.textContent = `${css}\n.inflight * { animation: none !important; }`;
-  copy.prepend(style);
+  copy.prepend(h("style", {}, `${css}\n.inflight * { animation: none !important; }`));
   const markup = new XMLSerializer()
     .serializeToString(copy)
     .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "");
@@ -53,9 +44,10 @@ export async function picture(app) {
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
   await image.decode();
-  const canvas = document.createElement("canvas");
-  canvas.width = Math.round(width * scale);
-  canvas.height = Math.round(height * scale);
+  const canvas = h("canvas", {
+    width: Math.round(width * scale),
+    height: Math.round(height * scale),
+  });
   canvas.getContext("2d")?.drawImage(image, 0, 0);
   return new Promise((resolve, reject) =>
     canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"),
@@ -73,12 +65,10 @@ function said(copy, field) {
 /** The file name for the run on screen: the run, and the step if the file shows one step. */
 function nameOf(app, step = null) {
   const { name, comparison, racer } = app.entry || {};
+  const { source, policy } = app.run.header;
   const known = comparison ? `${comparison}-${racer}`.replace(/[^\w-]+/g, "-") : name;
-  const run = /^[\w-]+$/.test(known || "")
-    ? known
-    : app.run.header.source === "uploaded"
-      ? "uploaded"
-      : app.run.header.policy;
+  const unnamed = source === "uploaded" ? "uploaded" : policy;
+  const run = /^[\w-]+$/.test(known || "") ? known : unnamed;
   const simulated = app.run.isSimulated ? ["simulated"] : [];
   return [NAME, ...simulated, run, ...(step === null ? [] : ["step", step])].join("-");
 }
@@ -131,11 +121,8 @@ export async function take(app, kind) {
     download(`${name}.${file.ending}`, blob);
     if (blob.size > 2 ** 20) app.toast(`The file has ${(blob.size / 2 ** 20).toFixed(1)} MiB.`);
   } catch (error) {
-    app.toast(
-      kind === "png"
-        ? "This browser could not draw the picture."
-        : `The export failed: ${error.message}`,
-    );
+    const failed = `The export failed: ${error.message}`;
+    app.toast(kind === "png" ? "This browser could not draw the picture." : failed);
   }
 }
 
@@ -159,22 +146,17 @@ export function exportMenu(app) {
   const file = (kind, text, note) => item(text, () => take(app, kind), note);
   const open = (text, note) => item(text, () => openFile(app), note);
   const items = [file("png", "Picture of this view", "PNG")];
-  if (app.isKept)
-    items.push(
-      file("replay", "Replay", "JSON: every step, text and sentence; it opens here again"),
-    );
+  const replay = "JSON: every step, text and sentence; it opens here again";
+  if (app.isKept) items.push(file("replay", "Replay", replay));
   if (app.runId && engines?.can("export", app.runId)) {
     for (const [kind, { text, note }] of Object.entries(FILES))
       if (kind !== "plotly" || engines.server || app.options.plotly)
         items.push(file(kind, text, note));
   }
-  if (address.embedCode)
-    items.push(
-      item("Copy embed code", () => address.embed(), "A frame for your own page, at this step"),
-    );
-  const note = engines?.tab
-    ? "Or a recording of vLLM or transformers"
-    : "Saved from here or by core";
+  const frame = "A frame for your own page, at this step";
+  if (address.embedCode) items.push(item("Copy embed code", () => address.embed(), frame));
+  const recording = "Or a recording of vLLM or transformers";
+  const note = engines?.tab ? recording : "Saved from here or by core";
   return [
     ...items,
     /** @type {const} */ ("-"),

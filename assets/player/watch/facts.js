@@ -13,15 +13,21 @@ const SOURCES = {
   uploaded: "From a file",
   simulated: "Simulated",
 };
+const EXECUTION = {
+  asynchronous: "asynchronous",
+  cuda_graphs: "CUDA graphs",
+  fused_sampling: "fused sampling",
+  fused_norms: "fused norms",
+  fused_rotary: "fused rotary embedding",
+};
 const MEMORY = { weights: "weights", kv_pool: "KV pool", peak: "at the peak" };
 
 /** Where the run on screen comes from, in a word or two. */
-export const sourceOf = ({ goesOn, header }) =>
-  goesOn
-    ? "Live run"
-    : header.source === "live" && header.versions?.pyodide
-      ? "Run in a browser tab"
-      : SOURCES[header.source] || SOURCES.recorded;
+export function sourceOf({ goesOn, header }) {
+  if (goesOn) return "Live run";
+  if (header.source === "live" && header.versions?.pyodide) return "Run in a browser tab";
+  return SOURCES[header.source] || SOURCES.recorded;
+}
 
 /** The header as [name, words] rows, without rows for which the header has nothing. */
 export function factsOf(run) {
@@ -32,93 +38,59 @@ export function factsOf(run) {
     model.parameters >= 1e6
       ? t(`${(model.parameters / unit).toPrecision(3)} ${letter} parameters`)
       : model.parameters && t(`${count(model.parameters)} parameters`);
-  const device = [
-    String(header.device || "").toUpperCase(),
-    header.device_name,
-    header.threads && !/cuda/i.test(header.device)
-      ? t(`${count(header.threads)} [thread|threads]`)
-      : "",
+  const device = String(header.device || "").toUpperCase();
+  const hasThreads = header.threads && !/cuda/i.test(header.device);
+  const threads = hasThreads && t(`${count(header.threads)} [thread|threads]`);
+  const ran = [
+    String(header.created || "").slice(0, 10),
+    run.goesOn ? t("still running") : run.complete ? "" : t("stopped before its end"),
   ];
-  const how =
-    execution &&
-    Object.entries({
-      asynchronous: "asynchronous",
-      cuda_graphs: "CUDA graphs",
-      fused_sampling: "fused sampling",
-      fused_norms: "fused norms",
-      fused_rotary: "fused rotary embedding",
-    }).flatMap(([key, word]) => (execution[key] ? [word] : []));
-  const list = (parts) => joined(parts, ", ");
+  const other = engine && [
+    `${engine.name} ${engine.version}`,
+    engine.scheduler,
+    engine.async && "asynchronous",
+    engine.ranks > 1 && `rank ${engine.rank} of ${engine.ranks}`,
+  ];
+  const layers = model.layers && t(`${count(model.layers)} [layer|layers]`);
+  const leaks = "on purpose, every request also read the keys of the next one in the pass";
+  const blocks = `${count(run.numBlocks)} KV [block|blocks] of ${count(run.blockSize)} [token|tokens]`;
+  const limits = [
+    header.policy,
+    config.max_num_seqs && t(`${count(run.numLanes)} [lane|lanes]`),
+    run.numBlocks && t(blocks),
+  ];
+  const how = execution && [
+    execution.attention && `attention: ${execution.attention}`,
+    ...Object.entries(EXECUTION).map(([key, word]) => execution[key] && word),
+  ];
+  const held = Object.entries(MEMORY).map(
+    ([key, word]) => Number.isFinite(memory?.[key]) && `${bytes(memory[key])} ${word}`,
+  );
+  const libraries = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
+  const rules = Object.entries(header.inferred || {}).map(([fact, rule]) => `${fact}: ${rule}`);
+  const list = (parts) => joined(parts || [], ", ");
   return [
-    [
-      sourceOf(run),
-      list([
-        String(header.created || "").slice(0, 10),
-        run.goesOn ? t("still running") : run.complete ? "" : t("stopped before its end"),
-      ]),
-    ],
-    [
-      "Engine",
-      engine &&
-        list([
-          `${engine.name} ${engine.version}`,
-          engine.scheduler,
-          engine.async && "asynchronous",
-          engine.ranks > 1 && `rank ${engine.rank} of ${engine.ranks}`,
-        ]),
-    ],
-    [
-      "Model",
-      list([
-        model.name,
-        size,
-        model.layers && t(`${count(model.layers)} [layer|layers]`),
-        header.dtype,
-      ]),
-    ],
-    ["Device", list(device)],
+    [sourceOf(run), list(ran)],
+    ["Engine", list(other)],
+    ["Model", list([model.name, size, layers, header.dtype])],
+    ["Device", list([device, header.device_name, threads])],
     ["Cost model", costOf(header)],
-    [
-      "Leak",
-      run.header.leak && "on purpose, every request also read the keys of the next one in the pass",
-    ],
-    [
-      "Policy",
-      list([
-        header.policy,
-        config.max_num_seqs && t(`${count(run.numLanes)} [lane|lanes]`),
-        run.numBlocks &&
-          t(`${count(run.numBlocks)} KV [block|blocks] of ${count(run.blockSize)} [token|tokens]`),
-      ]),
-    ],
-    [
-      "Execution",
-      how && list([execution.attention && `attention: ${execution.attention}`, ...how]),
-    ],
-    [
-      "Memory",
-      memory &&
-        list(
-          Object.entries(MEMORY).flatMap(([key, word]) =>
-            Number.isFinite(memory[key]) ? [`${bytes(memory[key])} ${word}`] : [],
-          ),
-        ),
-    ],
-    [
-      "Versions",
-      Object.entries(versions)
-        .map(([name, version]) => `${name} ${version}`)
-        .join(", "),
-    ],
-    ["Not recorded by the engine", list(header.absent || [])],
-    ...Object.entries(header.inferred || {}).map(([fact, rule]) => [
-      "Inferred",
-      `${fact}: ${rule}`,
-    ]),
+    ["Leak", header.leak && leaks],
+    ["Policy", list(limits)],
+    ["Execution", list(how)],
+    ["Memory", list(held)],
+    ["Versions", list(libraries)],
+    ["Not recorded by the engine", list(header.absent)],
+    ...rules.map((rule) => ["Inferred", rule]),
     ["Warnings", oddSteps(run)],
     ...notesOf(header).map((note) => ["Note", note]),
   ].filter(([, words]) => words);
 }
+
+const SHEETS =
+  "nothing was measured: times follow from the data sheet of {card} and the config of {model}; assumed: {reached} of each peak number is reached, each pass takes {besides} besides, {memory} of memory may be used";
+const FIT =
+  "fitted to {steps} measured steps of {engine}; on steps left out of the fit it is off by {median} (median), by {most} for one in ten, and in total by {total}";
 
 const percent = (share) => t(`${Number((100 * share).toPrecision(3))} %`);
 
@@ -127,52 +99,32 @@ const percent = (share) => t(`${Number((100 * share).toPrecision(3))} %`);
  * and its error.
  */
 function costOf({ cost }) {
-  const {
-    accelerator,
-    model,
-    reached,
-    overhead_s: besides,
-    memory_share: memory,
-    error,
-    about,
-  } = cost || {};
+  const { accelerator, model, reached, error, about } = cost || {};
+  const { overhead_s: besides, memory_share: memory } = cost || {};
   if (accelerator && model && [reached, besides, memory].every(Number.isFinite))
-    return t(
-      "nothing was measured: times follow from the data sheet of {card} and the config of {model}; assumed: {reached} of each peak number is reached, each pass takes {besides} besides, {memory} of memory may be used",
-      {
-        card: String(accelerator.title),
-        model: String(model.title),
-        reached: percent(reached),
-        besides: t(milliseconds(besides)),
-        memory: percent(memory),
-      },
-    );
-  return (
-    error &&
-    about &&
-    [about.steps, error.median, error.p90, error.total].every(Number.isFinite) &&
-    t(
-      "fitted to {steps} measured steps of {engine}; on steps left out of the fit it is off by {median} (median), by {most} for one in ten, and in total by {total}",
-      {
-        steps: t(count(about.steps)),
-        engine: about.engine || t("this engine"),
-        median: percent(error.median),
-        most: percent(error.p90),
-        total: percent(error.total),
-      },
-    )
-  );
+    return t(SHEETS, {
+      card: String(accelerator.title),
+      model: String(model.title),
+      reached: percent(reached),
+      besides: t(milliseconds(besides)),
+      memory: percent(memory),
+    });
+  const numbers = [about?.steps, error?.median, error?.p90, error?.total];
+  if (!numbers.every(Number.isFinite)) return null;
+  return t(FIT, {
+    steps: t(count(about.steps)),
+    engine: about.engine || t("this engine"),
+    median: percent(error.median),
+    most: percent(error.p90),
+    total: percent(error.total),
+  });
 }
 
 /** How many steps are against a rule that every run obeys, and which is the first. */
 function oddSteps(run) {
   const odd = run.events.filter((event) => warningsOf(event).length);
-  return (
-    odd.length &&
-    t(
-      `${count(odd.length)} [step is|steps are] against a rule that every run obeys, first step ${odd[0].step}`,
-    )
-  );
+  const many = `${count(odd.length)} [step is|steps are] against a rule that every run obeys`;
+  return odd.length && t(`${many}, first step ${odd[0].step}`);
 }
 
 /** The policy and its limits: in our words, in vLLM's, and the glossary's term for each. */
@@ -208,10 +160,8 @@ export function showPolicy(app) {
   const policy = header.policy || header.config?.policy;
   const terms = app.speech.language?.terms || app.options.terms || {};
   const rows = limitsOf(app.run).map(([words, theirs, term]) => {
-    const means =
-      words === policy
-        ? t(app.options.policies?.[policy] || header.shows || "")
-        : terms[term]?.means || "";
+    const shows = t(app.options.policies?.[policy] || header.shows || "");
+    const means = words === policy ? shows : terms[term]?.means || "";
     return [
       h("dt", {}, h("bdi", {}, words === policy ? words : t(words))),
       h("dd", {}, means, means && " ", words === policy ? "" : h("code", {}, theirs)),
@@ -230,22 +180,13 @@ export function showPolicy(app) {
   );
 }
 
-export const notesOf = (header) =>
-  Array.isArray(header.notes)
-    ? header.notes.filter((note) => typeof note === "string" && note)
-    : [];
+export const notesOf = ({ notes }) =>
+  Array.isArray(notes) ? notes.filter((note) => typeof note === "string" && note) : [];
 
 export function showFacts(root, run) {
-  showCard(
-    root,
-    "About this run",
-    h(
-      "dl",
-      {},
-      ...factsOf(run).flatMap(([name, words]) => [
-        h("dt", {}, t(name)),
-        h("dd", { class: name === "Note" ? "remark" : null }, h("bdi", {}, words)),
-      ]),
-    ),
-  );
+  const rows = factsOf(run).flatMap(([name, words]) => [
+    h("dt", {}, t(name)),
+    h("dd", { class: name === "Note" ? "remark" : null }, h("bdi", {}, words)),
+  ]);
+  showCard(root, "About this run", h("dl", {}, ...rows));
 }

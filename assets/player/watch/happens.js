@@ -24,15 +24,15 @@ const KINDS = [
   [["row"], (e) => e.segments.filter((s) => s.phase === "prefill"), () => "more of {who} is read"],
 ];
 
-/** @type {WeakMap<Run, {length: number, stops: number[]}>} */
+/** @type {WeakMap<Run, number[]>} */
 const known = new WeakMap();
 
 /** The steps at which play stands. @param {Run} run */
 function stopsOf(run) {
-  let found = known.get(run);
-  if (found?.length !== run.length)
-    known.set(run, (found = { length: run.length, stops: [...run.eventSteps("any"), run.length] }));
-  return found.stops;
+  let stops = known.get(run);
+  if (stops?.at(-1) !== run.length)
+    known.set(run, (stops = [...run.eventSteps("any"), run.length]));
+  return stops;
 }
 
 /**

@@ -10,6 +10,9 @@ const SHORT = 500; // pixels of height: a phone on its side
 const NARROW = 800; // pixels of width: a tablet without room for all buttons
 const TABS = ["mask", "kv", "queue", "text"];
 
+/** Whether Watch is the part of the page on screen. */
+export const isOnWatch = () => (document.documentElement.dataset.part || "watch") === "watch";
+
 /** Keep theme and layout fitted to the system and the window from now on. @param {App} app */
 export function keepFitted(app) {
   for (const button of app.root.querySelectorAll(".view-tabs [data-tab]"))
@@ -73,12 +76,8 @@ export const ownAxis = (app) => app.entry?.axis === "time";
  * @param {App} app
  */
 export function openAxis(app) {
-  if (
-    app.store.state.chosenAxis === undefined &&
-    !app.pair.members.length &&
-    app.clock !== ownAxis(app)
-  )
-    setAxis(app, ownAxis(app));
+  const isFree = app.store.state.chosenAxis === undefined && !app.pair.members.length;
+  if (isFree && app.clock !== ownAxis(app)) setAxis(app, ownAxis(app));
 }
 
 /** The lanes' axis: measured seconds, or steps. @param {App} app */

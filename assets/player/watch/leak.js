@@ -18,9 +18,8 @@ export class Leak {
   /** Whether it is available: the run is over, and there is an engine or a recorded leak. */
   get offered() {
     const { app } = this;
-    return Boolean(
-      (app.engines || this._recorded.length) && !app.running && app.run && !app.run.goesOn,
-    );
+    const can = app.engines || this._recorded.length;
+    return Boolean(can && !app.running && app.run && !app.run.goesOn);
   }
 
   /** Its state for views. */
@@ -52,31 +51,17 @@ export class Leak {
       if (app.run !== before.run) return; // a different run was opened meanwhile
       const run = new Run(replay);
       const change = firstChange(before.run, run);
+      const entry = { name: null, id: answer.id, url: answer.url };
+      const says = change
+        ? `Every request also reads the next one's keys: ${change.texts} of ${count(run.requests.length)} [text|texts] change.`
+        : "Every request also reads the next one's keys; no token changes.";
+      const wrote = ` writes “${change?.writes}”, where it wrote “${change?.wrote}” with the mask.`;
       app.pair.open({
-        members: [
-          before,
-          {
-            run,
-            entry: { name: null, id: answer.id, url: answer.url },
-            replay,
-            name: t("with the leak"),
-          },
-        ],
+        members: [before, { run, entry, replay, name: t("with the leak") }],
         leaks: true,
         step: change && change.step,
-        says: () =>
-          t(
-            change
-              ? `Every request also reads the next one's keys: ${change.texts} of ${count(run.requests.length)} [text|texts] change.`
-              : "Every request also reads the next one's keys; no token changes.",
-          ),
-        caption: change
-          ? translateLine([
-              "The leak: ",
-              { r: change.id },
-              ` writes “${change.writes}”, where it wrote “${change.wrote}” with the mask.`,
-            ])
-          : [],
+        says: () => t(says),
+        caption: change ? translateLine(["The leak: ", { r: change.id }, wrote]) : [],
       });
     } catch (error) {
       app.toast(error.message, 8000);
@@ -90,21 +75,11 @@ export class Leak {
     const { app } = this;
     const spec = await app.editor.specOnScreen();
     if (!spec) return null;
-    const answer = await app.engines?.ask(
-      "leak",
-      spec,
-      app.visit.visitor,
-      ({ step, ahead, loading }) =>
-        this._tell(
-          loading
-            ? "loading the model"
-            : ahead
-              ? `${ahead} ahead`
-              : step === null
-                ? "starting"
-                : `step ${step}`,
-        ),
-    );
+    const progress = ({ step, ahead, loading }) => {
+      const runs = step === null ? "starting" : `step ${step}`;
+      this._tell(loading ? "loading the model" : ahead ? `${ahead} ahead` : runs);
+    };
+    const answer = await app.engines?.ask("leak", spec, app.visit.visitor, progress);
     if (!answer.url) throw new Error(answer.unkept || "the server kept nothing");
     return answer;
   }

@@ -2,7 +2,7 @@
 // if the run fails; the partial run is then one click away. The session storage has the run in
 // progress, so that a reloaded page finds it, or, if it went with the page, begins it again.
 
-import { count } from "../parts/format.js";
+import { count, joined } from "../parts/format.js";
 import { keep, keptData } from "../parts/kept.js";
 import { hideToast } from "../parts/look.js";
 import { loadingWords } from "../parts/model_field.js";
@@ -44,9 +44,8 @@ export class Live {
   /** Follow that run from its start, or start it again. */
   async resume(visitor, tell) {
     const { job, spec, asked } = this.left;
-    return job
-      ? this._follow(tell, async () => job, asked)
-      : this.start(spec, visitor, tell, asked);
+    if (!job) return this.start(spec, visitor, tell, asked);
+    return this._follow(tell, async () => job, asked);
   }
 
   async _follow(tell, begin, asked = null) {
@@ -112,13 +111,11 @@ export class Live {
     app.redraw();
     this.ended = ended.error ? null : this.run && { run: this.run, entry: this._entry };
     if (ended.error) this._failed(ended.error, app.run === this.run ? before : this._held(), tell);
-    else
-      tell.done(
-        [ended.stopped, ended.unkept].filter(Boolean).join(" ") ||
-          (this.run
-            ? `Done: ${count(this.run.length)} [step|steps].`
-            : "Done: there was nothing to compute."),
-      );
+    else {
+      const steps = this.run && `Done: ${count(this.run.length)} [step|steps].`;
+      const done = steps || "Done: there was nothing to compute.";
+      tell.done(joined([ended.stopped, ended.unkept], " ") || done);
+    }
     return !ended.error && Boolean(this.run || !ended.stopped);
   }
 
@@ -146,10 +143,8 @@ export class Live {
     const failed = { run: this.run, entry: this._entry, replay: null, index: this.run.length - 1 };
     const offer = (shown, other, text) => {
       if (this.app.run !== shown.run) this.show(shown);
-      tell.failed(sentence, {
-        text,
-        act: () => offer(other, shown, shown === before ? "Back to the run before" : whole),
-      });
+      const back = shown === before ? "Back to the run before" : whole;
+      tell.failed(sentence, { text, act: () => offer(other, shown, back) });
     };
     const whole = `Show the ${count(failed.run.length)} [step|steps] until it failed`;
     return offer(before, failed, whole);
@@ -183,10 +178,8 @@ export class Live {
     badge.classList.toggle("behind", !app.following);
     const { track, place } = app.transport;
     const behind = app.edge.run === app.run ? track.length - 1 - place : 0;
-    tell(
-      badge,
-      app.following ? "live" : behind ? `${behind} behind: back to live` : "back to live",
-    );
+    const back = behind ? `${behind} behind: back to live` : "back to live";
+    tell(badge, app.following ? "live" : back);
   }
 
   async cancel() {
@@ -200,10 +193,8 @@ function progressOf({ step, tokens, total_tokens: total, ahead, loading }) {
   if (loading) return loadingWords(loading);
   if (ahead) return [0, `${count(ahead)} [run|runs] ahead of yours.`];
   const where = Number.isInteger(step) ? `Step ${step}: ` : tokens ? "" : "Starting: ";
-  return [
-    total ? tokens / total : 0,
-    `${where}${tokens || 0} of ${count(total || 0)} [token|tokens].`,
-  ];
+  const words = `${where}${tokens || 0} of ${count(total || 0)} [token|tokens].`;
+  return [total ? tokens / total : 0, words];
 }
 
 const remember = (run) => keep("visit", GOES_ON, run && JSON.stringify(run));

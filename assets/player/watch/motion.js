@@ -28,15 +28,9 @@ export class Motion {
 
   /** Whether a step of the run on screen may move. */
   get _may() {
-    const { app } = this;
-    return (
-      !reducedMotion() &&
-      !document.hidden &&
-      !app.ranks.current &&
-      !app.lanes.dragging &&
-      !app.strip.dragging &&
-      app.root.getClientRects().length > 0
-    );
+    const { root, ranks, lanes, strip } = this.app;
+    const isSeen = !document.hidden && root.getClientRects().length > 0;
+    return !reducedMotion() && isSeen && !ranks.current && !lanes.dragging && !strip.dragging;
   }
 
   /**

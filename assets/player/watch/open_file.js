@@ -10,6 +10,7 @@ import { jsonIn } from "../parts/dom.js";
 import { isFile } from "../parts/model_field.js";
 import { comparisonUrl } from "../parts/server.js";
 import { runOf } from "../parts/speech.js";
+import { isOnWatch } from "./layout.js";
 
 const MOST = 32 * 2 ** 20; // bytes, unless the server says otherwise
 const WHAT = {
@@ -31,8 +32,7 @@ export function openFile(app) {
 /** Open what is dropped on Watch, too. */
 export function openDropped(app) {
   const takes = (/** @type {DragEvent} */ e) =>
-    e.dataTransfer?.types.includes("Files") &&
-    (document.documentElement.dataset.part || "watch") === "watch";
+    e.dataTransfer?.types.includes("Files") && isOnWatch();
   app.root.addEventListener("dragover", (e) => takes(e) && e.preventDefault());
   app.root.addEventListener("drop", (e) => {
     if (!takes(e)) return;
@@ -125,11 +125,9 @@ function allowed(app, address) {
   if (location.protocol === "file:")
     throw new Error("a page that was opened from disk may fetch nothing.");
   const hosts = app.options.traceHosts || [];
-  if (url.origin !== location.origin && !hosts.includes(url.origin)) {
-    throw new Error(
-      `this page opens runs of its own address${hosts.length ? ` and of ${hosts.join(", ")}` : ""}, and of no other.`,
-    );
-  }
+  const others = hosts.length ? ` and of ${hosts.join(", ")}` : "";
+  if (url.origin !== location.origin && !hosts.includes(url.origin))
+    throw new Error(`this page opens runs of its own address${others}, and of no other.`);
   return url;
 }
 
@@ -138,16 +136,12 @@ async function textOf(app, stream) {
   const most = app.options.uploadBytes || MOST;
   const bytes = await bytesOf(stream, most);
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return new TextDecoder().decode(bytes);
-  let unpacked;
+  const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   try {
-    unpacked = await bytesOf(
-      new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")),
-      most,
-    );
+    return new TextDecoder().decode(await bytesOf(unpacked, most));
   } catch (error) {
     throw error instanceof TypeError ? new Error("it is packed, and breaks off.") : error;
   }
-  return new TextDecoder().decode(unpacked);
 }
 
 /** The content of a stream; throws if it is larger than the limit. */
@@ -160,9 +154,8 @@ export async function bytesOf(stream, most) {
     size += value.length;
     if (size > most) {
       reader.cancel().catch(() => {});
-      throw new Error(
-        `it has more than ${Math.round(most / 2 ** 20)} MiB, and this page opens no larger one.`,
-      );
+      const limit = `${Math.round(most / 2 ** 20)} MiB`;
+      throw new Error(`it has more than ${limit}, and this page opens no larger one.`);
     }
     chunks.push(value);
   }
@@ -192,37 +185,31 @@ async function read(app, files, entry, wanted = {}) {
       "it is no replay, and this page has no engine that could read a trace or a recording.",
     );
   const names = files.map(([name]) => name);
-  const answer = await app.engines.send(
-    `inflight/uploads?${names.map((name) => `name=${encodeURIComponent(name)}`).join("&")}`,
-    files.map(([, text]) => text).join("\x1e"),
-  );
+  const asked = names.map((name) => `name=${encodeURIComponent(name)}`).join("&");
+  const texts = files.map(([, text]) => text).join("\x1e");
+  const answer = await app.engines.send(`inflight/uploads?${asked}`, texts);
   if (answer.error) throw new Error(answer.error);
+  const opened = { name: null, title: names[0], ...entry, ...answer };
   return async () => {
-    await app.open({ name: null, title: names[0], ...entry, ...answer }, wanted);
-    if (isOurs(answer.id))
+    await app.open(opened, wanted);
+    // it is on screen, and no sentence about why it is not
+    if (app.entry === opened && isOurs(answer.id))
       app.toast("Read and checked in this tab: nothing of it left your machine.", 8000);
   };
 }
 
 /** A replay marked as coming from elsewhere. */
 function uploaded(replay) {
-  const { source } = replay.header;
-  return {
-    ...replay,
-    header: { ...replay.header, source: source === "simulated" ? source : "uploaded" },
-  };
+  const source = replay.header.source === "simulated" ? "simulated" : "uploaded";
+  return { ...replay, header: { ...replay.header, source } };
 }
 
 const isReplay = (data) =>
   Boolean(data && data.header && Array.isArray(data.events) && Array.isArray(data.captions));
+const isRank = ({ rank, offset, replay }) =>
+  Number.isInteger(rank) && Number.isFinite(offset) && isReplay(replay);
 const isRanks = (data) =>
-  Array.isArray(data?.ranks) &&
-  data.ranks.length &&
-  Array.isArray(data.says) &&
-  data.ranks.every(
-    ({ rank, offset, replay }) =>
-      Number.isInteger(rank) && Number.isFinite(offset) && isReplay(replay),
-  );
+  [data?.ranks, data?.says].every(Array.isArray) && data.ranks.length && data.ranks.every(isRank);
 
 /** The replay in a text, of a run or of all ranks, or null if it is something else. */
 function replayIn(text) {

@@ -3,7 +3,7 @@
 // it waits.
 
 import { spans } from "../parts/chips.js";
-import { find, setText } from "../parts/dom.js";
+import { find, put, setText } from "../parts/dom.js";
 import { unbroken, wallClock } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { waitedSoFar } from "../run/delays.js";
@@ -58,19 +58,11 @@ export class OwnQuestion {
     const own = run.requests.find((request) => request.isOwn);
     this.line.hidden = !own && !this.asked;
     const says = find(this.line, "span");
-    if (!own)
-      setText(
-        says,
-        this.asked
-          ? t("Your question is on its way. Until it joins, you see the recorded run.")
-          : "",
-      );
-    else
-      says.replaceChildren(
-        ...spans({ run, index: frame.i }, standing(run, own, frame), ({ laneSpans }) =>
-          laneSpans.some(({ from, to }) => from <= frame.i && to >= frame.i),
-        ),
-      );
+    const soon = "Your question is on its way. Until it joins, you see the recorded run.";
+    const holds = (/** @type {RunRequest} */ { laneSpans }) =>
+      laneSpans.some(({ from, to }) => from <= frame.i && to >= frame.i);
+    if (own) put(says, ...spans({ run, index: frame.i }, standing(run, own, frame), holds));
+    else setText(says, this.asked ? t(soon) : "");
   }
 }
 
@@ -89,28 +81,19 @@ function standing(run, request, { i, waiting }) {
   }
   const before = run.laneSpans.findLast(({ lane, to }) => lane === stay.lane && to < stay.from);
   const time = unbroken(t(wallClock(waitedSoFar(run, request, i))));
-  const { finished, arrived } = request;
-  return [
-    own,
-    ...(before
-      ? [
-          t(" is you: you waited {time}, until ", { time }),
-          { request: before.request },
-          t(" was done."),
-        ]
-      : [t(" is you: a lane was free at once.")]),
-    finished && finished.step <= i && isDone(finished.reason)
-      ? t(
-          finished.reason === "length"
-            ? " Your answer was cut at its limit, {most} tokens, after {time}."
-            : " You had your answer after {time}.",
-          {
-            most: String(request.maxNew),
-            time: unbroken(t(wallClock(run.events[finished.step].tEnd - (arrived ?? 0)))),
-          },
-        )
-      : "",
-    " ",
-    t("The model, SmolLM2, is small and often wrong: watch the scheduling."),
-  ];
+  const waited = t(" is you: you waited {time}, until ", { time });
+  const began = before
+    ? [waited, { request: before.request }, t(" was done.")]
+    : [t(" is you: a lane was free at once.")];
+  const small = t("The model, SmolLM2, is small and often wrong: watch the scheduling.");
+  return [own, ...began, ended(run, request, i), " ", small];
+}
+
+/** How it ended by step i, or "". @param {Run} run @param {RunRequest} request @param {number} i */
+function ended(run, { finished, arrived, maxNew }, i) {
+  if (!finished || finished.step > i || !isDone(finished.reason)) return "";
+  const time = unbroken(t(wallClock(run.events[finished.step].tEnd - (arrived ?? 0))));
+  const cut = " Your answer was cut at its limit, {most} tokens, after {time}.";
+  const whole = " You had your answer after {time}.";
+  return t(finished.reason === "length" ? cut : whole, { most: String(maxNew), time });
 }

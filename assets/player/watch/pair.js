@@ -31,21 +31,13 @@ export class Pair {
   /**
    * members: original, changed. says: the words about them, in the current language. caption:
    * replaces that of the step where they diverge. leaks: the second has a leaking mask. link: see
-   * `address`. front, at: which is shown first and at which
-   * step, by default the second, where they diverge.
+   * `address`. front, at: which is shown first and at which step, by default the second, where they
+   * diverge.
    * @param {{members: Member[], step: number | null, says: () => string, caption: Span[], leaks?:
    * boolean, link?: Record<string, string> | null, front?: Member, at?: number}} pair
    */
-  open({
-    members,
-    step,
-    says,
-    caption,
-    leaks = false,
-    link = null,
-    front = members[1],
-    at = step ?? undefined,
-  }) {
+  open({ members, step, says, caption, leaks = false, link = null, ...shown }) {
+    const { front = members[1], at = step } = shown;
     const { run, entry, replay, index } = this.app;
     /** @type {Omit<Member, "name"> & {step: number}} */
     this.back = { run, entry, replay, step: run.stepOf(index) };
@@ -53,9 +45,8 @@ export class Pair {
     for (const request of after.requests)
       request.hue = before.request(request.id)?.hue ?? request.hue;
     if (step !== null)
-      for (const { run } of leaks ? [members[1]] : members) {
+      for (const { run } of leaks ? [members[1]] : members)
         run.replaceCaption(run.indexOf(step), caption);
-      }
     Object.assign(this, { members, step, says, leaks, link });
     this.show(front, leaks ? this.back.step : (at ?? this.back.step));
   }
@@ -72,11 +63,9 @@ export class Pair {
   get address() {
     const { members, link, app } = this;
     if (!members.length || !link) return null;
-    if (link.beside)
-      return app.run === members[0].run
-        ? link
-        : { ...link, racer: link.beside, beside: link.racer };
-    return app.run === members[0].run ? { ...link, side: "before" } : link;
+    const isFirst = app.run === members[0].run;
+    if (!link.beside) return isFirst ? { ...link, side: "before" } : link;
+    return isFirst ? link : { ...link, racer: link.beside, beside: link.racer };
   }
 
   /** Its state for views. @returns {PairState} */
@@ -93,10 +82,8 @@ export class Pair {
   /** Show one of them, or another run, at a step. @param {Shown} shown */
   show({ run, entry, replay }, step = this.app.run.stepOf(this.app.index)) {
     const { pinned, pass } = this.app;
-    this.app.put(
-      { run, entry, replay },
-      { step, pin: pinned && pinned.letter, pass: pass === Infinity ? null : pass },
-    );
+    const wanted = { step, pin: pinned?.letter, pass: pass === Infinity ? null : pass };
+    this.app.put({ run, entry, replay }, wanted);
   }
 
   flip() {
@@ -117,20 +104,12 @@ export class Pair {
     this.app.root.toggleAttribute("data-pair", this.charted.length > 0);
     this.app.$(".what-button").hidden = !this.app.engines || this.members.length > 0;
     if (!this.members.length) return;
-    this.names.replaceChildren(
-      ...this.members.map((member) =>
-        newButton(
-          {
-            class: "button",
-            "aria-pressed": String(member.run === this.app.run),
-            onclick: () => {
-              if (member.run !== this.app.run) this.show(member);
-            },
-          },
-          member.name,
-        ),
-      ),
-    );
+    const buttons = this.members.map((member) => {
+      const isShown = member.run === this.app.run;
+      const onclick = () => !isShown && this.show(member);
+      return newButton({ class: "button", "aria-pressed": String(isShown), onclick }, member.name);
+    });
+    this.names.replaceChildren(...buttons);
     this.named();
   }
 
@@ -139,9 +118,7 @@ export class Pair {
     setText(this.words, this.says());
     this.go.hidden = this.step === null;
     if (this.step === null) return;
-    this.go.replaceChildren(
-      h("span", { class: "long" }, t("Where they diverge: ")),
-      t(`step ${this.step}`),
-    );
+    const words = h("span", { class: "long" }, t("Where they diverge: "));
+    this.go.replaceChildren(words, t(`step ${this.step}`));
   }
 }

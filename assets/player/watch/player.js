@@ -34,7 +34,7 @@ import { Beside } from "./beside.js";
 import { Detail } from "./detail.js";
 import { Happens } from "./happens.js";
 import { Opening } from "./opening/opening.js";
-import { chooseAxis, chooseTab, fit, keepFitted, openAxis, paint } from "./layout.js";
+import { chooseAxis, chooseTab, fit, isOnWatch, keepFitted, openAxis, paint } from "./layout.js";
 import { focusView, present } from "./presenter.js";
 import { Cursor, pointCanvas, pointElements } from "./pointing.js";
 import { Ask } from "./ask.js";
@@ -107,22 +107,15 @@ export class Player {
     this.ranks = new Ranks(this);
     this.rankLanes = new RankLanes($(".panel.ranks"), actions);
     const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
-    this.tables = new Tables(
-      this,
-      [
-        ...canvases,
-        this.card,
-        { surface: this.strip.surface, table: (state) => this.lanes.table(state) },
-        { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) },
-        this.rankLanes,
-      ].map((v) => [v, v.surface.canvas]),
-    );
-    this.cursors = [
-      new Cursor(this, this.row, "tokens of this pass"),
-      new Cursor(this, this.mask, "cells of the mask"),
-      new Cursor(this, this.lengths, "caches by lane"),
-      new Cursor(this, this.blocks, "memory blocks"),
+    const tabled = [
+      ...canvases,
+      this.card,
+      { surface: this.strip.surface, table: (state) => this.lanes.table(state) },
+      { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) },
+      this.rankLanes,
     ];
+    const pictures = tabled.map((view) => [view, view.surface.canvas]);
+    this.tables = new Tables(this, pictures);
     /** @type {View[]} */
     this.views = [
       this.narration,
@@ -140,7 +133,10 @@ export class Player {
       this.rankLanes,
       this.transport,
       this.tables,
-      ...this.cursors,
+      new Cursor(this, this.row, "tokens of this pass"),
+      new Cursor(this, this.mask, "cells of the mask"),
+      new Cursor(this, this.lengths, "caches by lane"),
+      new Cursor(this, this.blocks, "memory blocks"),
       new Happens(this),
     ];
     this.flights = new Flights($(".stage"), this, actions.redraw);
@@ -197,12 +193,6 @@ export class Player {
   }
   get pinned() {
     return this.store.state.pinned;
-  }
-  get hovered() {
-    return this.store.state.hovered;
-  }
-  get focus() {
-    return this.store.state.focus;
   }
   get following() {
     return this.store.state.following;
@@ -274,22 +264,20 @@ export class Player {
     const { request } = wanted;
     if (!opened && !this.isOpening) await this._openFirst(wanted);
     if ((this.engines && (await this.editor.resume())) || opened) return;
-    const { part = "watch" } = document.documentElement.dataset;
     if (wanted.spec && this.engines) await this.editor.restore({ ...wanted, request });
     else if (options.model && !wanted.run) {
       const open = async () => {
         await this.editor.toggle(true);
         if (!this.editor.edited) this.editor.model.choose({ model: options.model, seen: true });
       };
-      if (part === "watch") await open();
+      if (isOnWatch()) await open();
       else document.addEventListener("inflight-tab", open, { once: true }); // it is on no lesson
     } else if (wanted.spec)
       this.toast("This link describes a run that only a page with an engine can make.", 8000);
-    else if (this.engines && this.editor.typed && part === "watch")
-      this.toast("What you typed is still here.", 8000, {
-        text: "Edit requests",
-        act: () => this.editor.toggle(true),
-      });
+    else if (this.engines && this.editor.typed && isOnWatch()) {
+      const edit = { text: "Edit requests", act: () => this.editor.toggle(true) };
+      this.toast("What you typed is still here.", 8000, edit);
+    }
   }
 
   /** What there is to see where the address names no file that opens. @param {Json} wanted */
@@ -334,10 +322,10 @@ export class Player {
    * on screen.
    */
   openReplay(replay, wanted = {}, /** @type {object | null} */ entry = null) {
-    for (const run of (replay.ranks?.map((rank) => rank.replay) || [replay]).map(
-      (one) => new Run(one),
-    ))
+    for (const one of replay.ranks?.map((rank) => rank.replay) || [replay]) {
+      const run = new Run(one);
       for (let i = 0; i < run.length; i += 1) run.frame(i);
+    }
     this.show(replay, wanted, entry);
   }
 
@@ -374,14 +362,12 @@ export class Player {
     this.detail.apply();
     this.bar.marks();
     this.editor.followed();
-    if (!run.length) {
-      if (!this.running) this.empty("This run has no steps: no request was ever computed.");
-      return;
-    }
-    this.empty(null);
-    this.store.set({ index: run.openingStep() });
-    openAxis(this);
-    this.look(wanted);
+    if (run.length) {
+      this.empty(null);
+      this.store.set({ index: run.openingStep() });
+      openAxis(this);
+      this.look(wanted);
+    } else if (!this.running) this.empty("This run has no steps: no request was ever computed.");
     this.beside.entered(wanted);
   }
 
@@ -393,8 +379,8 @@ export class Player {
     if (Number.isInteger(wanted.step)) this.store.set({ index: run.indexOf(wanted.step) });
     else if (named && !Number.isFinite(wanted.at))
       this.store.set({ index: Math.min(firstStepOf(named), run.length - 1) });
-    const request =
-      named || (wanted.pin ? run.requests.find((r) => r.letter === wanted.pin) : null);
+    const pinned = wanted.pin && run.requests.find((r) => r.letter === wanted.pin);
+    const request = named || pinned || null;
     if (request && request !== this.pinned) this.pin(request);
     if (Number.isInteger(wanted.pass)) this.store.set({ pass: wanted.pass });
     if (Number.isInteger(wanted.layer) && wanted.layer < run.windows.length)
@@ -412,10 +398,8 @@ export class Player {
   _unknown(id) {
     this.redraw();
     this.changed(); // the address names what is on screen
-    this.toast(
-      `No request of this run has the id “${[...id.replace(/[“”]/g, "")].slice(0, 80).join("")}”.`,
-      6000,
-    );
+    const shown = [...id.replace(/[“”]/g, "")].slice(0, 80).join("");
+    this.toast(`No request of this run has the id “${shown}”.`, 6000);
   }
 
   empty(sentence) {
@@ -443,11 +427,7 @@ export class Player {
   /** Go to a step index. by hand: requested by the visitor, so it stops following the live edge. */
   seek(index, byHand = false) {
     if (!this.run || !this.run.length) return;
-    const to = clamp(
-      Math.trunc(Number.isFinite(index) ? index : index > 0 ? Infinity : 0),
-      0,
-      this.transport.track.length - 1,
-    );
+    const to = clamp(Math.trunc(index) || 0, 0, this.transport.track.length - 1);
     if (this.ranks.all) return this.ranks.seek(to);
     if (byHand && this.grows) this.store.set({ following: to === this.run.length - 1 });
     if (byHand) this.intro.used();
@@ -489,13 +469,10 @@ export class Player {
   /** found: {request, hot, lines} of a view, or null. */
   hover(found, x = 0, y = 0) {
     const { hot: was } = this.store.state;
-    const hot = (found && found.hot) || null;
-    this.store.set({
-      hovered: this._own(found && found.request),
-      hot: isSameHot(hot, was) ? was : hot,
-      lit: (found && found.lit) || null,
-    });
-    this.explain(found && found.lines, x, y);
+    const { request = null, lit = null, hot = null, lines = null } = found || {};
+    const isSame = isSameHot(hot, was);
+    this.store.set({ hovered: this._own(request), hot: isSame ? was : hot, lit });
+    this.explain(lines, x, y);
   }
 
   /** Show a tooltip; null hides it. */
@@ -550,9 +527,8 @@ export class Player {
   _buttons() {
     const { $ } = this;
     openDropped(this);
-    $(".speed").replaceChildren(
-      ...SPEEDS.map((s) => h("option", { value: String(s) }, `${s} / s`)),
-    );
+    const speeds = SPEEDS.map((s) => h("option", { value: String(s) }, `${s} / s`));
+    $(".speed").replaceChildren(...speeds);
     this.transport.setSpeed(2);
     $(".live-badge").addEventListener("click", () => this.follow());
   }
@@ -591,10 +567,8 @@ export class Player {
   /** A part of the page is asked for that is not here. @param {string} part */
   absent(part) {
     const why = "Write is not on this page: it needs the engine that runs in a visitor’s tab.";
-    this.toast(
-      part === "write" ? why : `${t("This page has no part of this name:")} ${part}.`,
-      8000,
-    );
+    const none = `${t("This page has no part of this name:")} ${part}.`;
+    this.toast(part === "write" ? why : none, 8000);
   }
 
   /** A recorded run is asked for that is not here. @param {string} run */

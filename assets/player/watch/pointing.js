@@ -44,7 +44,7 @@ export function pointElements(app) {
   app.root.addEventListener("pointerover", (e) => {
     if (e.pointerType === "touch" || e.target.tagName === "CANVAS" || !hasMoved(e)) return;
     const request = of(e);
-    if (request !== app.hovered) app.hover(request && { request });
+    if (request !== app.store.state.hovered) app.hover(request && { request });
   });
   app.root.addEventListener("click", (e) => {
     const request = of(e);
@@ -60,9 +60,7 @@ const MOST = 20000; // places that arrow keys can walk through
 /**
  * The place next to `at` in a direction: along a row the nearest that overlaps it in height,
  * between rows the nearest row's nearest.
- * @param {Target[]} places
- * @param {number} at
- * @param {string} key
+ * @param {Target[]} places @param {number} at @param {string} key
  */
 export function neighbour(places, at, key) {
   if (key === "Home") return 0;
@@ -95,22 +93,12 @@ export class Cursor {
     this.at = 0;
     this.name = name;
     this.said = h("span", { class: "hidden-text" }, HOW);
-    this.option = h(
-      "span",
-      {
-        role: "option",
-        class: "cursor-at",
-        "aria-selected": "false",
-        id: `cursor-${name.replaceAll(" ", "-")}`,
-      },
-      this.said,
-    );
+    const id = `cursor-${name.replaceAll(" ", "-")}`;
+    const option = { role: "option", class: "cursor-at", "aria-selected": "false", id };
+    this.option = h("span", option, this.said);
     this._shown = ""; // its last position
-    this.el = h(
-      "div",
-      { class: "cursor", role: "listbox", tabindex: "0", "aria-activedescendant": this.option.id },
-      this.option,
-    );
+    const list = { role: "listbox", tabindex: "0", "aria-activedescendant": id };
+    this.el = h("div", { class: "cursor", ...list }, this.option);
     /** @type {HTMLElement} */ (view.surface.canvas.parentElement).append(this.el);
     this.el.addEventListener("keydown", (e) => this._key(e));
     this.el.addEventListener("focus", () => this.draw());
@@ -163,19 +151,12 @@ export class Cursor {
     this.at = Math.min(this.at, places.length - 1);
     const place = places[this.at];
     const found = this._found(places);
-    const { style } = this.option;
-    [style.left, style.top, style.width, style.height] = [place.x, place.y, place.w, place.h].map(
-      (n) => `${n}px`,
-    );
-    const words = (found && found.lines ? found.lines : [])
-      .map((line) => plain(this.app, translateLine(line)))
-      .join(". ");
-    setText(this.said, words || t("nothing"));
-    setAttr(
-      this.option,
-      "aria-selected",
-      String(Boolean(found && found.request && found.request === this.app.pinned)),
-    );
+    const [left, top, width, height] = [place.x, place.y, place.w, place.h].map((n) => `${n}px`);
+    Object.assign(this.option.style, { left, top, width, height });
+    const words = (found?.lines || []).map((line) => plain(this.app, translateLine(line)));
+    setText(this.said, words.join(". ") || t("nothing"));
+    const isPinned = Boolean(found?.request && found.request === this.app.pinned);
+    setAttr(this.option, "aria-selected", String(isPinned));
     setAttr(this.option, "aria-posinset", String(this.at + 1));
     setAttr(this.option, "aria-setsize", String(places.length));
     const shown = JSON.stringify([this.app.frame.i, place.x, place.y, place.w, place.h]);

@@ -3,6 +3,8 @@
 import { hideToast } from "../parts/look.js";
 
 const ROOM = [1000, 600]; // pixels that large type needs
+const KEYS =
+  "Space plays, R shows the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.";
 const VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"]; // the keys 1 to 6
 
 /**
@@ -30,17 +32,12 @@ export function present(app, on, quiet) {
   app.changed();
   if (!on)
     hideToast(app.root); // it may still show the presenter's keys
-  else if (!quiet)
-    app.toast(
-      "Space plays, R shows the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.",
-      3000,
-    );
+  else if (!quiet) app.toast(KEYS, 3000);
 }
 
 /**
- ** Show one view alone, by its name or number; the same again, or null, shows all.
- * @param {App} app
- * @param {string | number | null} view
+ * Show one view alone, by its name or number; the same again, or null, shows all.
+ * @param {App} app @param {string | number | null} view
  */
 export function focusView(app, view) {
   const name = typeof view === "number" ? VIEWS[view - 1] : view;

@@ -33,9 +33,7 @@ export class Ranks {
 
   /**
    * Put them on screen. doc: see above; wanted: {rank, at, step, …} of an address.
-   * @param {Json} doc
-   * @param {Wanted} [wanted]
-   * @param {Entry | null} [entry]
+   * @param {Json} doc @param {Wanted} [wanted] @param {Entry | null} [entry]
    */
   show(doc, wanted = {}, entry = null) {
     const { app } = this;
@@ -52,18 +50,13 @@ export class Ranks {
     this._held = null;
     this.alone = null;
     this.from = 0;
-    this.span = this.room = Math.max(
-      1e-9,
-      ...this.members.flatMap((m) => (m.run.length ? [stretch(m, m.run.length - 1)[1]] : [])),
-    );
+    const ends = this.members.flatMap((m) => (m.run.length ? stretch(m, m.run.length - 1)[1] : []));
+    this.span = this.room = Math.max(1e-9, ...ends);
     this._walk();
     app.store.set({ following: false });
     this._put(this._first, entry);
-    this.look(
-      Number.isInteger(wanted.step) || Number.isInteger(wanted.rank) || wanted.request
-        ? wanted
-        : { ...wanted, rank: "all" },
-    );
+    const isOne = [wanted.step, wanted.rank].some(Number.isInteger) || wanted.request;
+    this.look(isOne ? wanted : { ...wanted, rank: "all" });
   }
 
   /**
@@ -143,9 +136,8 @@ export class Ranks {
     const { run, index } = this.app;
     const held = this._held;
     if (held && held.run === run && held.index === index) return held.now;
-    return run.length
-      ? stretch(/** @type {Rank} */ (this.current), Math.min(index, run.length - 1))[0]
-      : 0;
+    if (!run.length) return 0;
+    return stretch(/** @type {Rank} */ (this.current), Math.min(index, run.length - 1))[0];
   }
 
   /** Go to a moment: the run on screen goes to the step that has begun by then. */
@@ -218,18 +210,14 @@ export class Ranks {
     if (!current) return;
     const button = (text, on, act) =>
       newButton({ class: "button", "aria-pressed": String(on), onclick: act }, t(text));
-    renew(
-      this.names,
-      this.members.length > 1 && button("All ranks", this.all, () => this.showAll(!this.all)),
-      ...this.members.map((m) =>
-        button(m.name || `Rank ${m.rank}`, !this.all && m === current, () => this.choose(m)),
-      ),
+    const all = button("All ranks", this.all, () => this.showAll(!this.all));
+    const each = this.members.map((m) =>
+      button(m.name || `Rank ${m.rank}`, !this.all && m === current, () => this.choose(m)),
     );
+    renew(this.names, this.members.length > 1 && all, ...each);
     const [aligned, ...faults] = this.says;
-    this.words.replaceChildren(
-      ...faults.map((fault) => h("b", {}, h("bdi", {}, t(fault)), " ")),
-      this.members.length > 1 ? t(aligned) : "",
-    );
+    const odd = faults.map((fault) => h("b", {}, h("bdi", {}, t(fault)), " "));
+    this.words.replaceChildren(...odd, this.members.length > 1 ? t(aligned) : "");
     this.words.title = this.words.textContent;
   }
 
@@ -239,14 +227,8 @@ export class Ranks {
     const { i, inside } = standing(current, this.now);
     // in Simple the lanes say how far this rank is, on its own clock
     this.moment.hidden = this.all || this.members.length < 2 || (inside && this.app.detail.simple);
-    tell(
-      this.moment,
-      inside
-        ? `All ranks at ${this.readout}`
-        : i < 0
-          ? `${this.readout}: before its first step`
-          : `${this.readout}: idle after step ${current.run.stepOf(i)}`,
-    );
+    const before = i < 0 ? "before its first step" : `idle after step ${current.run.stepOf(i)}`;
+    tell(this.moment, inside ? `All ranks at ${this.readout}` : `${this.readout}: ${before}`);
   }
 
   // -- what the transport walks along where all are on screen: the moments at which one of them
@@ -267,11 +249,8 @@ export class Ranks {
   /** Moments at which something of a kind happens in one of them; see `Run.eventSteps`. */
   eventSteps(kind) {
     const steps = new Map(this.members.map((m) => [m, new Set(m.run.eventSteps(kind))]));
-    return this._moments.flatMap((moment, n) =>
-      moment.steps.some(({ placed, i }) => steps.get(/** @type {Rank} */ (placed))?.has(i))
-        ? [n]
-        : [],
-    );
+    const has = ({ placed, i }) => steps.get(placed)?.has(i);
+    return this._moments.flatMap((moment, n) => (moment.steps.some(has) ? n : []));
   }
 
   get readout() {

@@ -14,12 +14,8 @@ const [WIDTH, HEIGHT] = [132, 40];
 
 /** A small picture of a run's lanes. */
 function thumbnail(app, { lanes, steps }) {
-  const canvas = h("canvas", {
-    class: "thumb",
-    "aria-hidden": "true",
-    width: WIDTH * 2,
-    height: HEIGHT * 2,
-  });
+  const size = { width: WIDTH * 2, height: HEIGHT * 2 };
+  const canvas = h("canvas", { class: "thumb", "aria-hidden": "true", ...size });
   const g = /** @type {Ink} */ (canvas.getContext("2d"));
   g.scale(2, 2);
   const { palette } = app;
@@ -30,13 +26,9 @@ function thumbnail(app, { lanes, steps }) {
     g.fillStyle = palette.empty;
     g.fillRect(0, lane * pitch, WIDTH, pitch - gap);
     for (const [from, end, hue] of pieces) {
+      const width = Math.max(0.7, (end - from) * unit - (unit > 3 ? 0.5 : 0));
       g.fillStyle = hue < 0 ? palette.pad : palette.hues[hue].solid;
-      g.fillRect(
-        from * unit,
-        lane * pitch,
-        Math.max(0.7, (end - from) * unit - (unit > 3 ? 0.5 : 0)),
-        pitch - gap,
-      );
+      g.fillRect(from * unit, lane * pitch, width, pitch - gap);
     }
   });
   return canvas;
@@ -49,32 +41,22 @@ const closed = (dialog, act) => () => {
 };
 
 /** A run in the list: its picture and words. */
-const choice = (picture, title, says, facts, props) =>
-  newButton(
-    { class: "run-choice", ...props },
-    picture,
-    h(
-      "span",
-      { class: "run-words" },
-      h("b", {}, title),
-      h("small", {}, says),
-      h("small", { class: "run-facts" }, joined(facts)),
-    ),
-  );
+function choice(picture, title, says, facts, props) {
+  const more = h("small", { class: "run-facts" }, joined(facts));
+  const words = [h("b", {}, title), h("small", {}, says), more];
+  const kind = { class: "run-choice", ...props };
+  return newButton(kind, picture, h("span", { class: "run-words" }, ...words));
+}
 
 const stepsOf = ({ steps }) => steps && t(`${count(steps)} [step|steps]`);
 
-const recorded = (app, dialog, entry) =>
-  choice(
-    entry.lanes && thumbnail(app, entry),
-    t(entry.title),
-    t(entry.shows),
-    [entry.policy, stepsOf(entry)],
-    {
-      "aria-current": app.entry === entry ? "true" : null,
-      onclick: closed(dialog, () => app.open(entry)),
-    },
-  );
+function recorded(app, dialog, entry) {
+  const picture = entry.lanes && thumbnail(app, entry);
+  const current = app.entry === entry ? "true" : null;
+  const onclick = closed(dialog, () => app.open(entry));
+  const props = { "aria-current": current, onclick };
+  return choice(picture, t(entry.title), t(entry.shows), [entry.policy, stepsOf(entry)], props);
+}
 
 function ofThisVisit(app, dialog, kept, again) {
   const { visit } = app;
@@ -85,25 +67,22 @@ function ofThisVisit(app, dialog, kept, again) {
     visit.remove(kept);
     again();
   };
+  const share = () => {
+    app.put(kept);
+    app.address.share();
+  };
+  const compares = app.options.tabs.some((tab) => tab.name === "compare");
+  const facts = [stepsOf(kept), t(duration(kept.seconds)), at];
+  const open = { onclick: closed(dialog, () => app.put(kept)) };
   return h(
     "div",
     { class: "visit-run", "aria-current": app.run === kept.run ? "true" : null },
-    choice(
-      thumbnail(app, kept),
-      h("bdi", {}, kept.title),
-      kept.says,
-      [stepsOf(kept), t(duration(kept.seconds)), at],
-      { onclick: closed(dialog, () => app.put(kept)) },
-    ),
+    choice(thumbnail(app, kept), h("bdi", {}, kept.title), kept.says, facts, open),
     h(
       "span",
       { class: "visit-acts" },
-      app.options.tabs.some((tab) => tab.name === "compare") &&
-        act("Compare", () => visit.compare(kept)),
-      act("Share", () => {
-        app.put(kept);
-        app.address.share();
-      }),
+      compares && act("Compare", () => visit.compare(kept)),
+      act("Share", share),
       iconButton("trash", `Remove ${kept.title}`, remove),
     ),
   );
@@ -115,13 +94,8 @@ function asked(dialog, { title, shows, asked: list }) {
     const href = `#part=learn&lesson=questions&stop=${name}`;
     return h("li", {}, h("a", { href, onclick: () => dialog.close() }, question));
   };
-  return h(
-    "section",
-    { class: "asked" },
-    h("h3", {}, title),
-    h("p", {}, shows),
-    h("ul", {}, ...list.map(link)),
-  );
+  const head = [h("h3", {}, title), h("p", {}, shows)];
+  return h("section", { class: "asked" }, ...head, h("ul", {}, ...list.map(link)));
 }
 
 export function showRuns(app) {
@@ -134,40 +108,25 @@ export function showRuns(app) {
       catalogue.filter((e) => e.question === n),
     ]);
     const rest = catalogue.filter((e) => !Number.isInteger(e.question));
-    if (rest.length) groups.push([{ title: "Recorded runs", answer: "" }, rest]);
-    const section = (title, says, kind, choices) =>
-      h(
-        "section",
-        {},
-        h("h3", {}, t(title)),
-        h("p", {}, t(says)),
-        h("div", { class: kind }, ...choices),
-      );
-    const { runs } = app.visit;
+    groups.push([{ title: "Recorded runs", answer: "" }, rest]);
+    const section = (title, says, kind, choices) => {
+      const list = h("div", { class: kind }, ...choices);
+      const head = [h("h3", {}, t(title)), h("p", {}, t(says))];
+      return choices.length > 0 && h("section", {}, ...head, list);
+    };
+    const made = app.visit.runs.map((kept) => ofThisVisit(app, dialog, kept, fill));
+    const lost = "Made here; they are lost when the page is closed.";
     const file = closed(dialog, () => openFile(app));
+    const learns = app.options.tabs.some((tab) => tab.name === "learn");
     put(
       dialog,
       cardHead("Runs", newButton({ class: "button", onclick: file }, t("Open a file"))),
-      runs.length > 0 &&
-        section(
-          "Runs of this visit",
-          "Made here; they are lost when the page is closed.",
-          "run-choices visit",
-          runs.map((kept) => ofThisVisit(app, dialog, kept, fill)),
-        ),
-      ...groups
-        .filter(([, entries]) => entries.length)
-        .map(([{ title, answer }, entries]) =>
-          section(
-            title,
-            answer,
-            "run-choices",
-            entries.map((entry) => recorded(app, dialog, entry)),
-          ),
-        ),
-      questionsAsked &&
-        app.options.tabs.some((tab) => tab.name === "learn") &&
-        asked(dialog, questionsAsked),
+      section("Runs of this visit", lost, "run-choices visit", made),
+      ...groups.map(([{ title, answer }, entries]) => {
+        const choices = entries.map((entry) => recorded(app, dialog, entry));
+        return section(title, answer, "run-choices", choices);
+      }),
+      learns && questionsAsked && asked(dialog, questionsAsked),
     );
   };
   fill();
@@ -182,12 +141,9 @@ function lanesOf(run) {
   /** @type {number[][][]} */
   const lanes = Array.from({ length: run.numLanes }, () => []);
   for (const { lane, from, end, status, laneSpan } of lanePieces(run)) {
-    if (laneSpan >= 0)
-      lanes[lane].push([
-        from,
-        end,
-        status & (WASTED | OVERRUN) ? -1 : run.laneSpans[laneSpan].request.hue,
-      ]);
+    if (laneSpan < 0) continue;
+    const { hue } = run.laneSpans[laneSpan].request;
+    lanes[lane].push([from, end, status & (WASTED | OVERRUN) ? -1 : hue]);
   }
   return lanes;
 }
@@ -203,7 +159,8 @@ export class Visit {
 
   /** Keep a run that has ended. */
   add(run, entry, spec, title) {
-    const { config } = run.header;
+    const { policy, max_num_batched_tokens: budget } = run.header.config;
+    const limits = [policy, t(`${run.numLanes} [lane|lanes]`), budget && `budget ${budget}`];
     this.runs.unshift({
       title,
       run,
@@ -213,18 +170,10 @@ export class Visit {
       steps: run.length,
       at: new Date(),
       seconds: run.span(true),
-      says: joined(
-        [
-          config.policy,
-          t(`${run.numLanes} [lane|lanes]`),
-          config.max_num_batched_tokens && `budget ${config.max_num_batched_tokens}`,
-        ],
-        ", ",
-      ),
+      says: joined(limits, ", "),
     });
-    this.app.root.dispatchEvent(
-      new CustomEvent("inflight-ran", { detail: { id: entry.id }, bubbles: true }),
-    );
+    const detail = { id: entry.id };
+    this.app.root.dispatchEvent(new CustomEvent("inflight-ran", { detail, bubbles: true }));
   }
 
   remove(kept) {

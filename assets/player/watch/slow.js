@@ -4,7 +4,7 @@
 
 import { bareCard, cardHead } from "../parts/floating.js";
 import { chip, spans } from "../parts/chips.js";
-import { h, newButton, tableOf } from "../parts/dom.js";
+import { h, newButton, put, tableOf } from "../parts/dom.js";
 import { count, milliseconds } from "../parts/format.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { timeOf } from "../run/delays.js";
@@ -15,41 +15,21 @@ const MOST_ROWS = 200;
 
 /** The longest of a kind, each a link to its step. */
 function worst(app, go, kind, title, none) {
-  const found = app.run.delays.worst.filter((one) => one.kind === kind);
   const shown = { run: app.run, index: Infinity };
-  return h(
-    "section",
-    {},
-    h("h3", {}, t(title)),
-    found.length
-      ? h(
-          "ol",
-          { class: "worst" },
-          ...found.map(({ step, request, say }) => {
-            const sentence = h("span", {}, ...spans(shown, say[speaking()] || say.en));
-            if (step === null) return h("li", {}, sentence);
-            const named = app.run.request(request);
-            return h(
-              "li",
-              {},
-              h(
-                "a",
-                {
-                  href: app.address.hashAt(step, named),
-                  onclick: (e) => {
-                    e.preventDefault();
-                    go(step, named.letter);
-                  },
-                },
-                h("b", {}, t(`step ${step}`)),
-                " ",
-                sentence,
-              ),
-            );
-          }),
-        )
-      : h("p", {}, t(none)),
-  );
+  const found = app.run.delays.worst.filter((one) => one.kind === kind);
+  const lines = found.map(({ step, request, say }) => {
+    const sentence = h("span", {}, ...spans(shown, say[speaking()] || say.en));
+    if (step === null) return h("li", {}, sentence);
+    const named = app.run.request(request);
+    const onclick = (e) => {
+      e.preventDefault();
+      go(step, named.letter);
+    };
+    const href = app.address.hashAt(step, named);
+    return h("li", {}, h("a", { href, onclick }, h("b", {}, t(`step ${step}`)), " ", sentence));
+  });
+  const list = found.length ? h("ol", { class: "worst" }, ...lines) : h("p", {}, t(none));
+  return h("section", {}, h("h3", {}, t(title)), list);
 }
 
 /**
@@ -57,11 +37,10 @@ function worst(app, go, kind, title, none) {
  * left out.
  */
 function columnsOf(run, times) {
-  const has = (part) => times.some(({ time }) => time.parts.some(({ name }) => name === part));
   const secondsOf = (part) => (time) => time.parts.find(({ name }) => name === part)?.seconds || 0;
   const parts = run.delays.parts
-    .filter(([name]) => has(name))
-    .map(([name, label, means]) => [name, label, means, secondsOf(name)]);
+    .map(([name, label, means]) => [name, label, means, secondsOf(name)])
+    .filter(([, , , seconds]) => times.some(({ time }) => seconds(time)));
   const means = "From its arrival to its end; the parts add up to the whole";
   return [["whole", "in all", means, (time) => time.whole], ...parts];
 }
@@ -77,97 +56,55 @@ function table(app, go) {
     .filter(({ time }) => time);
   const columns = columnsOf(run, times);
   const most = Math.max(...times.map(({ time }) => time.whole));
-  let [by, down] = [
-    run.delays.worst.some(({ kind }) => kind === "wait") ? "queued" : "whole",
-    true,
-  ];
-  const box = h("div", {
-    class: "slow-table",
-    tabindex: "0",
-    role: "group",
-    "aria-label": t("Where every request's time went"),
-  });
-  const field = h("input", {
-    type: "search",
-    autocomplete: "off",
-    autocapitalize: "off",
-    spellcheck: "false",
-  });
+  let by = run.delays.worst.some(({ kind }) => kind === "wait") ? "queued" : "whole";
+  let down = true;
+  const heard = { role: "group", "aria-label": t("Where every request's time went") };
+  const box = h("div", { class: "slow-table", tabindex: "0", ...heard });
+  const plain = { autocomplete: "off", autocapitalize: "off", spellcheck: "false" };
+  const field = h("input", { type: "search", ...plain });
   const says = h("p", { class: "slow-says", role: "status" });
   let shown = times;
   const draw = (focused = "") => {
     const value = columns.find(([key]) => key === by)?.[3];
-    const sorted = [...times].sort(
-      (a, b) =>
-        (down ? -1 : 1) *
-        (value ? value(a.time) - value(b.time) : a.request.index - b.request.index),
-    );
+    const place = ({ request, time }) => (value ? value(time) : request.index);
+    const sorted = [...times].sort((a, b) => (down ? -1 : 1) * (place(a) - place(b)));
     shown = matching(sorted, field.value);
-    const head = (key, words, means) =>
-      h(
+    const head = (key, words, means) => {
+      const isBy = by === key;
+      const onclick = () => {
+        [by, down] = [key, isBy ? !down : key !== "request"];
+        draw(key);
+      };
+      const arrow = isBy && h("span", { "aria-hidden": "true" }, down ? " ↓" : " ↑");
+      return h(
         "th",
-        { scope: "col", "aria-sort": by === key ? (down ? "descending" : "ascending") : null },
-        newButton(
-          {
-            title: means && t(means),
-            "data-by": key,
-            onclick: () => {
-              [by, down] = [key, by === key ? !down : key !== "request"];
-              draw(key);
-            },
-          },
-          t(words),
-          by === key ? h("span", { "aria-hidden": "true" }, down ? " ↓" : " ↑") : null,
-        ),
+        { scope: "col", "aria-sort": isBy ? (down ? "descending" : "ascending") : null },
+        newButton({ title: means && t(means), "data-by": key, onclick }, t(words), arrow),
       );
-    const row = ({ request, time }) =>
-      h(
+    };
+    const row = ({ request, time }) => {
+      const letter = chip({ run, index: Infinity }, request);
+      const id = h("bdi", { class: "slow-id", title: request.id }, request.id);
+      const [bound] = time.limits;
+      const limit = bound && bound.limit !== "none" && h("small", {}, t(bound.words));
+      const onclick = () => go(null, request.letter);
+      return h(
         "tr",
-        {
-          "aria-current": app.pinned === request ? "true" : null,
-          onclick: () => go(null, request.letter),
-        },
-        h(
-          "th",
-          { scope: "row" },
-          newButton(
-            { class: "link" },
-            chip({ run, index: Infinity }, request),
-            " ",
-            h("bdi", { class: "slow-id", title: request.id }, request.id),
-          ),
-        ),
+        { "aria-current": app.pinned === request ? "true" : null, onclick },
+        h("th", { scope: "row" }, newButton({ class: "link" }, letter, " ", id)),
         h("td", {}, h("div", { class: "slow-bar" }, timeBar(time, most))),
-        ...columns.map(([key, , , of]) =>
-          h(
-            "td",
-            {},
-            of(time) ? t(milliseconds(of(time))) : "–",
-            key === "queued" && time.limits[0] && time.limits[0].limit !== "none"
-              ? h("small", {}, t(time.limits[0].words))
-              : null,
-          ),
-        ),
+        ...columns.map(([key, , , of]) => {
+          const long = of(time) ? t(milliseconds(of(time))) : "–";
+          return h("td", {}, long, key === "queued" && limit);
+        }),
       );
-    box.replaceChildren(
-      tableOf(
-        [
-          head("request", "request"),
-          h("td"),
-          ...columns.map(([key, words, means]) => head(key, words, means)),
-        ],
-        shown.slice(0, MOST_ROWS).map(row),
-      ),
-    );
+    };
+    const heads = columns.map(([key, words, means]) => head(key, words, means));
+    const rows = shown.slice(0, MOST_ROWS).map(row);
+    box.replaceChildren(tableOf([head("request", "request"), h("td"), ...heads], rows));
     const rest = shown.length - MOST_ROWS;
-    tell(
-      says,
-      !shown.length
-        ? "No request has this as its letter or in its id."
-        : rest > 0
-          ? `and ${count(rest)} more, which “show --delays” prints`
-          : "",
-    );
+    const more = rest > 0 ? `and ${count(rest)} more, which “show --delays” prints` : "";
+    tell(says, shown.length ? more : "No request has this as its letter or in its id.");
     says.hidden = rest <= 0 && shown.length > 0;
     if (focused) /** @type {HTMLElement} */ (box.querySelector(`[data-by="${focused}"]`)).focus();
   };
@@ -176,14 +113,9 @@ function table(app, go) {
     if (e.key === "Enter" && shown.length) go(null, shown[0].request.letter);
   });
   draw();
-  return h(
-    "section",
-    {},
-    h("h3", {}, t("Who waited longest, and why")),
-    h("label", { class: "field search" }, h("span", {}, t("Find a request by its id")), field),
-    box,
-    says,
-  );
+  const asks = h("span", {}, t("Find a request by its id"));
+  const search = h("label", { class: "field search" }, asks, field);
+  return h("section", {}, h("h3", {}, t("Who waited longest, and why")), search, box, says);
 }
 
 /** The card about the run on screen; finds: with the field that finds a request. */
@@ -195,19 +127,13 @@ export function showSlow(app, finds = false) {
     dialog.close();
     app.look({ step, pin });
   };
-  dialog.replaceChildren(
+  const nobody = "Nobody waited to be admitted for longer than for the next step to begin.";
+  put(
+    dialog,
     cardHead("What was slow?"),
-    ...(run.header.source === "simulated"
-      ? [h("p", {}, t("Simulated: these times come from a cost model."))]
-      : []),
+    run.isSimulated && h("p", {}, t("Simulated: these times come from a cost model.")),
     worst(app, go, "gap", "The longest gaps between tokens", "No request got a second token."),
-    worst(
-      app,
-      go,
-      "wait",
-      "The longest waits",
-      "Nobody waited to be admitted for longer than for the next step to begin.",
-    ),
+    worst(app, go, "wait", "The longest waits", nobody),
     table(app, go),
   );
   dialog.showModal();

@@ -33,10 +33,8 @@ export class Transport {
     this.played = -1; // where play has come
     this._frame = 0;
     this.playButton = bar.querySelector(".play");
-    const [came, goes] = [
-      "Back to the last request that came or went",
-      "To the next request that comes or goes",
-    ];
+    const came = "Back to the last request that came or went";
+    const goes = "To the next request that comes or goes";
     this.playButton.before(
       keyButton("prev-event", "first", came, "b", "in-simple"),
       keyButton("first", "first", "First step", "Home", "in-full"),
@@ -100,13 +98,12 @@ export class Transport {
     const { app } = this;
     if (!app.run) return;
     const steps = this.track.eventSteps(kind);
-    const target =
-      direction > 0 ? steps.find((i) => i > this.place) : steps.findLast((i) => i < this.place);
-    if (target === undefined)
-      app.toast(
-        `No ${direction > 0 ? "later" : "earlier"} ${kind === "any" ? "event" : kind} in this run.`,
-        2500,
-      );
+    const isLater = direction > 0;
+    const target = isLater
+      ? steps.find((i) => i > this.place)
+      : steps.findLast((i) => i < this.place);
+    const what = `${isLater ? "later" : "earlier"} ${kind === "any" ? "event" : kind}`;
+    if (target === undefined) app.toast(`No ${what} in this run.`, 2500);
     else app.seek(target, true);
   }
 
@@ -161,10 +158,8 @@ export class Transport {
   /** @param {ViewState} state */
   draw({ run, frame, ranks }) {
     const { track, place } = this;
-    setText(
-      this.count,
-      ranks ? ranks.readout : `${frame.event.step} / ${run.stepOf(run.length - 1)}`,
-    );
+    const steps = `${frame.event.step} / ${run.stepOf(run.length - 1)}`;
+    setText(this.count, ranks ? ranks.readout : steps);
     const share = track.length > 1 ? place / (track.length - 1) : 1;
     this.progress.style.transform = `scaleX(${share})`;
   }
@@ -192,12 +187,9 @@ function leave(app) {
 /** Select the next request: first those in lanes, then those that wait. */
 function selectNext(app, by) {
   if (!app.frame) return;
-  const present = [
-    ...new Set([
-      ...app.frame.lanes.map((l) => l.request).filter(Boolean),
-      ...app.frame.waiting.map((w) => w.request),
-    ]),
-  ];
+  const { lanes, waiting } = app.frame;
+  const all = [...lanes, ...waiting].map(({ request }) => request).filter(Boolean);
+  const present = [...new Set(all)];
   if (!present.length) return;
   const at = present.indexOf(app.pinned);
   const from = by < 0 ? Math.max(at, 0) : at; // from nobody: the first, or the last

@@ -3,15 +3,16 @@
 import { clamp } from "../parts/dom.js";
 
 /**
- ** One step of the run on screen, or a share of the way to it, and how it is viewed.
- * @param {App} app
- * @returns {ViewState}
+ * One step of the run on screen, or a share of the way to it, and how it is viewed.
+ * @param {App} app @returns {ViewState}
  */
 export function viewState(app, index = app.index, share = 1) {
   const { store, alone, transport } = app;
   const { run, palette, focus, hot, pinned, layout, clock, detail } = store.state;
   const frame = run.frame(Math.min(index, run.length - 1));
   const pass = frame.passes[clamp(store.state.pass, 0, frame.passes.length - 1)] || null;
+  const isDragged = app.lanes.dragging || app.strip.dragging;
+  const isQuick = transport.playing && transport.speed > 8;
   return {
     run,
     frame,
@@ -29,11 +30,7 @@ export function viewState(app, index = app.index, share = 1) {
     clock,
     simple: detail === "simple",
     language: app.speech.name,
-    fast:
-      app.lanes.dragging ||
-      app.strip.dragging ||
-      (transport.playing && transport.speed > 8) ||
-      (app.running && app.following),
+    fast: isDragged || isQuick || (app.running && app.following),
     pair: app.pair.state,
     leak: app.leak.state,
     weights: app.weights.state(frame, pass),

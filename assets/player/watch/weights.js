@@ -26,21 +26,13 @@ export class Weights {
   /** Only runs that an engine has can be computed again. */
   get offered() {
     const { app } = this;
-    return Boolean(
-      app.runId &&
-      app.engines?.can("attention", app.runId) &&
-      !app.running &&
-      !app.leak.on &&
-      app.run.header.model &&
-      app.run.header.model.layers,
-    );
+    const isKept = app.runId && app.engines?.can("attention", app.runId);
+    return Boolean(isKept && !app.running && !app.leak.on && app.run.header.model?.layers);
   }
 
   /**
-   ** The state for a view: which weights, and those of a pass, null until they have arrived.
-   * @param {Frame} frame
-   * @param {Pass | null} pass
-   * @returns {WeightsState}
+   * The state for a view: which weights, and those of a pass, null until they have arrived.
+   * @param {Frame} frame @param {Pass | null} pass @returns {WeightsState}
    */
   state(frame, pass) {
     const { offered, on, layer, head, withoutFirst } = this;

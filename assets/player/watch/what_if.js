@@ -48,9 +48,7 @@ const insteadOf = (policy, config) => `the policy “${policy}” instead of “
 /**
  * The settings that can be changed: name, current value, and others to try. The one that limited
  * the step comes first.
- * @param {Json} config
- * @param {Policy[]} policies
- * @param {string} binding
+ * @param {Json} config @param {Policy[]} policies @param {string} binding
  */
 export function changesOf(config, policies, binding = "none") {
   const has = (knob) => takes(policies, config.policy, knob);
@@ -99,13 +97,10 @@ export function changesOf(config, policies, binding = "none") {
 export function aboutWhatIf(app) {
   const { engine } = app.run.header;
   if (!engine) return t("The same requests with one setting changed: where do the runs diverge?");
-  return canPlan(app)
-    ? t("There is no {engine} here, so this run is not run again: its settings are planned.", {
-        engine: engine.name,
-      })
-    : t("There is no {engine} here. Open its recording, and its settings can be planned.", {
-        engine: engine.name,
-      });
+  const says = canPlan(app)
+    ? "There is no {engine} here, so this run is not run again: its settings are planned."
+    : "There is no {engine} here. Open its recording, and its settings can be planned.";
+  return t(says, { engine: engine.name });
 }
 
 /** The part of Compare that plans a run: its own settings, and others to try. */
@@ -146,54 +141,37 @@ export async function showWhatIf(app) {
   const choice = (knob, { text, value, says }) => {
     const policy = knob === "policy" && editor.state.policies.find((p) => p.name === value);
     const words = policy ? [h("b", {}, text), h("small", {}, t(policy.shows))] : [t(text)];
-    const button = newButton(
-      {
-        class: `button what-choice${policy ? " what-policy" : ""}`,
-        title: t(says),
-        "aria-label": t(says),
-        onclick: () => act({ knob, value, says }, button),
-      },
-      ...words,
-    );
+    const kind = `button what-choice${policy ? " what-policy" : ""}`;
+    const onclick = () => act({ knob, value, says }, button);
+    const named = { class: kind, title: t(says), "aria-label": t(says), onclick };
+    const button = newButton(named, ...words);
     buttons.push(button);
     return button;
   };
+  const rows = changesOf(spec.config, editor.state.policies, binding).map(
+    ({ knob, name, now, others }) => {
+      const limited = knob === KNOB_OF[binding] && `: ${t(`it limited step ${event.step}`)}`;
+      const is = `${t("now")} ${knob === "policy" ? now : t(now)}${limited || ""}`;
+      return [
+        h("dt", {}, t(name), h("small", {}, is)),
+        h("dd", {}, ...others.map((other) => choice(knob, other))),
+      ];
+    },
+  );
+  const about =
+    "Choose a change. The engine then runs these requests again from their first step, once as they are and once with the change, and shows the first step at which the two runs differ.";
+  const plan = () => {
+    card.close();
+    showPlan(app);
+  };
+  const many = "Many settings at once, simulated …";
   const card = showCard(
     app.root,
     "What if …",
-    h(
-      "p",
-      {},
-      t(
-        "Choose a change. The engine then runs these requests again from their first step, once as they are and once with the change, and shows the first step at which the two runs differ.",
-      ),
-    ),
-    h(
-      "dl",
-      { class: "what-settings" },
-      ...changesOf(spec.config, editor.state.policies, binding).flatMap(
-        ({ knob, name, now, others }) => [
-          h(
-            "dt",
-            {},
-            t(name),
-            h(
-              "small",
-              {},
-              `${t("now")} ${knob === "policy" ? now : t(now)}${knob === KNOB_OF[binding] ? `: ${t(`it limited step ${event.step}`)}` : ""}`,
-            ),
-          ),
-          h("dd", {}, ...others.map((other) => choice(knob, other))),
-        ],
-      ),
-    ),
+    h("p", {}, t(about)),
+    h("dl", { class: "what-settings" }, ...rows.flat()),
     message,
-    canPlan(app)
-      ? newButton(
-          { class: "button", onclick: () => (card.close(), showPlan(app)) },
-          t("Many settings at once, simulated …"),
-        )
-      : null,
+    canPlan(app) && newButton({ class: "button", onclick: plan }, t(many)),
   );
 }
 
@@ -238,32 +216,20 @@ async function fork(app, spec, { says, knob, value }, tell, beside = false) {
   const title = editor.titleOf(spec);
   try {
     tell("Starting the engine.");
-    const answer = await app.engines.ask(
-      "fork",
-      { ...spec, knob, value },
-      app.visit.visitor,
-      ({ ahead, total, index, loading }) =>
-        tell(
-          loading
-            ? loadingWords(loading)[1]
-            : ahead
-              ? `${ahead} ahead of yours.`
-              : total
-                ? `Run ${index + 1} of ${total}.`
-                : "Loading the model.",
-        ),
-    );
+    const progress = ({ ahead, total, index, loading }) => {
+      const runs = total ? `Run ${index + 1} of ${total}.` : "Loading the model.";
+      tell(loading ? loadingWords(loading)[1] : ahead ? `${ahead} ahead of yours.` : runs);
+    };
+    const asks = { ...spec, knob, value };
+    const answer = await app.engines.ask("fork", asks, app.visit.visitor, progress);
     const { runs, ...doc } = await app.fetch(answer.url);
     if (app.run !== before) return null; // a different run was opened meanwhile
     const said = inLanguage(doc);
-    const members = runs
-      .map((run, n) => ({ ...run, ...said.runs?.[n] }))
-      .map((replay, n) => ({
-        run: new Run(replay),
-        entry: { name: null, ...answer.runs[n] },
-        replay,
-        name: said.names[n],
-      }));
+    const members = runs.map((one, n) => {
+      const replay = { ...one, ...said.runs?.[n] };
+      const entry = { name: null, ...answer.runs[n] };
+      return { run: new Run(replay), entry, replay, name: said.names[n] };
+    });
     const [, changed] = members;
     const asked = { ...spec, config: changed.run.header.config };
     await editor.keep(changed.run, changed.entry, asked, `${title}: ${t(says)}`);
@@ -296,12 +262,8 @@ function whole(members, at) {
   const says = () => {
     const [mine, theirs] = members.map(({ run }) => t(`${count(run.length)} [step|steps]`));
     const [front, below] = members.map(({ run }) => run.header.policy);
-    return t("The same requests, run again: {mine} with {front}, {theirs} with {below}.", {
-      mine,
-      front,
-      theirs,
-      below,
-    });
+    const holes = { mine, front, theirs, below };
+    return t("The same requests, run again: {mine} with {front}, {theirs} with {below}.", holes);
   };
   return { front: members[0], at, step: null, caption: [], says };
 }

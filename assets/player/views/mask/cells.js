@@ -17,9 +17,7 @@ export function fillKeys({ g, at }, { q0: top, pads, length }, from, end) {
   g.fillRect(x, y, at.x(clamp(end, k0, k1)) - x, at.y(Math.min(first + length, q1)) - y);
 }
 
-/**
- * The allowed cells of each request: cached keys pale, new ones full. @param {MaskSheet} sheet
- */
+/** The allowed cells of each request: cached keys pale, new ones full. @param {MaskSheet} sheet */
 export function inkCells({ g, palette, at, items, window, focus, reach }) {
   const [q0, q1, k0, k1] = at.view;
   for (const item of items) {
@@ -136,25 +134,14 @@ export class Tiles {
     const { canvas } = this;
     const rows = Math.round(canvas.height * grown);
     g.imageSmoothingEnabled = false;
-    if (rows)
-      g.drawImage(
-        canvas,
-        0,
-        0,
-        canvas.width,
-        rows,
-        at.gutter,
-        at.top,
-        areaW,
-        (areaH * rows) / canvas.height,
-      );
+    const height = (areaH * rows) / canvas.height;
+    if (rows) g.drawImage(canvas, 0, 0, canvas.width, rows, at.gutter, at.top, areaW, height);
   }
 
   /** @param {MaskSheet} sheet @param {number} d */
   _make({ palette, at, pass, items, window, focus }, d) {
     const [, q1, k0, k1] = at.view;
-    const areaW = at.x(k1) - at.gutter;
-    const areaH = at.y(q1) - at.top;
+    const [areaW, areaH] = [at.x(k1) - at.gutter, at.y(q1) - at.top];
     const scale = d > 1 && areaW * areaH * d * d > 400000 ? 1 : d;
     const W = Math.max(1, Math.min(Math.round(areaW * scale), at.cols));
     const H = Math.max(1, Math.min(Math.round(areaH * scale), at.rows));

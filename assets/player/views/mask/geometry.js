@@ -8,8 +8,7 @@ export const KEY_TEXT = 46; // key tokens, written upwards where columns are wid
 /**
  * The visible part of a pass, [first query, end, first key, end]: all of it, unless zoomed to a
  * view or to a request in it.
- * @param {Pass} pass
- * @param {{view?: number[], request?: RunRequest} | null} zoom
+ * @param {Pass} pass @param {{view?: number[], request?: RunRequest} | null} zoom
  * @returns {number[]}
  */
 export function viewOf(pass, zoom) {
@@ -37,10 +36,9 @@ export function columnsOf(w, view, big) {
 }
 
 /**
- ** Cells to pixels. exact: every cell has at least one device pixel.
+ * Cells to pixels. exact: every cell has at least one device pixel.
  * @param {{w: number, h: number, d: number}} size of the canvas; d: device pixels per CSS pixel
- * @param {number[]} view
- * @param {number} big
+ * @param {number[]} view @param {number} big
  * @param {{room: number, across: boolean, texts: string[]} | null} words above the keys
  */
 export function layoutMask({ w, h, d }, view, big, words) {
@@ -68,9 +66,7 @@ export function layoutMask({ w, h, d }, view, big, words) {
 
 /**
  * How much of each tile is allowed, 0 to 1, from the ends of row intervals alone: O(rows + tiles).
- * @param {PassItem[]} items
- * @param {number[]} view
- * @param {number | null} window
+ * @param {PassItem[]} items @param {number[]} view @param {number | null} window
  * @param {number} width tiles across
  * @param {number} height tiles down
  * @param {Float32Array} shares width × height of them, written to

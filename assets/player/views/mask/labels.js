@@ -42,6 +42,9 @@ export function inkRules({ g, palette, at, items, right, bottom }) {
   g.stroke();
 }
 
+/** @param {number} n */
+const padWords = (n) => t(n === 1 ? "pad" : `${n} pads`);
+
 /**
  * Letters and words of keys above, of queries at the left, whose words come with their stripes.
  * @param {MaskSheet} sheet
@@ -62,12 +65,9 @@ export function inkLabels({ g, run, palette, at, pass, items, focus, reach }) {
     setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
     g.fillStyle = palette.ink;
     g.textAlign = "left";
-    if (width > measure(g, item.request.letter) + 2)
-      g.fillText(
-        item.request.letter,
-        x + Math.min(5, (width - measure(g, item.request.letter)) / 2),
-        9 * at.big,
-      );
+    const { letter } = item.request;
+    const spare = width - measure(g, letter);
+    if (spare > 2) g.fillText(letter, x + Math.min(5, spare / 2), 9 * at.big);
     if (at.words) {
       setFont(g, `${11 * at.big}px ${palette.mono}`);
       for (let k = Math.max(item.k0, k0); k < Math.min(item.k0 + item.kvLen, k1); k += 1) {
@@ -94,14 +94,8 @@ export function inkLabels({ g, run, palette, at, pass, items, focus, reach }) {
     g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
     const first = item.q0 + item.pads;
     const [top, bottom] = [at.y(Math.max(item.q0, q0)), at.y(Math.min(first + item.length, q1))];
-    fillBox(
-      g,
-      palette.ofItem(item).solid,
-      at.gutter - 4,
-      top + 0.5,
-      2.5,
-      Math.max(1, bottom - top - 1),
-    );
+    const { solid } = palette.ofItem(item);
+    fillBox(g, solid, at.gutter - 4, top + 0.5, 2.5, Math.max(1, bottom - top - 1));
     g.fillStyle = palette.ink;
     if (at.ch >= (at.big > 1 ? 18 : 9) && !at.compact) {
       setFont(g, `${Math.min(11 * at.big, Math.max(11, Math.floor(at.ch)))}px ${palette.mono}`);
@@ -113,22 +107,18 @@ export function inkLabels({ g, run, palette, at, pass, items, focus, reach }) {
       if (item.pads && first > q0) {
         g.fillStyle = palette.soft;
         const y = (at.y(Math.max(item.q0, q0)) + at.y(Math.min(first, q1))) / 2;
-        g.fillText(t(item.pads === 1 ? "pad" : `${item.pads} pads`), end, y);
+        g.fillText(padWords(item.pads), end, y);
       }
       // letters of one-row requests keep clear of each other
     } else if ((top + bottom) / 2 - lettered >= 11 * at.big) {
       lettered = (top + bottom) / 2;
       setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
-      const letter = item.request.letter;
-      const pads =
-        item.pads && bottom - top >= 26 * at.big
-          ? t(item.pads === 1 ? "pad" : `${item.pads} pads`)
-          : "";
-      g.fillText(letter, end, (top + bottom) / 2 - (pads ? 7 * at.big : 0));
-      if (pads && !at.compact) {
+      const isTall = item.pads && bottom - top >= 26 * at.big;
+      g.fillText(item.request.letter, end, (top + bottom) / 2 - (isTall ? 7 * at.big : 0));
+      if (isTall && !at.compact) {
         setFont(g, `${11 * at.big}px ${palette.mono}`);
         g.fillStyle = palette.soft;
-        g.fillText(pads, end, (top + bottom) / 2 + 7 * at.big);
+        g.fillText(padWords(item.pads), end, (top + bottom) / 2 + 7 * at.big);
       }
     }
   }
@@ -180,19 +170,12 @@ export function inkHot({ g, palette, at, pass, right, bottom }, hot) {
   g.strokeStyle = palette.ink;
   g.lineWidth = 1.2;
   const row = hot.row ?? (item && hot.q !== undefined ? queryOf(item, hot.q) : undefined);
-  const isQuery =
-    row !== undefined &&
-    row >= q0 &&
-    row < q1 &&
-    (hot.row !== undefined ||
-      (item && hot.q !== undefined && hot.q >= item.start && hot.q < item.kvLen));
-  if (isQuery)
-    g.strokeRect(
-      at.gutter + 0.5,
-      at.y(row),
-      right - at.gutter - 1,
-      Math.max(1, at.y(row + 1) - at.y(row)),
-    );
+  const isInSight = row !== undefined && row >= q0 && row < q1;
+  const isComputed = item && hot.q !== undefined && hot.q >= item.start && hot.q < item.kvLen;
+  if (isInSight && (hot.row !== undefined || isComputed)) {
+    const height = Math.max(1, at.y(row + 1) - at.y(row));
+    g.strokeRect(at.gutter + 0.5, at.y(row), right - at.gutter - 1, height);
+  }
   /** @type {number[] | null} */
   let range = null;
   if (hot.column !== undefined) range = [hot.column, hot.column + 1];
@@ -200,12 +183,8 @@ export function inkHot({ g, palette, at, pass, right, bottom }, hot) {
     range = [item.k0 + hot.keys[0], item.k0 + Math.min(hot.keys[1], item.kvLen)];
   if (range && range[0] < k1 && range[1] > k0 && range[1] > range[0]) {
     const x = at.x(Math.max(range[0], k0));
-    g.strokeRect(
-      x,
-      at.top + 0.5,
-      Math.max(1, at.x(Math.min(range[1], k1)) - x),
-      bottom - at.top - 1,
-    );
+    const width = Math.max(1, at.x(Math.min(range[1], k1)) - x);
+    g.strokeRect(x, at.top + 0.5, width, bottom - at.top - 1);
   }
 }
 

@@ -5,7 +5,7 @@
 import { dims } from "../../parts/colours.js";
 import { find, setAttr, setText } from "../../parts/dom.js";
 import { t, tell } from "../../parts/speech.js";
-import { count } from "../../parts/format.js";
+import { count, joined } from "../../parts/format.js";
 import { CanvasView, fillBox, measure, setFont } from "../../parts/surface.js";
 import { fillKeys, inkCells, inkLeaks, inkWeights, Tiles } from "./cells.js";
 import { columnsOf, KEY_TEXT, layoutMask, viewOf } from "./geometry.js";
@@ -60,10 +60,9 @@ export class MaskView extends CanvasView {
     const { surface } = this;
     const view = viewOf(pass, this.zoom);
     const big = presenter ? PRESENTED : 1;
-    const words =
-      surface.h > 200 * big
-        ? this._keyWords(run, palette, pass, view, columnsOf(surface.w, view, big).cw, big)
-        : null;
+    const { cw } = columnsOf(surface.w, view, big);
+    const isTall = surface.h > 200 * big;
+    const words = isTall ? this._keyWords(run, palette, pass, view, cw, big) : null;
     return layoutMask(surface, view, big, words);
   }
 
@@ -78,10 +77,9 @@ export class MaskView extends CanvasView {
     const { g } = this.surface;
     setFont(g, `${11 * big}px ${palette.mono}`);
     const texts = [];
-    for (const item of pass.items) {
-      for (let k = Math.max(item.k0, view[2]); k < Math.min(item.k0 + item.kvLen, view[3]); k += 1)
-        texts.push(visible(run.tokenText(item.request, k - item.k0), 7));
-    }
+    for (const { request, k0, kvLen } of pass.items)
+      for (let k = Math.max(k0, view[2]); k < Math.min(k0 + kvLen, view[3]); k += 1)
+        texts.push(visible(run.tokenText(request, k - k0), 7));
     if (texts.every((text) => measure(g, text) <= cw - 1))
       return { texts, across: true, room: 16 * big };
     return cw >= 13 * big ? { texts, across: false, room: KEY_TEXT * big } : null;
@@ -90,23 +88,12 @@ export class MaskView extends CanvasView {
   /** @param {ViewState} state */
   draw(state) {
     const { surface } = this;
-    const {
-      run,
-      pass,
-      palette,
-      focus,
-      leak,
-      weights: { on, withoutFirst },
-    } = state;
+    const { run, pass, palette, focus, leak } = state;
+    const { on, withoutFirst } = state.weights;
     const moving = surface.visible && pass ? movingIn(state) : null;
     if (this.minimap) this.state = null; // a part of it is no picture of the step
-    const past =
-      moving &&
-      this.past(
-        state,
-        moving.before,
-        JSON.stringify([this.zoom?.view, this.zoom?.request?.index, this.layer]),
-      );
+    const stamp = JSON.stringify([this.zoom?.view, this.zoom?.request?.index, this.layer]);
+    const past = moving && this.past(state, moving.before, stamp);
     this.state = state;
     this.tools.show(state);
     this.panel.classList.toggle("weighed", Boolean(state.weights.found));
@@ -134,12 +121,9 @@ export class MaskView extends CanvasView {
     if (!weights) this.panel.classList.remove("weighed");
     this.drawn = { pass, at, window, weights };
     const pads = pass.padding ? `, of them ${count(pass.padding)} [pad|pads]` : "";
-    tell(
-      this.key,
-      state.simple
-        ? `${count(pass.nq)} [row|rows] × ${count(pass.nk)} [column|columns]`
-        : `${count(pass.nq)} [query|queries]${pads} × ${count(pass.nk)} [key|keys]${at.exact ? "" : " · tiles"}`,
-    );
+    const [nq, nk] = [count(pass.nq), count(pass.nk)];
+    const full = `${nq} [query|queries]${pads} × ${nk} [key|keys]${at.exact ? "" : " · tiles"}`;
+    tell(this.key, state.simple ? `${nq} [row|rows] × ${nk} [column|columns]` : full);
     const grown = phase(state.share, "mask");
     if (past && !grown) {
       // until its tokens have come
@@ -181,11 +165,13 @@ export class MaskView extends CanvasView {
     inkHot(sheet, state.hot);
     this.minimap = this.zoom ? inkMinimap(sheet, surface.w) : null;
 
-    setAttr(
-      surface.canvas,
-      "aria-label",
-      `${t("Attention mask")}: ${this.key.textContent}; ${t(`${count(pass.items.filter((i) => i.length).length)} [request|requests] on the diagonal`)}${leak.on ? `; ${t("a leak: each also reads the next one's keys")}` : ""}`,
-    );
+    const present = pass.items.filter((i) => i.length).length;
+    const heard = [
+      `${t("Attention mask")}: ${this.key.textContent}`,
+      t(`${count(present)} [request|requests] on the diagonal`),
+      leak.on && t("a leak: each also reads the next one's keys"),
+    ];
+    setAttr(surface.canvas, "aria-label", joined(heard, "; "));
   }
 
   // -- pointing ----------------------------------------------------------------------------------
@@ -257,23 +243,20 @@ export class MaskView extends CanvasView {
   table({ run, pass }) {
     if (!pass) return { caption: t("Attention mask: nothing was computed"), columns: [], rows: [] };
     const window = this.window(run);
+    const leaks = (/** @type {PassItem} */ { request }) =>
+      `${t("leak: also all keys of")} ${request.letter}`;
+    const sees = `its own, up to itself${window === null ? "" : `, at most ${window} back`}`;
     return {
       caption: t(`Attention mask of pass ${pass.index + 1}`),
       columns: ["Request", "Queries", "Sees keys", "Cached", "New", "Pads", "Note"],
       rows: pass.items.map((i) => [
         i.request.letter,
         i.length ? t(`${i.start} to ${i.kvLen - 1}`) : t("none (finished)"),
-        i.length
-          ? t(`its own, up to itself${window === null ? "" : `, at most ${window} back`}`)
-          : t("nothing"),
+        t(i.length ? sees : "nothing"),
         String(i.start),
         String(i.length),
         String(i.pads),
-        i.leak
-          ? `${t("leak: also all keys of")} ${i.leak.request.letter}`
-          : i.overrun
-            ? t("overrun: computed for nothing")
-            : "",
+        i.leak ? leaks(i.leak) : i.overrun ? t("overrun: computed for nothing") : "",
       ]),
     };
   }
@@ -303,19 +286,17 @@ function explainCell({ run, weights, simple }, { pass, window, weights: found },
   }
   const position = query.start + offset;
   const isCached = keyPosition < key.start;
+  const [asks, told] = [tokenWords(query, position), tokenWords(key, keyPosition)];
+  const other = { request: key.request };
   /** @type {Span[][]} */
   const lines = simple
     ? [
-        [{ request }, tokenWords(query, position)],
-        ["→ ", { request: key.request }, tokenWords(key, keyPosition)],
+        [{ request }, asks],
+        ["→ ", other, told],
       ]
     : [
-        ["Query ", { request }, `${tokenWords(query, position)}, ${query.phase}`],
-        [
-          "Key ",
-          { request: key.request },
-          `${tokenWords(key, keyPosition)}, ${isCached ? "cached" : "new"}`,
-        ],
+        ["Query ", { request }, `${asks}, ${query.phase}`],
+        ["Key ", other, `${told}, ${isCached ? "cached" : "new"}`],
       ];
   if (query.leak === key) {
     lines.push([{ request }, " may read it by the leak alone: it belongs to another request"]);
@@ -346,11 +327,12 @@ function explainCell({ run, weights, simple }, { pass, window, weights: found },
   if (query.overrun) lines.push(overrunWords(query));
   lines.push([(simple ? plainly : exactly)[reason]]);
   const weighed = allowed && found?.get(request.id);
-  if (weighed)
-    lines.push([
-      `Weight ${weighed.weights[offset][keyPosition]} in layer ${weights.layer}, head ${weights.head}`,
-    ]);
-  if (weighed && weights.withoutFirst && keyPosition === 0)
-    lines.push(["The first token: it is not on the scale of the others"]);
+  if (weighed) {
+    const { layer, head, withoutFirst } = weights;
+    const weight = weighed.weights[offset][keyPosition];
+    lines.push([`Weight ${weight} in layer ${layer}, head ${head}`]);
+    if (withoutFirst && keyPosition === 0)
+      lines.push(["The first token: it is not on the scale of the others"]);
+  }
   return { request, reason, lines, position, keyPosition };
 }

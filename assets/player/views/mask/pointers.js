@@ -67,11 +67,8 @@ export function maskPointers(mask) {
   const byPinch = () => {
     const [first, { view }] = [pinch(), drawn().at];
     return () => {
-      const now = pinch();
-      show(
-        scaled(view, first.apart / now.apart, first.middle, now.middle, drawn().pass),
-        drawn().pass,
-      );
+      const [now, { pass }] = [pinch(), drawn()];
+      show(scaled(view, first.apart / now.apart, first.middle, now.middle, pass), pass);
     };
   };
   const byMinimap =
@@ -81,13 +78,9 @@ export function maskPointers(mask) {
       if (!m) return;
       const { at, pass } = drawn();
       const [a, b, c, d] = at.view;
-      show(
-        [
-          ...around(((y - m.y) / m.h) * pass.nq, 0.5, b - a, pass.nq),
-          ...around(((x - m.x) / m.w) * pass.nk, 0.5, d - c, pass.nk),
-        ],
-        pass,
-      );
+      const rows = around(((y - m.y) / m.h) * pass.nq, 0.5, b - a, pass.nq);
+      const columns = around(((x - m.x) / m.w) * pass.nk, 0.5, d - c, pass.nk);
+      show([...rows, ...columns], pass);
     };
   const byDrag = (/** @type {number[]} */ start) => {
     const { view } = drawn().at;
@@ -105,11 +98,9 @@ export function maskPointers(mask) {
     (e) => {
       if (!mask.drawn) return;
       e.preventDefault();
-      const at = shares(point(e));
-      show(
-        scaled(mask.drawn.at.view, e.deltaY > 0 ? 1.25 : 0.8, at, at, mask.drawn.pass),
-        mask.drawn.pass,
-      );
+      const share = shares(point(e));
+      const { at, pass } = mask.drawn;
+      show(scaled(at.view, e.deltaY > 0 ? 1.25 : 0.8, share, share, pass), pass);
     },
     { passive: false },
   );

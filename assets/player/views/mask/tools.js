@@ -3,6 +3,8 @@
 import { h, newButton, put } from "../../parts/dom.js";
 import { t } from "../../parts/speech.js";
 
+const LEAK = "Break the mask: these requests once more, and each also reads the next one's keys";
+
 export class MaskTools {
   /** @param {MaskView} mask @param {HTMLElement} bar where they stand */
   constructor(mask, bar) {
@@ -15,14 +17,8 @@ export class MaskTools {
   show(state) {
     const { mask } = this;
     const { actions } = mask;
-    const {
-      run,
-      frame,
-      pass,
-      pinned,
-      leak,
-      weights: { found, ...weights },
-    } = state;
+    const { run, frame, pass, pinned, leak } = state;
+    const { found, ...weights } = state.weights;
     const zoomable = pinned && pass && pass.items.some((i) => i.request === pinned && i.length);
     const windows = new Set(run.windows);
     const signature = JSON.stringify([
@@ -41,18 +37,9 @@ export class MaskTools {
     const { passes } = frame;
     const each = passes.map((p, i) => {
       const title = `Pass ${i + 1} of ${passes.length}`;
-      const kind = "pass-choice";
-      return mini(`${i + 1} ${takenBy(p)}`, () => actions.choosePass(i), {
-        title,
-        on: p === pass,
-        kind,
-      });
+      const more = { title, on: p === pass, kind: "pass-choice" };
+      return mini(`${i + 1} ${takenBy(p)}`, () => actions.choosePass(i), more);
     });
-    const whole = () => {
-      mask.zoom = null;
-      actions.redraw();
-      actions.changed();
-    };
     const leaking = `${t("Leak")}${leak.working ? `: ${t(leak.working)}` : ""}`;
     put(
       this.bar,
@@ -61,12 +48,11 @@ export class MaskTools {
       (leak.offered || leak.on) &&
         mini(leaking, () => actions.toggleLeak(), {
           kind: "leak-button",
-          title:
-            "Break the mask: these requests once more, and each also reads the next one's keys",
+          title: LEAK,
           on: leak.on,
         }),
       mask.zoom
-        ? mini(t("Whole mask"), whole)
+        ? mini(t("Whole mask"), () => mask.zoomTo(null))
         : zoomable && mini(`${t("Zoom to")} ${pinned.letter}`, () => mask.zoomTo(pinned)),
       ...weightTools(run, weights, actions),
     );
@@ -93,29 +79,22 @@ const takenBy = ({ padded, items }) =>
 
 /**
  * A small button. title: what it does; on: whether it is pressed, where it stays so. @param {string}
- * words @param {() => void} act @param {{title?: string, on?: boolean, kind?: string}} more
+ * words @param {() => void} onclick @param {{title?: string, on?: boolean, kind?: string}} more
  */
-const mini = (words, act, { title, on, kind = "" } = {}) =>
-  newButton(
-    {
-      class: `mini ${kind}`,
-      "aria-pressed": on === undefined ? null : String(on),
-      title: title && t(title),
-      onclick: act,
-    },
-    words,
-  );
+function mini(words, onclick, { title, on, kind = "" } = {}) {
+  const pressed = on === undefined ? null : String(on);
+  const props = { class: `mini ${kind}`, "aria-pressed": pressed, title: title && t(title) };
+  return newButton({ ...props, onclick }, words);
+}
 
 /**
  * One of several, by its place. @param {string} label @param {string[]} names @param {number} now
  * @param {(n: number) => void} chosen
  */
 function choice(label, names, now, chosen) {
-  const select = h(
-    "select",
-    { class: "mini", "aria-label": t(label), onchange: () => chosen(select.selectedIndex) },
-    ...names.map((name, n) => h("option", { value: String(n) }, t(name))),
-  );
+  const onchange = () => chosen(select.selectedIndex);
+  const options = names.map((name, n) => h("option", { value: String(n) }, t(name)));
+  const select = h("select", { class: "mini", "aria-label": t(label), onchange }, ...options);
   select.selectedIndex = now;
   return select;
 }
@@ -130,12 +109,10 @@ function weightTools(run, { offered, on, layer, head, withoutFirst, loading, err
   const title = "The model's real attention weights inside the allowed cells";
   const toggle = mini(t("Weights"), () => turn(!on), { title, on });
   if (!on) return [toggle];
-  if (error)
-    return [
-      toggle,
-      h("span", { class: "weights-error", role: "alert", title: error }, error),
-      mini(t("Try again"), () => turn(true)),
-    ];
+  if (error) {
+    const says = h("span", { class: "weights-error", role: "alert", title: error }, error);
+    return [toggle, says, mini(t("Try again"), () => turn(true))];
+  }
   const layers = Array.from({ length: run.header.model.layers }, (_, i) => `layer ${i}`);
   return [
     toggle,

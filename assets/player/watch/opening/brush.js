@@ -1,6 +1,7 @@
 // What the opening's pictures are drawn with: text at a place, rounded boxes, a request's chip.
 
 import { measure, roundBox, setFont } from "../../parts/surface.js";
+import { along, lerp } from "../../views/phases.js";
 
 /**
  * A text, its middle at y. @param {Ink} g @param {string} text @param {number} x @param {number} y
@@ -28,31 +29,17 @@ export function widthOf(g, text, font) {
  * @param {number} h @param {boolean} waits
  */
 export function chipAt(g, palette, request, { x, y }, h, waits) {
-  const colours = palette.of(request);
-  roundBox(
-    g,
-    { x: x - h * 0.55, y: y - h / 2, w: h * 1.1, h },
-    5,
-    waits ? palette.panel : colours.tint,
-    colours.solid,
-    waits ? 1.3 : 1.5,
-    waits ? [3, 2.5] : [],
-  );
-  write(
-    g,
-    request.letter,
-    x,
-    y + 0.5,
-    `700 ${Math.max(12, Math.round(h * 0.62))}px ${palette.mono}`,
-    palette.ink,
-    0.5,
-  );
+  const { tint, solid } = palette.of(request);
+  const box = { x: x - h * 0.55, y: y - h / 2, w: h * 1.1, h };
+  if (waits) roundBox(g, box, 5, palette.panel, solid, 1.3, [3, 2.5]);
+  else roundBox(g, box, 5, tint, solid);
+  const font = `700 ${Math.max(12, Math.round(h * 0.62))}px ${palette.mono}`;
+  write(g, request.letter, x, y + 0.5, font, palette.ink, 0.5);
 }
 
 /** @param {Box} a @param {Box} b @param {number} p @returns {Box} */
 export const between = (a, b, p) => ({
-  x: a.x + (b.x - a.x) * p,
-  y: a.y + (b.y - a.y) * p,
-  w: a.w + (b.w - a.w) * p,
-  h: a.h + (b.h - a.h) * p,
+  ...along(a, b, p),
+  w: lerp(a.w, b.w, p),
+  h: lerp(a.h, b.h, p),
 });

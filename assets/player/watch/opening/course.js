@@ -49,15 +49,11 @@ export function drawCourse(g, course, box, showing, strength, d) {
   const short = capital((title.split(":").at(-1) || "").trim());
   write(g, fits ? title : short, box.x + pad, head, named, palette.ink);
 
-  const lanes = {
-    x: box.x + pad + (small ? 0 : 8),
-    y: box.y + (small ? 24 : 38),
-    w: box.w - 2 * pad - (small ? 0 : 8),
-    h: 0,
-  };
   const axis = small ? 18 : 24;
   const door = small ? 26 : 44;
-  lanes.h = box.h - (lanes.y - box.y) - door;
+  const [left, top] = [pad + (small ? 0 : 8), small ? 24 : 38];
+  const w = box.w - left - pad;
+  const lanes = { x: box.x + left, y: box.y + top, w, h: box.h - top - door };
   const pitch = (lanes.h - axis) / run.numLanes;
   const scale = laneScale(run, true, 0, lanes.w / extent);
   const x = (/** @type {number} */ s) => (s / extent) * lanes.w; // of seconds since its first step
@@ -65,20 +61,13 @@ export function drawCourse(g, course, box, showing, strength, d) {
   const ink = inks.get(course) || new LaneInk();
   inks.set(course, ink);
   const state = { run, palette, focus: null, presenter: false };
+  const words = small ? 0 : pitch > 60 ? 15 : 13;
+  const room = { axis, end: lanes.w, gutter: 0, queue: false };
   g.translate(lanes.x, lanes.y);
   ink.place(
     run,
     { w: lanes.w, h: lanes.h, d },
-    {
-      scale,
-      axis,
-      font: small ? 12 : 11,
-      end: lanes.w,
-      gutter: 0,
-      words: small ? 0 : pitch > 60 ? 15 : 13,
-      until: completed - 1,
-      queue: false,
-    },
+    { ...room, scale, font: small ? 12 : 11, words, until: completed - 1 },
   );
   ink.drawGround(g, state, () => drawAxis(g, palette, extent, lanes.w, axis, small));
   const past = completed ? x(course.endOf(completed - 1)) : 0;
@@ -90,13 +79,8 @@ export function drawCourse(g, course, box, showing, strength, d) {
   g.globalAlpha = strength;
   if (moment > 0) {
     drawWaste(g, course, ink, showing, x);
-    drawNow(g, course, showing, strength, {
-      x,
-      top: axis,
-      bottom: axis + pitch * run.numLanes,
-      w: lanes.w,
-      small,
-    });
+    const bottom = axis + pitch * run.numLanes;
+    drawNow(g, course, showing, strength, { x, top: axis, bottom, w: lanes.w, small });
   }
   g.translate(-lanes.x, -lanes.y);
   const place = (/** @type {number} */ lane) => lanes.y + axis + (lane + 0.5) * pitch;
@@ -139,12 +123,8 @@ function drawWaste(g, course, ink, { palette, moment }, x) {
     const [y, h] = ink.lane(lane);
     if (to - from < width + 30 || h < 20) continue;
     const middle = (from + to) / 2;
-    roundBox(
-      g,
-      { x: middle - width / 2 - 8, y: y + h / 2 - 10, w: width + 16, h: 20 },
-      6,
-      palette.panel,
-    );
+    const box = { x: middle - width / 2 - 8, y: y + h / 2 - 10, w: width + 16, h: 20 };
+    roundBox(g, box, 6, palette.panel);
     write(g, words, middle, y + h / 2 + 0.5, font, palette.soft, 0.5);
   }
 }

@@ -10,6 +10,8 @@ import {
   find,
   h,
   icon,
+  onDrag,
+  pointIn,
   reducedMotion,
   setAttr,
   setText,
@@ -19,10 +21,11 @@ import { keep, kept } from "../../parts/kept.js";
 import { putLanguage, wantedLanguage } from "../../parts/language.js";
 import { addressed } from "../../parts/link.js";
 import { hrefOf, isOurKey } from "../../parts/look.js";
-import { runOf, speaking, t } from "../../parts/speech.js";
+import { runOf, speaking, t, tell } from "../../parts/speech.js";
 import { Surface } from "../../parts/surface.js";
 import { Run } from "../../run/run.js";
 import { SEEN } from "../bar.js";
+import { isOnWatch } from "../layout.js";
 import { OwnQuestion } from "../own_question.js";
 import { inWords, LENGTH, Plot } from "./plot.js";
 import { drawOpening } from "./scene.js";
@@ -86,13 +89,8 @@ export class Opening {
    * the address asks for it.
    */
   get isDue() {
-    if (
-      !this.offer ||
-      this.app.options.model ||
-      (document.documentElement.dataset.part || "watch") !== "watch" ||
-      new URLSearchParams(location.search).has("trace")
-    )
-      return false;
+    if (!this.offer || this.app.options.model || !isOnWatch()) return false;
+    if (new URLSearchParams(location.search).has("trace")) return false;
     const address = addressed();
     if ([...address.keys()].some((key) => !HARMLESS.includes(key))) return false;
     return address.has("opening") || !(kept("good", PLAYED) || kept("good", SEEN));
@@ -180,11 +178,9 @@ export class Opening {
   openHood() {
     const { app, plot, doc } = this;
     if (!plot) return this.close(false); // its runs are still on their way: Watch opens as ever
-    const isThere =
-      app.entry?.comparison === doc.comparison &&
-      app.entry?.racer === doc.after &&
-      app.index === plot.hood;
-    if (!isThere) this._putHood();
+    const { comparison, racer } = app.entry || {};
+    const isIt = comparison === doc.comparison && racer === doc.after;
+    if (!isIt || app.index !== plot.hood) this._putHood();
     this.close();
   }
 
@@ -251,11 +247,9 @@ export class Opening {
     const { said } = this.plot;
     // a sentence's picture is whole when it ends
     const ends = said.map((_, i) => (i + 1 < said.length ? said[i + 1][0] - 0.05 : LENGTH));
-    this.seek(
-      by > 0
-        ? (ends.find((at) => at > this.at + 0.01) ?? LENGTH)
-        : (ends.findLast((at) => at < this.at - 0.01) ?? 0),
-    );
+    const next = ends.find((at) => at > this.at + 0.01) ?? LENGTH;
+    const last = ends.findLast((at) => at < this.at - 0.01) ?? 0;
+    this.seek(by > 0 ? next : last);
   }
 
   // -- drawing -----------------------------------------------------------------------------------
@@ -278,11 +272,8 @@ export class Opening {
       this._said = said;
       this._say(plot.said[n][1]());
       this._tell();
-      setAttr(
-        this.surface.canvas,
-        "aria-label",
-        plot.pictures.map(([, say]) => plain(this._shown, say())).join(" "),
-      );
+      const heard = plot.pictures.map(([, say]) => plain(this._shown, say())).join(" ");
+      setAttr(this.surface.canvas, "aria-label", heard);
       if (this.still) this._caption();
     }
     this.lastMs = performance.now() - t0;
@@ -296,36 +287,24 @@ export class Opening {
     const larger = Math.min(w / 1280, h / 560); // for the last row, where there is room
     const k = larger > 1.15 ? Math.min(larger, 2) : 1;
     g.scale(k, k);
-    drawOpening(
-      g,
-      { x: 1, y: 1, w: w / k - 2, h: h / k - 2 },
-      this.plot,
-      this.app.palette,
-      at,
-      surface.d * k,
-      bare,
-    );
+    const box = { x: 1, y: 1, w: w / k - 2, h: h / k - 2 };
+    drawOpening(g, box, this.plot, this.app.palette, at, surface.d * k, bare);
   }
 
   /** @param {Span[]} line */
   _say(line) {
-    const waiting = new Set(
-      this.plot.sentence(this.at) === 3
-        ? this.plot.shut.map((r) => this.plot.fast.lives[r].request)
-        : [],
-    );
-    this.sentence.classList.toggle(
-      "sum",
-      this.still || this.plot.sentence(this.at) === this.plot.said.length - 1,
-    );
-    this.sentence.replaceChildren(...this._spans(line, waiting));
-    setAttr(this.line, "aria-valuenow", String(this.plot.sentence(this.at) + 1));
+    const { plot } = this;
+    const n = plot.sentence(this.at);
+    this.sentence.classList.toggle("sum", this.still || n === plot.said.length - 1);
+    this.sentence.replaceChildren(...this._spans(line, n === 3));
+    setAttr(this.line, "aria-valuenow", String(n + 1));
     setAttr(this.line, "aria-valuetext", plain(this._shown, line));
   }
 
-  /** @param {Span[]} line @param {Set<RunRequest>} waiting */
-  _spans(line, waiting) {
-    const nodes = spans(this._shown, line, (request) => !waiting.has(request));
+  /** shut: the door is, for some of those in the line. @param {Span[]} line @param {boolean} shut */
+  _spans(line, shut) {
+    const waiting = shut ? this.plot.shut.map((r) => this.plot.fast.lives[r].request) : [];
+    const nodes = spans(this._shown, line, (request) => !waiting.includes(request));
     // in the run below, the index means another
     for (const node of nodes)
       if (node instanceof HTMLElement)
@@ -349,12 +328,9 @@ export class Opening {
   }
 
   _caption() {
-    [...this.pictures.querySelectorAll("figcaption")].forEach((caption, n) => {
-      const waiting = new Set(
-        n === 1 ? this.plot.shut.map((r) => this.plot.fast.lives[r].request) : [],
-      );
-      caption.replaceChildren(...this._spans(this.plot.pictures[n][1](), waiting));
-    });
+    [...this.pictures.querySelectorAll("figcaption")].forEach((caption, n) =>
+      caption.replaceChildren(...this._spans(this.plot.pictures[n][1](), n === 1)),
+    );
     setText(this.pill, t("in {many} pictures", { many: inWords(this.plot.pictures.length) }));
   }
 
@@ -368,18 +344,9 @@ export class Opening {
     setText(this.hood, t(over || this.still ? "Explore" : "Open the hood"));
     setAttr(this.playButton, "aria-label", t(this.playing ? "Pause" : over ? "Once more" : "Play"));
     this.playButton.replaceChildren(icon(this.playing ? "pause" : over ? "first" : "play"));
-    setText(
-      this.hint,
-      this.still || over || (this.mine && touch)
-        ? ""
-        : t(
-            this.mine
-              ? `Space ${this.playing ? "pauses" : "plays"} · ← → a sentence`
-              : touch
-                ? "A tap skips"
-                : "Space pauses · any other key skips",
-          ),
-    );
+    const skips = touch ? "A tap skips" : "Space pauses · any other key skips";
+    const obeys = touch ? "" : `Space ${this.playing ? "pauses" : "plays"} · ← → a sentence`;
+    setText(this.hint, this.still || over ? "" : t(this.mine ? obeys : skips));
   }
 
   /** Where its visitor can go once all is told, beside the player itself. */
@@ -387,23 +354,20 @@ export class Opening {
     const { tabs = [] } = this.app.options;
     const lesson = new URLSearchParams({ part: "learn", lesson: FIRST_LESSON });
     putLanguage(lesson);
-    /** @type {Record<string, (tab: Required<Tab>) => [string, string]>} */
-    const doors = {
-      story: ({ href, minutes }) => [
-        hrefOf(href),
-        t(`Read the story (${minutes[speaking()] ?? minutes.en} min)`),
-      ],
-      learn: () => [`#${lesson}`, t("Try lesson 1")],
-    };
-    for (const [name, found] of Object.entries(doors)) {
-      const door = find(this.el, `[data-door=${name}]`);
+    const door = (/** @type {string} */ name, /** @type {(tab: Json) => string[]} */ leads) => {
+      const el = find(this.el, `[data-door=${name}]`);
       const tab = tabs.find((/** @type {Tab} */ one) => one.name === name);
-      door.hidden = !tab;
-      if (!tab) continue;
-      const [href, words] = found(tab);
-      setAttr(door, "href", href);
-      setText(door, words);
-    }
+      el.hidden = !tab;
+      if (!tab) return;
+      const [href, words] = leads(tab);
+      setAttr(el, "href", href);
+      tell(el, words);
+    };
+    door("story", ({ href, minutes }) => [
+      hrefOf(href),
+      `Read the story (${minutes[speaking()] ?? minutes.en} min)`,
+    ]);
+    door("learn", () => [`#${lesson}`, "Try lesson 1"]);
   }
 
   // -- the hand ----------------------------------------------------------------------------------
@@ -412,14 +376,8 @@ export class Opening {
   _key(e) {
     const { app } = this;
     const el = /** @type {HTMLElement} */ (e.target);
-    if (
-      !this.on ||
-      !isOurKey(e, app.root) ||
-      OTHERS_KEYS.test(e.key) ||
-      app.root.querySelector("dialog[open]") ||
-      el.closest?.(".menu, form")
-    )
-      return;
+    if (!this.on || !isOurKey(e, app.root) || OTHERS_KEYS.test(e.key)) return;
+    if (app.root.querySelector("dialog[open]") || el.closest?.(".menu, form")) return;
     if (el.closest?.("button, a") && (e.key === "Enter" || e.key === " ")) return; // it is pressed
     e.stopPropagation(); // the player below hears nothing
     if (this.still && SCROLLING.test(e.key)) return;
@@ -455,16 +413,12 @@ export class Opening {
 
   _slide() {
     const seek = (/** @type {PointerEvent} */ e) => {
-      const { left, width } = this.line.getBoundingClientRect();
-      if (this.plot) this.seek(((e.clientX - left) / width) * LENGTH);
+      const share = pointIn(this.line, e)[0] / this.line.getBoundingClientRect().width;
+      if (this.plot) this.seek(share * LENGTH);
     };
-    this.line.addEventListener("pointerdown", (/** @type {PointerEvent} */ e) => {
-      if (e.button) return;
-      this.line.setPointerCapture(e.pointerId);
+    onDrag(this.line, (e) => {
       seek(e);
-    });
-    this.line.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => {
-      if (this.line.hasPointerCapture(e.pointerId)) seek(e);
+      return seek;
     });
     // it is a slider, whoever began
     this.line.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => {

@@ -67,17 +67,11 @@ export function drawPerson(g, scene, r, box) {
   write(g, now, right, foot, bold, palette.ink, 1);
   const old = stateOf(scene, plot.slow, r);
   if (old === now) return;
-  const before = `${t("old way")} ${old}  →`;
-  const room = right - widthOf(g, now, bold) - 6 - card.x - 12;
-  write(
-    g,
-    widthOf(g, before, small) < room ? before : before.replace(`${t("old way")} `, ""),
-    right - widthOf(g, now, bold) - 6,
-    foot,
-    small,
-    palette.soft,
-    1,
-  );
+  const end = right - widthOf(g, now, bold) - 6;
+  const short = `${old}  →`;
+  const whole = `${t("old way")} ${short}`;
+  const said = widthOf(g, whole, small) < end - card.x - 12 ? whole : short;
+  write(g, said, end, foot, small, palette.soft, 1);
 }
 
 /** @param {Ink} g @param {number} x @param {number} y @param {Colours} colours */
@@ -115,23 +109,17 @@ function sayIn(g, { plot, palette, moment, both, settled }, r, card, n) {
   const most = Math.max(1, Math.floor((card.h - 12 - foot) / line));
   let asked = wrapped(g, `${r}`, plot.prompts[r].split(/(?= )/), font, room, indent);
   const shown = n && most < 4 ? 1 : most;
-  if (asked.length > shown)
-    asked = [
-      ...asked.slice(0, shown - 1),
-      fitted(g, `${asked[shown - 1]} …`, font, room - (shown === 1 ? indent : 0)),
-    ];
+  if (asked.length > shown) {
+    setFont(g, font);
+    const last = shorten(g, `${asked[shown - 1]} …`, room - (shown === 1 ? indent : 0));
+    asked = [...asked.slice(0, shown - 1), last];
+  }
   const top = card.y + 16;
   const y = asks ? lerp(card.y + card.h / 2 - ((asked.length - 1) * line) / 2, top, settled) : top;
   write(g, request.letter, card.x + 12, y, bold, palette.ink);
+  const colour = asks ? palette.ink : palette.soft;
   asked.forEach((text, i) =>
-    write(
-      g,
-      text.trim(),
-      card.x + 12 + (i ? 0 : indent),
-      y + i * line,
-      font,
-      asks ? palette.ink : palette.soft,
-    ),
+    write(g, text.trim(), card.x + 12 + (i ? 0 : indent), y + i * line, font, colour),
   );
   const left = most - asked.length;
   if (!n || left <= 0) return;
@@ -142,18 +130,10 @@ function sayIn(g, { plot, palette, moment, both, settled }, r, card, n) {
     .map((piece) => piece.replace(/\n+/g, " "));
   const lines = wrapped(g, `${r} ${n}`, pieces, font, room - widthOf(g, "… ", font), 0);
   const cut = lines.length > left || n > 60 ? "… " : ""; // its beginning
-  lines
-    .slice(-left)
-    .forEach((text, i) =>
-      write(
-        g,
-        (i ? "" : cut) + text.trim(),
-        card.x + 12,
-        y + (asked.length + i) * line,
-        font,
-        palette.ink,
-      ),
-    );
+  lines.slice(-left).forEach((text, i) => {
+    const said = (i ? "" : cut) + text.trim();
+    write(g, said, card.x + 12, y + (asked.length + i) * line, font, palette.ink);
+  });
 }
 
 /**
@@ -168,13 +148,10 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
   const [font, bold] = [`12px ${palette.sans}`, `600 12px ${palette.sans}`];
   const x = box.x + box.h + 2;
   const right = box.x + box.w - 2;
-  const time = (/** @type {import("./plot.js").Course} */ one) => {
-    const life = one.lives[r];
-    return moment >= life.done
-      ? inSeconds(life.done)
-      : life.from > 0 && moment < life.enters
-        ? t("waits")
-        : "…";
+  const time = (/** @type {import("./plot.js").Course} */ { lives }) => {
+    const { from, enters, done } = lives[r];
+    if (moment >= done) return inSeconds(done);
+    return from > 0 && moment < enters ? t("waits") : "…";
   };
   let room = right - x - 8;
   if (moment > 0 && both) {
@@ -187,12 +164,8 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
     write(g, time(plot.slow), right - 48, y, font, palette.soft, 1);
     room -= 94;
   } else if (moment > 0 && (waits || finished)) {
-    const tag =
-      box.w < 240
-        ? time(course)
-        : waits
-          ? t(`waits ${moment.toFixed(2)} s`)
-          : t(`done ${done.toFixed(2)} s`);
+    const whole = t(waits ? `waits ${moment.toFixed(2)} s` : `done ${done.toFixed(2)} s`);
+    const tag = box.w < 240 ? time(course) : whole;
     write(g, tag, right, y, bold, waits ? palette.ink : palette.soft, 1);
     room -= widthOf(g, tag, bold);
   }
@@ -203,11 +176,8 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
     .replace(/\s+/g, " ")
     .trimStart();
   setFont(g, font);
-  const asked = shorten(
-    g,
-    plot.prompts[r],
-    n ? room - Math.min(room * 0.55, measure(g, reply)) : room,
-  );
+  const taken = n ? Math.min(room * 0.55, measure(g, reply)) : 0;
+  const asked = shorten(g, plot.prompts[r], room - taken);
   write(g, asked, x, y, font, palette.soft);
   let tail = n > 30 ? `… ${reply}` : reply;
   const left = room - measure(g, asked) - 6;
@@ -215,12 +185,6 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
   for (let rest = reply; rest && measure(g, tail) > left; tail = rest && `… ${rest}`)
     rest = rest.slice(rest.indexOf(" ") + 1 || rest.length);
   if (tail) write(g, tail, x + measure(g, asked) + 5, y, font, palette.ink);
-}
-
-/** @param {Ink} g @param {string} text @param {string} font @param {number} room */
-function fitted(g, text, font, room) {
-  setFont(g, font);
-  return shorten(g, text, room);
 }
 
 /** @type {Map<string, string[]>} */

@@ -166,9 +166,7 @@ export class Plot {
     return at;
   }
 
-  /**
-   * The first second from then on at which nobody is on the way to a lane. @param {number} from
-   */
+  /** The first second from then on at which nobody is on the way to a lane. @param {number} from */
   _landed(from) {
     const entries = [this.slow, this.fast].flatMap((course) => this.entries(course, true));
     let at = from;
@@ -183,13 +181,12 @@ export class Plot {
 
   /**
    * When, and what is said from then on: at most twelve words, because four a second can be read
-   * beside a moving picture.
+   * beside a moving picture. @returns {[number, () => Span[]][]}
    */
   _sentences() {
     const { slow, first, longest, next } = this;
     const who = (/** @type {number} */ r) => this._who(r);
-    /** @type {[number, () => Span[]][]} */
-    const said = [
+    return [
       [0, () => [t("{many} people ask one model.", { many: capital(inWords(slow.lives.length)) })]],
       [
         3.5,
@@ -214,17 +211,16 @@ export class Plot {
       [15.6, () => [t("Whoever leaves makes room. Nobody waits for the longest.")]],
       [18.1, () => [this.sum()]],
     ];
-    return said;
   }
 
   /**
    * The four still pictures: the moment of each, and what it says, which can be read at leisure.
+   * @returns {[number, () => Span[]][]}
    */
   _pictures() {
     const { slow, fast, first, next } = this;
     const who = (/** @type {number} */ r) => this._who(r);
-    /** @type {[number, () => Span[]][]} */
-    const pictures = [
+    return [
       [
         3.3,
         () => [
@@ -259,7 +255,6 @@ export class Plot {
       ],
       [LENGTH, () => [this.sum()]],
     ];
-    return pictures;
   }
 
   /** How long those before the door waited. */

@@ -72,18 +72,14 @@ function narrow({ x, y, w, h }, n, bare) {
   const beside = bare && w >= 520;
   const model = Math.min(96, h * 0.22);
   const step = (h - model - 16) / (pairs ? Math.ceil(n / 2) : n);
+  const tall = Math.min(step - 8, 58);
   return {
     small: true,
     people,
     asking: Array.from({ length: n }, (_, i) =>
       pairs
-        ? {
-            x: x + ((i % 2) * w) / 2,
-            y: y + (i >> 1) * step,
-            w: w / 2 - 8,
-            h: Math.min(step - 8, 58),
-          }
-        : { x: x + (i % 2) * w * 0.12, y: y + i * step, w: w * 0.88, h: Math.min(step - 8, 58) },
+        ? { x: x + ((i % 2) * w) / 2, y: y + (i >> 1) * step, w: w / 2 - 8, h: tall }
+        : { x: x + (i % 2) * w * 0.12, y: y + i * step, w: w * 0.88, h: tall },
     ),
     model: { x: x + w * 0.2, y: y + h - model, w: w * 0.6, h: model },
     alone: { x, y: top, w, h: bare ? rest : Math.min(rest, 250) },
@@ -115,49 +111,33 @@ export function drawOpening(g, box, plot, palette, at, d = 1, bare = false) {
       if (born <= 0) return;
       g.globalAlpha = born;
       const up = { ...one, y: one.y + (1 - born) ** 3 * 14 };
-      drawPerson(
-        g,
-        { plot, palette, moment: away < 1 ? -1 : moment, both: both >= 1, settled: away },
-        r,
-        up,
-      );
+      const now = { moment: away < 1 ? -1 : moment, both: both >= 1, settled: away };
+      drawPerson(g, { plot, palette, ...now }, r, up);
     });
   g.globalAlpha = 1;
   if (away > 0) {
     const showing = { palette, extent, at, cards };
     const old = between(between(place.model, place.alone, away), place.slow, both);
-    drawCourse(
-      g,
-      slow,
-      old,
-      {
-        ...showing,
-        moment,
-        title: t("The old way: static batching"),
-        enters: plot.entries(slow, at >= 11.2),
-        arrives: at < 6 ? at - 4.35 : null,
-        main: false,
-      },
-      clamp((away - 0.3) / 0.7, 0, 1),
-      d,
-    );
+    const before = {
+      ...showing,
+      moment,
+      title: t("The old way: static batching"),
+      enters: plot.entries(slow, at >= 11.2),
+      arrives: at < 6 ? at - 4.35 : null,
+      main: false,
+    };
+    drawCourse(g, slow, old, before, share(away, 0.3, 1), d);
     if (both > 0.55) {
       const below = { ...place.fast, y: place.fast.y + (1 - both) * 30 };
-      drawCourse(
-        g,
-        fast,
-        below,
-        {
-          ...showing,
-          moment: at < 11.6 ? 0 : moment,
-          title: t("Continuous batching"),
-          enters: plot.entries(fast, true),
-          arrives: at < 12.4 ? at - 11.2 : null,
-          main: true,
-        },
-        share(both, 0.55, 1),
-        d,
-      );
+      const after = {
+        ...showing,
+        moment: at < 11.6 ? 0 : moment,
+        title: t("Continuous batching"),
+        enters: plot.entries(fast, true),
+        arrives: at < 12.4 ? at - 11.2 : null,
+        main: true,
+      };
+      drawCourse(g, fast, below, after, share(both, 0.55, 1), d);
     }
   }
   g.globalAlpha = 1;
@@ -214,10 +194,8 @@ function drawAsking(g, { small, model }, boxes, plot, palette, at, away) {
     h: size * 0.08,
   }));
   bars.forEach((bar, i) => roundBox(g, bar, 3, palette.hues[i].solid));
-  const [name, lanes] = [
-    t("one model"),
-    t("{many} lanes", { many: inWords(plot.slow.run.numLanes) }),
-  ];
+  const name = t("one model");
+  const lanes = t("{many} lanes", { many: inWords(plot.slow.run.numLanes) });
   const { x, y } = middle;
   const large = `600 ${low ? 16 : clamp(unit * 0.1, 13, 22)}px ${palette.sans}`;
   const plain = `${low ? 13 : 15}px ${palette.sans}`;
