@@ -286,18 +286,6 @@ class Policy:
         return candidates[-1]
 
     @property
-    def keeps_arrival_order(self) -> bool:
-        """Whether running requests always arrived before waiting ones: only arrival decides who
-        joins, none is passed over, and the newest give way.
-        """
-        return (
-            self.order_by == "arrival"
-            and self.victim == "newest"
-            and self.preemption != "after"
-            and not self.requeue
-        )
-
-    @property
     def keeps_finished(self) -> bool:
         """Whether a finished request holds its lane until its whole wave has finished."""
         return self.admission == "barrier" and self.finished_rows == "computed"

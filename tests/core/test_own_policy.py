@@ -28,6 +28,7 @@ from visualizer.documents.replay import replay
 from visualizer.words.language import elsewhere
 from visualizer.words.vocabulary import plain
 from worlds.forging import sealed
+from worlds.integrity import check_integrity
 from worlds.most_blocks import MostBlocks
 from worlds.small import SchedulerWorld, memory_engine, memory_trace, requests, world_of
 
@@ -402,7 +403,7 @@ def test_a_request_that_cannot_be_put_in_order_changes_nothing():
     with pytest.raises(PolicyFailed):
         world.step()
     assert list(world.scheduler.requests) == ["r0"]
-    world.scheduler.check_integrity()
+    check_integrity(world.scheduler)
     world.pending.clear()
     assert list(world.run().finish_steps) == ["r0"]
 

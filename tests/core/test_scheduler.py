@@ -17,6 +17,7 @@ from core.scheduler.state import RequestState
 from core.trace.events import LimitReached, Stalled
 from core.workload.request import Request, SamplingParams
 from worlds import small
+from worlds.integrity import check_integrity
 from worlds.small import world_of
 
 
@@ -327,7 +328,7 @@ def test_cancel_wherever_it_is() -> None:
     world.step()
     assert world.scheduler.cancel("r1") and world.scheduler.cancel("r0")
     assert not world.scheduler.cancel("r1") and not world.scheduler.cancel("nobody")
-    world.scheduler.check_integrity()
+    check_integrity(world.scheduler)
     step = world.step()
     assert [f[:2] for f in step.facts.finished] == [("r1", "cancelled"), ("r0", "cancelled")]
     assert step.admitted == ["r2"] and step.facts.waiting.count == 0
@@ -374,7 +375,7 @@ def test_error_and_stop_end_a_request() -> None:
     (output,) = scheduler.schedule()
     scheduler.update_from_output(output, [None, 9, 9])
     assert [f[:2] for f in scheduler.end_step().finished] == [("a", "error"), ("b", "stop")]
-    scheduler.check_integrity()
+    check_integrity(scheduler)
     (output,) = scheduler.schedule()
     scheduler.update_from_output(output, [5], frozenset({"c"}))
     assert [f[:2] for f in scheduler.end_step().finished] == [("c", "stop")]

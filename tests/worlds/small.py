@@ -24,6 +24,7 @@ from core.torch_engine.attention.batch import PackedBatch
 from core.torch_engine.attention.kv_pool import KVPool, KVShape
 from core.torch_engine.models.adapter import ModelAdapter
 from core.trace.rules.checker import Checker
+from worlds.integrity import check_integrity
 
 VOCAB_SIZE = 50
 EOS = 3
@@ -100,7 +101,7 @@ class SchedulerWorld:
                 output, [1] * sum(s.samples for s in output.scheduled)
             )
         step = Step(len(self.steps), outputs, self.scheduler.end_step())
-        self.scheduler.check_integrity()
+        check_integrity(self.scheduler)
         self.steps.append(step)
         return step
 
