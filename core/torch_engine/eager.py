@@ -21,7 +21,7 @@ from core.torch_engine.cpu.modules import Operation, cpu_modules
 from core.torch_engine.models.adapter import ModelAdapter
 from core.torch_engine.pool_size import memory_used
 from core.torch_engine.sampling import LogitStats, sample
-from core.torch_engine.stand_ins import RMSNorm, fused_norms, replaced_in
+from core.torch_engine.stand_ins import RMSNorm, forwards_replaced, fused_norms
 from core.workload.request import SamplingParams
 
 
@@ -55,7 +55,7 @@ class ModelRunner:
     ) -> None:
         self.adapter, self.backend, self.clock, self.notes = adapter, backend, clock, notes
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
-        self._modules = cpu_modules(getattr(adapter, "model", None))
+        self._modules = cpu_modules(adapter.model)
         self._kernels = kernels
         self._norms = (
             tuple(fused_norms(adapter.model, kernels.norm)) if kernels.norm is not None else ()
@@ -83,9 +83,10 @@ class ModelRunner:
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
         rows = sampling_rows(output, params)
         t1 = self.clock()
-        replaced = [*self._norms, *self._blocks.forwards]
-        with self._modules.in_use(self._kernels.gelu), replaced_in(self.adapter, replaced):
-            logits = self.adapter.forward(batch, self.pool, self.backend)
+        with self.adapter.lock:
+            modules = self._modules.forwards(self._kernels.gelu)
+            with forwards_replaced([*modules, *self._norms, *self._blocks.forwards]):
+                logits = self.adapter.forward(batch, self.pool, self.backend)
         if self.adapter.device.type != "cpu":
             # otherwise sampling would be charged for work the device is still doing
             torch.accelerator.synchronize()

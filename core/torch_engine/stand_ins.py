@@ -31,18 +31,6 @@ def forwards_replaced(forwards: Forwards) -> Iterator[None]:
             del names["forward"]
 
 
-@contextmanager
-def replaced_in(adapter: Any, forwards: Forwards) -> Iterator[None]:
-    """Inside, modules of an adapter's model compute with other functions, if there are any; other
-    passes of the model wait for their turn.
-    """
-    if not forwards:
-        yield
-        return
-    with adapter.lock, forwards_replaced(forwards):
-        yield
-
-
 RMSNorm = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
 """`x [..., D]` divided by the root of its mean square plus epsilon, rounded to its own type and
 then scaled by `weight [D]`, which has that type: Zhang and Sennrich (2019), as transformers

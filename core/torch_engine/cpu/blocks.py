@@ -26,7 +26,7 @@ from core.torch_engine.attention.plug import current_context
 from core.torch_engine.attention.spec import AttentionSpec, Backend
 from core.torch_engine.cpu.modules import CPUModules, Operation
 from core.torch_engine.models.adapter import ModelAdapter
-from core.torch_engine.stand_ins import Forwards, epsilon
+from core.torch_engine.stand_ins import Forwards, epsilon, forwards_replaced
 
 
 class BlockKernels(NamedTuple):
@@ -119,7 +119,7 @@ Block = _Attention | _GatedMLP | _Layer
 
 
 class Blocks:
-    """What stands in for modules of a model in its passes, inside `modules.in_use()`. failures: a
+    """What stands in for modules of a model, beside the forwards of its `CPUModules`. failures: a
     sentence for each kind of module whose trial ended with an exception.
     """
 
@@ -189,7 +189,8 @@ def cpu_blocks(
             failures.setdefault(name, f"Nothing stands in for {name}: {first_sentence(error)}.")
 
     with ExitStack() as stack:
-        stack.enter_context(modules.in_use())
+        stack.enter_context(adapter.lock)
+        stack.enter_context(forwards_replaced(modules.forwards()))
         for module in blocks:
             stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
         if blocks:

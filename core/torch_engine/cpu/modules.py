@@ -7,8 +7,6 @@ half the rate. bfloat16 stays bfloat16 where the CPU multiplies it; otherwise, a
 copy is float32 and only what goes in and out is converted. The copies take as much memory as the
 weights or twice that, so there is a bound. GELU by tanh, six operations in transformers' GPT-2, is
 one.
-
-Only an engine's passes use them: outside `in_use()` the model is unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from __future__ import annotations
 import platform
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -26,9 +24,8 @@ import torch
 from transformers.activations import GELUTanh, NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
-from core.torch_engine.models.adapter import model_lock
 from core.torch_engine.models.memory import free_memory
-from core.torch_engine.stand_ins import forwards_replaced
+from core.torch_engine.stand_ins import Forwards
 
 _LEAST_BYTES = 2**30  # for the copies of one model, whatever is free
 _SHARE_OF_FREE = 4  # otherwise a quarter of the free memory
@@ -166,7 +163,6 @@ class CPUModules:
             for module in model.modules()
             if type(module) in (NewGELUActivation, GELUTanh) and "forward" not in module.__dict__
         ]
-        self._lock = model_lock(model)
         if not torch.backends.mkldnn.is_available() or not hasattr(
             torch.ops.mkldnn, "_reorder_linear_weight"
         ):
@@ -190,28 +186,20 @@ class CPUModules:
         return sum(len(layer.forwards) for layer in self._linear) + len(self._gelus)
 
     def product_of(self, modules: Sequence[torch.nn.Module]) -> Operation | None:
-        """What gives the results of some linear layers side by side; for use inside `in_use()`.
+        """What gives the results of some linear layers side by side, as `forwards` last found them;
         None if they have no copy in one.
         """
         found = next((layer for layer in self._linear if layer.is_of(modules)), None)
         return None if found is None else lambda rows: found.product(rows)
 
-    @contextmanager
-    def in_use(self, gelu: Operation | None = None) -> Iterator[None]:
-        """Inside, the model's modules compute with their stand-ins; other passes of the model wait
-        for their turn. gelu: a kernel for it.
+    def forwards(self, gelu: Operation | None = None) -> Forwards:
+        """All of them for the pass to come, copies of weights that have changed renewed. gelu: a
+        kernel for it. Hold the model's lock until the pass has ended.
         """
-        if not len(self):
-            yield
-            return
-        with self._lock:
-            for layer in self._linear:
-                layer.refresh()
-            gelus = ((names, gelu or _gelu) for names in self._gelus)
-            with forwards_replaced(
-                [*gelus, *(one for layer in self._linear for one in layer.forwards)]
-            ):
-                yield
+        for layer in self._linear:
+            layer.refresh()
+        gelus = ((names, gelu or _gelu) for names in self._gelus)
+        return [*gelus, *(one for layer in self._linear for one in layer.forwards)]
 
 
 def _gelu(rows: torch.Tensor) -> torch.Tensor:
@@ -279,14 +267,12 @@ def _is_worth(modules: Sequence[torch.nn.Module]) -> bool:
     return _numel(modules) >= _LEAST_WEIGHTS
 
 
-_modules: weakref.WeakKeyDictionary[Any, CPUModules] = weakref.WeakKeyDictionary()
+_modules: weakref.WeakKeyDictionary[torch.nn.Module, CPUModules] = weakref.WeakKeyDictionary()
 
 
-def cpu_modules(model: Any) -> CPUModules:
-    """The stand-ins for a model, made once; none without modules, or on another device."""
-    if not isinstance(model, torch.nn.Module) or any(
-        one.device.type != "cpu" for one in model.parameters()
-    ):
+def cpu_modules(model: torch.nn.Module) -> CPUModules:
+    """The stand-ins for a model, made once; none on another device."""
+    if any(one.device.type != "cpu" for one in model.parameters()):
         return CPUModules(torch.nn.Module())
     if model not in _modules:
         _modules[model] = CPUModules(model)

@@ -34,7 +34,7 @@ from core.torch_engine.gpu.sampling_kernel import sample_rows
 from core.torch_engine.models.adapter import ModelAdapter
 from core.torch_engine.pool_size import memory_used
 from core.torch_engine.sampling import as_samples, choose_tokens
-from core.torch_engine.stand_ins import fused_norms, replaced_in
+from core.torch_engine.stand_ins import forwards_replaced, fused_norms
 from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
 
@@ -319,7 +319,7 @@ class PagedRunner:
         return _Planned(buffers, buffers.stage(host, tiles), lambda: self._forward(buffers), None)
 
     def _forward(self, buffers: Buffers) -> torch.Tensor:
-        with replaced_in(self.adapter, self._norms), rotations_replaced(self._rotations):
+        with self.adapter.lock, forwards_replaced(self._norms), rotations_replaced(self._rotations):
             return self.adapter.forward(buffers.batch(self._last_tokens), self.pool, self._backend)
 
     def _tiles(
