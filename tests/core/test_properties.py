@@ -156,9 +156,8 @@ class Watch:
             assert held == set(range(len(r.prompt_token_ids) + len(got) - 1))
         adds_up(self.engine.trace)
         scheduler = self.engine._loop.scheduler
-        assert (
-            scheduler.pool.num_used == 0 and not len(scheduler.lanes) and not len(scheduler.waiting)
-        )
+        assert not scheduler.pool.num_used
+        assert not scheduler.lanes.held and not len(scheduler.waiting)
         check_integrity(scheduler)
 
 
@@ -214,7 +213,7 @@ def test_the_reason_given_for_the_head_of_the_queue_is_true(case: Case) -> None:
         released = {c.request for c in facts.block_changes if c.released} - {
             p.request for p in facts.preempted
         }
-        lanes_held = len(scheduler.lanes) + len(released)
+        lanes_held = len(scheduler.lanes.held) + len(released)
         decode, prefill = facts.decode_tokens, facts.prefill_tokens
         assert scheduler.waiting.head() is head
         match why.limit:
