@@ -31,6 +31,16 @@ def forwards_replaced(forwards: Forwards) -> Iterator[None]:
             del names["forward"]
 
 
+def are_close(mine: torch.Tensor, own: torch.Tensor, ulps: int) -> bool:
+    """Whether a result is a module's own up to rounding. ulps: of the largest number, in formats
+    shorter than float32.
+    """
+    error = 1e-3 if own.dtype == torch.float32 else ulps * torch.finfo(own.dtype).eps
+    return mine.shape == own.shape and torch.allclose(
+        mine, own, rtol=error, atol=error * float(own.abs().max())
+    )
+
+
 RMSNorm = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
 """`x [..., D]` divided by the root of its mean square plus epsilon, rounded to its own type and
 then scaled by `weight [D]`, which has that type: Zhang and Sennrich (2019), as transformers

@@ -40,7 +40,7 @@ def _model() -> torch.nn.Module:
 def test_products_are_the_same(rows, dtype):
     model = _model().to(dtype)
     copies = CPUModules(model)
-    assert len(copies) == 3
+    assert len(copies.forwards()) == 3
     with torch.inference_mode():
         for name in ("linear", "bare", "conv", "small"):
             width = {"linear": 512, "bare": 768, "conv": 512, "small": 8}[name]
@@ -76,7 +76,7 @@ def test_logits_in_short_formats_err_no_more_than_the_models_own(name, dtype, mo
     monkeypatch.setattr(standing_in, "_LEAST_WEIGHTS", 1)
     short, exact = (BY_NAME[name].build().to(dtype) for _ in range(2))
     found = logits_error(short, exact.float(), mixed(8, VOCAB, (5, 40), (5, 20)), TINY)
-    assert len(cpu_modules(short)) > 8
+    assert len(cpu_modules(short).forwards()) > 8
     assert found["tokens"] == 100 and 0 < found["packed_rms"] <= 1.2 * found["alone_rms"]
 
 
@@ -119,7 +119,7 @@ def test_layers_of_the_same_rows_are_one_product():
     torch.manual_seed(0)
     model = _Attention()
     copies = CPUModules(model)
-    assert len(copies) == 5
+    assert len(copies.forwards()) == 5
     rows, others = torch.randn(2, 5, 256), torch.randn(2, 5, 256)
     with torch.inference_mode():
         own = model(rows, others)
@@ -163,19 +163,20 @@ def test_changed_weights_are_copied_again():
 
 def test_on_intels_processors_small_float32_layers_stay_with_mkl(monkeypatch):
     monkeypatch.setattr(standing_in, "_is_intel", lambda: True)
-    assert [len(CPUModules(_model().to(dtype))) for dtype in (torch.float32, torch.bfloat16)] == [
-        0,
-        3,
-    ]
-    assert len(CPUModules(torch.nn.Sequential(torch.nn.Linear(1024, 1024)))) == 1
+    models = [_model().to(dtype) for dtype in (torch.float32, torch.bfloat16)]
+    assert [len(CPUModules(model).forwards()) for model in models] == [0, 3]
+    assert len(CPUModules(torch.nn.Sequential(torch.nn.Linear(1024, 1024))).forwards()) == 1
 
 
-def test_what_is_not_copied():
-    assert len(CPUModules(_model(), most_bytes=2 * 2**20)) == 1  # the next smallest no longer fits
-    assert len(CPUModules(_model().double())) == 0
+def test_what_is_not_copied(monkeypatch):
+    with monkeypatch.context() as tight:
+        tight.setattr(standing_in, "_LEAST_BYTES", 2 * 2**20)
+        tight.setattr(standing_in, "free_memory", lambda device: None)
+        assert len(CPUModules(_model()).forwards()) == 1  # the next smallest no longer fits
+    assert len(CPUModules(_model().double()).forwards()) == 0
     wrapped = _model()
     wrapped["linear"].forward = wrapped["linear"].forward
-    assert len(CPUModules(wrapped)) == 2  # somebody else has replaced that one
+    assert len(CPUModules(wrapped).forwards()) == 2  # somebody else has replaced that one
     model = _model()
     assert cpu_modules(model) is cpu_modules(model)
 

@@ -25,15 +25,13 @@ from transformers.activations import GELUTanh, NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
 from core.torch_engine.models.memory import free_memory
-from core.torch_engine.stand_ins import Forwards
+from core.torch_engine.stand_ins import Forwards, are_close
 
 _LEAST_BYTES = 2**30  # for the copies of one model, whatever is free
 _SHARE_OF_FREE = 4  # otherwise a quarter of the free memory
 _LEAST_WEIGHTS = 2**16  # below that torch's own kernel is as fast
-_LEAST_ON_INTEL, _LEAST_INPUTS_ON_INTEL = (
-    2**19,
-    512,
-)  # the same for float32 on Intel's processors, where that kernel is MKL's at its best
+# the same for float32 on Intel's processors, where that kernel is MKL's at its best
+_LEAST_ON_INTEL, _LEAST_INPUTS_ON_INTEL = 2**19, 512
 _ROWS = 32  # the number of rows the layout is optimised for; any number works
 # layers that many models call with the same rows
 _SAME_ROWS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
@@ -101,21 +99,11 @@ class _PackedLinear:
 
     def agrees(self, modules: Sequence[torch.nn.Module]) -> bool:
         """Whether the copy gives the same products as the layers."""
-        weight = _weight(modules[0])
-        rows = torch.randn(
-            3,
-            weight.shape[0 if self._transposed else 1],
-            generator=torch.Generator().manual_seed(0),
-        )
-        rows = rows.to(weight.dtype)
-        error = 1e-3 if weight.dtype == torch.float32 else 2 * torch.finfo(weight.dtype).eps
-        pairs = [
-            (forward(rows), module.forward(rows))
-            for module, (_, forward) in zip(modules, self.forwards, strict=True)
-        ]
+        _, dtype, inputs, _ = _kind(modules[0])
+        rows = torch.randn(3, inputs, generator=torch.Generator().manual_seed(0)).to(dtype)
         return all(
-            torch.allclose(mine, own, rtol=error, atol=error * float(own.abs().max()))
-            for mine, own in pairs
+            are_close(forward(rows), module.forward(rows), 2)
+            for module, (_, forward) in zip(modules, self.forwards, strict=True)
         )
 
 
@@ -150,13 +138,11 @@ def _parts(product: Operation, sizes: Sequence[int]) -> Iterator[Operation]:
 
 
 class CPUModules:
-    """The stand-ins for one model's modules: its linear layers of plain type, smallest first, up to
-    `most_bytes` of copies, and its tanh-GELUs.
-
-    most_bytes: by default a quarter of the free memory, and at least 1 GiB.
+    """The stand-ins for one model's modules: its plain linear layers, the smallest first, as far as
+    there is memory for copies, and its tanh-GELUs.
     """
 
-    def __init__(self, model: torch.nn.Module, most_bytes: int | None = None) -> None:
+    def __init__(self, model: torch.nn.Module) -> None:
         self._linear: list[_PackedLinear] = []
         self._gelus = [
             module.__dict__
@@ -167,11 +153,7 @@ class CPUModules:
             torch.ops.mkldnn, "_reorder_linear_weight"
         ):
             return
-        left = (
-            max(_LEAST_BYTES, (free_memory(torch.device("cpu")) or 0) // _SHARE_OF_FREE)
-            if most_bytes is None
-            else most_bytes
-        )
+        left = max(_LEAST_BYTES, (free_memory(torch.device("cpu")) or 0) // _SHARE_OF_FREE)
         with torch.inference_mode(False), torch.no_grad():
             for modules in sorted(_layers(model), key=_numel):
                 left -= _numel(modules) * product_type(_weight(modules[0]).dtype).itemsize
@@ -181,9 +163,6 @@ class CPUModules:
                 if not layer.agrees(modules):
                     break
                 self._linear.append(layer)
-
-    def __len__(self) -> int:
-        return sum(len(layer.forwards) for layer in self._linear) + len(self._gelus)
 
     def product_of(self, modules: Sequence[torch.nn.Module]) -> Operation | None:
         """What gives the results of some linear layers side by side, as `forwards` last found them;
