@@ -181,13 +181,8 @@ def _decode_tiles(
         first = index * blocks // of * key_block
         last = np.minimum((index + 1) * blocks // of * key_block, lengths.repeat(splits))
     start[decodes], count[decodes] = begins, splits
-    return (
-        _filled(sequences, capacity),
-        _filled(first, capacity),
-        _filled(last, capacity),
-        start,
-        count,
-    )
+    lists = (_filled(values, capacity) for values in (sequences, first, last))
+    return (*lists, start, count)
 
 
 def _filled(values: np.ndarray, length: int | None) -> np.ndarray:
