@@ -90,11 +90,10 @@ def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
         device=device,
     )
     scaled = (logits - logits.amax(-1, keepdim=True)) / temperatures[:, None]
-    vocab_size = scaled.shape[1]
     if any(r.params.filters for r in rows):
         scaled = filter_logits(scaled, rows)
     keys = torch.tensor([row.noise_key for row in rows], device=device)
-    return (scaled + gumbel_noise(keys, vocab_size)).argmax(-1)
+    return (scaled + gumbel_noise(keys, scaled.shape[1])).argmax(-1)
 
 
 def adjust_logits(

@@ -66,7 +66,7 @@ def _of_segments(
             count = q.shape[2]
             if groups > 1:
                 q = q.reshape(1, kv_heads, groups * count, q.shape[3])
-            mask = batch.mask(index, spec.window, groups if groups > 1 else 1)
+            mask = batch.mask(index, spec.window, groups)
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=spec.scaling)
             if groups > 1:
                 out = out.reshape(1, query.shape[1], count, out.shape[3])

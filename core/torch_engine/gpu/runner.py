@@ -180,7 +180,8 @@ class PagedRunner:
         self._execution = execution
         self._capture = capture
         self._backend = choice.backend
-        num_lanes, block_size = config.num_lanes, config.block_size
+        self.num_lanes = num_lanes = config.num_lanes
+        block_size = config.block_size
         longest = adapter.max_model_len or num_blocks * block_size
         self._place = device = adapter.device  # looking it up on the model takes microseconds
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, device)
@@ -252,11 +253,6 @@ class PagedRunner:
             fused_norms=bool(self._norms),
             fused_rotary=bool(self._rotations),
         )
-
-    @property
-    def num_lanes(self) -> int:
-        """Requests that its buffers hold."""
-        return len(self._tables.blocks)
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PagedPass:
         """See `Runner`. Nothing here waits for the device."""
