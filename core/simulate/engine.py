@@ -29,7 +29,7 @@ from core.scheduler.output import SchedulerOutput
 from core.simulate.cost import Cost, Load
 from core.simulate.fitted import Linear
 from core.trace.header import SIMULATED, ModelFacts
-from core.workload.request import LATEST, Request, SamplingParams
+from core.workload.request import LATEST, SamplingParams
 
 TOKEN = Sample(0, 0.0, 0.0)
 _VOCABULARY = 50257  # where nothing is known of the model
@@ -156,13 +156,6 @@ class SimulatedExecutor:
         """See `Executor`: there is no device to fail."""
 
 
-class NoStopStrings(StopStrings):
-    """The `Outputs` of tokens that have no text, in which no stop string ever comes."""
-
-    def begin(self, request: Request, prompt: Sequence[int]) -> None:
-        """See `Outputs`."""
-
-
 class SimulatedEngine(EngineCore):
     """An engine whose forward pass is a cost model. The model it stands for, and the memory for its
     KV pool, are those of the cost model.
@@ -217,7 +210,7 @@ class SimulatedEngine(EngineCore):
             clock=clock,
             sleep=clock.advance,
         )
-        self.outputs = NoStopStrings(tokenizer)
+        self.outputs = StopStrings(None)  # the made-up tokens have no text, in which one could come
 
     def under(self, config: EngineConfig) -> SimulatedEngine:
         """Another engine on the cost model, otherwise as this one, with its own clock; raises

@@ -160,7 +160,7 @@ class MemoryModel(ModelAdapter):
     """
 
     def __init__(self, context: int | None = 4096, fails_after: int | None = None) -> None:
-        self.model, self.lock = torch.nn.Module(), threading.RLock()
+        self.model, self.lock = None, threading.RLock()
         self.name, self.plug = "memory", "none"
         self.shapes, self.windows = {0: KVShape(1, 1, 1)}, {0: None}
         self.config = SimpleNamespace(

@@ -249,9 +249,9 @@ def _is_worth(modules: Sequence[torch.nn.Module]) -> bool:
 _modules: weakref.WeakKeyDictionary[torch.nn.Module, CPUModules] = weakref.WeakKeyDictionary()
 
 
-def cpu_modules(model: torch.nn.Module) -> CPUModules:
-    """The stand-ins for a model, made once; none on another device."""
-    if any(one.device.type != "cpu" for one in model.parameters()):
+def cpu_modules(model: torch.nn.Module | None) -> CPUModules:
+    """The stand-ins for a model, made once; none without one, or on another device."""
+    if model is None or any(one.device.type != "cpu" for one in model.parameters()):
         return CPUModules(torch.nn.Module())
     if model not in _modules:
         _modules[model] = CPUModules(model)
