@@ -5270,8 +5270,8 @@ FAULTS = (
     Fault(
         "a single card is counted",
         "core/simulate/roofline.py",
-        'cards = f"{self.cards} × " if self.cards > 1 else ""',
-        'cards = f"{self.cards} × "',
+        'f"{self.cards} × {self.card.title}" if self.cards > 1 else self.card.title',
+        'f"{self.cards} × {self.card.title}"',
         ("core/test_roofline.py::test_what_stands_in_for_a_card_is_named_with_how_many_there_are",),
     ),
     Fault(

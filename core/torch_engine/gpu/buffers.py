@@ -97,22 +97,11 @@ def lay_out(
             _scattered(values, flat, rows * width, 0) for values in (ids, lanes, positions)
         )
         slots = _scattered(slots, flat, rows * width, trash_slot)
-    query_rows, query_lens, kv_lens = np.zeros((3, len(tables.blocks)), np.int32)
-    query_rows[lane], query_lens[lane], kv_lens[lane] = first, length, start + length
-    return HostPass(
-        output.layout,
-        rows,
-        width,
-        ids,
-        lanes,
-        positions,
-        slots,
-        last[samples],
-        lane[samples],
-        query_rows,
-        query_lens,
-        kv_lens,
-    )
+    sampled = last[samples], lane[samples]
+    sequences = np.zeros((3, len(tables.blocks)), np.int32)
+    for values, found in zip(sequences, (first, length, start + length), strict=True):
+        values[lane] = found
+    return HostPass(output.layout, rows, width, ids, lanes, positions, slots, *sampled, *sequences)
 
 
 def _scattered(values: np.ndarray, at: np.ndarray, size: int, pad: int) -> np.ndarray:

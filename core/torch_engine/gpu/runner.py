@@ -313,14 +313,9 @@ class PagedRunner:
     def _tiles(
         self, host: HostPass, prefill: int | None = None, decode: int | None = None
     ) -> Tiles:
+        kv_heads, queries = self._num_kv_heads, self._queries
         return plan_tiles(
-            host.query_lens,
-            host.kv_lens,
-            self._num_kv_heads,
-            self._queries,
-            prefill,
-            decode,
-            num_processors=self._processors,
+            host.query_lens, host.kv_lens, kv_heads, queries, prefill, decode, self._processors
         )
 
     def _buffers(self, shape: PassShape) -> Buffers:
