@@ -60,7 +60,6 @@ from visualizer import draw as _draw  # noqa: F401  with it, what ran has a page
 
 if _typing.TYPE_CHECKING:
     from core import *  # noqa: F403
-    from core import __all__  # noqa: F401  at run time help(inflight) would print all of it
 else:
     from core import __getattr__  # noqa: F401  a name is imported when it is first asked for
 

@@ -8,110 +8,68 @@ none.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from core.account.delays import Delays, delays
-    from core.account.metrics import metrics
-    from core.account.request_times import RequestTimes, SLOs, request_times
-    from core.account.tables import tables
-    from core.config import EngineConfig, Execution
-    from core.engine.writing import writing
-    from core.errors import (
-        ExecutionFailed,
-        InflightError,
-        InvalidConfig,
-        InvalidRequest,
-        InvalidTrace,
-        InvalidWorkload,
-        PolicyFailed,
-        UnsupportedModel,
-    )
-    from core.measure.compare import Comparison, Verdict
-    from core.measure.load import Sweep, sweep_load
-    from core.measure.plan import Plan, plan
-    from core.measure.policies import compare, compare_policies
-    from core.page import Page
-    from core.policy import POLICIES, Capacity, LimitReached, Policy, RequestView, register_policy
-    from core.proof.verify import CheckResult, check
-    from core.recorders.convert import import_recording
-    from core.simulate.cost import Cost, Deployment, Load
-    from core.simulate.engine import SimulatedEngine
-    from core.simulate.fitted import fit
-    from core.simulate.roofline import Roofline
-    from core.simulate.totals import run_stream
-    from core.torch_engine.engine import Engine
-    from core.trace.divergence import Divergence
-    from core.trace.events import Pass, Segment, StepEvent
-    from core.trace.header import Header
-    from core.trace.mask import Mask
-    from core.trace.run_state import Frame
-    from core.trace.trace import Trace
-    from core.workload.arrivals import Lengths
-    from core.workload.presets import PRESETS, Preset, preset
-    from core.workload.request import Request, SamplingParams
-    from core.workload.workload import Workload
+if TYPE_CHECKING:  # a name that is imported as itself is public
+    from core.account.delays import Delays as Delays
+    from core.account.delays import delays as delays
+    from core.account.metrics import metrics as metrics
+    from core.account.request_times import RequestTimes as RequestTimes
+    from core.account.request_times import SLOs as SLOs
+    from core.account.request_times import request_times as request_times
+    from core.account.tables import tables as tables
+    from core.config import EngineConfig as EngineConfig
+    from core.config import Execution as Execution
+    from core.engine.writing import writing as writing
+    from core.errors import ExecutionFailed as ExecutionFailed
+    from core.errors import InflightError as InflightError
+    from core.errors import InvalidConfig as InvalidConfig
+    from core.errors import InvalidRequest as InvalidRequest
+    from core.errors import InvalidTrace as InvalidTrace
+    from core.errors import InvalidWorkload as InvalidWorkload
+    from core.errors import PolicyFailed as PolicyFailed
+    from core.errors import UnsupportedModel as UnsupportedModel
+    from core.measure.compare import Comparison as Comparison
+    from core.measure.compare import Verdict as Verdict
+    from core.measure.load import Sweep as Sweep
+    from core.measure.load import sweep_load as sweep_load
+    from core.measure.plan import Plan as Plan
+    from core.measure.plan import plan as plan
+    from core.measure.policies import compare as compare
+    from core.measure.policies import compare_policies as compare_policies
+    from core.page import Page as Page
+    from core.policy import POLICIES as POLICIES
+    from core.policy import Capacity as Capacity
+    from core.policy import LimitReached as LimitReached
+    from core.policy import Policy as Policy
+    from core.policy import RequestView as RequestView
+    from core.policy import register_policy as register_policy
+    from core.proof.verify import CheckResult as CheckResult
+    from core.proof.verify import check as check
+    from core.recorders.convert import import_recording as import_recording
+    from core.simulate.cost import Cost as Cost
+    from core.simulate.cost import Deployment as Deployment
+    from core.simulate.cost import Load as Load
+    from core.simulate.engine import SimulatedEngine as SimulatedEngine
+    from core.simulate.fitted import fit as fit
+    from core.simulate.roofline import Roofline as Roofline
+    from core.simulate.totals import run_stream as run_stream
+    from core.torch_engine.engine import Engine as Engine
+    from core.trace.divergence import Divergence as Divergence
+    from core.trace.events import Pass as Pass
+    from core.trace.events import Segment as Segment
+    from core.trace.events import StepEvent as StepEvent
+    from core.trace.header import Header as Header
+    from core.trace.mask import Mask as Mask
+    from core.trace.run_state import Frame as Frame
+    from core.trace.trace import Trace as Trace
+    from core.workload.arrivals import Lengths as Lengths
+    from core.workload.presets import PRESETS as PRESETS
+    from core.workload.presets import Preset as Preset
+    from core.workload.presets import preset as preset
+    from core.workload.request import Request as Request
+    from core.workload.request import SamplingParams as SamplingParams
+    from core.workload.workload import Workload as Workload
 
 __version__ = "0.1.0"
-__all__ = [
-    "Capacity",
-    "CheckResult",
-    "Comparison",
-    "Cost",
-    "Delays",
-    "Deployment",
-    "Divergence",
-    "Engine",
-    "EngineConfig",
-    "Execution",
-    "ExecutionFailed",
-    "Frame",
-    "Header",
-    "InflightError",
-    "InvalidConfig",
-    "InvalidRequest",
-    "InvalidTrace",
-    "InvalidWorkload",
-    "Lengths",
-    "LimitReached",
-    "Load",
-    "Mask",
-    "POLICIES",
-    "PRESETS",
-    "Page",
-    "Pass",
-    "Plan",
-    "Policy",
-    "PolicyFailed",
-    "Preset",
-    "Request",
-    "RequestTimes",
-    "RequestView",
-    "Roofline",
-    "SLOs",
-    "SamplingParams",
-    "Segment",
-    "SimulatedEngine",
-    "StepEvent",
-    "Sweep",
-    "Trace",
-    "UnsupportedModel",
-    "Verdict",
-    "Workload",
-    "check",
-    "compare",
-    "compare_policies",
-    "delays",
-    "fit",
-    "import_recording",
-    "metrics",
-    "plan",
-    "preset",
-    "register_policy",
-    "request_times",
-    "run_stream",
-    "sweep_load",
-    "tables",
-    "writing",
-]
 
 _HOMES = {
     name: home
@@ -156,6 +114,7 @@ _HOMES = {
 
 
 if not TYPE_CHECKING:  # which would take any name for one of these
+    __all__ = sorted(_HOMES)
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:
@@ -164,4 +123,4 @@ if not TYPE_CHECKING:  # which would take any name for one of these
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*_HOMES, "__version__"])

@@ -39,6 +39,12 @@ def _installed(policy: PolicyOrName) -> Policy:
     return POLICIES[policy]
 
 
+def _check_switches(config: object, *names: str) -> None:
+    for name in names:
+        if not isinstance(value := getattr(config, name), bool):
+            raise InvalidConfig(f"{name} must be true or false, not {shown(value)}.")
+
+
 @dataclass(frozen=True)
 class EngineConfig:
     """The limits of an engine.
@@ -72,11 +78,7 @@ class EngineConfig:
                 raise InvalidConfig(
                     f"{name} must be a whole number from 1 to {_MOST:,}, not {shown(value)}."
                 )
-        for name in ("chunked_prefill", "prefix_caching", "prefill_first"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidConfig(
-                    f"{name} must be true or false, not {shown(getattr(self, name))}."
-                )
+        _check_switches(self, "chunked_prefill", "prefix_caching", "prefill_first")
         decode_first = not self.prefill_first or self.policy.layout == "split"
         if (
             self.policy.token_budget
@@ -163,16 +165,9 @@ class Execution:
                 f"There is no attention {shown(self.attention)}; there are"
                 f" {', '.join(get_args(Attention))}."
             )
-        for name in (
-            "cuda_graphs",
-            "asynchronous",
-            "fused_sampling",
-            "fused_norms",
-            "fused_rotary",
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, bool) and not (name == "asynchronous" and value is None):
-                raise InvalidConfig(f"{name} must be true or false, not {shown(value)}.")
+        if self.asynchronous is not None:
+            _check_switches(self, "asynchronous")
+        _check_switches(self, "cuda_graphs", "fused_sampling", "fused_norms", "fused_rotary")
         share = self.gpu_memory_utilization
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
             raise InvalidConfig(

@@ -35,11 +35,9 @@ def malformed(error: Exception) -> str:
         return f"it has no {shown(error.args[0])}" if error.args else "something is missing in it"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return (
-        first_sentence(error)
-        if isinstance(error, ValueError | OSError | InflightError)
-        else f"a value is of the wrong kind ({first_sentence(error)})"
-    )
+    if isinstance(error, ValueError | OSError | InflightError):
+        return first_sentence(error)
+    return f"a value is of the wrong kind ({first_sentence(error)})"
 
 
 class InflightError(Exception):

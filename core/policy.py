@@ -150,11 +150,9 @@ class Capacity(NamedTuple):
         need = (
             self.blocks_for(min(request.num_tokens, cached + self.tokens_left)) - self.cached_blocks
         )
-        return (
-            LimitReached("blocks", max(0, self.blocks_free), need, self.num_blocks)
-            if need > self.blocks_free
-            else None
-        )
+        if need > self.blocks_free:
+            return LimitReached("blocks", max(0, self.blocks_free), need, self.num_blocks)
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,11 +264,9 @@ class Policy:
                 [capacity.blocks_for(r.max_num_tokens) for r in capacity.held]
             )
         else:
-            tokens = (
-                request.num_tokens
-                if self.reserve == "prompt"
-                else request.num_tokens - pending + min(pending, left)
-            )
+            tokens = request.num_tokens
+            if self.reserve == "chunk":
+                tokens += min(pending, left) - pending
             need = capacity.blocks_for(tokens) - capacity.cached_blocks
             # vLLM counts its null block, too
             kept = int(self.watermark * (capacity.num_blocks + 1)) if capacity.running else 0
@@ -284,18 +280,6 @@ class Policy:
         `preemption` is "after", the skipped ones.
         """
         return candidates[-1]
-
-    @property
-    def keeps_arrival_order(self) -> bool:
-        """Whether running requests always arrived before waiting ones: only arrival decides who
-        joins, none is passed over, and the newest give way.
-        """
-        return (
-            self.order_by == "arrival"
-            and self.victim == "newest"
-            and self.preemption != "after"
-            and not self.requeue
-        )
 
     @property
     def keeps_finished(self) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from core.config import EngineConfig
-from core.engine.runner import PassResult, Sample, SamplingRow, sampling_rows
+from core.engine.runner import PassResult, SamplingRow, as_samples, sampling_rows
 from core.errors import InflightError, InvalidConfig, shown
 from core.scheduler.output import SchedulerOutput
 from core.trace.header import ModelFacts
@@ -155,16 +155,8 @@ class BrowserRunner:
         for index, s in enumerate(scheduled):
             tokens, blocks = s.tokens, s.block_table.blocks
             count = len(tokens)
-            told.extend(
-                (
-                    max(0, width - count),
-                    count,
-                    s.start,
-                    read.get(index, _NOBODY),
-                    s.samples,
-                    len(blocks),
-                )
-            )
+            pads, also = max(0, width - count), read.get(index, _NOBODY)
+            told.extend((pads, count, s.start, also, s.samples, len(blocks)))
             told.extend(tokens)
             told.extend(blocks)
         rows = json.dumps([_in_words(row) for row in sampling_rows(output, params)])
@@ -172,7 +164,7 @@ class BrowserRunner:
         t1 = self._clock()
         forward, sample = facts[-2:]
         return PassResult(
-            samples=_samples(facts[:-2]),
+            samples=as_samples(facts[:-2:3], facts[1:-2:3], facts[2:-2:3]),
             t_start=t0,
             t_end=t1,
             prepare=max(0.0, t1 - t0 - forward - sample),
@@ -206,17 +198,3 @@ def _in_words(row: SamplingRow) -> dict[str, Any]:
             "generated": row.generated,
         }
     return told
-
-
-def _samples(facts: Sequence[float]) -> list[Sample]:
-    """Token, log-probability and margin of each; a token that is not a number had logits that were
-    not finite.
-    """
-    return [
-        (
-            Sample(int(token), round(logprob, 5), round(margin, 5))
-            if token == token
-            else Sample(None, 0.0, 0.0)
-        )
-        for token, logprob, margin in zip(facts[::3], facts[1::3], facts[2::3], strict=True)
-    ]

@@ -129,11 +129,8 @@ class _Safetensors:
     def __init__(self, path: Path) -> None:
         self._data = path.read_bytes()
         (length,) = struct.unpack("<Q", self._data[:8])
-        self._about, self._begin, self.parameters = (
-            json.loads(self._data[8 : 8 + length]),
-            8 + length,
-            0,
-        )
+        self._about = json.loads(self._data[8 : 8 + length])
+        self._begin, self.parameters = 8 + length, 0
 
     def __call__(self, name: str) -> tuple[array[int], list[int]]:
         """The numbers of a tensor, as the bits of float16, and its shape."""

@@ -31,7 +31,9 @@ class Outputs(Protocol):
 
 
 class StopStrings:
-    """Decodes the answers of requests with stop strings: an engine needs no other text."""
+    """Decodes the answers of requests with stop strings: an engine needs no other text. Without a
+    tokenizer it decodes none.
+    """
 
     def __init__(self, tokenizer: Any | None) -> None:
         self._tokenizer = tokenizer
@@ -42,7 +44,7 @@ class StopStrings:
 
     def begin(self, request: Request, prompt: Sequence[int]) -> None:
         """See `Outputs`: a request without stop strings is not read."""
-        if request.sampling.stop:
+        if request.sampling.stop and self._tokenizer is not None:
             self._texts[request.id] = AnswerText(self._tokenizer, request.sampling.stop, prompt)
 
     def add(self, request: str, token_id: int) -> bool:

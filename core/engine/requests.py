@@ -85,31 +85,25 @@ def prompt_ids(request: Request, tokenizer: Any | None) -> tuple[int, ...]:
     """
     if request.prompt_token_ids is not None:
         return tuple(request.prompt_token_ids)
-    if tokenizer is None:
-        raise InvalidRequest(
-            "a text prompt needs a tokenizer; give prompt_token_ids.", request.id, param="prompt"
-        )
-    if request.prompt is not None:
-        return _encode(request.id, request.prompt, tokenizer)
     try:
+        if tokenizer is None:
+            why = "a text prompt needs a tokenizer; give prompt_token_ids."
+            raise InvalidRequest(why, param="prompt")
+        if request.prompt is not None:
+            return _encode(request.prompt, tokenizer)
         return chat_ids(tokenizer, chat_text(tokenizer, request.messages or ()))
     except InvalidRequest as error:
-        raise InvalidRequest(error.message, request.id, param=error.param) from None
+        raise error.called(request.id) from None
 
 
-def _encode(request: str, prompt: str, tokenizer: Any) -> tuple[int, ...]:
+def _encode(prompt: str, tokenizer: Any) -> tuple[int, ...]:
     ids = encoded(tokenizer, prompt)
     unknown = tokenizer.unk_token_id
     if ids is None or (unknown in ids and tokenizer.unk_token not in prompt):
-        raise InvalidRequest(
-            f"the tokenizer cannot encode {_unknown_characters(tokenizer, prompt)}.",
-            request,
-            param="prompt",
-        )
+        unknown_ones = _unknown_characters(tokenizer, prompt)
+        raise InvalidRequest(f"the tokenizer cannot encode {unknown_ones}.", param="prompt")
     if not ids:
-        raise InvalidRequest(
-            "the tokenizer turns the prompt into no tokens.", request, param="prompt"
-        )
+        raise InvalidRequest("the tokenizer turns the prompt into no tokens.", param="prompt")
     return ids
 
 

@@ -4,7 +4,8 @@ tensors appear here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -58,6 +59,22 @@ class Sample(NamedTuple):
     token_id: int | None
     logprob: float
     margin: float
+
+
+def as_samples(
+    tokens: Iterable[float], logprobs: Iterable[float], margins: Iterable[float]
+) -> list[Sample]:
+    """What was chosen, as plain numbers. A token or a logprob that is not finite had logits that
+    were not.
+    """
+    return [
+        (
+            Sample(int(token), round(logprob, 5), round(margin, 5))
+            if math.isfinite(logprob) and math.isfinite(token)
+            else Sample(None, 0.0, 0.0)
+        )
+        for token, logprob, margin in zip(tokens, logprobs, margins, strict=True)
+    ]
 
 
 @dataclass(slots=True, kw_only=True)

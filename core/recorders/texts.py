@@ -14,7 +14,7 @@ from core.config import BUILTIN_FOLDER, SMOLLM2, model_source, models_folder
 from core.errors import UnsupportedModel
 from core.torch_engine.models.gguf import folder_for, is_gguf
 from core.torch_engine.models.pretrained import hub_answers, read_tokenizer
-from core.torch_engine.models.tokenizer import has_tokenizer
+from core.torch_engine.models.tokenizer import is_tokenizer
 from core.trace.detokenize import plain
 
 _confined: frozenset[str] | None = None  # of this process
@@ -53,7 +53,7 @@ def _in_folder(folder: Path) -> Any:
     try:
         if folder.parent == BUILTIN_FOLDER:
             return PlainTokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
-        return read_tokenizer(str(folder)) if has_tokenizer(str(folder)) else None
+        return read_tokenizer(str(folder)) if is_tokenizer(os.listdir(folder)) else None
     except Exception:  # a folder without a model fails in many ways
         return None
 

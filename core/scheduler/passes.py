@@ -15,7 +15,7 @@ from core.errors import PolicyFailed, shown
 from core.policy import LIMITS, Capacity, Limit, LimitReached
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.scheduler_state import UNLIMITED, SchedulerState
-from core.scheduler.state import RequestState, RequestStatus
+from core.scheduler.state import RequestState
 from core.trace.events import NOTHING_BINDS, Admitted, Stalled
 from core.workload.request import Phase
 
@@ -25,11 +25,7 @@ _PROMPTS_ALONE = LimitReached("phase", 0, 1, 1)
 
 
 def passes(state: SchedulerState, in_flight: bool) -> Iterator[SchedulerOutput]:
-    """The passes of this step under the policy's layout.
-
-    in_flight: another step is not settled yet; no request is preempted then, because recomputing it
-    needs that step's tokens.
-    """
+    """The passes of this step under the policy's layout. in_flight: see `Scheduler.schedule`."""
     state.wave, is_idle = len(state.running), True
     for output in _LAYOUTS[state.policy.layout](state, in_flight):
         is_idle = False
@@ -172,11 +168,9 @@ def admit(state: SchedulerState, left: int, plan: Plan, growing: int = 0) -> int
     growing: blocks that running requests still need in this step.
     """
     while request := state.waiting.head():
-        cached = (
-            state.pool.match(request.token_ids)
-            if state.config.prefix_caching and state.lanes.num_free
-            else ()
-        )
+        cached: tuple[int, ...] = ()
+        if state.config.prefix_caching and state.lanes.num_free:
+            cached = state.pool.match(request.token_ids)
         if why := _why_not(state, request, state.capacity(left, cached, growing)):
             state.wait(why)
             break
@@ -328,7 +322,7 @@ def _pass_over(state: SchedulerState) -> tuple[Plan, dict[RequestState, int], Li
     over: Limit | None = None  # what ended the search
     begun = sorted(state.running, key=lambda s: s.is_prefilling)
     for request in [*begun, *state.waiting]:
-        runs = request.status is RequestStatus.RUNNING
+        runs = request.lane is not None
         pending = request.num_uncomputed_tokens
         why = None
         count = min(pending, left)
@@ -364,15 +358,12 @@ def _pass_over(state: SchedulerState) -> tuple[Plan, dict[RequestState, int], Li
             state.start(request)
             _first_chunk(state, request, left, plan)
         left, reads = left - count, reads - request.num_computed_tokens
-        over = (
-            "budget"
-            if not left
-            else "reads"
-            if reads <= 0
-            else "lanes"
-            if len(plan) == state.lanes.count
-            else None
-        )
+        if not left:
+            over = "budget"
+        elif reads <= 0:
+            over = "reads"
+        elif len(plan) == state.lanes.count:
+            over = "lanes"
     return plan, blocked, first
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from core.config import EngineConfig, PolicyOrName
@@ -30,7 +29,7 @@ from core.scheduler.output import SchedulerOutput
 from core.simulate.cost import Cost, Load
 from core.simulate.fitted import Linear
 from core.trace.header import SIMULATED, ModelFacts
-from core.workload.request import LATEST, Request, SamplingParams
+from core.workload.request import LATEST, SamplingParams
 
 TOKEN = Sample(0, 0.0, 0.0)
 _VOCABULARY = 50257  # where nothing is known of the model
@@ -52,7 +51,6 @@ class SimulatedRunner:
     asynchronous = own_clock = False
     execution = memory = None
     notes: Sequence[str] = ()
-    eos_token_ids: frozenset[int] = frozenset()  # the made-up tokens have none
 
     def __init__(self, cost: Cost, clock: ManualClock) -> None:
         self.cost, self.clock = cost, clock
@@ -114,11 +112,9 @@ class SimulatedExecutor:
     def memory_sentence(self) -> str:
         """See `Executor`."""
         room = self._deployment.kv_bytes
-        return (
-            ""
-            if room is None
-            else f"beside its weights {self._deployment.device} has {room / 1e9:,.1f} GB for it"
-        )
+        if room is None:
+            return ""
+        return f"beside its weights {self._deployment.device} has {room / 1e9:,.1f} GB for it"
 
     def check_config(self, config: EngineConfig) -> None:
         """See `Executor`: a pool larger than what the weights leave."""
@@ -160,19 +156,12 @@ class SimulatedExecutor:
         """See `Executor`: there is no device to fail."""
 
 
-class NoStopStrings(StopStrings):
-    """The `Outputs` of tokens that have no text, in which no stop string ever comes."""
-
-    def begin(self, request: Request, prompt: Sequence[int]) -> None:
-        """See `Outputs`."""
-
-
 class SimulatedEngine(EngineCore):
     """An engine whose forward pass is a cost model. The model it stands for, and the memory for its
     KV pool, are those of the cost model.
 
     tokenizer: for text prompts. name, vocab_size, max_model_len: of another model. window: keep
-    only the steps of the last `window` tokens. runner: makes up the tokens.
+    only the steps of the last `window` tokens.
     """
 
     _most_sleep = LATEST  # simulated time passes at once
@@ -188,13 +177,12 @@ class SimulatedEngine(EngineCore):
         vocab_size: int | None = None,
         max_model_len: int | None = None,
         window: int | None = None,
-        runner: Callable[[Cost, ManualClock], SimulatedRunner] = SimulatedRunner,
     ) -> None:
         require(cost, Cost, "A simulation needs a cost, such as fit(trace) or Roofline.named(…)")
-        clock, known = ManualClock(), cost.deployment
+        clock, known, self._window = ManualClock(), cost.deployment, window
         if isinstance(cost, Linear) and name is not None:
             cost.check_model(name, vocab_size=vocab_size)
-        self.cost, self._simulated = cost, runner(cost, clock)
+        self.cost, self._simulated = cost, SimulatedRunner(cost, clock)
         model = ModelFacts(
             name=name or known.model or SIMULATED,
             type=SIMULATED,
@@ -202,25 +190,19 @@ class SimulatedEngine(EngineCore):
             layers=0,
             vocab_size=vocab_size or known.vocab_size or _VOCABULARY,
             context=max_model_len or known.context,
-            eos_token_ids=tuple(self._simulated.eos_token_ids),
+            eos_token_ids=(),
             windows=(None,),
             plug="none",
             kv_bytes_per_token=cost.kv_bytes_per_token,
         )
-        other = (
-            f"Texts were split into tokens by another tokenizer than that of {known.model}, which"
-            " makes other lengths of them."
-        )
+        notes = []
+        if tokenizer is not None and known.vocab_size and not isinstance(cost, Linear):
+            notes.append(
+                f"Texts were split into tokens by another tokenizer than that of {known.model},"
+                " which makes other lengths of them."
+            )
         super().__init__(
-            SimulatedExecutor(
-                model,
-                self._simulated,
-                (
-                    [other]
-                    if tokenizer is not None and known.vocab_size and not isinstance(cost, Linear)
-                    else ()
-                ),
-            ),
+            SimulatedExecutor(model, self._simulated, notes),
             tokenizer,
             config,
             policy=policy,
@@ -228,31 +210,27 @@ class SimulatedEngine(EngineCore):
             clock=clock,
             sleep=clock.advance,
         )
-        self.outputs = NoStopStrings(tokenizer)
-        self._another = partial(
-            SimulatedEngine,
-            cost,
-            tokenizer=tokenizer,
-            name=model.name,
-            vocab_size=model.vocab_size,
-            max_model_len=model.context,
-            window=window,
-            runner=runner,
-        )
+        self.outputs = StopStrings(None)  # the made-up tokens have no text, in which one could come
 
     def under(self, config: EngineConfig) -> SimulatedEngine:
         """Another engine on the cost model, otherwise as this one, with its own clock; raises
         InvalidConfig.
         """
-        return self._another(config)
+        return SimulatedEngine(
+            self.cost,
+            config,
+            self.tokenizer,
+            name=self.model.name,
+            vocab_size=self.model.vocab_size,
+            max_model_len=self.model.context,
+            window=self._window,
+        )
 
     def _num_blocks_for(self, longest: int) -> int:
         """As configured, or all that there is memory for; without a limit, room for each lane."""
-        most = (
-            None
-            if self.config.num_blocks
-            else self.executor.most_blocks(self.config, longest, self._drop_pool)
-        )
+        if self.config.num_blocks:
+            return self.config.num_blocks
+        most = self.executor.most_blocks(self.config, longest, self._drop_pool)
         return most or super()._num_blocks_for(longest)
 
     @property

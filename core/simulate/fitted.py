@@ -93,9 +93,7 @@ class Linear:
     @cached_property
     def coefficients(self) -> Coefficients:
         """See `Cost`."""
-        return Coefficients(
-            self.base_s, self.per_token_s, self.per_kv_byte_s, self.per_pair_s, exposed=1.0
-        )
+        return Coefficients(self.base_s, self.per_token_s, self.per_kv_byte_s, self.per_pair_s)
 
     def seconds(self, load: Load) -> float:
         """See `Cost`."""
@@ -155,35 +153,18 @@ class Linear:
             raise InflightError("it is no cost that was fitted")
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         try:
-            least, most = (
-                Load(**{name: int(data[side][name]) for name in Load._fields})
-                for side in ("least", "most")
-            )
-            made = cls(
-                **{
-                    **known,
-                    "least": least,
-                    "most": most,
-                    "assumptions": tuple(map(str, known.get("assumptions", ()))),
-                }
-            )
-            numbers = (
-                made.base_s,
-                made.per_token_s,
-                made.per_kv_byte_s,
-                made.per_pair_s,
-                made.kv_bytes_per_token,
-            )
+            for side in ("least", "most"):
+                known[side] = Load(**{name: int(data[side][name]) for name in Load._fields})
+            assumptions = known.get("assumptions", ())
+            made = cls(**{**known, "assumptions": tuple(map(str, assumptions))})
+            numbers = (*made.coefficients, made.kv_bytes_per_token)
             if (
                 not all(0 <= number < math.inf for number in numbers)
-                or not 0 < made.seconds(most) < math.inf
-            ):
-                raise ValueError
-            if (
-                type(made.kv_bytes_per_token) is not int
+                or not 0 < made.seconds(made.most) < math.inf
+                or type(made.kv_bytes_per_token) is not int
                 or not isinstance(made.error, dict)
                 or type(made.error.get("median", 0.0)) not in (int, float)
-                or not isinstance(known.get("assumptions", ()), list | tuple)
+                or not isinstance(assumptions, list | tuple)
                 or not _is_about(made.about)
             ):
                 raise ValueError
@@ -223,11 +204,8 @@ def fit(trace: Trace) -> Linear:
             english(f"{len(untimed):,} [step|steps] without a recorded end [is|are] left out.")
         )
     many = {event.step: len(event.passes) for event in trace.events}
-    passes = (
-        [p._replace(seconds=p.seconds + between / many[p.step]) for p in passes]
-        if _can_be_fitted(passes)
-        else passes
-    )
+    if _can_be_fitted(passes):
+        passes = [p._replace(seconds=p.seconds + between / many[p.step]) for p in passes]
     kept, told = _without_warm_up(passes)
     notes += told
     if any(event.drafts for event in trace.events):
@@ -291,17 +269,8 @@ def fit_passes(passes: Sequence[Measured], per_token: int, typical: bool = False
     least, most = (
         Load(*map(end, zip(*(p.load for p in passes), strict=True))) for end in (min, max)
     )
-    return Linear(
-        base,
-        per_position,
-        per_byte,
-        per_token,
-        most,
-        error,
-        {},
-        per_pair[0] if per_pair else 0.0,
-        least,
-    )
+    per_pair_s = per_pair[0] if per_pair else 0.0
+    return Linear(base, per_position, per_byte, per_token, most, error, {}, per_pair_s, least)
 
 
 def measured(events: Iterable[StepEvent], per_token: int) -> list[Measured]:
@@ -339,15 +308,11 @@ def time_between_steps(events: Sequence[StepEvent]) -> float:
 def measured_on(header: Header) -> dict[str, Any]:
     """The model whose passes were measured, and what ran it on which hardware."""
     model = {name: value for name in _MODEL if (value := getattr(header.model, name)) is not None}
-    where = {
-        name: getattr(header, name)
-        for name in ("device", "device_name", "dtype", "threads", "tensor_parallel")
-    }
-    engine = str(header.engine) if header.engine else None
+    where = ("device", "device_name", "dtype", "threads", "tensor_parallel")
     return {
         "model": model,
-        **where,
-        "engine": engine,
+        **{name: getattr(header, name) for name in where},
+        "engine": str(header.engine) if header.engine else None,
         "workload": header.workload,
         "created": header.created,
     }
@@ -403,11 +368,7 @@ def kv_bytes_per_token(header: Header) -> int:
 
 
 def _row(load: Load, pairs: bool) -> tuple[float, ...]:
-    return (
-        (1.0, load.tokens, load.kv_bytes, load.pairs)
-        if pairs
-        else (1.0, load.tokens, load.kv_bytes)
-    )
+    return (1.0, *load) if pairs else (1.0, load.tokens, load.kv_bytes)
 
 
 def _can_be_fitted(passes: Sequence[Measured]) -> bool:

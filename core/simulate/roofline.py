@@ -159,16 +159,10 @@ class Roofline:
     @property
     def deployment(self) -> Deployment:
         """See `Cost`."""
-        cards = f"{self.cards} × " if self.cards > 1 else ""
-        return Deployment(
-            self.model.title,
-            self.name.partition(":")[0],
-            cards + self.card.title,
-            self.model.parameters,
-            self.model.vocab_size,
-            self.model.context,
-            self.kv_bytes,
-        )
+        hardware = f"{self.cards} × {self.card.title}" if self.cards > 1 else self.card.title
+        device, model = self.name.partition(":")[0], self.model
+        sizes = model.parameters, model.vocab_size, model.context
+        return Deployment(model.title, device, hardware, *sizes, self.kv_bytes)
 
     # -- seconds -----------------------------------------------------------------------------------
 

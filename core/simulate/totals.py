@@ -39,11 +39,9 @@ class LogHistogram:
         for index in sorted(self._bins):
             left -= self._bins[index]
             if left <= 0:
-                return (
-                    0.0
-                    if index == -(10**9)
-                    else min(self.highest, math.exp((index + 0.5) * self._STEP))
-                )
+                if index == -(10**9):
+                    return 0.0
+                return min(self.highest, math.exp((index + 0.5) * self._STEP))
         return None
 
     def to_json(self) -> dict[str, float | int | None]:
@@ -66,10 +64,8 @@ class RunTotals:
 
     def __init__(self, slos: SLOs | None = None) -> None:
         self._slos = slos
-        self.arrived = self.met = 0
-        self.steps = self.passes = self.finished = self.output_tokens = self.positions = (
-            self.padding
-        ) = self.preemptions = 0
+        self.arrived = self.met = self.finished = self.preemptions = 0
+        self.steps = self.passes = self.output_tokens = self.positions = self.padding = 0
         self.kv_use = self.first = self.last = 0.0
         self.ttft, self.itl, self.e2e = LogHistogram(), LogHistogram(), LogHistogram()
         self._arrival: dict[str, float] = {}

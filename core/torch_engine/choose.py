@@ -16,8 +16,7 @@ from core.config import EngineConfig, Execution
 from core.errors import InvalidConfig
 from core.torch_engine.attention import cpu
 from core.torch_engine.attention.spec import Backend
-from core.torch_engine.cpu.blocks import BlockKernels
-from core.torch_engine.eager import NO_KERNELS, CPUKernels
+from core.torch_engine.cpu.blocks import CPUKernels
 from core.torch_engine.models.adapter import ModelAdapter
 
 # numbers of a token in the cache; with fewer, importing numba mostly costs more than it saves
@@ -34,7 +33,10 @@ class AttentionChoice(NamedTuple):
     backend: Backend
     asynchronous: bool = False
     notes: tuple[str, ...] = ()
-    kernels: CPUKernels = NO_KERNELS
+    kernels: CPUKernels | None = None
+
+
+ON_ANY_DEVICE = AttentionChoice(False, cpu.BACKEND)
 
 
 def choose_attention(
@@ -73,17 +75,15 @@ def choose_attention(
         raise InvalidConfig(
             f"Asynchronous execution needs the paged kernel, which is not in use: {reason}."
         )
-    notes: tuple[str, ...] = ()
+    notes: list[str] = []
     if adapter.device.type == "cuda":
         if execution.attention == "auto" and backend is None:
-            notes += (f"Without the paged kernel, so slower: {obstacle}.",)
+            notes.append(f"Without the paged kernel, so slower: {obstacle}.")
         major, minor = torch.cuda.get_device_capability(adapter.device)
         if adapter.dtype == torch.float16 and major < 8:
-            notes += (
-                (
-                    "Computed in float16: bfloat16 needs compute capability 8.0, and this GPU has"
-                    f" {major}.{minor}."
-                ),
+            notes.append(
+                "Computed in float16: bfloat16 needs compute capability 8.0, and this GPU has"
+                f" {major}.{minor}."
             )
     if (
         backend is None
@@ -92,25 +92,22 @@ def choose_attention(
     ):
         rows = kernels.rows
         ours = CPUKernels(
-            rows.rms_norm if execution.fused_norms else None,
             rows.gelu,
-            BlockKernels(kernels.heads.place, rows.gated),
+            rows.gated,
+            kernels.heads.place,
+            rows.rms_norm if execution.fused_norms else None,
             rows.logit_stats if execution.fused_sampling else None,
         )
         return AttentionChoice(False, kernels.BACKEND, notes=(*notes, kernels.NOTE), kernels=ours)
-    return AttentionChoice(False, backend or cpu.BACKEND, notes=notes)
+    return AttentionChoice(False, backend or cpu.BACKEND, notes=tuple(notes))
 
 
 def _compiled(adapter: ModelAdapter) -> ModuleType | None:
     """This CPU's kernels, tried for the model's number format; None where SDPA computes all."""
-    numbers = sum(
-        shape.num_kv_heads * (shape.key_size + shape.value_size)
-        for shape in adapter.shapes.values()
-    )
     if (
         adapter.device.type != "cpu"
         or adapter.plug == "cache"
-        or numbers < _WORTH_COMPILING
+        or sum(shape.numbers for shape in adapter.shapes.values()) < _WORTH_COMPILING
         or importlib.util.find_spec("numba") is None
     ):
         return None

@@ -5,36 +5,22 @@ changes nothing else.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 import torch
 
 from core.engine.runner import PassResult, current_observer, sampling_rows
 from core.scheduler.output import SchedulerOutput
-from core.torch_engine.attention import cpu
 from core.torch_engine.attention.batch import pack
 from core.torch_engine.attention.kv_pool import KVPool
-from core.torch_engine.attention.spec import Backend
-from core.torch_engine.cpu.blocks import BlockKernels, Blocks, cpu_blocks
-from core.torch_engine.cpu.modules import Operation, cpu_modules
+from core.torch_engine.choose import ON_ANY_DEVICE, AttentionChoice
+from core.torch_engine.cpu.blocks import Blocks, cpu_blocks
+from core.torch_engine.cpu.modules import cpu_modules
 from core.torch_engine.models.adapter import ModelAdapter
 from core.torch_engine.pool_size import memory_used
-from core.torch_engine.sampling import LogitStats, sample
-from core.torch_engine.stand_ins import RMSNorm, fused_norms, replaced_in
+from core.torch_engine.sampling import sample
+from core.torch_engine.stand_ins import forwards_replaced, fused_norms
 from core.workload.request import SamplingParams
-
-
-class CPUKernels(NamedTuple):
-    """What computes on a CPU in place of operations of torch, beside attention."""
-
-    norm: RMSNorm | None = None
-    gelu: Operation | None = None
-    blocks: BlockKernels | None = None
-    stats: LogitStats | None = None
-
-
-NO_KERNELS = CPUKernels()
 
 
 class ModelRunner:
@@ -48,24 +34,19 @@ class ModelRunner:
         adapter: ModelAdapter,
         num_blocks: int,
         block_size: int,
-        backend: Backend = cpu.BACKEND,
+        choice: AttentionChoice = ON_ANY_DEVICE,
         clock: Callable[[], float] = time.perf_counter,
-        notes: Sequence[str] = (),
-        kernels: CPUKernels = NO_KERNELS,
     ) -> None:
-        self.adapter, self.backend, self.clock, self.notes = adapter, backend, clock, notes
+        self.adapter, self.clock, self.notes = adapter, clock, choice.notes
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
-        self._modules = cpu_modules(getattr(adapter, "model", None))
-        self._kernels = kernels
-        self._norms = (
-            tuple(fused_norms(adapter.model, kernels.norm)) if kernels.norm is not None else ()
-        )
+        self._modules = cpu_modules(adapter.model)
+        self._backend, self._kernels = choice.backend, choice.kernels
+        norm = self._kernels and self._kernels.norm
+        self._norms = [*fused_norms(adapter.model, norm)] if norm else []
         self._blocks = Blocks({})
-        if kernels.blocks is not None:
-            self._blocks = cpu_blocks(
-                adapter, self._modules, kernels.blocks, backend, norms=kernels.norm is not None
-            )
-            self.notes = (*notes, *self._blocks.failures)
+        if self._kernels is not None:
+            self._blocks = cpu_blocks(adapter, self._modules, self._kernels, self._backend)
+            self.notes += tuple(self._blocks.failures)
 
     @property
     def memory(self) -> dict[str, int] | None:
@@ -83,9 +64,10 @@ class ModelRunner:
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
         rows = sampling_rows(output, params)
         t1 = self.clock()
-        replaced = [*self._norms, *self._blocks.forwards]
-        with self._modules.in_use(self._kernels.gelu), replaced_in(self.adapter, replaced):
-            logits = self.adapter.forward(batch, self.pool, self.backend)
+        with self.adapter.lock:
+            modules = self._modules.forwards(self._kernels and self._kernels.gelu)
+            with forwards_replaced([*modules, *self._norms, *self._blocks.forwards]):
+                logits = self.adapter.forward(batch, self.pool, self._backend)
         if self.adapter.device.type != "cpu":
             # otherwise sampling would be charged for work the device is still doing
             torch.accelerator.synchronize()
@@ -93,7 +75,7 @@ class ModelRunner:
         observer = current_observer()
         if observer is not None:
             observer(rows, logits)
-        samples = sample(logits, rows, self._kernels.stats) if rows else []
+        samples = sample(logits, rows, self._kernels and self._kernels.stats) if rows else []
         t3 = self.clock()
         return PassResult(
             samples=samples, t_start=t0, t_end=t3, prepare=t1 - t0, forward=t2 - t1, sample=t3 - t2

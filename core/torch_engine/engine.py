@@ -7,7 +7,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 
@@ -39,16 +39,7 @@ _DEVICE_WORDS = (
     "MPS backend out of memory",
     "can't allocate memory",
 )
-
-
 _A_MODEL = "An Engine takes a loaded model, and Engine.from_pretrained(name) loads one"
-
-
-@runtime_checkable
-class _Loaded(Protocol):
-    """A `ModelAdapter`, or what stands in for one."""
-
-    kv_bytes_per_token: int
 
 
 class Engine(EngineCore):
@@ -84,7 +75,7 @@ class Engine(EngineCore):
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        require(model, (torch.nn.Module, _Loaded), _A_MODEL)
+        require(model, (torch.nn.Module, ModelAdapter), _A_MODEL)
         self.adapter: ModelAdapter = probe(model) if isinstance(model, torch.nn.Module) else model
         how = Execution() if execution is None else execution
         self.execution = require(how, Execution, "Passes are computed as an Execution says")
@@ -130,10 +121,8 @@ class ModelExecutor:
         backend: Backend | None = None,
         runner: Callable[[int], Runner] | None = None,
     ) -> None:
-        self._adapter = adapter
-        self._execution = execution
-        self._backend = backend
-        self._given_runner = runner
+        self._adapter, self._execution = adapter, execution
+        self._backend, self._given_runner = backend, runner
         self._memory: MemoryBudget | None = None  # of the GPU, measured once for the largest pass
 
     @property
@@ -180,18 +169,14 @@ class ModelExecutor:
         block_bytes = adapter.kv_bytes_per_token * config.block_size
         if adapter.device.type != "cuda":
             return MOST_ON_CPU // block_bytes
-        tokens = (
-            config.max_num_batched_tokens
-            if config.policy.token_budget
-            else longest * config.num_lanes
-        )
+        tokens = config.token_budget or longest * config.num_lanes
         if self._memory is None or self._memory.tokens < tokens:
             drop_pool()
             utilization = self._execution.gpu_memory_utilization
             self._memory = measure_memory(
                 adapter, tokens, config.num_lanes, utilization, self._choice(config).backend
             )
-        most = self._memory.blocks(block_bytes)
+        most = self._memory.for_pool // block_bytes
         return tensor_parallel.least(most, adapter.device) if adapter.tensor_parallel > 1 else most
 
     @property
@@ -207,35 +192,15 @@ class ModelExecutor:
             return self._given_runner(num_blocks)
         adapter, choice = self._adapter, self._choice(config)
         if not choice.paged:
-            return ModelRunner(
-                adapter,
-                num_blocks,
-                config.block_size,
-                choice.backend,
-                clock,
-                choice.notes,
-                choice.kernels,
-            )
+            return ModelRunner(adapter, num_blocks, config.block_size, choice, clock)
         from core.torch_engine.gpu.runner import CudaCapture, PagedRunner  # imports triton
 
-        graphs = (
-            self._execution.cuda_graphs
-            and adapter.device.type == "cuda"
-            and adapter.tensor_parallel == 1
-        )
-        runner = PagedRunner(
-            adapter,
-            num_blocks,
-            config,
-            self._execution,
-            choice,
-            clock,
-            CudaCapture() if graphs else None,
-        )
+        how, on_gpu = self._execution, adapter.device.type == "cuda"
+        graphs = how.cuda_graphs and on_gpu and adapter.tensor_parallel == 1
+        capture = CudaCapture() if graphs else None
+        runner = PagedRunner(adapter, num_blocks, config, how, choice, clock, capture)
         if config.policy.layout == "packed":
-            runner.prepare(
-                config.max_num_batched_tokens if config.policy.token_budget else config.num_lanes
-            )
+            runner.prepare(config.token_budget or config.num_lanes)
         return runner
 
     def failure(self, error: Exception) -> str | None:

@@ -44,10 +44,6 @@ class MemoryBudget:
         """The bytes left for the pool; graphs keep a second copy of a pass's memory."""
         return max(0, int(self.total * self.utilization) - self.used - 2 * self.peak)
 
-    def blocks(self, bytes_per_block: int) -> int:
-        """KV blocks that fit; 0 where not even one does."""
-        return self.for_pool // bytes_per_block
-
     @property
     def sentence(self) -> str:
         """Where the memory went."""
@@ -140,10 +136,8 @@ def memory_used(adapter: ModelAdapter, pool: KVPool) -> dict[str, int] | None:
     """
     if adapter.device.type != "cuda":
         return None
-    pool_bytes = pool.num_blocks * pool.block_size * adapter.kv_bytes_per_token
-    weights = sum(p.numel() * p.element_size() for p in adapter.model.parameters())
     return {
-        "weights": weights,
-        "kv_pool": pool_bytes,
+        "weights": sum(p.numel() * p.element_size() for p in adapter.model.parameters()),
+        "kv_pool": pool.num_blocks * pool.block_size * adapter.kv_bytes_per_token,
         "peak": torch.cuda.max_memory_allocated(adapter.device),
     }

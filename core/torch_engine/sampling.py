@@ -5,11 +5,12 @@ who shares its batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
-from core.engine.runner import Sample, SamplingRow
+from core.engine.runner import Sample, SamplingRow, as_samples
 
 _LOW_32 = 0xFFFFFFFF
 
@@ -28,20 +29,6 @@ def sample(
     if logits.device.type == "mps":
         logits = logits.cpu()  # the noise takes float64, which MPS does not have
     return as_samples(*(chosen.tolist() for chosen in choose_tokens(logits, rows, stats=stats)))
-
-
-def as_samples(
-    tokens: Iterable[float], logprobs: Iterable[float], margins: Iterable[float]
-) -> list[Sample]:
-    """What was chosen, as plain numbers."""
-    return [
-        (
-            Sample(int(token), round(logprob, 5), round(margin, 5))
-            if math.isfinite(logprob)
-            else Sample(None, 0.0, 0.0)
-        )
-        for token, logprob, margin in zip(tokens, logprobs, margins, strict=True)
-    ]
 
 
 def choose_tokens(
@@ -103,11 +90,10 @@ def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
         device=device,
     )
     scaled = (logits - logits.amax(-1, keepdim=True)) / temperatures[:, None]
-    vocab_size = scaled.shape[1]
     if any(r.params.filters for r in rows):
         scaled = filter_logits(scaled, rows)
     keys = torch.tensor([row.noise_key for row in rows], device=device)
-    return (scaled + gumbel_noise(keys, vocab_size)).argmax(-1)
+    return (scaled + gumbel_noise(keys, scaled.shape[1])).argmax(-1)
 
 
 def adjust_logits(
@@ -133,18 +119,18 @@ def _adjust_row(
     if params.logit_bias:
         ids, values = zip(*params.logit_bias, strict=True)
         logits = logits.index_add(
-            0, _moved(ids, torch.int64, device), _moved(values, torch.float32, device)
+            0, moved(ids, device, torch.int64), moved(values, device, torch.float32)
         )
     if not params.looks_back:
         return logits
-    generated = _moved(row.generated, torch.int64, device)
+    generated = moved(row.generated, device, torch.int64)
     if unread is not None:
         generated = torch.where(generated < 0, unread, generated)
     counts = torch.zeros_like(logits).index_add_(
         0, generated, torch.ones_like(generated, dtype=logits.dtype)
     )
     if params.repetition_penalty != 1:
-        seen = (counts > 0).index_fill_(0, _moved(row.prompt, torch.int64, device), True)
+        seen = (counts > 0).index_fill_(0, moved(row.prompt, device, torch.int64), True)
         penalised = torch.where(
             logits > 0, logits / params.repetition_penalty, logits * params.repetition_penalty
         )
@@ -152,9 +138,9 @@ def _adjust_row(
     return logits - params.frequency_penalty * counts - params.presence_penalty * (counts > 0)
 
 
-def _moved(values: Sequence[float], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """On the device, by an asynchronous copy."""
-    tensor = torch.tensor(values, dtype=dtype)
+def moved(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Numbers on the device, by an asynchronous copy. values: in a list or an array."""
+    tensor = torch.as_tensor(values, dtype=dtype)
     return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 

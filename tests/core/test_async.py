@@ -24,6 +24,7 @@ from core.trace.events import Overrun
 from worlds.clock import Clock
 from worlds.examples import examples
 from worlds.forging import checked, refusal, rows_of
+from worlds.integrity import check_integrity
 from worlds.paged import PagedMemoryModel, again, paged_engine
 from worlds.small import checker_of, generate, memory_engine, request, requests
 
@@ -304,7 +305,7 @@ def test_any_run_says_what_each_request_says_alone(data):
         limits["num_blocks"] = -(-longest // limits["block_size"]) + data.draw(st.integers(0, 6))
     engine = paged_engine(policy, capture=data.draw(st.sampled_from([None, again])), **limits)
     for _ in engine.stream(Workload(asked, name="any")):
-        engine._loop.scheduler.check_integrity()
+        check_integrity(engine._loop.scheduler)
     trace = engine.trace
     assert trace.complete and faults(trace) == []
     assert trace.outputs == {r.id: generate(r) for r in asked}
@@ -350,7 +351,7 @@ def test_cancels_at_any_time_cost_rows_and_nothing_else(data):
             if at == turn:
                 engine.cancel(name)
         engine.step()
-        engine._loop.scheduler.check_integrity()
+        check_integrity(engine._loop.scheduler)
     trace = engine.trace
     assert not engine.has_work and faults(trace) == []
     reasons = {f.request: f.finish_reason for e in trace.events for f in e.finished}

@@ -22,7 +22,7 @@ from core.torch_engine.attention import cpu
 from core.torch_engine.cpu import heads, rows
 from core.torch_engine.cpu import modules as cpu_modules
 from core.torch_engine.cpu.attention import BACKEND
-from core.torch_engine.cpu.blocks import BlockKernels, Blocks, cpu_blocks
+from core.torch_engine.cpu.blocks import Blocks, CPUKernels, cpu_blocks
 from core.torch_engine.engine import Engine
 from core.torch_engine.models.adapter import ModelAdapter
 from core.torch_engine.models.probe import probe
@@ -32,7 +32,7 @@ from measure.bench.gpu.parts import logits_error
 from measure.bench.synthetic import mixed
 from worlds.families import BY_NAME, RUNS, VOCAB, requests, world
 
-KERNELS = BlockKernels(heads.place, rows.gated)
+KERNELS = CPUKernels(rows.gelu, rows.gated, heads.place, rows.rms_norm, rows.logit_stats)
 SIXTEEN = {"head_dim": 16}
 
 
@@ -47,7 +47,9 @@ def every_layer_is_worth_it(monkeypatch):
 
 def _found(adapter: ModelAdapter, norms: bool = True) -> Counter[str]:
     """How many layers, attention modules and MLPs something stands in for."""
-    blocks = cpu_blocks(adapter, cpu_modules.cpu_modules(adapter.model), KERNELS, BACKEND, norms)
+    modules = cpu_modules.cpu_modules(adapter.model)
+    kernels = KERNELS if norms else KERNELS._replace(norm=None)
+    blocks = cpu_blocks(adapter, modules, kernels, BACKEND)
     assert not any(module._forward_hooks for module in adapter.model.modules())
     return _kinds(blocks)
 

@@ -11,6 +11,7 @@ from transformers.pytorch_utils import Conv1D
 
 from core.torch_engine.cpu import modules as standing_in
 from core.torch_engine.cpu.modules import CPUModules, cpu_modules, product_type
+from core.torch_engine.stand_ins import forwards_replaced
 from measure.bench.gpu import TINY
 from measure.bench.gpu.parts import logits_error
 from measure.bench.synthetic import mixed
@@ -39,13 +40,13 @@ def _model() -> torch.nn.Module:
 def test_products_are_the_same(rows, dtype):
     model = _model().to(dtype)
     copies = CPUModules(model)
-    assert len(copies) == 3
+    assert len(copies.forwards()) == 3
     with torch.inference_mode():
         for name in ("linear", "bare", "conv", "small"):
             width = {"linear": 512, "bare": 768, "conv": 512, "small": 8}[name]
             given = torch.randn(*rows, width).to(dtype)
             own = model[name](given)
-            with copies.in_use():
+            with forwards_replaced(copies.forwards()):
                 error = max(1e-4, 2 * torch.finfo(dtype).eps)
                 torch.testing.assert_close(model[name](given), own, rtol=error, atol=error)
 
@@ -64,7 +65,7 @@ def test_short_formats_err_no_more_than_the_modules_own(native, monkeypatch):
         )
         with torch.inference_mode():
             own = (model["linear"](given) - exact).norm()
-            with CPUModules(model).in_use():
+            with forwards_replaced(CPUModules(model).forwards()):
                 assert (model["linear"](given) - exact).norm() <= 1.05 * own
     assert product_type(torch.float32) == product_type(torch.float16) == torch.float32
 
@@ -75,7 +76,7 @@ def test_logits_in_short_formats_err_no_more_than_the_models_own(name, dtype, mo
     monkeypatch.setattr(standing_in, "_LEAST_WEIGHTS", 1)
     short, exact = (BY_NAME[name].build().to(dtype) for _ in range(2))
     found = logits_error(short, exact.float(), mixed(8, VOCAB, (5, 40), (5, 20)), TINY)
-    assert len(cpu_modules(short)) > 8
+    assert len(cpu_modules(short).forwards()) > 8
     assert found["tokens"] == 100 and 0 < found["packed_rms"] <= 1.2 * found["alone_rms"]
 
 
@@ -83,7 +84,7 @@ def test_gelu_in_one_operation():
     model = torch.nn.Sequential(NewGELUActivation(), torch.nn.GELU())
     given = torch.linspace(-9, 9, 1001)
     own = model[0](given)
-    with torch.inference_mode(), CPUModules(model).in_use():
+    with torch.inference_mode(), forwards_replaced(CPUModules(model).forwards()):
         assert ["forward" in module.__dict__ for module in model] == [True, False]
         torch.testing.assert_close(model[0](given), own, rtol=1e-5, atol=1e-6)
     assert torch.equal(model[0](given), own)
@@ -118,11 +119,11 @@ def test_layers_of_the_same_rows_are_one_product():
     torch.manual_seed(0)
     model = _Attention()
     copies = CPUModules(model)
-    assert len(copies) == 5
+    assert len(copies.forwards()) == 5
     rows, others = torch.randn(2, 5, 256), torch.randn(2, 5, 256)
     with torch.inference_mode():
         own = model(rows, others)
-        with copies.in_use():
+        with forwards_replaced(copies.forwards()):
             mine = model(rows, others)
             again = model(rows + 1, others)
         # gate and up do not agree about a bias
@@ -132,14 +133,14 @@ def test_layers_of_the_same_rows_are_one_product():
     with torch.no_grad():
         model.k_proj.weight.zero_()
         model.k_proj.bias.fill_(3)
-    with torch.inference_mode(), copies.in_use():
+    with torch.inference_mode(), forwards_replaced(copies.forwards()):
         assert torch.equal(model.k_proj(rows), torch.full((2, 5, 128), 3.0))
 
 
 def test_the_model_is_as_it_was_outside_and_after_an_error():
     model = _model()
     copies = CPUModules(model)
-    with pytest.raises(RuntimeError, match="stop"), copies.in_use():
+    with pytest.raises(RuntimeError, match="stop"), forwards_replaced(copies.forwards()):
         assert "forward" in model["linear"].__dict__
         raise RuntimeError("stop")
     assert not any("forward" in module.__dict__ for module in model.modules())
@@ -153,29 +154,29 @@ def test_changed_weights_are_copied_again():
         model["linear"].weight.mul_(2)
         model["linear"].bias.add_(1)
         own = model["linear"](given)
-    with torch.inference_mode(), copies.in_use():
+    with torch.inference_mode(), forwards_replaced(copies.forwards()):
         torch.testing.assert_close(model["linear"](given), own, rtol=1e-4, atol=1e-4)
     model["linear"].weight = torch.nn.Parameter(torch.zeros(768, 512))
-    with torch.inference_mode(), copies.in_use():
+    with torch.inference_mode(), forwards_replaced(copies.forwards()):
         torch.testing.assert_close(model["linear"](given), model["linear"].bias.expand(3, -1))
 
 
 def test_on_intels_processors_small_float32_layers_stay_with_mkl(monkeypatch):
     monkeypatch.setattr(standing_in, "_is_intel", lambda: True)
-    assert [len(CPUModules(_model().to(dtype))) for dtype in (torch.float32, torch.bfloat16)] == [
-        0,
-        3,
-    ]
-    assert len(CPUModules(torch.nn.Sequential(torch.nn.Linear(1024, 1024)))) == 1
+    models = [_model().to(dtype) for dtype in (torch.float32, torch.bfloat16)]
+    assert [len(CPUModules(model).forwards()) for model in models] == [0, 3]
+    assert len(CPUModules(torch.nn.Sequential(torch.nn.Linear(1024, 1024))).forwards()) == 1
 
 
-def test_what_is_not_copied():
-    assert len(CPUModules(_model(), most_bytes=2 * 2**20)) == 1  # the next smallest no longer fits
-    assert len(CPUModules(_model().double())) == 0
+def test_what_is_not_copied(monkeypatch):
+    with monkeypatch.context() as tight:
+        tight.setattr(standing_in, "_LEAST_BYTES", 2 * 2**20)
+        tight.setattr(standing_in, "free_memory", lambda device: None)
+        assert len(CPUModules(_model()).forwards()) == 1  # the next smallest no longer fits
+    assert len(CPUModules(_model().double()).forwards()) == 0
     wrapped = _model()
     wrapped["linear"].forward = wrapped["linear"].forward
-    assert len(CPUModules(wrapped)) == 2  # somebody else has replaced that one
-    assert len(cpu_modules(object())) == 0
+    assert len(CPUModules(wrapped).forwards()) == 2  # somebody else has replaced that one
     model = _model()
     assert cpu_modules(model) is cpu_modules(model)
 
@@ -184,5 +185,5 @@ def test_a_row_that_is_not_finite_spoils_no_other():
     model = _model()
     given = torch.randn(4, 512)
     given[1] = torch.nan
-    with torch.inference_mode(), CPUModules(model).in_use():
+    with torch.inference_mode(), forwards_replaced(CPUModules(model).forwards()):
         assert torch.isfinite(model["linear"](given)).all(-1).tolist() == [True, False, True, True]

@@ -270,7 +270,7 @@ def test_each_weight_is_the_dequantized_one_to_the_bit(kind):
     rng, inputs, outputs = np.random.default_rng(2), 256, 16
     values = rng.normal(0, 0.2, (outputs, inputs)).astype(np.float32)
     rows = stored(values, Kind[kind], rng).view(np.uint8).reshape(outputs, -1)
-    laid = panels([row.tobytes() for row in rows], _BLOCKS[kind][0])
+    laid = panels([row.tobytes() for row in rows], _BLOCKS[kind])
     node = shutil.which("node") or pytest.skip("Node is not here.")
     script = Path(__file__).parents[1] / "worlds" / "node_weights.mjs"
     command = [node, script, KERNELS, kind.lower(), f"{outputs}", f"{inputs}"]

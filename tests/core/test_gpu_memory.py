@@ -22,8 +22,6 @@ GIB = 2**30
 def test_the_pool_gets_what_weights_passes_and_the_reserve_leave():
     room = MemoryBudget(total=80 * GIB, used=20 * GIB, peak=3 * GIB, tokens=8192, utilization=0.9)
     assert room.for_pool == (72 - 20 - 2 * 3) * GIB
-    assert room.blocks(GIB) == 46
-    assert room.blocks(47 * GIB) == 0
     assert (
         room.sentence
         == "46.00 GiB are left for it: of 80.00 GiB on the device 90% may be used, 20.00 GiB are"

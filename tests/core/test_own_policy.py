@@ -18,7 +18,7 @@ from core.errors import InvalidConfig, InvalidTrace, PolicyFailed
 from core.policy import Capacity, LimitReached, Policy, RecordedPolicy, RequestView, register_policy
 from core.proof.verify import CheckResult, verify
 from core.scheduler.scheduler_state import WaitingQueue
-from core.scheduler.state import RequestState, RequestStatus
+from core.scheduler.state import RequestState
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
@@ -28,6 +28,7 @@ from visualizer.documents.replay import replay
 from visualizer.words.language import elsewhere
 from visualizer.words.vocabulary import plain
 from worlds.forging import sealed
+from worlds.integrity import check_integrity
 from worlds.most_blocks import MostBlocks
 from worlds.small import SchedulerWorld, memory_engine, memory_trace, requests, world_of
 
@@ -247,7 +248,7 @@ def test_who_joins_the_queue_again_is_ordered_anew():
         queue = WaitingQueue(own(name="anew", order_by="something", requeue=True))
         short, long = (RequestState(r, (1,) * 2) for r in requests((2, 20), (2, 20)))
         queue.add(short)
-        queue.remove(short, RequestStatus.RUNNING)
+        queue.remove(short)
         short.token_ids += [1] * 9
         queue.add(long)
         return queue, short, long
@@ -267,17 +268,17 @@ def test_only_who_overtook_a_request_since_it_joined_again_counts_towards_its_tu
     queue = WaitingQueue(own(name="aged", order_by="something", requeue=True, aging=2))
     first, second, *others = (RequestState(r, (1,)) for r in requests(*[(1, 1)] * 5))
     queue.add(first)
-    queue.remove(first, RequestStatus.RUNNING)
+    queue.remove(first)
     queue.add(second)
     queue.put_back(first)
     for overtakes, state in enumerate(others):
         queue.add(state)
         assert queue.head() is (state if overtakes < 2 else second)
-        queue.remove(state, RequestStatus.RUNNING)
-    queue.remove(second, RequestStatus.RUNNING)
+        queue.remove(state)
+    queue.remove(second)
     queue.add(others[0])  # the first joined again before three that overtook it
     assert queue.head() is first
-    queue.remove(first, RequestStatus.RUNNING)
+    queue.remove(first)
     queue.put_back(first)  # and after whom nobody has left
     assert queue.head() is others[0]
 
@@ -404,7 +405,7 @@ def test_a_request_that_cannot_be_put_in_order_changes_nothing():
     with pytest.raises(PolicyFailed):
         world.step()
     assert list(world.scheduler.requests) == ["r0"]
-    world.scheduler.check_integrity()
+    check_integrity(world.scheduler)
     world.pending.clear()
     assert list(world.run().finish_steps) == ["r0"]
 

@@ -19,7 +19,7 @@ from core.recorders.convert import checked_trace
 from core.recorders.follow import Follower, RecordingBegun
 from core.recorders.raw import read_raw
 from core.scheduler.scheduler_state import WaitingQueue
-from core.scheduler.state import RequestState, RequestStatus
+from core.scheduler.state import RequestState
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
@@ -181,7 +181,7 @@ def test_whoever_gave_way_stands_in_the_queue_by_its_priority() -> None:
     queue.add(b)
     queue.add(d)
     assert queue.head() is b
-    queue.remove(b, RequestStatus.RUNNING)
+    queue.remove(b)
     assert queue.head() is d
     queue.put_back(b)
     assert queue.head() is b

@@ -18,6 +18,7 @@ from core.config import POLICIES
 from core.scheduler.state import RequestState
 from worlds.delays import adds_up
 from worlds.examples import examples
+from worlds.integrity import check_integrity, keeps_arrival_order
 from worlds.small import MemoryModel, SchedulerWorld, checker_of, generate, memory_engine, request
 
 ROOM = 60  # tokens: the longest request fits the smallest pool
@@ -89,7 +90,7 @@ class Watch:
 
     def see(self, event: StepEvent) -> None:
         config, scheduler = self.case.config, self.engine._loop.scheduler
-        scheduler.check_integrity()
+        check_integrity(scheduler)
         assert self.checker.fault(event) is None
         tokens = sum(s.length for s in event.segments)
         if config.policy.token_budget:
@@ -125,7 +126,7 @@ class Watch:
 
     def _order(self, event: StepEvent) -> None:
         """Whoever runs came before everyone who waits, where they are admitted as they arrive."""
-        if not self.case.config.policy.keeps_arrival_order:
+        if not keeps_arrival_order(self.case.config.policy):
             return
         scheduler = self.engine._loop.scheduler
         waiting = list(scheduler.waiting)
@@ -155,10 +156,9 @@ class Watch:
             assert held == set(range(len(r.prompt_token_ids) + len(got) - 1))
         adds_up(self.engine.trace)
         scheduler = self.engine._loop.scheduler
-        assert (
-            scheduler.pool.num_used == 0 and not len(scheduler.lanes) and not len(scheduler.waiting)
-        )
-        scheduler.check_integrity()
+        assert not scheduler.pool.num_used
+        assert not scheduler.lanes.held and not len(scheduler.waiting)
+        check_integrity(scheduler)
 
 
 def follow(case: Case) -> Engine:
@@ -169,7 +169,7 @@ def follow(case: Case) -> Engine:
     while True:
         while todo and todo[0][0] <= engine.num_steps:
             engine.cancel(f"r{todo.pop(0)[1]}")
-            engine._loop.scheduler.check_integrity()
+            check_integrity(engine._loop.scheduler)
         event = next(stream, None)
         if event is None:
             break
@@ -213,7 +213,7 @@ def test_the_reason_given_for_the_head_of_the_queue_is_true(case: Case) -> None:
         released = {c.request for c in facts.block_changes if c.released} - {
             p.request for p in facts.preempted
         }
-        lanes_held = len(scheduler.lanes) + len(released)
+        lanes_held = len(scheduler.lanes.held) + len(released)
         decode, prefill = facts.decode_tokens, facts.prefill_tokens
         assert scheduler.waiting.head() is head
         match why.limit:

@@ -29,6 +29,7 @@ from core.serving.limits import ServingLimits
 from core.serving.listening import server_config
 from core.serving.timeouts import Deadline
 from worlds.attacks import call, connected, status
+from worlds.integrity import check_integrity
 from worlds.serving import MODEL, Served, char_engine, listening, served
 
 LIMITS = ServingLimits(
@@ -70,7 +71,7 @@ def unhurt(server: Served) -> None:
         == health["kv_blocks_used"]
         == 0
     )
-    server.serving.engine._loop.scheduler.check_integrity()
+    check_integrity(server.serving.engine._loop.scheduler)
     assert server.post("/generate", {"prompt": "Hark", "max_tokens": 2}).status_code == 200
 
 

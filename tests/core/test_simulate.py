@@ -16,7 +16,7 @@ from core.cli import main
 from core.proof.verify import check
 from core.recorders.convert import open_run
 from core.simulate.cost import Load
-from core.simulate.engine import TOKEN, SimulatedEngine, SimulatedRunner
+from core.simulate.engine import TOKEN, SimulatedEngine
 from core.simulate.fitted import Linear
 from core.simulate.roofline import Roofline
 from core.simulate.totals import LogHistogram, RunTotals, run_stream
@@ -197,12 +197,8 @@ def test_another_engine_on_the_same_cost_stands_for_the_same_model():
     assert known.under(EngineConfig()).model.vocab_size == 77
 
 
-def test_another_engine_on_the_same_cost_makes_up_tokens_and_forgets_steps_as_the_first():
-    class Counted(SimulatedRunner):
-        eos_token_ids = frozenset({7})
-
-    engine = SimulatedEngine(COST, window=4, runner=Counted).under(EngineConfig())
-    assert engine.model.eos_token_ids == (7,)
+def test_another_engine_on_the_same_cost_forgets_steps_as_the_first():
+    engine = SimulatedEngine(COST, window=4).under(EngineConfig())
     assert len(engine.run(Workload(requests((3, 40)))).events) < 10
 
 

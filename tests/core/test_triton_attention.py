@@ -43,7 +43,8 @@ TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Sixteen keys an iteration and sixteen rows a tile, so that short requests take several."""
-    monkeypatch.setattr(triton_paged, "launch_of", lambda *_: triton_paged.Launch(16, 4, 2))
+    cut, short = triton_paged.launch_of, {"KEYS": 16, "num_warps": 4, "num_stages": 2}
+    monkeypatch.setattr(triton_paged, "launch_of", lambda *given: cut(*given) | short)
     monkeypatch.setattr("core.torch_engine.gpu.paged_layout.TILE_ROWS", 16)
 
 

@@ -227,16 +227,8 @@ FAULTS = (
     Fault(
         "where requests are passed over, lanes are named last",
         "core/scheduler/passes.py",
-        "over = (\n"
-        '            "budget"\n'
-        "            if not left\n"
-        '            else "reads"\n'
-        "            if reads <= 0\n"
-        '            else "lanes"\n'
-        "            if len(plan) == state.lanes.count\n"
-        "            else None\n"
-        "        )",
-        'over = "budget" if not left else "reads" if reads <= 0 else None',
+        '        elif len(plan) == state.lanes.count:\n            over = "lanes"\n',
+        "",
         (SCHEDULER,),
     ),
     Fault(
@@ -429,8 +421,8 @@ FAULTS = (
     Fault(
         "a chunk's heads share the keys of the first",
         "core/torch_engine/cpu/chunks.py",
-        "at(s.keys, kv_head * key_size)",
-        "s.keys",
+        "_gather(s.keys, kv_head,",
+        "_gather(s.keys, 0,",
         ("core/test_cpu_kernels.py::test_what_is_not_finite_stays_in_its_request",),
     ),
     Fault(
@@ -3055,8 +3047,8 @@ FAULTS = (
     Fault(
         "a percentile may lie beyond the highest value",
         "core/simulate/totals.py",
-        "else min(self.highest, math.exp((index + 0.5) * self._STEP))",
-        "else math.exp((index + 0.5) * self._STEP)",
+        "return min(self.highest, math.exp((index + 0.5) * self._STEP))",
+        "return math.exp((index + 0.5) * self._STEP)",
         ("core/test_simulate.py::test_percentiles_of_a_histogram",),
     ),
     Fault(
@@ -3917,8 +3909,8 @@ FAULTS = (
     Fault(
         "a new sequence takes a hole that it will outgrow",
         "core/scheduler/block_pool.py",
-        "self._start_of_room(max(plan, count) - len(taken))",
-        "self._start_of_room(count - len(taken))",
+        "room = max(plan, count) - len(taken)",
+        "room = count - len(taken)",
         ("core/test_block_pool.py::test_a_planned_sequence_stays_consecutive",),
     ),
     Fault(
@@ -4155,7 +4147,7 @@ FAULTS = (
     Fault(
         "another engine on a cost forgets the context it was given",
         "core/simulate/engine.py",
-        "            max_model_len=model.context,\n",
+        "            max_model_len=self.model.context,\n",
         "",
         ("core/test_simulate.py::test_another_engine_on_the_same_cost_stands_for_the_same_model",),
     ),
@@ -5209,8 +5201,8 @@ FAULTS = (
     Fault(
         "a single card is counted",
         "core/simulate/roofline.py",
-        'cards = f"{self.cards} × " if self.cards > 1 else ""',
-        'cards = f"{self.cards} × "',
+        'f"{self.cards} × {self.card.title}" if self.cards > 1 else self.card.title',
+        'f"{self.cards} × {self.card.title}"',
         ("core/test_roofline.py::test_what_stands_in_for_a_card_is_named_with_how_many_there_are",),
     ),
     Fault(

@@ -25,6 +25,7 @@ from core.serving.http.app import create_app
 from core.serving.limits import ServingLimits
 from core.serving.listening import HttpServer, bound, server_config
 from core.serving.stream import Piece, TokenStream
+from worlds.integrity import check_integrity
 from worlds.small import MemoryModel
 
 MODEL = "shakespeare-char"
@@ -156,7 +157,7 @@ async def idle(made: ServingEngine) -> None:
     assert (
         made.engine.running == () and made.engine.kv_blocks[0] == 0 and made.engine.num_waiting == 0
     )
-    made.engine._loop.scheduler.check_integrity()
+    check_integrity(made.engine._loop.scheduler)
     assert not made.engine._arrivals and not made.engine._loop.sampling
     assert not made._thread._under_way
 

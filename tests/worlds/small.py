@@ -8,6 +8,7 @@ reads a wrong, stale or foreign slot says a wrong token.
 
 from __future__ import annotations
 
+import threading
 import zlib
 from array import array
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,7 @@ from core.torch_engine.attention.batch import PackedBatch
 from core.torch_engine.attention.kv_pool import KVPool, KVShape
 from core.torch_engine.models.adapter import ModelAdapter
 from core.trace.rules.checker import Checker
+from worlds.integrity import check_integrity
 
 VOCAB_SIZE = 50
 EOS = 3
@@ -100,7 +102,7 @@ class SchedulerWorld:
                 output, [1] * sum(s.samples for s in output.scheduled)
             )
         step = Step(len(self.steps), outputs, self.scheduler.end_step())
-        self.scheduler.check_integrity()
+        check_integrity(self.scheduler)
         self.steps.append(step)
         return step
 
@@ -158,7 +160,7 @@ class MemoryModel(ModelAdapter):
     """
 
     def __init__(self, context: int | None = 4096, fails_after: int | None = None) -> None:
-        self.model = None
+        self.model, self.lock = None, threading.RLock()
         self.name, self.plug = "memory", "none"
         self.shapes, self.windows = {0: KVShape(1, 1, 1)}, {0: None}
         self.config = SimpleNamespace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -116,7 +117,8 @@ def case(
     slots = (num_blocks + 1) * BLOCK
     query = noise(output.rows, output.width, heads, sizes[0]).transpose(1, 2)
     spec = AttentionSpec(0.7, window, softcap, noise(heads) if sinks else None)
-    layout = paged_layout(output, BLOCK, heads, kv_heads, CPU, key_block=key_block)
+    with patch("core.torch_engine.gpu.paged_layout.KEY_BLOCK", key_block):
+        layout = paged_layout(output, BLOCK, heads, kv_heads, CPU)
     batch = pack(output, BLOCK, num_blocks * BLOCK, CPU)
     return Case(
         output,

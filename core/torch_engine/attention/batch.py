@@ -104,39 +104,12 @@ class PackedBatch:
     def tables(self, window: int | None) -> tuple[SegmentTable, SegmentTable]:
         """Decodes, of one query each, and chunks; built once a pass for the layers of a window."""
         if window not in self._tables:
-            chunks = [s.num_pads > 0 or s.end - s.first > 1 for s in self.segments]
-            self._tables[window] = (
-                self._table(
-                    [s for s, chunk in zip(self.segments, chunks, strict=True) if not chunk], window
-                ),
-                self._table(
-                    [s for s, chunk in zip(self.segments, chunks, strict=True) if chunk], window
-                ),
-            )
+            decodes: list[AttentionSegment] = []
+            chunks: list[AttentionSegment] = []
+            for s in self.segments:
+                (chunks if s.num_pads or s.end - s.first > 1 else decodes).append(s)
+            self._tables[window] = _table(decodes, window), _table(chunks, window)
         return self._tables[window]
-
-    def _table(self, segments: Sequence[AttentionSegment], window: int | None) -> SegmentTable:
-        lowests = [first_visible_key(segment, window) for segment in segments]
-        slots = [
-            slots_of(segment, lowest) for segment, lowest in zip(segments, lowests, strict=True)
-        ]
-        places = [
-            (
-                s.row,
-                s.first - s.num_pads,
-                s.end - s.first + s.num_pads,
-                s.start - s.num_pads - lowest,
-                s.num_pads,
-            )
-            for s, lowest in zip(segments, lowests, strict=True)
-        ]
-        ends = list(accumulate(map(len, slots)))
-        return SegmentTable(
-            torch.tensor(places),
-            torch.cat(slots) if slots else torch.empty(0),
-            torch.tensor(ends),
-            max(map(len, slots), default=0),
-        )
 
     def buffer(self, index: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Room for numbers that are needed within a layer only, contents unknown. All layers of the
@@ -152,16 +125,28 @@ class PackedBatch:
         return room[:size].view(shape)
 
 
+def _table(segments: Sequence[AttentionSegment], window: int | None) -> SegmentTable:
+    slots, places = [], []
+    for s in segments:
+        lowest, first = first_visible_key(s, window), s.first - s.num_pads
+        slots.append(slots_of(s, lowest))
+        places.append((s.row, first, s.end - first, s.start - s.num_pads - lowest, s.num_pads))
+    return SegmentTable(
+        torch.tensor(places),
+        torch.cat(slots) if slots else torch.empty(0),
+        torch.tensor(list(accumulate(map(len, slots)))),
+        max(map(len, slots), default=0),
+    )
+
+
 def slots_of(
     segment: AttentionSegment, lowest: int = 0, device: torch.device | None = None
 ) -> torch.Tensor:
     """Its cache's slots from position `lowest` on, int64 `[K]`."""
     slots = segment.slots
-    return (
-        torch.arange(slots.start + lowest, slots.stop, device=device)
-        if isinstance(slots, slice)
-        else slots[lowest:]
-    )
+    if isinstance(slots, slice):
+        return torch.arange(slots.start + lowest, slots.stop, device=device)
+    return slots[lowest:]
 
 
 def first_visible_key(segment: AttentionSegment, window: int | None) -> int:

@@ -30,11 +30,9 @@ def attend(
 ) -> torch.Tensor:
     """See `Attend`."""
     outputs = list(_of_segments(query, keys, values, batch, spec))
-    joined = (
-        outputs[0]
-        if len(outputs) == 1
-        else torch.cat(outputs, dim=1 if batch.layout == "packed" else 0)
-    )
+    joined = outputs[0]
+    if len(outputs) > 1:
+        joined = torch.cat(outputs, dim=1 if batch.layout == "packed" else 0)
     return joined.contiguous().to(query.dtype)  # some models call view() on it
 
 
@@ -68,7 +66,7 @@ def _of_segments(
             count = q.shape[2]
             if groups > 1:
                 q = q.reshape(1, kv_heads, groups * count, q.shape[3])
-            mask = batch.mask(index, spec.window, groups if groups > 1 else 1)
+            mask = batch.mask(index, spec.window, groups)
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=spec.scaling)
             if groups > 1:
                 out = out.reshape(1, query.shape[1], count, out.shape[3])
@@ -87,11 +85,9 @@ def _cached(
     slots, length = segment.slots, segment.kv_len - lowest
     if isinstance(slots, slice):
         there = pool[slots.start + lowest : slots.stop]
-        return (
-            there
-            if there.dtype == buffer.dtype and there.numel() < _WORTH_COPYING
-            else buffer[:length].copy_(there)
-        )
+        if there.dtype == buffer.dtype and there.numel() < _WORTH_COPYING:
+            return there
+        return buffer[:length].copy_(there)
     if pool.dtype == buffer.dtype:
         return torch.index_select(pool, 0, slots[lowest:], out=buffer[:length])
     return buffer[:length].copy_(pool.index_select(0, slots[lowest:]))

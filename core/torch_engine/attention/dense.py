@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import torch
 
-from core.torch_engine.attention.batch import PackedBatch
+from core.torch_engine.attention.batch import PackedBatch, slots_of
 from core.torch_engine.attention.spec import AttentionSpec, scores_to_output
 
 
@@ -42,13 +42,7 @@ def attend_under(
 ) -> torch.Tensor:
     """Attention of all queries to all cached keys of a pass under a mask like `dense_mask`."""
     rows, heads, width, _ = query.shape
-    slots = torch.cat(
-        [
-            torch.arange(s.slots.start, s.slots.stop) if isinstance(s.slots, slice) else s.slots
-            for s in batch.segments
-            if s.end > s.first
-        ]
-    )
+    slots = torch.cat([slots_of(s) for s in batch.segments if s.end > s.first])
     groups = heads // keys.shape[1]
     k = keys[slots].transpose(0, 1)[None].repeat_interleave(groups, 1)  # [1, H, K, D]
     v = values[slots].transpose(0, 1)[None].repeat_interleave(groups, 1)

@@ -20,6 +20,11 @@ class KVShape(NamedTuple):
     key_size: int
     value_size: int
 
+    @property
+    def numbers(self) -> int:
+        """Of K and V of a token."""
+        return self.num_kv_heads * (self.key_size + self.value_size)
+
 
 class KVPool:
     """Per layer `K [slots, Hkv, Dk]` and `V [slots, Hkv, Dv]`; one extra block, unknown to the

@@ -19,7 +19,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from core.torch_engine.attention.kv_pool import KVShape
 from core.torch_engine.attention.plug import CacheOfNoLength
 
-OBSERVER_NAME = "inflight_observer"
+OBSERVER_NAME, SHAPES_NAME = "inflight_observer", "inflight_shapes"
 # positions at which a mask's rule is read where the model names no shorter context
 _LONGEST_ROW = 2**20
 
@@ -121,7 +121,9 @@ _observation: ContextVar[Observation] = ContextVar("inflight_observation")
 
 @contextmanager
 def observation() -> Iterator[Observation]:
-    """Record the calls of a pass that runs with the implementation `OBSERVER_NAME`."""
+    """Record the calls of a pass that runs with the implementation `OBSERVER_NAME`, or, of a model
+    without contents, `SHAPES_NAME`, which builds no masks.
+    """
     token = _observation.set(Observation())
     try:
         yield _observation.get()
@@ -129,12 +131,14 @@ def observation() -> Iterator[Observation]:
         _observation.reset(token)
 
 
-AttentionInterface.register(
-    OBSERVER_NAME, lambda *args, **kwargs: _observation.get().call(*args, **kwargs)
-)
+for _name in (OBSERVER_NAME, SHAPES_NAME):
+    AttentionInterface.register(
+        _name, lambda *args, **kwargs: _observation.get().call(*args, **kwargs)
+    )
 AttentionMaskInterface.register(
     OBSERVER_NAME, lambda **kwargs: _observation.get().build_mask(**kwargs)
 )
+AttentionMaskInterface.register(SHAPES_NAME, lambda **kwargs: None)
 
 
 def window_of(call: LayerCall, context: int | None) -> int | None:

@@ -99,11 +99,8 @@ def given_cache(model: Any, cache: Cache) -> dict[str, Cache]:
     """A cache as an argument of a model, by the name that it has there: `cache` in most models from
     transformers 5.24 on, where the other warns.
     """
-    return {
-        (
-            "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
-        ): cache
-    }
+    knows = inspect.signature(model.forward).parameters
+    return {"cache" if "cache" in knows else "past_key_values": cache}
 
 
 class CacheOfNoLength(Cache):

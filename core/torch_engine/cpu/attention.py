@@ -52,12 +52,10 @@ def attend(
 
 
 @within
-def _copy(source, row, column, heads, head, size, pool, slot):
-    """A position's keys or values into a slot. row, column, head: numbers that the position is
-    further on than the first, and from one head to the next.
-    """
+def _copy(source, heads, head, size, pool, slot):
+    """A position's keys or values into a slot. head: numbers from one head to the next."""
     for index in range(heads):
-        there = at(source, row + column + index * head)
+        there = at(source, index * head)
         here = at(pool, (slot * heads + index) * size)
         for i in range(size):
             here[i] = there[i]
@@ -72,16 +70,8 @@ def _store_share(like, numbers, factor, thread, threads):
         column = numbers[first + 3]
         size, pool = numbers[first + 4], pointer(numbers[first + 5], like)
         for place in range(count * thread // threads, count * (thread + 1) // threads):
-            _copy(
-                source,
-                place // width * row,
-                place % width * column,
-                heads,
-                head,
-                size,
-                pool,
-                slots[place],
-            )
+            position = at(source, place // width * row + place % width * column)
+            _copy(position, heads, head, size, pool, slots[place])
 
 
 _store = Kernel(_store_share)

@@ -1,10 +1,9 @@
 """Layers of a model on a CPU, their attention and gated MLPs, each in a handful of operations where
 modules take dozens.
 
-With few rows an operation takes its time before it computes. What stands in for a module was tried
-beside it, in a pass of the model, and gave the same result, the same keys and the same values. It
-calls no module within, so none stands in where somebody watches those by hooks, or has put others
-in their place since (an adapter, say).
+What stands in for a module was tried beside it, in a pass of the model, and gave the same result,
+the same keys and the same values. It calls no module within, so none stands in where somebody
+watches those by hooks, or has put others in their place since (an adapter, say).
 """
 
 from __future__ import annotations
@@ -26,16 +25,21 @@ from core.torch_engine.attention.plug import current_context
 from core.torch_engine.attention.spec import AttentionSpec, Backend
 from core.torch_engine.cpu.modules import CPUModules, Operation
 from core.torch_engine.models.adapter import ModelAdapter
-from core.torch_engine.stand_ins import Forwards, epsilon
+from core.torch_engine.sampling import LogitStats
+from core.torch_engine.stand_ins import Forwards, RMSNorm, are_close, epsilon, forwards_replaced
 
 
-class BlockKernels(NamedTuple):
-    """What computes between products: `core.torch_engine.cpu.heads.place`, which turns projections
-    into queries and writes keys and values to the pool, and `core.torch_engine.cpu.rows.gated`.
+class CPUKernels(NamedTuple):
+    """What computes on a CPU in place of operations of torch, beside attention: kernels of
+    `core.torch_engine.cpu.rows`, and `core.torch_engine.cpu.heads.place`, which turns projections
+    into queries and writes keys and values to the pool. norm, stats: None where torch is to.
     """
 
-    place: Callable[..., torch.Tensor]
+    gelu: Operation
     gated: Callable[[torch.Tensor, str], torch.Tensor]
+    place: Callable[..., torch.Tensor]
+    norm: RMSNorm | None
+    stats: LogitStats | None
 
 
 _PROJECTIONS = (("q_proj", "k_proj", "v_proj"), ("qkv_proj",))
@@ -119,7 +123,7 @@ Block = _Attention | _GatedMLP | _Layer
 
 
 class Blocks:
-    """What stands in for modules of a model in its passes, inside `modules.in_use()`. failures: a
+    """What stands in for modules of a model, beside the forwards of its `CPUModules`. failures: a
     sentence for each kind of module whose trial ended with an exception.
     """
 
@@ -161,12 +165,12 @@ class _Within(NamedTuple):
 
 
 def cpu_blocks(
-    adapter: ModelAdapter, modules: CPUModules, kernels: BlockKernels, backend: Backend, norms: bool
+    adapter: ModelAdapter, modules: CPUModules, kernels: CPUKernels, backend: Backend
 ) -> Blocks:
-    """What stands in for the modules of a model that give the same in a pass. norms: whether for
-    attention with norms of its own, too.
+    """What stands in for the modules of a model that give the same in a pass; without a kernel for
+    norms not for attention with norms of its own.
     """
-    blocks = dict(_candidates(adapter, modules, kernels, norms))
+    blocks = dict(_candidates(adapter, modules, kernels))
     agreed: dict[torch.nn.Module, Block] = {}
     failures: dict[str, str] = {}
     specs: list[AttentionSpec] = []  # of the latest call of attention
@@ -189,7 +193,8 @@ def cpu_blocks(
             failures.setdefault(name, f"Nothing stands in for {name}: {first_sentence(error)}.")
 
     with ExitStack() as stack:
-        stack.enter_context(modules.in_use())
+        stack.enter_context(adapter.lock)
+        stack.enter_context(forwards_replaced(modules.forwards()))
         for module in blocks:
             stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
         if blocks:
@@ -198,7 +203,7 @@ def cpu_blocks(
 
 
 def _candidates(
-    adapter: ModelAdapter, modules: CPUModules, kernels: BlockKernels, norms: bool
+    adapter: ModelAdapter, modules: CPUModules, kernels: CPUKernels
 ) -> Iterator[tuple[torch.nn.Module, Block]]:
     """What may stand in for the modules that are made of the right parts."""
     for module in adapter.model.modules():
@@ -219,7 +224,7 @@ def _candidates(
             product = modules.product_of([parts[name] for name in projections])
             own = [parts[name] for name in ("q_norm", "k_norm") if name in parts]
             size = adapter.shapes[layer].key_size
-            eps = _shared_epsilon(own, size) if norms or not own else None
+            eps = _shared_epsilon(own, size) if kernels.norm or not own else None
             if product and eps is not None:
                 out = parts["o_proj"]
                 yield module, _Attention(layer, product, out, kernels.place, own, eps)
@@ -257,7 +262,8 @@ def _agrees(block: Block, args: Sequence[Any], given: Mapping[str, Any], own: An
             return False
         mine, own = mine[0], own[0]
     now = [pool[slots] for pool in written]
-    return all(map(_are_close, (mine, *now), (own, *before)))
+    pairs = zip((mine, *now), (own, *before), strict=True)
+    return all(are_close(one, other, 4) for one, other in pairs)
 
 
 def _run(adapter: ModelAdapter, backend: Backend) -> None:
@@ -274,10 +280,3 @@ def _run(adapter: ModelAdapter, backend: Backend) -> None:
     shift = torch.zeros_like(batch.position_ids)
     shift[0, 6:9] = max(0, (adapter.max_model_len or 0) - 3)
     adapter.forward(replace(batch, position_ids=batch.position_ids + shift), pool, backend)
-
-
-def _are_close(mine: torch.Tensor, own: torch.Tensor) -> bool:
-    error = 1e-3 if own.dtype == torch.float32 else 4 * torch.finfo(own.dtype).eps
-    return mine.shape == own.shape and torch.allclose(
-        mine, own, rtol=error, atol=error * float(own.abs().max())
-    )

@@ -32,10 +32,10 @@ def room_of_chunks(key_size: int, value_size: int, length: int) -> int:
 
 
 @within
-def _gather(pool, size, slot, slots, count, out):
-    """A head's keys or values of some slots, side by side. slot: numbers from one to the next."""
+def _gather(pool, head, heads, size, slots, count, out):
+    """A head's keys or values of some slots, side by side. heads: of a slot."""
     for place in range(count):
-        there, here = at(pool, slots[place] * slot), at(out, place * size)
+        there, here = at(pool, (slots[place] * heads + head) * size), at(out, place * size)
         for i in range(0, size, LANES):
             store(here, i, load(there, i))
 
@@ -192,22 +192,8 @@ def _share(like, numbers, scaling, thread, threads):
                     if not first_key <= place < end_key:
                         continue
                     if not gathered:
-                        _gather(
-                            at(s.keys, kv_head * key_size),
-                            key_size,
-                            s.kv_heads * key_size,
-                            slots,
-                            length,
-                            keys,
-                        )
-                        _gather(
-                            at(s.values, kv_head * value_size),
-                            value_size,
-                            s.kv_heads * value_size,
-                            slots,
-                            length,
-                            values,
-                        )
+                        _gather(s.keys, kv_head, s.kv_heads, key_size, slots, length, keys)
+                        _gather(s.values, kv_head, s.kv_heads, value_size, slots, length, values)
                         gathered = True
                     _ask(s, row, head, column + block, lanes, np.float32(scaling), asked)
                     _scores(asked, key_size, keys, low, high, scores)

@@ -71,7 +71,9 @@ def place(
     values: torch.Tensor,
     slots: torch.Tensor,
 ) -> torch.Tensor:
-    """See `Place` in `core.torch_engine.cpu.blocks`."""
+    """Queries `[R, H, W, Dk]` of what some projections give, `[R, W, numbers]`, normed and turned;
+    keys and values go to `slots`. rotation: cos and sin, `[R, W, D]`; norms: weights `[Dk]`.
+    """
     rows, width, numbers = projected.shape
     (_, kv_heads, size), value_size = keys.shape, values.shape[2]
     heads, rest = divmod(numbers - kv_heads * (size + value_size), size)

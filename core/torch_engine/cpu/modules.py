@@ -7,8 +7,6 @@ half the rate. bfloat16 stays bfloat16 where the CPU multiplies it; otherwise, a
 copy is float32 and only what goes in and out is converted. The copies take as much memory as the
 weights or twice that, so there is a bound. GELU by tanh, six operations in transformers' GPT-2, is
 one.
-
-Only an engine's passes use them: outside `in_use()` the model is unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from __future__ import annotations
 import platform
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -26,17 +24,14 @@ import torch
 from transformers.activations import GELUTanh, NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
-from core.torch_engine.models.adapter import model_lock
 from core.torch_engine.models.memory import free_memory
-from core.torch_engine.stand_ins import forwards_replaced
+from core.torch_engine.stand_ins import Forwards, are_close
 
 _LEAST_BYTES = 2**30  # for the copies of one model, whatever is free
 _SHARE_OF_FREE = 4  # otherwise a quarter of the free memory
 _LEAST_WEIGHTS = 2**16  # below that torch's own kernel is as fast
-_LEAST_ON_INTEL, _LEAST_INPUTS_ON_INTEL = (
-    2**19,
-    512,
-)  # the same for float32 on Intel's processors, where that kernel is MKL's at its best
+# the same for float32 on Intel's processors, where that kernel is MKL's at its best
+_LEAST_ON_INTEL, _LEAST_INPUTS_ON_INTEL = 2**19, 512
 _ROWS = 32  # the number of rows the layout is optimised for; any number works
 # layers that many models call with the same rows
 _SAME_ROWS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
@@ -104,21 +99,11 @@ class _PackedLinear:
 
     def agrees(self, modules: Sequence[torch.nn.Module]) -> bool:
         """Whether the copy gives the same products as the layers."""
-        weight = _weight(modules[0])
-        rows = torch.randn(
-            3,
-            weight.shape[0 if self._transposed else 1],
-            generator=torch.Generator().manual_seed(0),
-        )
-        rows = rows.to(weight.dtype)
-        error = 1e-3 if weight.dtype == torch.float32 else 2 * torch.finfo(weight.dtype).eps
-        pairs = [
-            (forward(rows), module.forward(rows))
-            for module, (_, forward) in zip(modules, self.forwards, strict=True)
-        ]
+        _, dtype, inputs, _ = _kind(modules[0])
+        rows = torch.randn(3, inputs, generator=torch.Generator().manual_seed(0)).to(dtype)
         return all(
-            torch.allclose(mine, own, rtol=error, atol=error * float(own.abs().max()))
-            for mine, own in pairs
+            are_close(forward(rows), module.forward(rows), 2)
+            for module, (_, forward) in zip(modules, self.forwards, strict=True)
         )
 
 
@@ -153,29 +138,22 @@ def _parts(product: Operation, sizes: Sequence[int]) -> Iterator[Operation]:
 
 
 class CPUModules:
-    """The stand-ins for one model's modules: its linear layers of plain type, smallest first, up to
-    `most_bytes` of copies, and its tanh-GELUs.
-
-    most_bytes: by default a quarter of the free memory, and at least 1 GiB.
+    """The stand-ins for one model's modules: its plain linear layers, the smallest first, as far as
+    there is memory for copies, and its tanh-GELUs.
     """
 
-    def __init__(self, model: torch.nn.Module, most_bytes: int | None = None) -> None:
+    def __init__(self, model: torch.nn.Module) -> None:
         self._linear: list[_PackedLinear] = []
         self._gelus = [
             module.__dict__
             for module in model.modules()
             if type(module) in (NewGELUActivation, GELUTanh) and "forward" not in module.__dict__
         ]
-        self._lock = model_lock(model)
         if not torch.backends.mkldnn.is_available() or not hasattr(
             torch.ops.mkldnn, "_reorder_linear_weight"
         ):
             return
-        left = (
-            max(_LEAST_BYTES, (free_memory(torch.device("cpu")) or 0) // _SHARE_OF_FREE)
-            if most_bytes is None
-            else most_bytes
-        )
+        left = max(_LEAST_BYTES, (free_memory(torch.device("cpu")) or 0) // _SHARE_OF_FREE)
         with torch.inference_mode(False), torch.no_grad():
             for modules in sorted(_layers(model), key=_numel):
                 left -= _numel(modules) * product_type(_weight(modules[0]).dtype).itemsize
@@ -186,32 +164,21 @@ class CPUModules:
                     break
                 self._linear.append(layer)
 
-    def __len__(self) -> int:
-        return sum(len(layer.forwards) for layer in self._linear) + len(self._gelus)
-
     def product_of(self, modules: Sequence[torch.nn.Module]) -> Operation | None:
-        """What gives the results of some linear layers side by side; for use inside `in_use()`.
+        """What gives the results of some linear layers side by side, as `forwards` last found them;
         None if they have no copy in one.
         """
         found = next((layer for layer in self._linear if layer.is_of(modules)), None)
         return None if found is None else lambda rows: found.product(rows)
 
-    @contextmanager
-    def in_use(self, gelu: Operation | None = None) -> Iterator[None]:
-        """Inside, the model's modules compute with their stand-ins; other passes of the model wait
-        for their turn. gelu: a kernel for it.
+    def forwards(self, gelu: Operation | None = None) -> Forwards:
+        """All of them for the pass to come, copies of weights that have changed renewed. gelu: a
+        kernel for it. Hold the model's lock until the pass has ended.
         """
-        if not len(self):
-            yield
-            return
-        with self._lock:
-            for layer in self._linear:
-                layer.refresh()
-            gelus = ((names, gelu or _gelu) for names in self._gelus)
-            with forwards_replaced(
-                [*gelus, *(one for layer in self._linear for one in layer.forwards)]
-            ):
-                yield
+        for layer in self._linear:
+            layer.refresh()
+        gelus = ((names, gelu or _gelu) for names in self._gelus)
+        return [*gelus, *(one for layer in self._linear for one in layer.forwards)]
 
 
 def _gelu(rows: torch.Tensor) -> torch.Tensor:
@@ -279,14 +246,12 @@ def _is_worth(modules: Sequence[torch.nn.Module]) -> bool:
     return _numel(modules) >= _LEAST_WEIGHTS
 
 
-_modules: weakref.WeakKeyDictionary[Any, CPUModules] = weakref.WeakKeyDictionary()
+_modules: weakref.WeakKeyDictionary[torch.nn.Module, CPUModules] = weakref.WeakKeyDictionary()
 
 
-def cpu_modules(model: Any) -> CPUModules:
-    """The stand-ins for a model, made once; none without modules, or on another device."""
-    if not isinstance(model, torch.nn.Module) or any(
-        one.device.type != "cpu" for one in model.parameters()
-    ):
+def cpu_modules(model: torch.nn.Module | None) -> CPUModules:
+    """The stand-ins for a model, made once; none without one, or on another device."""
+    if model is None or any(one.device.type != "cpu" for one in model.parameters()):
         return CPUModules(torch.nn.Module())
     if model not in _modules:
         _modules[model] = CPUModules(model)

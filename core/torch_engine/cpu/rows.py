@@ -98,7 +98,7 @@ _gate = Kernel(_gate_share)
 
 
 def gated(x: torch.Tensor, activation: str) -> torch.Tensor:
-    """See `Gated` in `core.torch_engine.cpu.blocks`."""
+    """The second halves of rows `[..., 2 D]` times the first ones after "silu" or "gelu"."""
     return _each_row(
         _gate, x, width=x.shape[-1] // 2, factor=_GELU if activation == "gelu" else 0.0
     )

@@ -97,22 +97,11 @@ def lay_out(
             _scattered(values, flat, rows * width, 0) for values in (ids, lanes, positions)
         )
         slots = _scattered(slots, flat, rows * width, trash_slot)
-    query_rows, query_lens, kv_lens = np.zeros((3, len(tables.blocks)), np.int32)
-    query_rows[lane], query_lens[lane], kv_lens[lane] = first, length, start + length
-    return HostPass(
-        output.layout,
-        rows,
-        width,
-        ids,
-        lanes,
-        positions,
-        slots,
-        last[samples],
-        lane[samples],
-        query_rows,
-        query_lens,
-        kv_lens,
-    )
+    sampled = last[samples], lane[samples]
+    sequences = np.zeros((3, len(tables.blocks)), np.int32)
+    for values, found in zip(sequences, (first, length, start + length), strict=True):
+        values[lane] = found
+    return HostPass(output.layout, rows, width, ids, lanes, positions, slots, *sampled, *sequences)
 
 
 def _scattered(values: np.ndarray, at: np.ndarray, size: int, pad: int) -> np.ndarray:
@@ -145,11 +134,8 @@ class PassShape(NamedTuple):
         return self.rows * self.width
 
 
-class Staged(NamedTuple):
-    """Pinned host memory, from which the device copies asynchronously."""
-
-    data: torch.Tensor
-    small: torch.Tensor
+Staged = tuple[torch.Tensor, torch.Tensor]
+"""Pinned host memory, from which the device copies asynchronously."""
 
 
 class Buffers:
@@ -167,46 +153,27 @@ class Buffers:
         queries_per_tile: int,
         trash_slot: int,
     ) -> None:
-        self.shape, self._trash_slot, self._device = shape, trash_slot, tables.device
-        self._parts = (
-            shape.positions,
-            shape.positions,
-            shape.positions,
-            shape.positions,
-            shape.samples,
-            shape.samples,
-        )
-        lanes, prefill, decode = len(tables), shape.prefill_tiles, shape.decode_tiles
-        self._small_parts = (
-            lanes,
-            lanes,
-            lanes,
-            prefill,
-            prefill,
-            decode,
-            decode,
-            decode,
-            lanes,
-            lanes,
-        )
-        self._data = torch.zeros(sum(self._parts), dtype=torch.int64, device=self._device)
-        self._small = torch.zeros(sum(self._small_parts), dtype=torch.int32, device=self._device)
+        self.shape, self._trash_slot = shape, trash_slot
+        self._parts = [shape.positions] * 4 + [shape.samples] * 2
+        lanes, prefill, decode = [len(tables)], [shape.prefill_tiles], [shape.decode_tiles]
+        small_parts = lanes * 3 + prefill * 2 + decode * 3 + lanes * 2
+        self._data = torch.zeros(sum(self._parts), dtype=torch.int64, device=tables.device)
+        self._small = torch.zeros(sum(small_parts), dtype=torch.int32, device=tables.device)
         self.ids, self.lanes, self.positions, self.slots, self.sample_rows, self.sample_lanes = (
             self._data.split(self._parts)
         )
         self.slots.fill_(trash_slot)
-        query_rows, query_lens, kv_lens, *tiles = self._small.split(self._small_parts)
-        self.paged = PagedLayout(
-            block_size, queries_per_tile, tables, query_rows, query_lens, kv_lens, *tiles
-        )
-        for name in ("prefill_sequences", "decode_sequences"):
-            getattr(self.paged, name).fill_(-1)
+        parts = self._small.split(small_parts)
+        self.paged = PagedLayout(block_size, queries_per_tile, tables, *parts)
+        self.paged.prefill_sequences.fill_(-1)
+        self.paged.decode_sequences.fill_(-1)
 
     def stage(self, host: HostPass, tiles: Tiles) -> Staged:
         """Copy a pass into pinned host memory in this layout."""
         data, small = _pinned(self._data), _pinned(self._small)
         array = data.numpy()
-        ids, lanes, positions, slots, sample_rows, sample_lanes = _split(array, self._parts)
+        parts = np.split(array, np.cumsum(self._parts)[:-1])
+        ids, lanes, positions, slots, sample_rows, sample_lanes = parts
         array[:] = 0
         slots[:] = self._trash_slot
         real = host.ids.size
@@ -217,12 +184,12 @@ class Buffers:
         sample_rows[: host.sample_rows.size] = host.sample_rows
         sample_lanes[: host.sample_lanes.size] = host.sample_lanes
         np.concatenate((host.query_rows, host.query_lens, host.kv_lens, *tiles), out=small.numpy())
-        return Staged(data, small)
+        return data, small
 
     def load(self, staged: Staged) -> None:
         """Overwrite the previous pass."""
-        self._data.copy_(staged.data, non_blocking=True)
-        self._small.copy_(staged.small, non_blocking=True)
+        for own, given in zip((self._data, self._small), staged, strict=True):
+            own.copy_(given, non_blocking=True)
 
     def batch(self, last_tokens: torch.Tensor) -> PackedBatch:
         """last_tokens: int64 `[lanes]`, used in place of ids that the host has not read."""
@@ -236,10 +203,6 @@ class Buffers:
             self.sample_rows,
             paged=self.paged,
         )
-
-
-def _split(array: np.ndarray, parts: tuple[int, ...]) -> list[np.ndarray]:
-    return np.split(array, np.cumsum(parts)[:-1])
 
 
 def _pinned(like: torch.Tensor) -> torch.Tensor:

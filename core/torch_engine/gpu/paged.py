@@ -9,7 +9,7 @@ TRITON_INTERPRET=1 set before, it runs on CPU tensors.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
@@ -32,18 +32,9 @@ COMBINERS = 32
 FUSED = {"enable_fp_fusion": True}
 
 
-class Launch(NamedTuple):
-    """How a kernel is tiled and run. keys: in one iteration of its loop. stages: iterations in
-    flight, the one computed included.
-    """
-
-    keys: int
-    warps: int
-    stages: int
-
-
-def launch_of(rows: int, key_size: int, value_size: int, itemsize: int) -> Launch:
-    """The launch of an attention kernel whose tiles have `rows` rows; head sizes padded.
+def launch_of(rows: int, keys: torch.Tensor, values: torch.Tensor) -> dict[str, Any]:
+    """The launch of an attention kernel whose tiles have at least `rows` rows: KEYS are in one
+    iteration of its loop, num_stages iterations in flight, the one computed included.
 
     Decodes are bound by memory alone: each multiprocessor of an H200 must have some 40 KB in flight
     to keep up with its share of it (36 bytes/ns x about 1 us). An iteration of 32 KB ahead of the
@@ -51,11 +42,17 @@ def launch_of(rows: int, key_size: int, value_size: int, itemsize: int) -> Launc
     shared memory. Tall tiles also hold queries and more sums, in float32 even the operands (no
     matrix instruction is exact there), so their iterations are half as long.
     """
-    a_key = (key_size + value_size) * itemsize
+    rows, itemsize, value_size = _padded(rows), keys.element_size(), _padded(values.shape[2])
+    a_key = (_padded(keys.shape[2]) + value_size) * itemsize
     wanted = 2**15 if rows < 64 and itemsize < 4 else 2**14
-    keys = 1 << (min(max(wanted // a_key, 16), 128).bit_length() - 1)
-    warps = 8 if itemsize == 4 or rows * max(keys, value_size) > 64 * 128 else 4
-    return Launch(keys, warps, 3 if keys * a_key <= wanted else 2)
+    count = 1 << (min(max(wanted // a_key, 16), 128).bit_length() - 1)
+    return {
+        "ROWS": rows,
+        "KEYS": count,
+        "num_warps": 8 if itemsize == 4 or rows * max(count, value_size) > 64 * 128 else 4,
+        "num_stages": 3 if count * a_key <= wanted else 2,
+        **FUSED,
+    }
 
 
 def attend(
@@ -118,7 +115,7 @@ def attend(
             layout.prefill_first,
             *numbers,
             **sizes,
-            **_cut(layout.queries_per_tile * group, keys, values),
+            **launch_of(layout.queries_per_tile * group, keys, values),
             QUERIES=layout.queries_per_tile,
         )
     if num_decode:
@@ -141,7 +138,7 @@ def attend(
             layout.split_count,
             *numbers,
             **sizes,
-            **_cut(group, keys, values),
+            **launch_of(group, keys, values),
         )
         num_sequences = layout.split_count.shape[0]
         sequences_each = triton.cdiv(num_sequences, COMBINERS)
@@ -195,19 +192,6 @@ def store(
         DV_PAD=triton.next_power_of_2(value_size),
         **FUSED,
     )
-
-
-def _cut(rows: int, keys: torch.Tensor, values: torch.Tensor) -> dict[str, Any]:
-    """The launch of tiles of at least `rows` rows, as a kernel takes it."""
-    rows = _padded(rows)
-    launch = launch_of(rows, _padded(keys.shape[2]), _padded(values.shape[2]), keys.element_size())
-    return {
-        "ROWS": rows,
-        "KEYS": launch.keys,
-        "num_warps": launch.warps,
-        "num_stages": launch.stages,
-        **FUSED,
-    }
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...]:

@@ -104,7 +104,6 @@ def plan_tiles(
     prefill_capacity: int | None = None,
     decode_capacity: int | None = None,
     num_processors: int = H200_PROCESSORS,
-    key_block: int = KEY_BLOCK,
 ) -> Tiles:
     """Divide a pass into tiles of about equal work, the longest first, so that none starts late and
     runs on alone.
@@ -123,9 +122,7 @@ def plan_tiles(
     q, kv = np.asarray(query_lens, np.int32), np.asarray(kv_lens, np.int32)
     return Tiles(
         *_prefill_tiles(q, kv, queries, prefill_capacity),
-        *_decode_tiles(
-            q, kv, _extra_tiles(num_kv_heads, num_processors), decode_capacity, key_block
-        ),
+        *_decode_tiles(q, kv, _extra_tiles(num_kv_heads, num_processors), decode_capacity),
     )
 
 
@@ -147,7 +144,7 @@ def _prefill_tiles(
 
 
 def _decode_tiles(
-    q: np.ndarray, kv: np.ndarray, extra: int, capacity: int | None, key_block: int
+    q: np.ndarray, kv: np.ndarray, extra: int, capacity: int | None
 ) -> tuple[np.ndarray, ...]:
     """Sequence, first and last key of each decode tile; first tile and count per sequence."""
     start, count = np.zeros((2, q.size), np.int32)
@@ -163,31 +160,26 @@ def _decode_tiles(
     # All keys together hold at most `extra` whole shares, and each decode's remainder adds at most
     # one tile.
     share = -(-int(lengths.sum(dtype=np.int64)) // extra) if extra else most
-    if most <= share or most <= (2 * LEAST_BLOCKS - 1) * key_block:
+    if most <= share or most <= (2 * LEAST_BLOCKS - 1) * KEY_BLOCK:
         sequences = decodes
         first = np.zeros_like(decodes)
         last = lengths
         splits = np.ones_like(decodes)
         begins = np.arange(decodes.size)
     else:
-        blocks = -(-lengths // key_block)
+        blocks = -(-lengths // KEY_BLOCK)
         splits = np.maximum(
-            np.minimum(-(-blocks // -(-share // key_block)), blocks // LEAST_BLOCKS), 1
+            np.minimum(-(-blocks // -(-share // KEY_BLOCK)), blocks // LEAST_BLOCKS), 1
         )
         ends = splits.cumsum()
         begins = ends - splits
         sequences, of, blocks = (values.repeat(splits) for values in (decodes, splits, blocks))
         index = np.arange(ends[-1]) - begins.repeat(splits)
-        first = index * blocks // of * key_block
-        last = np.minimum((index + 1) * blocks // of * key_block, lengths.repeat(splits))
+        first = index * blocks // of * KEY_BLOCK
+        last = np.minimum((index + 1) * blocks // of * KEY_BLOCK, lengths.repeat(splits))
     start[decodes], count[decodes] = begins, splits
-    return (
-        _filled(sequences, capacity),
-        _filled(first, capacity),
-        _filled(last, capacity),
-        start,
-        count,
-    )
+    lists = (_filled(values, capacity) for values in (sequences, first, last))
+    return (*lists, start, count)
 
 
 def _filled(values: np.ndarray, length: int | None) -> np.ndarray:
@@ -207,7 +199,6 @@ def paged_layout(
     num_heads: int,
     num_kv_heads: int,
     device: torch.device,
-    key_block: int = KEY_BLOCK,
 ) -> PagedLayout:
     """The layout of a pass without a CUDA graph, its lists no longer than needed."""
     scheduled, width = output.scheduled, output.width
@@ -223,7 +214,7 @@ def paged_layout(
     for table, s in zip(tables, scheduled, strict=True):
         table[: len(s.block_table.blocks)] = s.block_table.blocks
     queries = queries_per_tile(num_heads // num_kv_heads)
-    tiles = plan_tiles(lens, kv_lens, num_kv_heads, queries, key_block=key_block)
+    tiles = plan_tiles(lens, kv_lens, num_kv_heads, queries)
     arrays = (tables, rows, lens, kv_lens, *tiles)
     return PagedLayout(
         block_size, queries, *(torch.from_numpy(array).to(device) for array in arrays)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from core.config import EngineConfig, Execution
-from core.engine.runner import PassResult, Sample, current_observer, sampling_rows
+from core.engine.runner import PassResult, Sample, as_samples, current_observer, sampling_rows
 from core.scheduler.output import SchedulerOutput
 from core.torch_engine.attention.kv_pool import KVPool
 from core.torch_engine.choose import AttentionChoice
@@ -33,8 +33,8 @@ from core.torch_engine.gpu.rotary import fused_rotations, rotations_replaced
 from core.torch_engine.gpu.sampling_kernel import sample_rows
 from core.torch_engine.models.adapter import ModelAdapter
 from core.torch_engine.pool_size import memory_used
-from core.torch_engine.sampling import as_samples, choose_tokens
-from core.torch_engine.stand_ins import fused_norms, replaced_in
+from core.torch_engine.sampling import choose_tokens, moved
+from core.torch_engine.stand_ins import forwards_replaced, fused_norms
 from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
 
@@ -98,7 +98,6 @@ class HostClock:
 
     def wait(self, mark: Any) -> None:
         """Nothing to wait for."""
-        pass
 
     def time(self, mark: Any) -> float:
         """Seconds at a mark."""
@@ -181,7 +180,8 @@ class PagedRunner:
         self._execution = execution
         self._capture = capture
         self._backend = choice.backend
-        num_lanes, block_size = config.num_lanes, config.block_size
+        self.num_lanes = num_lanes = config.num_lanes
+        block_size = config.block_size
         longest = adapter.max_model_len or num_blocks * block_size
         self._place = device = adapter.device  # looking it up on the model takes microseconds
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, device)
@@ -254,11 +254,6 @@ class PagedRunner:
             fused_rotary=bool(self._rotations),
         )
 
-    @property
-    def num_lanes(self) -> int:
-        """Requests that its buffers hold."""
-        return len(self._tables.blocks)
-
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PagedPass:
         """See `Runner`. Nothing here waits for the device."""
         with self._device():
@@ -273,10 +268,10 @@ class PagedRunner:
         changed, blocks = self._tables.update(output)
         host = lay_out(output, self._tables, self.pool.block_size, self.pool.trash_slot)
         planned = self._plan(host)
-        moved = (self._moved(changed), self._moved(blocks)) if len(changed) else None
+        tables = [moved(each, self._place) for each in (changed, blocks)] if len(changed) else None
         start = self._device_clock.mark()  # from here on the device has work
-        if moved is not None:
-            self._device_tables.view(-1).index_copy_(0, *moved)
+        if tables is not None:
+            self._device_tables.view(-1).index_copy_(0, *tables)
         planned.buffers.load(planned.staged)
         logits = planned.compute()[: len(host.sample_rows)]
         forward = self._device_clock.mark()
@@ -285,54 +280,42 @@ class PagedRunner:
             observer(sampling_rows(output, params), logits)
         lanes = planned.buffers.sample_lanes[: len(host.sample_lanes)]
         facts = self._sample(logits, lanes, output, params) if len(lanes) else None
-        sampled = self._device_clock.mark()
-        return PagedPass(
-            self._device_clock,
-            (start, forward, sampled),
-            self._clock() - began,
-            facts,
-            planned.bucket,
-        )
+        marks = (start, forward, self._device_clock.mark())
+        prepare = self._clock() - began
+        return PagedPass(self._device_clock, marks, prepare, facts, planned.bucket)
 
     # -- the forward pass --------------------------------------------------------------------------
 
     def _plan(self, host: HostPass) -> _Planned:
         """The buffers for a pass, their contents, and how logits are computed from them."""
-        count = len(host.sample_rows)
-        mixed = bool((host.query_lens > 1).any())
-        graph = self._graph(host, mixed)
+        positions, graph = host.rows * host.width, None
+        # of padded passes those that decode
+        suits = positions <= MOST_GRAPH and (host.layout == "packed" or host.width == 1)
+        if self._capture is not None and suits:
+            mixed = bool((host.query_lens > 1).any())
+            graph = self._replay(self._bucket(host.layout, positions, mixed))
         if graph is not None:
             buffers, replay = graph
             shape = buffers.shape
             tiles = self._tiles(host, shape.prefill_tiles, shape.decode_tiles)
             return _Planned(buffers, buffers.stage(host, tiles), replay, shape.positions)
         tiles = self._tiles(host)
-        shape = PassShape(
-            host.layout,
-            host.rows,
-            host.width,
-            count,
-            len(tiles.prefill_first),
-            len(tiles.decode_first),
-        )
+        samples, prefills = len(host.sample_rows), len(tiles.prefill_first)
+        decodes = len(tiles.decode_first)
+        shape = PassShape(host.layout, host.rows, host.width, samples, prefills, decodes)
         buffers = self._buffers(shape)
         return _Planned(buffers, buffers.stage(host, tiles), lambda: self._forward(buffers), None)
 
     def _forward(self, buffers: Buffers) -> torch.Tensor:
-        with replaced_in(self.adapter, self._norms), rotations_replaced(self._rotations):
+        with self.adapter.lock, forwards_replaced(self._norms), rotations_replaced(self._rotations):
             return self.adapter.forward(buffers.batch(self._last_tokens), self.pool, self._backend)
 
     def _tiles(
         self, host: HostPass, prefill: int | None = None, decode: int | None = None
     ) -> Tiles:
+        kv_heads, queries = self._num_kv_heads, self._queries
         return plan_tiles(
-            host.query_lens,
-            host.kv_lens,
-            self._num_kv_heads,
-            self._queries,
-            prefill,
-            decode,
-            num_processors=self._processors,
+            host.query_lens, host.kv_lens, kv_heads, queries, prefill, decode, self._processors
         )
 
     def _buffers(self, shape: PassShape) -> Buffers:
@@ -342,33 +325,17 @@ class PagedRunner:
 
     # -- graphs ------------------------------------------------------------------------------------
 
-    def _graph(
-        self, host: HostPass, mixed: bool
-    ) -> tuple[Buffers, Callable[[], torch.Tensor]] | None:
-        """The graph that can run this pass, if one can."""
-        positions = host.rows * host.width
-        if (
-            self._capture is None
-            or positions > MOST_GRAPH
-            or (host.layout == "padded" and host.width > 1)
-        ):
-            return None
-        return self._replay(self._bucket(host.layout, positions, mixed))
-
     def _bucket(self, layout: str, positions: int, mixed: bool) -> PassShape:
         """The shape that passes of about this size share: a power of two of tokens, or in the
         padded layout exactly these rows.
         """
-        decodes = decode_capacity(
-            min(positions, self.num_lanes), self._num_kv_heads, self._processors
-        )
-        if layout == "padded":
-            return PassShape(layout, positions, 1, positions, 0, decodes)
-        tokens = 1 << (positions - 1).bit_length()
+        tokens = positions if layout == "padded" else 1 << (positions - 1).bit_length()
         if mixed:
             tokens = max(tokens, LEAST_GRAPH)
         lanes = min(tokens, self.num_lanes)
         decodes = decode_capacity(lanes, self._num_kv_heads, self._processors)
+        if layout == "padded":
+            return PassShape(layout, tokens, 1, tokens, 0, decodes)
         prefills = prefill_capacity(tokens, lanes, self._queries) if mixed else 0
         return PassShape(layout, 1, tokens, lanes, prefills, decodes)
 
@@ -409,12 +376,11 @@ class PagedRunner:
                 logits, sampling_rows(output, params), unread=self._last_tokens[lanes]
             )
         elif any(p.temperature for p in chosen):
-            temperatures = torch.tensor([p.temperature for p in chosen], dtype=torch.float32)
-            keys = torch.tensor(
-                [row.noise_key for row in sampling_rows(output, params)], dtype=torch.int64
-            )
+            keys = [row.noise_key for row in sampling_rows(output, params)]
             tokens, logprobs, margins = sample_rows(
-                logits, self._moved(temperatures), self._moved(keys)
+                logits,
+                moved([p.temperature for p in chosen], self._place, torch.float32),
+                moved(keys, self._place, torch.int64),
             )
         else:
             tokens, logprobs, margins = sample_rows(
@@ -426,13 +392,6 @@ class PagedRunner:
             return facts
         return torch.empty(facts.shape, dtype=facts.dtype, pin_memory=True).copy_(
             facts, non_blocking=True
-        )
-
-    def _moved(self, values: Any) -> torch.Tensor:
-        """On the device, by an asynchronous copy."""
-        tensor = torch.as_tensor(values)
-        return (tensor.pin_memory() if self._place.type == "cuda" else tensor).to(
-            self._place, non_blocking=True
         )
 
 

@@ -93,10 +93,7 @@ class ModelAdapter:
     @property
     def kv_bytes_per_token(self) -> int:
         """Over all layers."""
-        return (
-            sum(s.num_kv_heads * (s.key_size + s.value_size) for s in self.shapes.values())
-            * self.dtype.itemsize
-        )
+        return sum(shape.numbers for shape in self.shapes.values()) * self.dtype.itemsize
 
     @property
     def num_parameters(self) -> int:
@@ -118,11 +115,9 @@ class ModelAdapter:
         generation = getattr(self.model, "generation_config", None)
         ids = getattr(generation, "eos_token_id", None)
         ids = getattr(self.config, "eos_token_id", None) if ids is None else ids
-        return (
-            frozenset()
-            if ids is None
-            else frozenset(ids if isinstance(ids, (list, tuple)) else [ids])
-        )
+        if ids is None:
+            return frozenset()
+        return frozenset(ids if isinstance(ids, (list, tuple)) else [ids])
 
     def forward(
         self, batch: PackedBatch, pool: KVPool, backend: Backend = cpu.BACKEND

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from huggingface_hub import hf_hub_download
-from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AttentionInterface, AttentionMaskInterface
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from core.errors import UnsupportedModel
 from core.torch_engine.attention.kv_pool import KVShape
-from core.torch_engine.attention.observe import ObservingCache
+from core.torch_engine.attention.observe import SHAPES_NAME, ObservingCache, observation
 from core.torch_engine.attention.plug import given_cache
 from core.torch_engine.models.adapter import context_of
 from core.torch_engine.models.load import (
@@ -35,9 +34,6 @@ from core.torch_engine.models.pretrained import check_hub, read_config
 from core.torch_engine.models.probe import known_obstacle
 from core.torch_engine.models.tokenizer import is_tokenizer
 from core.torch_engine.models.weight_files import stored_weights
-
-_SHAPES_ONLY = "inflight_shapes"
-_asked: ContextVar[dict[int, KVShape]] = ContextVar("inflight_shapes")  # of attention, by layer
 
 
 @dataclass(frozen=True)
@@ -73,28 +69,21 @@ def forecast(name: str, device: str = "auto", dtype: str = "auto") -> Forecast:
     with refusing(name):
         if folder := folder_of(source):
             config = read_config(folder)
-            stored, files, download = stored_weights(folder).dtypes, os.listdir(folder), 0
+            stored, files, download = stored_weights(folder), os.listdir(folder), 0
         else:
             config, stored, files, download, folder = _on_the_hub(source)
         kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(check_config(config, name))]
         with torch.device("meta"):
-            model = kind(
-                config
-                # not by transformers' own functions, which change torch's defaults under runs in
-                # other threads
-            ).eval()
+            # transformers' own functions change torch's defaults under runs in other threads
+            model = kind(config).eval()
     if obstacle := known_obstacle(model):
         raise UnsupportedModel(
             f"{name} ({config.model_type}) cannot be run in packed batches: {obstacle}."
         )
     parameters = sum(p.numel() for p in model.parameters())
     buffers = sum(b.numel() * b.element_size() for b in model.buffers())
-    text, shapes = model.config.get_text_config(), _kv_shapes(model)
-    per_token = (
-        sum(s.num_kv_heads * (s.key_size + s.value_size) for s in shapes.values())
-        if shapes
-        else None
-    )
+    text = model.config.get_text_config()
+    numbers = sum(shape.numbers for shape in _kv_shapes(model).values())
     return Forecast(
         name=name,
         architecture=type(model).__name__,
@@ -106,7 +95,7 @@ def forecast(name: str, device: str = "auto", dtype: str = "auto") -> Forecast:
         dtype=str(number).removeprefix("torch."),
         device=where.type,
         weights=parameters * number.itemsize + buffers,
-        kv_bytes_per_token=None if per_token is None else per_token * number.itemsize,
+        kv_bytes_per_token=numbers * number.itemsize or None,
         has_tokenizer=is_tokenizer(files),
         has_chat_template=_has_template(folder, files),
         download=download,
@@ -141,37 +130,19 @@ def _has_template(folder: str, names: list[str]) -> bool:
 def _kv_shapes(model: Any) -> dict[int, KVShape]:
     """The cache that each layer would fill, from a pass without contents; empty if it fails."""
     cache, layers = ObservingCache(), set(range(model.config.get_text_config().num_hidden_layers))
-    token = _asked.set({})
-    ids = torch.zeros(1, 4, dtype=torch.long, device="meta")
+    positions = torch.arange(4, device="meta")[None]
     try:
         model.to(torch.bfloat16)  # the only format that the kernels of experts take
-        model.set_attn_implementation(_SHAPES_ONLY)
-        with torch.inference_mode():
-            positions = torch.arange(4, device="meta")[None]
+        model.set_attn_implementation(SHAPES_NAME)
+        with observation() as observed, torch.inference_mode():
             model(
-                input_ids=ids, position_ids=positions, use_cache=True, **given_cache(model, cache)
+                input_ids=torch.zeros_like(positions),
+                position_ids=positions,
+                use_cache=True,
+                **given_cache(model, cache),
             )
     except Exception:  # what looks at contents
         return {}
-    finally:
-        asked = _asked.get()
-        _asked.reset(token)
     # in the order in which the probe tries them
+    asked = {layer: call.shape for layer, call in observed.calls.items()}
     return next((shapes for shapes in (asked, cache.shapes) if set(shapes) == layers), {})
-
-
-def _no_attention(
-    module: Any,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: Any,
-    **kwargs: Any,
-) -> Any:
-    _asked.get()[module.layer_idx] = KVShape(key.shape[1], key.shape[3], value.shape[3])
-    rows, heads, width, _ = query.shape
-    return value.new_zeros(rows, width, heads, value.shape[3]), None
-
-
-AttentionInterface.register(_SHAPES_ONLY, _no_attention)
-AttentionMaskInterface.register(_SHAPES_ONLY, lambda **kwargs: None)

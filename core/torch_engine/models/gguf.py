@@ -24,14 +24,8 @@ from typing import Any, BinaryIO, NamedTuple
 from core.errors import shown_quoted
 from core.torch_engine.models.weight_files import BadWeights
 
-SUFFIX = ".gguf"
 Progress = Callable[[int, int], None]
 """How many tensors are done, of how many."""
-
-
-def is_gguf(name: str) -> bool:
-    """Whether a name can only be that of a GGUF file."""
-    return name.lower().endswith(SUFFIX)
 
 
 def folder_for(file: str, folders: Path) -> Path:

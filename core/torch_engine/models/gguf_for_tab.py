@@ -27,15 +27,15 @@ from core.torch_engine.models.weight_files import BadWeights
 from core.workload.chat import template_text
 from core.workload.request import Message
 
-# bytes of the numbers in a block, one after the other, and the weights that they are
+# bytes of the numbers in a block, one after the other
 _BLOCKS = {
-    "F32": ((4,), 1),
-    "F16": ((2,), 1),
-    "Q4_0": ((2, *(1,) * 16), 32),
-    "Q4_1": ((2, 2, *(1,) * 16), 32),
-    "Q8_0": ((2, *(1,) * 32), 32),
-    "Q4_K": ((2, 2, *(1,) * 140), 256),
-    "Q6_K": ((*(1,) * 208, 2), 256),
+    "F32": (4,),
+    "F16": (2,),
+    "Q4_0": (2, *(1,) * 16),
+    "Q4_1": (2, 2, *(1,) * 16),
+    "Q8_0": (2, *(1,) * 32),
+    "Q4_K": (2, 2, *(1,) * 140),
+    "Q6_K": (*(1,) * 208, 2),
 }
 _PIECE = 2**21  # bytes that are packed at a time
 _MOST_POSITIONS = 16_384  # tokens of a page's run at most: a table has a row for each
@@ -158,7 +158,6 @@ class PackedGguf:
 
     def _panels(self, tensor: Tensor, turn: int) -> Iterator[bytes]:
         """turn: the size of a head, if its rows are those of heads that llama.cpp has turned."""
-        widths, _ = _BLOCKS[tensor.kind]
         size, whole = tensor.row, turn or PANEL
         step = whole * max(1, _PIECE // (whole * size))
         for begin in range(0, tensor.outputs, step):
@@ -171,7 +170,7 @@ class PackedGguf:
                 rows = [
                     rows[head + r] for head in heads for odd in (0, 1) for r in range(odd, turn, 2)
                 ]
-            yield bytes(panels(rows, widths))
+            yield bytes(panels(rows, _BLOCKS[tensor.kind]))
 
 
 _OF_VOCABULARY = ("head", "embedding")

@@ -31,7 +31,7 @@ from core.torch_engine.models.pretrained import (
     read_tokenizer,
 )
 from core.torch_engine.models.probe import probe
-from core.torch_engine.models.tokenizer import has_tokenizer
+from core.torch_engine.models.tokenizer import is_tokenizer
 from core.torch_engine.models.watch import FetchBar, Stopped, Watch, nobody, watching
 from core.torch_engine.models.weight_files import WANTED, BadWeights, stored_weights
 
@@ -100,7 +100,7 @@ def load(
             if shared and (obstacle := tensor_parallel.obstacle(config)):
                 raise unloadable(name, obstacle)
             stored_weights(folder)
-            tokenizer = read_tokenizer(folder) if has_tokenizer(folder) else None
+            tokenizer = read_tokenizer(folder) if is_tokenizer(os.listdir(folder)) else None
             options = tensor_parallel.loading_options() if shared else {}
             with watching(watch):
                 model, report = read_model(folder, dtype=dtype, **options)

@@ -30,6 +30,11 @@ def is_path(name: str) -> bool:
     return name.startswith(("/", ".", "~")) or name.count("/") > 1 or "\\" in name
 
 
+def is_gguf(name: str) -> bool:
+    """Whether a name can only be that of a GGUF file."""
+    return name.lower().endswith(".gguf")
+
+
 def public_name(name: str) -> str:
     """What clients call a model: where it lies is its server's affair."""
     return os.path.basename(os.path.abspath(name)) if os.path.exists(name) else name
@@ -49,15 +54,12 @@ def folder_fault(name: str) -> str | None:
     """Why a name is neither a folder of a model nor a GGUF file, as the end of a sentence; None if
     it is one, or may be an id on the hub.
     """
-    if name.lower().endswith(".gguf"):
+    if is_gguf(name):
         return None if os.path.isfile(name) else "there is no such file"
     if name == SMOLLM2:
         return None  # where it is not here, it is fetched
     source = model_source(name)
     if os.path.exists(source):
-        return (
-            None
-            if os.path.isfile(os.path.join(source, "config.json"))
-            else "there is no config.json in that folder"
-        )
+        has_config = os.path.isfile(os.path.join(source, "config.json"))
+        return None if has_config else "there is no config.json in that folder"
     return "there is no such folder" if is_path(name) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.config import SMOLLM2, model_source, models_folder
 from core.torch_engine.models import gguf, smollm2
-from core.torch_engine.models.names import folder_fault
+from core.torch_engine.models.names import folder_fault, is_gguf
 from core.torch_engine.models.watch import Watch, nobody
 
 
@@ -15,7 +15,7 @@ def prepared(name: str, watch: Watch = nobody) -> str:
     """
     if name == SMOLLM2:
         smollm2.fetch(watch)
-    elif gguf.is_gguf(name) and folder_fault(name) is None:
+    elif is_gguf(name) and folder_fault(name) is None:
         folder = gguf.folder_for(name, models_folder() / "gguf")
         if not folder.exists():
             gguf.make_folder(name, folder, lambda done, total: watch("load", done, total))

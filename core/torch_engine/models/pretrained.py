@@ -13,8 +13,6 @@ from typing import Any
 from core.config import BUILTIN_MODELS
 from core.errors import UnsupportedModel, first_sentence
 
-_NO_CODE: dict[str, Any] = {"trust_remote_code": False}
-
 
 def import_tokenizers() -> Any:
     """The tokenizer factory of transformers, which takes seconds to import: `--help`, and
@@ -31,7 +29,7 @@ def read_config(source: str, *, offline: bool = True) -> Any:
     """
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(source, local_files_only=offline, **_NO_CODE)
+    return AutoConfig.from_pretrained(source, local_files_only=offline, trust_remote_code=False)
 
 
 def read_tokenizer(source: str, *, offline: bool = True) -> Any:
@@ -39,7 +37,9 @@ def read_tokenizer(source: str, *, offline: bool = True) -> Any:
     ValueError if it needs code of its own or contradicts itself.
     """
     try:
-        return import_tokenizers().from_pretrained(source, local_files_only=offline, **_NO_CODE)
+        return import_tokenizers().from_pretrained(
+            source, local_files_only=offline, trust_remote_code=False
+        )
     except (OSError, ValueError):
         raise
     except Exception as error:  # of the tokenizers library, or of a file of another form
@@ -58,8 +58,8 @@ def read_model(folder: str, **options: Any) -> tuple[Any, dict[str, Any]]:
         use_safetensors=True,
         output_loading_info=True,
         ignore_mismatched_sizes=True,  # the report has them
+        trust_remote_code=False,
         **options,
-        **_NO_CODE,
     )
     return loaded
 

