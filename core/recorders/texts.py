@@ -12,7 +12,8 @@ from typing import Any
 from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_FOLDER, SMOLLM2, model_source, models_folder
 from core.errors import UnsupportedModel
-from core.torch_engine.models.gguf import folder_for, is_gguf
+from core.torch_engine.models.gguf import folder_for
+from core.torch_engine.models.names import is_gguf
 from core.torch_engine.models.pretrained import hub_answers, read_tokenizer
 from core.torch_engine.models.tokenizer import is_tokenizer
 from core.trace.detokenize import plain

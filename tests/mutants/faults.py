@@ -840,8 +840,8 @@ FAULTS = (
     Fault(
         "another engine's request may have blocks to spare",
         "core/trace/rules/blocks.py",
-        "if not self._own and len(table) > group.blocks_of(s.kv_len + ahead, size):",
-        "if not self._own and len(table) < 0:",
+        "if not self._own and whole > group.blocks_of(s.kv_len + ahead, size):",
+        "if not self._own and whole < 0:",
         ("core/test_verify_others.py::test_a_forged_recording_is_noticed",),
     ),
     Fault(
