@@ -13,8 +13,7 @@ export const wasAdmitted = (request, i) =>
 
 /**
  * The tinted letter of a request; dashed while it holds no lane.
- * @param {SentenceContext} shown
- * @param {RunRequest} request
+ * @param {SentenceContext} shown @param {RunRequest} request
  */
 export function chip(shown, request, held = true) {
   const el = h(
@@ -41,8 +40,8 @@ export function chip(shown, request, held = true) {
  */
 export function spans(shown, list, held = (_request) => true) {
   return (list || []).map((span) => {
-    if (typeof span === "string" || span.said !== undefined)
-      return document.createTextNode(typeof span === "string" ? span : span.said);
+    if (typeof span === "string") return document.createTextNode(span);
+    if (span.said !== undefined) return document.createTextNode(span.said);
     const request = span.request || shown.run.request(span.r);
     return request
       ? chip(shown, request, held(request))

@@ -58,9 +58,7 @@ export function linkTo(hash) {
 }
 
 /**
- ** Copy a link; if the browser does not allow that, show it.
- * @param {HTMLElement} root with a `dialog.card`
- * @param {string} link
+ * Copy a link, or show it. @param {HTMLElement} root with a `dialog.card` @param {string} link
  * @param {() => void} copied
  */
 export const copyLink = (root, link, copied) => copyText(root, "Copy this link", link, copied);

@@ -34,13 +34,8 @@ export function whenStyled(root, act) {
 export function paintTheme(root, dark) {
   root.dataset.theme = dark ? "dark" : "light";
   const palette = new Palette(root);
-  palette.hues.forEach((c, i) => {
-    for (const [name, value] of [
-      ["hue", c.solid],
-      ["tint", c.tint],
-      ["cached", c.cached],
-      ["faint", c.faint],
-    ])
+  palette.hues.forEach(({ solid: hue, tint, cached, faint }, i) => {
+    for (const [name, value] of Object.entries({ hue, tint, cached, faint }))
       root.style.setProperty(`--${name}-${i}`, value);
   });
   return palette;

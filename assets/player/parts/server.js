@@ -1,6 +1,8 @@
 // The engine behind the page, at relative addresses: calls (POST inflight/call/<name>), and jobs
 // (POST inflight/jobs, then the event stream of inflight/jobs/<id>).
 
+import { pause } from "./dom.js";
+
 const PATIENCE = 2000; // ms for the page around a Space to answer
 // ms before a broken stream is resumed; the server keeps a job about as long
 const AGAIN = [300, 1000, 2000, 4000];
@@ -84,7 +86,7 @@ export class Server {
   }
 
   /**
-   * The deltas at an address, each exactly once, to the last; a broken connection is resumed. *
+   * The deltas at an address, each exactly once, to the last; a broken connection is resumed.
    * from: the number of the first one wanted; null leaves it to the server. broke: called at each
    * break; without it, retries are limited. reached: called with the number of the next one.
    * @param {string} path
@@ -128,14 +130,6 @@ export class Server {
   async cancel(job) {
     return this.post(`inflight/jobs/${job}/cancel`, {});
   }
-}
-
-/** Wait, unless aborted. */
-function pause(ms, signal) {
-  return new Promise((resolve, reject) => {
-    setTimeout(resolve, ms);
-    signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
-  });
 }
 
 /**

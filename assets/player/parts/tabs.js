@@ -32,15 +32,14 @@ function pageParts(holder, parts) {
     return mounted.get(name);
   };
 
-  const fetched = (name) => {
+  const begun = async (name) => {
     const part = parts[name];
+    if (!mountOf(part)) await runScript(part.script, "the script could not be fetched");
+    return mount(name, part);
+  };
+  const fetched = (name) => {
     if (!opened.has(name)) {
-      opened.set(
-        name,
-        mountOf(part)
-          ? Promise.resolve(mount(name, part))
-          : runScript(part.script, "the script could not be fetched").then(() => mount(name, part)),
-      );
+      opened.set(name, begun(name));
       opened.get(name).catch(() => opened.delete(name)); // to be tried again
     }
     return opened.get(name);
