@@ -2,7 +2,7 @@
 // went. From the run's events and what the server counted in them (visualizer/documents/live.py),
 // nothing else. No DOM.
 
-import { count, duration } from "../parts/format.js";
+import { count, duration, joined } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { callsItself } from "../views/texts.js";
 
@@ -22,9 +22,8 @@ const work = ({ tokens, steps, others }) =>
 
 /** How a finished request went, for everybody. @param {Ended} ended */
 export function howItWent(ended) {
-  return [work(ended), ended.waited_s === null ? "" : t(`waited ${duration(ended.waited_s)}`)]
-    .filter(Boolean)
-    .join(" · ");
+  const { waited_s: waited } = ended;
+  return joined([work(ended), waited !== null && t(`waited ${duration(waited)}`)]);
 }
 
 /**
