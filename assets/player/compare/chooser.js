@@ -17,7 +17,6 @@ export class Chooser {
     new ResizeObserver(() => this.fit()).observe(this.bar);
     this.more = h("select", {
       class: "button more",
-      "aria-label": t("More comparisons"),
       hidden: true,
       onchange: () => this._chip(this.more.value)?.click(),
     });
@@ -41,13 +40,8 @@ export class Chooser {
       ...made.map((entry) => chip(entry, t(says, { who: entry.shows }))),
     ];
     const groups = [...new Set(recorded.flatMap(({ group }) => group || []))];
-    const lists = () =>
-      groups.map((group) =>
-        this._list(
-          group,
-          recorded.filter((entry) => entry.group === group),
-        ),
-      );
+    const of = (/** @type {string} */ group) => recorded.filter((entry) => entry.group === group);
+    const lists = () => groups.map((group) => this._list(group, of(group)));
     this.more.setAttribute("aria-label", t("More comparisons"));
     this.bar.replaceChildren(...chips());
     this.lists.replaceChildren(this.more, ...lists());

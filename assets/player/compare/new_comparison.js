@@ -9,6 +9,7 @@ import { t } from "../parts/speech.js";
 
 const WATCHED = ""; // the requests of the Watch tab, among presets by name
 const FIRST = ["static", "continuous"]; // who runs unless chosen
+const LIMITS = ["max_num_seqs", "max_num_batched_tokens"];
 
 export class NewComparison {
   /**
@@ -118,8 +119,8 @@ export class NewComparison {
   async _spec() {
     const name = this.fields.preset.value;
     if (name === WATCHED) return this.options.watched();
-    const preset = this.presets.find((p) => p.name === name);
-    return { spec: preset.spec, says: preset.shows };
+    const { spec, shows: says } = this.presets.find((p) => p.name === name);
+    return { spec, says };
   }
 
   /** Say what is chosen; its spec, or null if there is none or another was chosen meanwhile. */
@@ -136,8 +137,7 @@ export class NewComparison {
   async _chosen() {
     const spec = await this._say();
     if (!spec) return;
-    for (const limit of ["max_num_seqs", "max_num_batched_tokens"])
-      this.fields[limit].value = String(spec.config[limit]);
+    for (const limit of LIMITS) this.fields[limit].value = String(spec.config[limit]);
     if (!this.model.isOwn) this.model.choose(spec);
     this.device.choose(spec.device || "auto");
   }
@@ -150,10 +150,7 @@ export class NewComparison {
     try {
       const { spec: chosen } = await this._spec();
       const limits = Object.fromEntries(
-        ["max_num_seqs", "max_num_batched_tokens"].map((name) => [
-          name,
-          Number(this.fields[name].value),
-        ]),
+        LIMITS.map((name) => [name, Number(this.fields[name].value)]),
       );
       if (this.model.fault) throw new Error(this.model.fault);
       const { dtype, ...rest } = chosen; // the form has its own

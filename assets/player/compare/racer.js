@@ -4,6 +4,7 @@
 import { chip } from "../parts/chips.js";
 import { h, isRedrawn, newButton, put, setAttr, setText } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
+import { setHue } from "../parts/look.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { laneScale } from "../run/lane_layout.js";
 import { HELD, countUpTo, whoIsDone } from "../run/run.js";
@@ -52,8 +53,7 @@ export class Racer {
       ),
       this.stage,
     );
-    this.el.style.setProperty("--hue", `var(--hue-${race.hues[name] ?? 0})`);
-    this.el.style.setProperty("--tint", `var(--tint-${race.hues[name] ?? 0})`);
+    setHue(this.el, race.hues[name] ?? 0);
     this.lanes = new LaneChart(canvas, () => race.redraw());
   }
 

@@ -41,6 +41,11 @@ export function paintTheme(root, dark) {
   return palette;
 }
 
+/** An element in a hue of the theme. @param {HTMLElement} el @param {number} hue */
+export function setHue(el, hue) {
+  for (const name of ["hue", "tint"]) el.style.setProperty(`--${name}`, `var(--${name}-${hue})`);
+}
+
 /** Call when the theme may have changed; `also`: an element whose data-theme is to be followed. */
 export function onTheme(act, /** @type {Element | null} */ also = null) {
   const watch = new MutationObserver(act);
