@@ -320,9 +320,7 @@ export class Model {
     return laid;
   }
 
-  /**
-   * @param {number} y @param {number} x @param {Matrix} matrix @param {number} rows
-   */
+  /** @param {number} y @param {number} x @param {Matrix} matrix @param {number} rows */
   #linear(y, x, { w, b, outputs, inputs, kind }, rows) {
     const parts = outputs >> 4;
     if (kind) {

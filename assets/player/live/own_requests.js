@@ -25,10 +25,7 @@ const begun = (own) => /** @type {Own} */ ({ ...own, text: "", ends: [], next: 0
 
 /** The requests themselves, without DOM. */
 export class OwnRequests {
-  /**
-   * @param {import("../parts/server.js").Server} server
-   * @param {() => void} changed
-   */
+  /** @param {import("../parts/server.js").Server} server @param {() => void} changed */
   constructor(server, changed) {
     this.server = server;
     this.changed = changed;
@@ -125,11 +122,7 @@ export class OwnRequests {
 
 /** The form that adds a prompt to the batch. */
 export class AskForm {
-  /**
-   * @param {HTMLFormElement} form
-   * @param {OwnRequests} mine
-   * @param {() => void} asked
-   */
+  /** @param {HTMLFormElement} form @param {OwnRequests} mine @param {() => void} asked */
   constructor(form, mine, asked) {
     this.form = form;
     this.mine = mine;

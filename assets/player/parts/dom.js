@@ -30,7 +30,7 @@ const present = (children) =>
 /** Give an element other children, see `h`. @param {Element} el @param {...Child} children */
 export const put = (el, ...children) => el.replaceChildren(...present(children));
 
-/** The same with buttons; the focus stays in its place. @param {Element} el @param {...Child} buttons */
+/** The same with buttons; the focus stays in its place. @type {typeof put} */
 export function renew(el, ...buttons) {
   const focused = [...el.children].indexOf(/** @type {Element} */ (document.activeElement));
   put(el, ...buttons);
@@ -48,16 +48,18 @@ export const newButton = (props, ...children) =>
 export const tableOf = (heads, rows, ...before) =>
   h("table", {}, ...before, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows));
 
+/** One of SVG. @type {(tag: string, props: Record<string, string>, child?: Node) => Element} */
+export function svg(tag, props, child) {
+  const el = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(props)) el.setAttribute(name, value);
+  if (child) el.append(child);
+  return el;
+}
+
 /** An icon from the sprite in player.html. @param {string} name */
 export function icon(name) {
-  const ns = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(ns, "svg");
-  svg.setAttribute("class", "icon");
-  svg.setAttribute("aria-hidden", "true");
-  const use = document.createElementNS(ns, "use");
-  use.setAttribute("href", `#inflight-${name}`);
-  svg.append(use);
-  return svg;
+  const use = svg("use", { href: `#inflight-${name}` });
+  return svg("svg", { class: "icon", "aria-hidden": "true" }, use);
 }
 
 /**
@@ -125,7 +127,7 @@ export function setAttr(el, name, value) {
   if (isNew(el, name, value)) el.setAttribute(name, value);
 }
 
-/** Note in `row` what it is drawn of; whether any is new. @type {(row: Json, of: Json) => boolean} */
+/** Note what `row` is drawn of; whether any is new. @type {(row: Json, of: Json) => boolean} */
 export function isRedrawn(row, of) {
   const isOther = Object.keys(of).some((name) => row[name] !== of[name]);
   if (isOther) Object.assign(row, of);
