@@ -71,9 +71,8 @@ export class LoadingBar {
   offer(model, { size = 0, arrived = 0, kept }, signal) {
     const megabytes = Math.round(size / 1e6);
     const here = arrived ? ` ${t(`${Math.round(arrived / 1e6)} MB of it are here already.`)}` : "";
-    const words = kept
-      ? t(`To run here, {name} is fetched once: ${megabytes} MB.`, { name: model })
-      : t(`To run here, {name} is fetched: ${megabytes} MB.`, { name: model });
+    const once = kept ? "fetched once" : "fetched";
+    const words = t(`To run here, {name} is ${once}: ${megabytes} MB.`, { name: model });
     return this._choice(words + here, "Fetch it", "Cancel", signal);
   }
 

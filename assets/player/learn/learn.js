@@ -5,7 +5,7 @@
 import { h, hasMoved, newButton, setText, tableOf } from "../parts/dom.js";
 import { besidePlayer, fillPart, fillTabs, isTyping, pageWatch } from "../parts/look.js";
 import { keepLanguage, wantedLanguage } from "../parts/language.js";
-import { addressed, setAddress, turnPage } from "../parts/link.js";
+import { addressed, writeAddress } from "../parts/link.js";
 import { Engines } from "../engine/engines.js";
 import { fetchJson } from "../parts/server.js";
 import { Home } from "./home.js";
@@ -184,11 +184,7 @@ export class Learn {
     }
     if (this.language !== "en") p.set("lang", this.language);
     if (this.large) p.set("large", "1");
-    const opened = this._written && (addressed().get("lesson") ?? "") !== (this.lesson?.name ?? "");
-    // a lesson is a separate page: Back leaves it
-    if (opened && addressed().get("part") === "learn") turnPage();
-    this._written = `#${p}`;
-    setAddress(this._written);
+    this._written = writeAddress(p, "lesson", this._written);
   }
 
   // -- a lesson ----------------------------------------------------------------------------------

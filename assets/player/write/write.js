@@ -4,7 +4,7 @@
 
 import { h, newButton, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
-import { addressed, copyLink, linkTo, noLink, setAddress, turnPage } from "../parts/link.js";
+import { addressed, copyLink, linkTo, noLink, writeAddress } from "../parts/link.js";
 import {
   besidePlayer,
   fillPart,
@@ -121,13 +121,7 @@ export class Write {
     const p = new URLSearchParams({ part: "write", task: this.task.name });
     if (this.came !== null) p.set("code", this.came);
     putLanguage(p);
-    const turned =
-      this._written &&
-      addressed().get("task") !== this.task.name &&
-      addressed().get("part") === "write";
-    if (turned) turnPage(); // another task is another page: Back returns to this one
-    this._written = `#${p}`;
-    setAddress(this._written);
+    this._written = writeAddress(p, "task", this._written);
   }
 
   // -- a trial -----------------------------------------------------------------------------------
