@@ -15,7 +15,7 @@ const NAME = "inflight-nickname"; // in the browser's storage
 
 /**
  * @typedef {{key: string, id: string, prompt: string, text: string, ends: number[],
- * next: number, ended: Json, lost?: string, went?: import("./whereabouts.js").Ended,
+ * next: number, ended: Json, seed?: number, lost?: string, went?: import("./whereabouts.js").Ended,
  * letter?: string, isChat?: boolean}} Own ends: where each token ends in the text; letter, isChat:
  * as the run had them, which forgets
  */
@@ -46,7 +46,7 @@ export class OwnRequests {
     const seed = crypto.getRandomValues(new Uint32Array(1))[0] % 2 ** 31;
     const asked = { key, prompt, nickname: nickname || null, max_new_tokens, temperature, seed };
     const { id } = await this.server.post("inflight/live/requests", asked);
-    this.requests = [begun({ key, id, prompt }), ...this.requests].slice(0, MOST);
+    this.requests = [begun({ key, id, prompt, seed }), ...this.requests].slice(0, MOST);
     this._remember();
     this._follow();
   }
