@@ -304,26 +304,17 @@ export class Compare {
     const { says, figures } = inLanguage(doc);
     this._headline();
     for (const name of ["outputs", "verdict", "method"]) setText(this.$(`.${name}`), says[name]);
-    setText(
-      this.$(".where"),
-      [`${t("Measured on")} ${says.where}.`, ...(says.notes || [])].join(" "),
-    );
+    const notes = [`${t("Measured on")} ${says.where}.`, ...(says.notes || [])];
+    setText(this.$(".where"), notes.join(" "));
     setText(this.$(".sure-text"), says.sure);
     this.charts.show(figures, doc.name);
     this._table();
     this.equivalence.say();
     const { device, model, versions } = doc.data.environment;
-    const word = t(
-      doc.source === "recorded"
-        ? "Recorded"
-        : versions?.pyodide
-          ? "Measured in this tab"
-          : "Measured here",
-    );
-    setText(
-      this.$(".source"),
-      joined([word, dateOf(doc.created), model.name, device.toUpperCase()]),
-    );
+    const here = versions?.pyodide ? "Measured in this tab" : "Measured here";
+    const word = t(doc.source === "recorded" ? "Recorded" : here);
+    const facts = [word, dateOf(doc.created), model.name, device.toUpperCase()];
+    setText(this.$(".source"), joined(facts));
     this.$(".source").title = says.where;
   }
 

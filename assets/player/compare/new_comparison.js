@@ -199,9 +199,8 @@ export class NewComparison {
     const turn = t(round ? `round ${round}` : "warm-up");
     if (!contender) return this.drawer.say("The cost of a step on this device …");
     const run = t(`Run ${index + 1} of ${total}: {who}, {turn}.`, { who: contender, turn });
-    const far = t(
-      `${count(ended)} of ${count(requests)} [request|requests] done, ${count(tokens)} [token|tokens] written.`,
-    );
-    this.drawer.say(tokens === undefined ? run : `${run} ${far}`);
+    if (tokens === undefined) return this.drawer.say(run);
+    const done = `${count(ended)} of ${count(requests)} [request|requests] done`;
+    this.drawer.say(`${run} ${t(`${done}, ${count(tokens)} [token|tokens] written.`)}`);
   }
 }

@@ -3,7 +3,7 @@
 
 import { chip } from "../parts/chips.js";
 import { h, isRedrawn, newButton, put, setAttr, setText } from "../parts/dom.js";
-import { count, duration } from "../parts/format.js";
+import { count, duration, joined } from "../parts/format.js";
 import { setHue } from "../parts/look.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { laneScale } from "../run/lane_layout.js";
@@ -158,11 +158,8 @@ export class Racer {
     setText(this.about, race.about[this.name] ? t(race.about[this.name]) : "");
     if (this.button) {
       tell(this.button, "Watch");
-      setAttr(
-        this.button,
-        "title",
-        t("This run at this moment, in the Watch tab; so does a double click on its lanes"),
-      );
+      const says = "This run at this moment, in the Watch tab; so does a double click on its lanes";
+      setAttr(this.button, "title", t(says));
     }
     const { now, clock } = race;
     const done = now >= this.length - 1e-9;
@@ -186,16 +183,13 @@ export class Racer {
         }),
       );
     }
-    const rate =
-      now > 0 && clock
-        ? ` · ${t(`${count(Math.round(tokens / Math.min(now, this.seconds)))} tok/s`)}`
-        : "";
-    setText(
-      this.numbers,
-      race.layout === "phone"
-        ? t(`${count(tokens)} [token|tokens]`)
-        : t(`${count(tokens)} [token|tokens] in ${count(this.stepsAt(now))} [step|steps]`) + rate,
-    );
+    const written = `${count(tokens)} [token|tokens]`;
+    const rate = count(Math.round(tokens / Math.min(now, this.seconds)));
+    const numbers = [
+      t(`${written} in ${count(this.stepsAt(now))} [step|steps]`),
+      now > 0 && clock && t(`${rate} tok/s`),
+    ];
+    setText(this.numbers, race.layout === "phone" ? t(written) : joined(numbers));
     this.final.hidden = !done;
     if (done) {
       setText(this.final, this.inAll());

@@ -110,15 +110,12 @@ export class Task {
     if (!this.on) return this._told();
     if (this.solved) this._answer(Math.max(...goals.map(({ step }) => step)));
     this._draw();
-    learn._heard(
-      goals
-        .map(({ name }) => this.found[name])
-        .map(
-          ({ met, says }) =>
-            `${met ? learn.words.goal_met : learn.words.goal_open} ${sentenceText(says)}`,
-        )
-        .join(" "),
-    );
+    const { goal_met: isMet, goal_open: isOpen } = learn.words;
+    const heard = goals.map(({ name }) => {
+      const { met, says } = this.found[name];
+      return `${met ? isMet : isOpen} ${sentenceText(says)}`;
+    });
+    learn._heard(heard.join(" "));
   }
 
   /** Find what a run shows of the goals, in the language of now. @param {string} id */

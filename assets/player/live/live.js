@@ -367,11 +367,9 @@ export class Live {
         : followedSays(batch, { skipped, silent });
     setText($(".live-says"), said);
     $(".live-says").hidden = !said;
-    const told = batch.state.class?.system;
-    setText(
-      $(".told-first"),
-      told ? t("Before each question the model is told: {text}", { text: told }) : "",
-    );
+    const text = batch.state.class?.system;
+    const told = text ? t("Before each question the model is told: {text}", { text }) : "";
+    setText($(".told-first"), told);
     $(".told-first").hidden = !told;
     setText($(".now"), asks ? nowWords(batch.state, batch.run) : followedWords(batch.run));
     $(".save-button").hidden = $(".compare-button").hidden =

@@ -47,22 +47,16 @@ export class FollowedView {
     if (!followed) return;
     const engine = run?.header.engine;
     const several = followed.engines.length > 1;
-    setText(
-      this.title,
-      all === "all"
-        ? t(`${count(followed.engines.length)} [engine|engines]`)
-        : engine
-          ? `${engine.name} ${engine.version}${whose(followed, all)}`
-          : t("Another engine"),
-    );
-    setText(
-      this.file,
-      all === "all"
-        ? t("Each recorded in files of its own")
-        : all
-          ? t(`Recorded in a file for each of ${count(followed.ranks.length)} [rank|ranks]`)
-          : t("Recorded in {file}", { file: followed.file }),
-    );
+    const one = engine
+      ? `${engine.name} ${engine.version}${whose(followed, all)}`
+      : t("Another engine");
+    const every = t(`${count(followed.engines.length)} [engine|engines]`);
+    setText(this.title, all === "all" ? every : one);
+    const files = all
+      ? `Recorded in a file for each of ${count(followed.ranks.length)} [rank|ranks]`
+      : "Recorded in {file}";
+    const own = "Each recorded in files of its own";
+    setText(this.file, t(all === "all" ? own : files, { file: followed.file }));
     const notes = [
       ...(all ? [] : (run?.header.notes || []).map((note) => t(note))),
       t("This engine belongs to someone else: you can watch it, but not control it."),
@@ -71,14 +65,9 @@ export class FollowedView {
     ];
     setText(this.note, joined(notes, " "));
     const clock = all === "all" ? followed.all_says : followed.says;
-    setText(
-      this.clock,
-      clock.length
-        ? clock.map((says) => t(says)).join(" ")
-        : followed.streams.length > 1 && !several
-          ? t("These are not ranks of one engine: each recording is followed separately.")
-          : "",
-    );
+    const apart = "These are not ranks of one engine: each recording is followed separately.";
+    const isApart = followed.streams.length > 1 && !several;
+    setText(this.clock, clock.map((says) => t(says)).join(" ") || (isApart ? t(apart) : ""));
     setAttr(this.streams, "aria-label", t("Recordings"));
     this.engines.draw(several ? followed : null, all, loads || followed.engines);
     this.streams.hidden = followed.streams.length < 2;
@@ -143,10 +132,8 @@ class EngineList {
       is_over: over,
     } of shown) {
       const { button, model, cells } = this.rows.get(of);
-      setText(
-        button,
-        engine.ranks.length > 1 ? `${engine.name}, ${t(`rank ${rank}`)}` : engine.name,
-      );
+      const which = engine.ranks.length > 1 && t(`rank ${rank}`);
+      setText(button, joined([engine.name, which], ", "));
       setAttr(button, "aria-pressed", String(!all && of === followed.of));
       const stands = over
         ? t("ended")

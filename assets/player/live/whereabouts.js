@@ -15,10 +15,10 @@ const isolated = (name) => `\u2068${name}\u2069`;
  */
 
 /** "40 tokens in 60 steps with 5 others". @param {Ended} ended */
-const work = ({ tokens, steps, others }) =>
-  t(
-    `${count(tokens)} [token|tokens] in ${count(steps)} [step|steps]${others ? ` with ${count(others)} [other|others]` : ", alone"}`,
-  );
+function work({ tokens, steps, others }) {
+  const company = others ? ` with ${count(others)} [other|others]` : ", alone";
+  return t(`${count(tokens)} [token|tokens] in ${count(steps)} [step|steps]${company}`);
+}
 
 /** How a finished request went, for everybody. @param {Ended} ended */
 export function howItWent(ended) {

@@ -17,13 +17,8 @@ function limitsWords({ policy, max_num_seqs: lanes, max_num_batched_tokens: budg
 }
 
 export function paceWords(pace) {
-  return t(
-    pace === null || pace === undefined
-      ? "full speed"
-      : pace === 0
-        ? "single steps"
-        : `at most ${count(pace)} [step|steps] a second`,
-  );
+  if (pace === 0) return t("single steps");
+  return t(pace ? `at most ${count(pace)} [step|steps] a second` : "full speed");
 }
 
 /**
