@@ -237,9 +237,8 @@ export class Figure extends Card {
   /** @param {Span[][] | null} lines */
   explain(lines) {
     const context = { run: this.run, index: this.position() - 1 };
-    this.tell(
-      lines && lines.flatMap((line, n) => [n ? ". " : "", ...spans(context, translateLine(line))]),
-    );
+    const said = lines?.map((line) => spans(context, translateLine(line)));
+    this.tell(said?.flatMap((line, n) => [n ? ". " : "", ...line]) ?? null);
   }
 
   /** @param {Event} e */

@@ -3,6 +3,7 @@
 //   document ─→ home (lessons, questions, glossary) ─→ lesson, stop by stop ─→ Stage ─→ the player
 
 import { h, hasMoved, newButton, setText, tableOf } from "../parts/dom.js";
+import { joined } from "../parts/format.js";
 import { besidePlayer, fillPart, fillTabs, isTyping, pageWatch } from "../parts/look.js";
 import { keepLanguage, wantedLanguage } from "../parts/language.js";
 import { addressed, writeAddress } from "../parts/link.js";
@@ -274,9 +275,7 @@ export class Learn {
           {},
           newButton({
             class:
-              [i < this.at && "past", s.ask && "asks", found && "answered"]
-                .filter(Boolean)
-                .join(" ") || null,
+              joined([i < this.at && "past", s.ask && "asks", found && "answered"], " ") || null,
             "aria-current": i === this.at ? "step" : null,
             "aria-label": `${i + 1}: ${s.title}${found ? `, ${words.answered}` : ""}`,
             title: s.title,
@@ -289,12 +288,10 @@ export class Learn {
 
   /** A table below the text: what things are called elsewhere, or what was measured. */
   _table({ label, head: columns, rows }) {
-    const head = ({ name, url }) =>
-      h(
-        "th",
-        { scope: "col" },
-        url ? h("a", { href: url, target: "_blank", rel: "noopener" }, name) : name,
-      );
+    const head = ({ name, url }) => {
+      const link = url && h("a", { href: url, target: "_blank", rel: "noopener" }, name);
+      return h("th", { scope: "col" }, link || name);
+    };
     return h(
       "div",
       {
