@@ -255,6 +255,7 @@ export class Compare {
 
   /** doc: a plan; null before there is one. */
   _showPlan(doc) {
+    this._opening = null; // a comparison that is on its way does not take its place
     this.empty(null);
     this.root.toggleAttribute("data-plan", true);
     this.race.toggle(false);

@@ -166,7 +166,8 @@ export class Card {
     this._playing = undefined;
     if (this.player) {
       this.player.replaceChildren(shape(on ? "pause" : "play"));
-      setAttr(this.player, "aria-label", t(on ? "Pause" : "Play"));
+      for (const name of ["aria-label", "title"])
+        setAttr(this.player, name, t(on ? "Pause" : "Play"));
     }
     if (!on) return;
     const next = () => {

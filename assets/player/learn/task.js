@@ -122,7 +122,9 @@ export class Task {
   async _ask(id) {
     const { learn, lesson, found } = this;
     const { name } = lesson;
-    const { goals, error } = await learn.engines.call("lesson_check", name, id, learn.language);
+    const { goals, error } = await learn.engines
+      .call("lesson_check", name, id, learn.language)
+      .catch((error) => ({ error: error.message }));
     if (this.lesson.name !== name) return null;
     if (!goals) return learn.watch.toast(error);
     for (const goal of goals) if (goal.met || !found[goal.name]?.met) found[goal.name] = goal;
