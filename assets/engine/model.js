@@ -10,7 +10,7 @@
  *     model.pass(told, rows)                       // Int32Array that begins with the owner, array of objects; gives a Float64Array
  *     model.compute(told, rows)                    // the same for Python: its array of 32-bit integers, and rows as JSON
  *     model.attention(ids, layer, head)            // weights of one head over one text, also for Python; the pool stays as it is
- *     model.heads, model.bytes                     // query heads of a layer; memory that is held
+ *     model.heads                                  // query heads of a layer
  *     model.enlist(start)                          // before its first pool, where the memory is shared: another thread, see crew.js
  *     model.threads                                // that compute
  *
@@ -107,9 +107,6 @@ export class Model {
     this.base = this.behind = this.top;
   }
 
-  get bytes() {
-    return this.memory.buffer.byteLength;
-  }
   get heads() {
     return this.sizes.heads;
   }

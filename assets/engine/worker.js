@@ -41,10 +41,7 @@ const files = new Files(BASE, (now) => progress(now));
 
 const say = (message) => self.postMessage(message);
 
-/**
- * No second thread and no shared memory: the interpreter looks here, now and then, whether its time
- * is over. What it does then: visualizer/browser/time_limit.py.
- */
+/** Here the interpreter looks now and then whether its time is over, see time_limit.py. */
 const interrupt = {
   get 0() {
     const over = performance.now() > deadline;
@@ -382,17 +379,19 @@ const asked = {
   },
 };
 
+const FAILED = "The engine in this tab failed: the browser's console says how.";
+
 self.onmessage = async ({ data }) => {
   try {
     const value = await asked[data.do](data);
     if (value !== undefined) say({ kind: "answer", id: data.id, value });
   } catch (error) {
     if (!(error instanceof Refused)) console.error(error);
-    const sentence =
-      error instanceof Refused
-        ? error.message
-        : "The engine in this tab failed: the browser's console says how.";
-    const { lasting = false, more = {} } = error instanceof Refused ? error : {};
+    const {
+      message: sentence,
+      lasting,
+      more,
+    } = error instanceof Refused ? error : new Refused(FAILED);
     say({ kind: "failed", id: data.id, sentence, lasting, more });
   }
 };

@@ -170,10 +170,7 @@ function figurePage(data, source) {
   );
 }
 
-/**
- * The colours used by visualizer/charts, each mapped to this theme's own.
- * @param {Palette} palette
- */
+/** The colours of visualizer/charts, each mapped to this theme's. @param {Palette} palette */
 function coloursOf(palette) {
   const table = new Map([
     ["#ffffff", palette.panel],
@@ -193,11 +190,8 @@ function coloursOf(palette) {
 }
 
 /**
- * A copy of plain data in which strings that are keys of the table are replaced by their values.
- * @template T
- * @param {T} data
- * @param {Map<string, string>} table
- * @returns {Json}
+ * A copy of plain data whose strings are replaced as a table says, by their lower case.
+ * @template T @param {T} data @param {Map<string, string>} table @returns {Json}
  */
 export function recolour(data, table) {
   if (Array.isArray(data)) return data.map((value) => recolour(value, table));

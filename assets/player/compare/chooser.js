@@ -93,10 +93,7 @@ export class Chooser {
       this.strip.scrollLeft = left - 12;
   }
 
-  /**
-   * Show as many buttons as fit, always including the open one. Call when the bar's width has
-   * changed.
-   */
+  /** Show as many buttons as fit, the open one among them; call when the bar's width changed. */
   fit() {
     const chips = findAll(this.bar, "[data-name]");
     const listed = [];

@@ -497,8 +497,8 @@ export class Compare {
   }
 
   /**
-   * Write what is on screen into the address, soon: browsers limit how often it may change. Not
-   * before a link's request is shown.
+   * Write what is on screen into the address, soon: browsers limit how often. Not before a link's
+   * request is shown.
    */
   _remember() {
     if (this._remembering || !this.doc?.runs) return;

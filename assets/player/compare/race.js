@@ -299,10 +299,7 @@ export function fillBar(play) {
   play.after(keyButton("next", "next", "Next request done"), keyButton("last", "last", "End"));
 }
 
-/**
- * The transport of a race: start, the last and next request done, play, end; the moment; axis,
- * table and speed.
- */
+/** What drives a race, and says its moment: buttons, axis, table and speed. */
 export class RaceBar {
   /**
    * @param {HTMLElement} el its toolbar @param {HTMLElement} table the button that shows a table

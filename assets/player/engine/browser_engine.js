@@ -103,10 +103,7 @@ export class BrowserEngine {
     this._jobs.delete(id);
   }
 
-  /**
-   * End a job at its next step, or, where that is too long, with the worker; at once while it waits
-   * for another, which goes on.
-   */
+  /** End a job at its next step, if need be with the worker; at once where it waits for another. */
   async cancel(id) {
     const job = this._jobs.get(id);
     if (!job) return { cancelled: false };
@@ -182,10 +179,7 @@ export class BrowserEngine {
     }
   }
 
-  /**
-   * End the worker: what it held is freed, and what it was asked is answered with a sentence.
-   * again: whether trying again is of use.
-   */
+  /** End the worker: what it was asked is answered so. again: trying again is of use. */
   end(sentence = "The engine in this tab was ended.", again = false) {
     this.worker?.terminate();
     this.worker = null;
@@ -248,10 +242,7 @@ export class BrowserEngine {
     return this.requests;
   }
 
-  /**
-   * Ask the worker; resolves to its answer. heard: called with what comes before. Throws its
-   * sentence.
-   */
+  /** Its answer. heard: called with what comes before. Throws the worker's sentence. */
   _ask(message, heard = (_) => {}, id = this._next()) {
     return new Promise((resolve, reject) => {
       this._start();

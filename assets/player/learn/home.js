@@ -142,10 +142,7 @@ export class Home {
     );
   }
 
-  /**
-   * A sheet, in a tab of its own, or the lesson as a file: made by the server on request, or stored
-   * beside the page.
-   */
+  /** A sheet in a tab of its own, or a file: made on request, or stored beside the page. */
   async _paper(lesson, kind) {
     const { learn } = this;
     const { language, options, engines, watch } = learn;

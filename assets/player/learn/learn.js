@@ -79,10 +79,7 @@ export class Learn {
     this._close(this.task.made); // their own run stays on screen
   }
 
-  /**
-   * Switch all parts of the page to the language of the lessons; the run on Watch is reopened for
-   * its sentences.
-   */
+  /** All parts speak the lessons' language; the run on Watch is reopened for its sentences. */
   _speak() {
     const { watch } = this;
     const { part = "watch" } = this.page.dataset;

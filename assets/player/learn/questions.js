@@ -8,10 +8,7 @@ import { sentence, sentenceText } from "./sentences.js";
 const MOST_REASONS = 3;
 
 class Question {
-  /**
-   * ask: {text, why} and what its kind needs. on: {say(text), answered(right, own: whether found,
-   * not shown)}.
-   */
+  /** ask: {text, why} and what its kind needs. answered(right, own: found, not shown). */
   constructor(ask, { watch, terms, words, say, answered }) {
     this.ask = ask;
     this.watch = watch;

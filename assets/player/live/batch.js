@@ -14,10 +14,7 @@ const MOST = 64; // seconds in the picture of all ranks
 const ENDED = 256; // requests of which it is known how they went
 const KEPT = 16; // chapters of all ranks together, and at least two of each
 
-/**
- * Take each delta that the server sends of `names`, the newest `chapters` first, until the signal
- * says no. more: of `server.deltas`.
- */
+/** Take each delta of `names`, the newest `chapters` first. more: of `Server.deltas`. */
 async function follow(server, names, chapters, more, take) {
   const of = names.map((name) => `&of=${encodeURIComponent(name)}`).join("");
   try {
@@ -236,10 +233,7 @@ export class Fleet {
     return follow(this.server, this.names, this.most, { signal, broke }, (part) => this.take(part));
   }
 
-  /**
-   * What the server sends of one of them, see `events_together`: whoever goes on with its batch
-   * alone asks for what follows `last`.
-   */
+  /** What the server sends of one; its batch alone goes on after `last`. See `events_together`. */
   take({ of, last, messages }) {
     const batch = this.batches.get(of);
     if (!batch) return;
@@ -264,10 +258,7 @@ export class Fleet {
       .filter(([, sentence]) => sentence);
   }
 
-  /**
-   * The current picture; null while no rank has steps. A run that the server has not placed yet is
-   * left out.
-   */
+  /** The current picture; null while no rank has steps. Whoever is not placed yet is left out. */
   get picture() {
     const placed = (this.followed?.[this.scope] || []).filter(
       ({ of, run }) => this.batches.get(of)?.run?.length && this.batches.get(of)?.number === run,

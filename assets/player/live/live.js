@@ -387,10 +387,7 @@ export class Live {
   }
 }
 
-/**
- * On a phone the card lies below the player, and comes after it by Tab and for a screen reader,
- * too: in an element behind the player's.
- */
+/** On a phone the card lies below the player, for Tab and screen readers too: behind it. */
 function placeCard({ root, below, $ }) {
   // as in live.css; not by height, which a keyboard on the screen changes
   const isLow = matchMedia("(max-width: 700px)");

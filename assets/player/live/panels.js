@@ -14,10 +14,7 @@ const LOADS = ["Running", "Waiting", "KV", "tok/s"];
 const KV = LOADS.indexOf("KV");
 const SILENT = 10; // s without a step, while requests run, after which it is said
 
-/**
- * Another engine, followed through the recording that it writes: what it is, which of several is
- * shown, and that it cannot be controlled here.
- */
+/** Another engine, followed through its recording: what it is, and which of several is shown. */
 export class FollowedView {
   /**
    * @param {HTMLElement} section

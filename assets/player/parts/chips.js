@@ -5,8 +5,8 @@ import { h } from "./dom.js";
 import { t } from "./speech.js";
 
 /**
- * Whether a request had held a lane by step i: only then has it a hue, or the page would show the
- * future. @param {RunRequest} request @param {number} i
+ * Whether it had held a lane by step i: before, a hue would show the future.
+ * @type {(request: RunRequest, i: number) => boolean}
  */
 export const wasAdmitted = (request, i) =>
   request.laneSpans.length > 0 && request.laneSpans[0].from <= i;

@@ -14,10 +14,7 @@ export function prefersDark() {
   );
 }
 
-/**
- * Dark if the page's player is; without one, as a link says ("dark", "light"), otherwise like the
- * host page or the reader's system.
- */
+/** Dark if the page's player is; without one as a link says ("dark", "light"), or as around it. */
 export function isDarkBeside(/** @type {string | null} */ wanted = null) {
   /** @type {HTMLElement | null} */
   const player = document.querySelector("#watch .inflight[data-theme]");
@@ -64,10 +61,7 @@ export function fillPart(holder, { style, markup }, selector) {
   return root;
 }
 
-/**
- * Keep a part's theme equal to the player's and its layout fitted to its width; call the result
- * when the theme may have changed unnoticed.
- */
+/** A part follows the player's theme and its own width; call the result when a theme changed. */
 export function besidePlayer(root) {
   /** @type {boolean | null} */
   let painted = null;

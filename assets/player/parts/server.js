@@ -69,10 +69,7 @@ export class Server {
     }
   }
 
-  /**
-   * Request a job; returns its id. kind: run, leak, compare, equivalence or fork. Throws the
-   * server's sentence.
-   */
+  /** Request a job of a kind (visualizer/jobs); returns its id. Throws the server's sentence. */
   async begin(kind, spec, who, /** @type {AbortSignal | undefined} */ signal = undefined) {
     const asked = { kind, spec, visitor: who };
     const { job, error } = await this.post("inflight/jobs", asked, {}, signal);
@@ -154,10 +151,7 @@ async function refusal(answer) {
   );
 }
 
-/**
- * On a ZeroGPU Space a run uses its visitor's quota: the page around the Space provides the
- * headers, as it does for Gradio's own client.
- */
+/** On a ZeroGPU Space a run uses its visitor's quota: the page around it provides the headers. */
 async function visitor() {
   if (window.parent === window || !window.supports_zerogpu_headers) return {};
   const { port1, port2 } = new MessageChannel();
@@ -180,10 +174,7 @@ async function fetched(url, options = {}) {
   return answer;
 }
 
-/**
- * The address of a recorded comparison's document: from its entry, {name, url}, or else from the
- * server. Throws the server's sentence.
- */
+/** The address of a recorded comparison, from its entry or the server. Throws its sentence. */
 export async function comparisonUrl(server, { name, url }) {
   if (url) return url;
   const answer = await server.call("open_comparison", name);

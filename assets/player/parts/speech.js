@@ -85,10 +85,7 @@ const asWritten = (part) =>
 export const translateLine = (line) =>
   line.map((span) => (typeof span === "string" ? t(span) : span));
 
-/**
- * Write a text of the page into an element, in the current language.
- * @type {(el: Element, text: string, holes?: Record<string, string> | null) => void}
- */
+/** Write a text into an element. @type {(el: Element, ...text: Parameters<typeof t>) => void} */
 export const tell = (el, text, holes = null) => setText(el, t(text, holes));
 
 /** The texts in the markup of a part, in the current language. */

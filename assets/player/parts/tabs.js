@@ -45,10 +45,7 @@ function pageParts(holder, parts) {
     return opened.get(name);
   };
 
-  /**
-   * turned: by the visitor, so that Back returns to the previous part; following an address adds no
-   * entry.
-   */
+  /** turned: by the visitor, so that Back returns to the previous part. */
   const open = async (name, wish, turned = false) => {
     const part = parts[name];
     if (page.dataset.part !== name) mounted.get(page.dataset.part)?.left?.();

@@ -164,10 +164,7 @@ export class Story {
     this._mark(y, height);
   }
 
-  /**
-   * Another paragraph is read: it takes the figure back from the hand. @param {Section} section
-   * @param {number} at
-   */
+  /** Another paragraph takes the figure back. @param {Section} section @param {number} at */
   _turn(section, at) {
     if (at === section.at) return;
     if (section.at >= 0) section.card?.release();
@@ -186,10 +183,7 @@ export class Story {
     section.card.show({ index, share: at - index, focus: String(state.focus || "") });
   }
 
-  /**
-   * The contents: how far each section has been read, and which one is. @param {number} y @param
-   * {number} height
-   */
+  /** The contents: what is read, and where one is. @param {number} y @param {number} height */
   _mark(y, height) {
     const line = y + height * 0.5;
     let here = -1;
