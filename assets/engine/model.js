@@ -217,10 +217,7 @@ export class Model {
     return at;
   }
 
-  /**
-   * Room for the K and V of so many tokens; what was kept before is gone. @param {number} slots
-   * @returns {number} its owner from now on
-   */
+  /** Room for so many tokens' K and V, instead of before; its owner. @param {number} slots */
   pool(slots) {
     this.top = this.base;
     this.#keep(slots);
@@ -238,10 +235,7 @@ export class Model {
     this.#room = { rows: 0, keys: 0, samples: 0 };
   }
 
-  /**
-   * Room for the activations of a pass. @param {number} rows @param {number} keys @param {number}
-   * samples
-   */
+  /** Room for a pass. @param {number} rows @param {number} keys @param {number} samples */
   #fit(rows, keys, samples) {
     const room = this.#room;
     if (rows <= room.rows && keys <= room.keys && samples <= room.samples) return;
@@ -270,10 +264,7 @@ export class Model {
     };
   }
 
-  /**
-   * The rows of a pass from what was told: see `BrowserRunner.launch`. @param {Int32Array} told
-   * @returns {Laid}
-   */
+  /** A pass's rows, see `BrowserRunner.launch`. @param {Int32Array} told @returns {Laid} */
   #lay(told) {
     const [owner, size, requests] = told;
     if (owner !== this.owner) throw new Error("Another run has taken this model's memory.");
@@ -359,10 +350,7 @@ export class Model {
     });
   }
 
-  /**
-   * Queries, keys and values of a layer, and keys and values to the pool. @param {Laid} laid @param
-   * {number} l
-   */
+  /** Queries, keys and values of a layer, to the pool. @param {Laid} laid @param {number} l */
   #project(laid, l) {
     const { heads, kv_heads, head_size: d, epsilon } = this.sizes,
       { x, h, places, slots } = this.#at,

@@ -268,10 +268,7 @@ export class Sandbox {
     this.frames.delete(frame);
   }
 
-  /**
-   * The deltas of a job; before them {loading} while files are fetched. Throws the sentence of what
-   * went wrong; an aborted `signal` ends it at once.
-   */
+  /** The deltas of a job, {loading} before. Throws a sentence; `signal` ends it at once. */
   async *run(kind, spec, /** @type {AbortSignal | undefined} */ signal = undefined) {
     this.warm();
     const start = this.waiting;
@@ -324,10 +321,7 @@ export class Sandbox {
 /** What no sandbox asks for: it shares no memory with threads, and opens nobody's own model. */
 const UNASKED = ["shared.wasm", "jinja.json"];
 
-/**
- * All that a worker with one model asks for, and the interpreter's memory as our own worker kept
- * it, if it did. @returns {Promise<Record<string, ArrayBuffer>>}
- */
+/** All that a worker with one model asks for. @returns {Promise<Record<string, ArrayBuffer>>} */
 async function brought(base, model, progress) {
   const files = new Files(base, progress);
   const manifest = await files.manifest();

@@ -60,10 +60,7 @@ function limited(ms) {
   deadline = performance.now() + ms;
 }
 
-/**
- * In a sandbox, which is known by its opaque origin, a timed run's next step has its own time, and
- * the page hears that it goes on.
- */
+/** In a sandbox, known by its opaque origin, a step has its own time, and the page hears of it. */
 const stepped =
   self.origin === "null"
     ? () => {
@@ -150,14 +147,11 @@ async function model(/** @type {Files} */ files, name, /** @type {WebAssembly.Me
   const kernels = await kernelsFor(files, room);
   const { files: sizes, memory } = await files.manifest();
   const weights = weightsOf(name);
-  const made =
-    sizes[`${weights}.gz`] > LARGE
-      ? await placed(files, weights, memory[name], kernels, room)
-      : Model.of(
-          /** @type {ArrayBuffer} */ ((await files.get([weights])).get(weights)),
-          kernels,
-          room,
-        );
+  const isLarge = sizes[`${weights}.gz`] > LARGE;
+  const bytes = isLarge ? null : (await files.get([weights])).get(weights);
+  const made = bytes
+    ? Model.of(bytes, kernels, room)
+    : await placed(files, weights, memory[name], kernels, room);
   await Promise.all([begun, enlist(name, made)]);
   tab.add(name, made);
   return made;

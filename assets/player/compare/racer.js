@@ -133,9 +133,8 @@ export class Racer {
 
   _describe(c) {
     const { run } = this;
-    const idle =
-      run.length * run.numLanes -
-      run.statuses.reduce((n, lanes) => n + lanes.filter((s) => s & HELD).length, 0);
+    const held = run.statuses.reduce((n, lanes) => n + lanes.filter((s) => s & HELD).length, 0);
+    const idle = run.length * run.numLanes - held;
     const parts = [`${c.prefill} prefill`, `${c.decode} decode`];
     if (c.wasted - c.overrun) parts.push(`${c.wasted - c.overrun} padding`);
     if (c.overrun) parts.push(`${c.overrun} overrun`);

@@ -35,11 +35,8 @@ export class BrowserEngine {
     this._crashed = false;
     /** @type {Map<number, {resolve: Function, reject: Function, heard: (message: Json) => void}>} */
     this._asked = new Map();
-    /**
-     * By the model's name, "" for none; waits: how many wait for it.
-     * @type {Map<string, {id: number, model: string, ready: Promise<Json>, waits: number}>}
-     */
-    this._loads = new Map();
+    /** @type {Map<string, {id: number, model: string, ready: Promise<Json>, waits: number}>} */
+    this._loads = new Map(); // by the model's name, "" for none; waits: how many wait for it
     /** @type {Set<string>} models that its visitor wants, however large */
     this._agreed = new Set();
     /** @type {Map<string, File>} the visitor's own, by the names of their models */
@@ -279,12 +276,12 @@ export class BrowserEngine {
     const asked = this._asked.get(id);
     if (!asked) return;
     if (kind === "loading" || kind === "delta") asked.heard(message);
-    if (kind === "ready" || kind === "answer")
-      asked.resolve(kind === "ready" ? message : message.value);
+    else this._asked.delete(id);
+    if (kind === "ready") asked.resolve(message);
+    if (kind === "answer") asked.resolve(message.value);
     if (kind === "failed")
       asked.reject(new NoEngine(message.sentence, message.lasting, message.more));
-    if (kind === "ready" || kind === "answer" || kind === "failed" || message.delta?.done)
-      this._asked.delete(id);
+    if (message.delta?.done) this._asked.delete(id);
   }
 
   // -- what it made ------------------------------------------------------------------------------

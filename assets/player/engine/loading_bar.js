@@ -23,10 +23,7 @@ export class LoadingBar {
     /** @type {((chosen: boolean) => void) | undefined} */ this._answer = undefined;
   }
 
-  /**
-   * The engine is being loaded: show how far, from a moment on. cancel: called if its visitor no
-   * longer wants it. @param {() => void} cancel
-   */
+  /** The engine is being loaded: say how far, after a moment. @param {() => void} cancel */
   open(cancel) {
     if (this._answer) return;
     this._clear();

@@ -49,12 +49,8 @@ function runsOf(state, data) {
     const length = Math.max(...requests.map(({ until }) => until)) + 1;
     const hues = Object.fromEntries(requests.map(({ request }, n) => [request, data.hues[n]]));
     const header = { source: "simulated", config: { max_num_seqs: lanes } };
-    return {
-      policy,
-      requests,
-      length,
-      run: new Run({ header, hues, events: eventsOf(requests, length) }),
-    };
+    const run = new Run({ header, hues, events: eventsOf(requests, length) });
+    return { policy, requests, length, run };
   });
 }
 

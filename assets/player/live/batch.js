@@ -66,18 +66,14 @@ export class Batch {
       this.broken = sentence;
       this.listener.state();
     };
+    const reached = (next) => {
+      this.next = next;
+    };
     return follow(
       this.server,
       this.of ? [this.of] : [],
       this.most,
-      {
-        signal,
-        from: this.next,
-        reached: (next) => {
-          this.next = next;
-        },
-        broke,
-      },
+      { signal, from: this.next, reached, broke },
       (delta) => this.take(delta),
     );
   }
@@ -167,10 +163,7 @@ export class Batch {
     for (const { deltas } of [first, ...others])
       for (const delta of deltas) this._append(run, delta);
     this.run = run;
-    this.listener.begins(
-      run,
-      Boolean(before && before.beginning.begin.run === first.beginning.begin.run),
-    );
+    this.listener.begins(run, before?.beginning.begin.run === first.beginning.begin.run);
   }
 
   _append(run, delta) {
@@ -215,11 +208,8 @@ export class Fleet {
     const changed = () => {
       this._hasChanged = true;
     };
-    const batch = new Batch(this.server, () => false, {
-      begins: changed,
-      steps: changed,
-      state: changed,
-    });
+    const listener = { begins: changed, steps: changed, state: changed };
+    const batch = new Batch(this.server, () => false, listener);
     batch.most = this.most;
     return batch;
   }
@@ -264,14 +254,10 @@ export class Fleet {
       ({ of, run }) => this.batches.get(of)?.run?.length && this.batches.get(of)?.number === run,
     );
     const known = new Map(this.members.map((member) => [member.of, member]));
-    const members = placed.map(({ of, rank, offset, name }) =>
-      Object.assign(known.get(of) || { of }, {
-        rank,
-        offset,
-        name,
-        run: this.batches.get(of)?.run,
-      }),
-    );
+    const members = placed.map(({ of, rank, offset, name }) => {
+      const run = this.batches.get(of)?.run;
+      return Object.assign(known.get(of) || { of }, { rank, offset, name, run });
+    });
     if (
       members.length !== this.members.length ||
       members.some((member, n) => member !== this.members[n])

@@ -6,8 +6,7 @@ import { t, tell } from "../parts/speech.js";
 
 export class House {
   /**
-   * @param {HTMLElement} section
-   * @param {string[]} prompts
+   * @param {HTMLElement} section @param {string[]} prompts
    * @param {{ask: (prompt: string) => Promise<void>, letBotsAsk: () => Promise<void>}} acts
    */
   constructor(section, prompts, { ask, letBotsAsk }) {

@@ -17,8 +17,7 @@ const SILENT = 10; // s without a step, while requests run, after which it is sa
 /** Another engine, followed through its recording: what it is, and which of several is shown. */
 export class FollowedView {
   /**
-   * @param {HTMLElement} section
-   * @param {(of: string) => void} choose
+   * @param {HTMLElement} section @param {(of: string) => void} choose
    * @param {(scope: "ranks" | "all") => void} all
    */
   constructor(section, choose, all) {

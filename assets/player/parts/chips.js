@@ -34,8 +34,7 @@ export function chip(shown, request, held = true) {
 }
 
 /**
- * @param {SentenceContext} shown
- * @param {Span[]} list
+ * @param {SentenceContext} shown @param {Span[]} list
  * @param {(request: RunRequest) => boolean} held whether it is in a lane
  */
 export function spans(shown, list, held = (_request) => true) {

@@ -84,9 +84,7 @@ export const iconButton = (of, name, act) =>
 
 /**
  * An element that our own markup must contain.
- * @param {ParentNode} root
- * @param {string} selector
- * @returns {HTMLElement}
+ * @type {(root: ParentNode, selector: string) => HTMLElement}
  */
 export function find(root, selector) {
   const el = root.querySelector(selector);

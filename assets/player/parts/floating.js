@@ -130,8 +130,7 @@ export const closing = () =>
 
 /**
  * The head of a card that is long: its title, more, and what closes it.
- * @param {string} title
- * @param {...Node} more
+ * @param {string} title @param {...Node} more
  */
 export const cardHead = (title, ...more) =>
   h(
@@ -147,8 +146,7 @@ export const cardHead = (title, ...more) =>
   );
 
 /**
- * @param {HTMLElement} root with a `dialog.card`
- * @param {string} title
+ * @param {HTMLElement} root with a `dialog.card` @param {string} title
  * @param {...(Node | null | false | undefined)} content
  */
 export function showCard(root, title, ...content) {

@@ -49,10 +49,8 @@ export function speak(language) {
 export const missingKeys = new Set();
 
 /**
- * A text in the current language. holes: values for {name} placeholders: names, and texts already
- * in that language.
- * @param {string} text
- * @param {Record<string, string> | null} holes
+ * A text in the current language. holes: for {name}: names, and texts already in that language.
+ * @param {string} text @param {Record<string, string> | null} holes
  */
 export function t(text, holes = null) {
   const said = translated(text);

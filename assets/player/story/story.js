@@ -71,20 +71,13 @@ export class Story {
     this.where = find(document, ".toc .here");
     this.contents = /** @type {HTMLDetailsElement} */ (document.querySelector(".toc details"));
     document.documentElement.classList.add("live");
-    const [names, runs] = [page.hero.names, page.hero.runs];
+    /** @type {{names: string[], runs: string[]}} */
+    const { names, runs } = page.hero;
+    const members = names.map((name, n) => ({ name, run: this.run(runs[n]) }));
     this.heroes = findAll(document, ".hero .fig").map((fig) => {
       const card = h("div", {});
-      const label = fig.dataset.label || "";
       fig.append(card);
-      return new Hero(
-        card,
-        names.map((/** @type {string} */ name, /** @type {number} */ n) => ({
-          name,
-          run: this.run(runs[n]),
-        })),
-        page.again,
-        label,
-      );
+      return new Hero(card, members, page.again, fig.dataset.label || "");
     });
     this._listen();
     this.measure();

@@ -76,9 +76,12 @@ export const times = {
       .map(([ms]) => ms)
       .sort((a, b) => a - b);
     const usual = rest[Math.floor(rest.length / 2)].toFixed(1);
-    const read = count === 1 ? "in one step of" : `in ${count} steps, the longest of`;
+    if (count === 1)
+      return t(
+        `${tokens} tokens are read in one step of ${most.toFixed(1)} ms; a step without them takes ${usual} ms, as a rule.`,
+      );
     return t(
-      `${tokens} tokens are read ${read} ${most.toFixed(1)} ms; a step without them takes ${usual} ms, as a rule.`,
+      `${tokens} tokens are read in ${count} steps, the longest of ${most.toFixed(1)} ms; a step without them takes ${usual} ms, as a rule.`,
     );
   },
 };

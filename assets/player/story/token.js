@@ -226,15 +226,19 @@ export const token = {
         ? t(`“${pieces[row]}” looks at itself and at ${row} [token|tokens] before it.`)
         : t(`“${pieces[row]}” is the first and looks only at itself.`);
     }
-    const out = data.output[k] === "" ? "the sign that the answer is over" : `“${pieces[size]}”`;
-    const isFirst = k === 0;
-    const read = Math.round(state.off || 0)
-      ? isFirst
-        ? `without the cache, too, all ${size} tokens are computed`
-        : `without the cache all ${size} tokens are computed, ${size - 1} of them again`
-      : isFirst
-        ? `${size} tokens go in, all at once`
-        : `one goes in, “${pieces[size - 1]}”; ${size - 1} [is|are] remembered`;
-    return `${t(`Token ${k + 1} of ${data.output.length}:`)} ${t(`${read}; out comes ${out}.`)}`;
+    const which = t(`Token ${k + 1} of ${data.output.length}:`);
+    const isEnd = data.output[k] === "";
+    if (Math.round(state.off || 0)) {
+      if (!k)
+        return `${which} ${t(`without the cache, too, all ${size} tokens are computed; out comes “${pieces[size]}”.`)}`;
+      return isEnd
+        ? `${which} ${t(`without the cache all ${size} tokens are computed, ${size - 1} of them again; out comes the sign that the answer is over.`)}`
+        : `${which} ${t(`without the cache all ${size} tokens are computed, ${size - 1} of them again; out comes “${pieces[size]}”.`)}`;
+    }
+    if (isEnd)
+      return `${which} ${t(`one goes in, “${pieces[size - 1]}”; ${size - 1} [is|are] remembered; out comes the sign that the answer is over.`)}`;
+    if (!k)
+      return `${which} ${t(`${size} tokens go in, all at once; out comes “${pieces[size]}”.`)}`;
+    return `${which} ${t(`one goes in, “${pieces[size - 1]}”; ${size - 1} [is|are] remembered; out comes “${pieces[size]}”.`)}`;
   },
 };
