@@ -76,9 +76,7 @@ export class Chooser {
   mark(name) {
     for (const chip of findAll(this.root, ":is(.top .presets, .presets.small) > [data-name]"))
       chip.classList.toggle("on", chip.dataset.name === name);
-    for (const list of /** @type {NodeListOf<HTMLSelectElement>} */ (
-      this.root.querySelectorAll("select.group")
-    )) {
+    for (const list of /** @type {HTMLSelectElement[]} */ (findAll(this.root, "select.group"))) {
       list.value = [...list.options].some((o) => o.value === name) ? name : "";
       list.classList.toggle("on", list.value !== "");
     }

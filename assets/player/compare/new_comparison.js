@@ -59,19 +59,11 @@ export class NewComparison {
       ...presets.map((p) => h("option", { value: p.name })),
     );
     this.$(".policy-rows").replaceChildren(
-      ...policies.map((p) =>
-        h(
-          "label",
-          { class: "check" },
-          h("input", {
-            type: "checkbox",
-            name: "policy",
-            value: p.name,
-            checked: FIRST.includes(p.name),
-          }),
-          h("span", {}, p.name, h("small", {})),
-        ),
-      ),
+      ...policies.map(({ name: value }) => {
+        const checked = FIRST.includes(value);
+        const box = h("input", { type: "checkbox", name: "policy", value, checked });
+        return h("label", { class: "check" }, box, h("span", {}, value, h("small")));
+      }),
     );
     this.fields.repeats.max = String(most);
     this.fields.repeats.value = String(Math.min(3, most));

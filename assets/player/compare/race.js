@@ -37,17 +37,9 @@ export class Race {
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.head = h("div", { class: "playhead race-head" });
     this.rows = h("div", { class: "racers" });
-    this.slider = h(
-      "div",
-      {
-        class: "race-axis canvas",
-        tabindex: "0",
-        role: "slider",
-        "aria-label": t("Moment of the race"),
-        "aria-valuemin": "0",
-      },
-      this.axis,
-    );
+    const name = t("Moment of the race");
+    const slider = { tabindex: "0", role: "slider", "aria-label": name, "aria-valuemin": "0" };
+    this.slider = h("div", { class: "race-axis canvas", ...slider }, this.axis);
     this.area = h("div", { class: "race-area" }, this.slider, this.rows, this.head);
     this.holder = h("div", { class: "table-holder", hidden: true, tabindex: "0" });
     this.tabled = false;

@@ -32,11 +32,9 @@ function run(pen, state, { steps, at }, top) {
   if (room < 30) return;
   const gone = 1 - ease(clamp(state.fold * 2.2, 0, 1));
   pen.font(13, 600);
-  const [computed, packed] = [
-    "computed in each step of this run",
-    "tokens in each step of this run",
-  ];
-  pen.text(t(state.fold < 0.5 ? computed : packed), 0, top);
+  const says =
+    state.fold < 0.5 ? "computed in each step of this run" : "tokens in each step of this run";
+  pen.text(t(says), 0, top);
   steps.forEach(([tokens, pads], k) => {
     const shown = clamp(state.sum * (steps.length + 4) - k, 0, 1);
     const x = 28 + k * slot;
