@@ -90,10 +90,7 @@ export class Download {
       await this.cache?.put(this._name(from), stored(new Blob(chunks), length)).catch(() => {});
   }
 
-  /**
-   * The pieces from the beginning on, up to a gap or to the file's last byte: that is always asked
-   * for.
-   */
+  /** The first pieces, up to a gap or the last byte: that is always asked for. */
   async _kept() {
     const found = [];
     for (let from = 0; ; from += found[found.length - 1].length) {

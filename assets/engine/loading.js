@@ -88,7 +88,7 @@ export class Files {
     this.arrived = {}; // bytes so far
     this.keeps = true;
     this.beside = {}; // files that have a version of their own, by their places
-    /** @type {Map<string, Download>} */ this.going = new Map(); // by their addresses
+    /** @type {Map<string, Download>} */ this.going = new Map(); // by their names
     this.fetched = 0; // bytes from the network, as they were sent
   }
 
@@ -124,17 +124,8 @@ export class Files {
     const { files } = await this.manifest();
     for (const name of names) this.sizes[name] = files[`${name}.gz`] || 0;
     this._tell();
-    return new Map(
-      await Promise.all(
-        names.map(
-          async (name) =>
-            /** @type {[string, ArrayBuffer]} */ ([
-              name,
-              await this._bytes(name, this.sizes[name]),
-            ]),
-        ),
-      ),
-    );
+    const found = await Promise.all(names.map((name) => this._bytes(name, this.sizes[name])));
+    return new Map(names.map((name, n) => [name, found[n]]));
   }
 
   /**
@@ -149,7 +140,7 @@ export class Files {
     const kept = await this._kept(name);
     if (kept) await drain(/** @type {ReadableStream} */ (kept.body), take);
     else
-      await this._fetched(this._place(name) + ".gz", size, this._counting(name), async (stream) => {
+      await this._fetched(name, size, async (stream) => {
         const { readable, writable } = new TransformStream();
         let keeps = true;
         const keeping = this._keep(name, readable, memory[name.split("/")[0]]).then(() => {
@@ -197,7 +188,7 @@ export class Files {
 
   /** End the download of a file. @param {string} name */
   leave(name) {
-    this.going.get(this._place(name) + ".gz")?.stop.abort();
+    this.going.get(name)?.stop.abort();
   }
 
   /** Where a file, and pieces of it, are kept. @param {string} name */
@@ -241,22 +232,13 @@ export class Files {
   async _bytes(name, size = 0) {
     let bytes = await (await this._kept(name))?.arrayBuffer();
     if (!bytes) {
-      const address = this._place(name) + (size ? ".gz" : "");
-      bytes = await this._fetched(address, size, this._counting(name), (stream) =>
-        new Response(stream).arrayBuffer(),
-      );
+      bytes = await this._fetched(name, size, (stream) => new Response(stream).arrayBuffer());
       this._keep(name, bytes, bytes.byteLength);
     }
     this.arrived[name] = size;
     this._tell();
     return bytes;
   }
-
-  /** @type {(name: string) => (bytes: number) => void} */
-  _counting = (name) => (bytes) => {
-    this.arrived[name] = Math.min(this.sizes[name] ?? 0, bytes);
-    this._tell();
-  };
 
   /** Something is loaded: what is here already does not count. */
   begin() {
@@ -276,13 +258,18 @@ export class Files {
   }
 
   /**
-   * From the network, a large file from where its last download ended.
-   * @template T @param {string} address @param {number} size @param {(bytes: number) => void} count
+   * From the network, a large file from where its last download ended; one with a size is packed.
+   * @template T @param {string} name @param {number} size
    * @param {(stream: ReadableStream) => Promise<T>} read what is made of its bytes
    */
-  async _fetched(address, size, count, read) {
+  async _fetched(name, size, read) {
+    const address = this._place(name) + (size ? ".gz" : "");
     const download = new Download(address, size, size > LARGE ? await opened() : undefined);
-    this.going.set(address, download);
+    const count = (/** @type {number} */ bytes) => {
+      this.arrived[name] = Math.min(this.sizes[name] ?? 0, bytes);
+      this._tell();
+    };
+    this.going.set(name, download);
     const answer = await download.begin();
     if (!answer) throw new Refused(UNREACHED);
     if (!answer.ok) throw new Refused(answer.status === 404 ? GONE : UNREACHED);

@@ -10,7 +10,7 @@
  *     model.pass(told, rows)                       // Int32Array that begins with the owner, array of objects; gives a Float64Array
  *     model.compute(told, rows)                    // the same for Python: its array of 32-bit integers, and rows as JSON
  *     model.attention(ids, layer, head)            // weights of one head over one text, also for Python; the pool stays as it is
- *     model.heads, model.bytes                     // query heads of a layer; memory that is held
+ *     model.heads                                  // query heads of a layer
  *     model.enlist(start)                          // before its first pool, where the memory is shared: another thread, see crew.js
  *     model.threads                                // that compute
  *
@@ -107,9 +107,6 @@ export class Model {
     this.base = this.behind = this.top;
   }
 
-  get bytes() {
-    return this.memory.buffer.byteLength;
-  }
   get heads() {
     return this.sizes.heads;
   }
@@ -220,10 +217,7 @@ export class Model {
     return at;
   }
 
-  /**
-   * Room for the K and V of so many tokens; what was kept before is gone. @param {number} slots
-   * @returns {number} its owner from now on
-   */
+  /** Room for so many tokens' K and V, instead of before; its owner. @param {number} slots */
   pool(slots) {
     this.top = this.base;
     this.#keep(slots);
@@ -241,10 +235,7 @@ export class Model {
     this.#room = { rows: 0, keys: 0, samples: 0 };
   }
 
-  /**
-   * Room for the activations of a pass. @param {number} rows @param {number} keys @param {number}
-   * samples
-   */
+  /** Room for a pass. @param {number} rows @param {number} keys @param {number} samples */
   #fit(rows, keys, samples) {
     const room = this.#room;
     if (rows <= room.rows && keys <= room.keys && samples <= room.samples) return;
@@ -273,10 +264,7 @@ export class Model {
     };
   }
 
-  /**
-   * The rows of a pass from what was told: see `BrowserRunner.launch`. @param {Int32Array} told
-   * @returns {Laid}
-   */
+  /** A pass's rows, see `BrowserRunner.launch`. @param {Int32Array} told @returns {Laid} */
   #lay(told) {
     const [owner, size, requests] = told;
     if (owner !== this.owner) throw new Error("Another run has taken this model's memory.");
@@ -320,9 +308,7 @@ export class Model {
     return laid;
   }
 
-  /**
-   * @param {number} y @param {number} x @param {Matrix} matrix @param {number} rows
-   */
+  /** @param {number} y @param {number} x @param {Matrix} matrix @param {number} rows */
   #linear(y, x, { w, b, outputs, inputs, kind }, rows) {
     const parts = outputs >> 4;
     if (kind) {
@@ -364,10 +350,7 @@ export class Model {
     });
   }
 
-  /**
-   * Queries, keys and values of a layer, and keys and values to the pool. @param {Laid} laid @param
-   * {number} l
-   */
+  /** Queries, keys and values of a layer, to the pool. @param {Laid} laid @param {number} l */
   #project(laid, l) {
     const { heads, kv_heads, head_size: d, epsilon } = this.sizes,
       { x, h, places, slots } = this.#at,

@@ -56,10 +56,7 @@ function gate(most) {
   };
 }
 
-/**
- * The worker's script: the engine's modules find each other, and their files in a cache, among what
- * was handed in; a file is given once.
- */
+/** The worker's script: modules and files are found among what was handed in, each file once. */
 function bootstrap() {
   const HERE = "https://engine.invalid/";
   const scope = /** @type {{importScripts: unknown}} */ (/** @type {unknown} */ (self));
@@ -148,14 +145,9 @@ class Frame {
 
   /**
    * The messages about a request, until one of `last`. patience: ms without a word before it ends.
-   * Throws the sentence of a failure.
+   * Throws the sentence of a failure. @param {AbortSignal} [signal]
    */
-  async *answers(
-    message,
-    last,
-    patience,
-    /** @type {AbortSignal | undefined} */ signal = undefined,
-  ) {
+  async *answers(message, last, patience, signal) {
     const give = () => this.wake?.();
     this.silence = 0;
     // Counted in ticks: a computer that slept has not waited.
@@ -228,10 +220,7 @@ export class Sandbox {
     return new Sandbox((progress) => brought(base, model, progress), model);
   }
 
-  /**
-   * files: called for each start with what hears of its progress; resolves to {name: ArrayBuffer},
-   * which are given away.
-   */
+  /** files: called at each start with what hears of progress; {name: ArrayBuffer}, given away. */
   constructor(files, model) {
     this.files = files;
     this.model = model;
@@ -279,10 +268,7 @@ export class Sandbox {
     this.frames.delete(frame);
   }
 
-  /**
-   * The deltas of a job; before them {loading} while files are fetched. Throws the sentence of what
-   * went wrong; an aborted `signal` ends it at once.
-   */
+  /** The deltas of a job, {loading} before. Throws a sentence; `signal` ends it at once. */
   async *run(kind, spec, /** @type {AbortSignal | undefined} */ signal = undefined) {
     this.warm();
     const start = this.waiting;
@@ -335,10 +321,7 @@ export class Sandbox {
 /** What no sandbox asks for: it shares no memory with threads, and opens nobody's own model. */
 const UNASKED = ["shared.wasm", "jinja.json"];
 
-/**
- * All that a worker with one model asks for, and the interpreter's memory as our own worker kept
- * it, if it did. @returns {Promise<Record<string, ArrayBuffer>>}
- */
+/** All that a worker with one model asks for. @returns {Promise<Record<string, ArrayBuffer>>} */
 async function brought(base, model, progress) {
   const files = new Files(base, progress);
   const manifest = await files.manifest();

@@ -41,10 +41,7 @@ const files = new Files(BASE, (now) => progress(now));
 
 const say = (message) => self.postMessage(message);
 
-/**
- * No second thread and no shared memory: the interpreter looks here, now and then, whether its time
- * is over. What it does then: visualizer/browser/time_limit.py.
- */
+/** Here the interpreter looks now and then whether its time is over, see time_limit.py. */
 const interrupt = {
   get 0() {
     const over = performance.now() > deadline;
@@ -63,10 +60,7 @@ function limited(ms) {
   deadline = performance.now() + ms;
 }
 
-/**
- * In a sandbox, which is known by its opaque origin, a timed run's next step has its own time, and
- * the page hears that it goes on.
- */
+/** In a sandbox, known by its opaque origin, a step has its own time, and the page hears of it. */
 const stepped =
   self.origin === "null"
     ? () => {
@@ -153,14 +147,11 @@ async function model(/** @type {Files} */ files, name, /** @type {WebAssembly.Me
   const kernels = await kernelsFor(files, room);
   const { files: sizes, memory } = await files.manifest();
   const weights = weightsOf(name);
-  const made =
-    sizes[`${weights}.gz`] > LARGE
-      ? await placed(files, weights, memory[name], kernels, room)
-      : Model.of(
-          /** @type {ArrayBuffer} */ ((await files.get([weights])).get(weights)),
-          kernels,
-          room,
-        );
+  const isLarge = sizes[`${weights}.gz`] > LARGE;
+  const bytes = isLarge ? null : (await files.get([weights])).get(weights);
+  const made = bytes
+    ? Model.of(bytes, kernels, room)
+    : await placed(files, weights, memory[name], kernels, room);
   await Promise.all([begun, enlist(name, made)]);
   tab.add(name, made);
   return made;
@@ -382,17 +373,19 @@ const asked = {
   },
 };
 
+const FAILED = "The engine in this tab failed: the browser's console says how.";
+
 self.onmessage = async ({ data }) => {
   try {
     const value = await asked[data.do](data);
     if (value !== undefined) say({ kind: "answer", id: data.id, value });
   } catch (error) {
     if (!(error instanceof Refused)) console.error(error);
-    const sentence =
-      error instanceof Refused
-        ? error.message
-        : "The engine in this tab failed: the browser's console says how.";
-    const { lasting = false, more = {} } = error instanceof Refused ? error : {};
+    const {
+      message: sentence,
+      lasting,
+      more,
+    } = error instanceof Refused ? error : new Refused(FAILED);
     say({ kind: "failed", id: data.id, sentence, lasting, more });
   }
 };

@@ -3840,8 +3840,8 @@ FAULTS = (
     Fault(
         "a batch is not empty while somebody is done and no step has come",
         "assets/player/live/words.js",
-        "laneSpan.to === Infinity && !laneSpan.request.finished",
-        "laneSpan.to === Infinity",
+        "to === Infinity && !request.finished",
+        "to === Infinity",
         ("js/parts.test.js",),
     ),
     Fault(
@@ -5854,8 +5854,8 @@ FAULTS = (
     Fault(
         "whoever waited for no time is told nothing of it",
         "assets/player/live/whereabouts.js",
-        'ended.waited_s === null ? "" : t(',
-        'ended.waited_s === 0 ? "" : t(',
+        "waited !== null && t(",
+        "waited !== 0 && t(",
         ("js/facts.test.js",),
     ),
     Fault(

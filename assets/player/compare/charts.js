@@ -124,25 +124,25 @@ export class Charts {
     try {
       this._plotly ??= fetchPlotly(this.options.plotly);
       const { Plotly, source } = await this._plotly;
-      if (kind === "png") {
-        const { data: traces, layout } = data.figure;
-        const url = await Plotly.toImage(
-          { data: traces, layout: { ...layout, width: PNG_WIDTH, height: PNG_HEIGHT } },
-          { format: "png", width: PNG_WIDTH, height: PNG_HEIGHT, scale: 2 },
-        );
-        // the page's policy lets no data: be fetched
-        download(
-          `${name}.png`,
-          new Blob([Uint8Array.from(atob(url.split(",")[1]), (c) => c.charCodeAt(0))], {
-            type: "image/png",
-          }),
-        );
-      } else download(`${name}.html`, new Blob([figurePage(data, source)], { type: "text/html" }));
+      const [made, type] =
+        kind === "png"
+          ? [await pictureOf(data.figure, Plotly), "image/png"]
+          : [figurePage(data, source), "text/html"];
+      download(`${name}.${kind}`, new Blob([made], { type }));
     } catch (error) {
       this._plotly = window.Plotly ? this._plotly : null;
       this.options.toast(t("The figure could not be saved: {why}.", { why: error.message }));
     }
   }
+}
+
+/** A figure as a PNG. */
+async function pictureOf({ data, layout }, Plotly) {
+  const size = { width: PNG_WIDTH, height: PNG_HEIGHT };
+  const figure = { data, layout: { ...layout, ...size } };
+  const url = await Plotly.toImage(figure, { format: "png", ...size, scale: 2 });
+  // the page's policy lets no data: be fetched
+  return Uint8Array.from(atob(url.split(",")[1]), (c) => c.charCodeAt(0));
 }
 
 /** Two charts with separate axes, one below the other: there is no room side by side. */
@@ -170,10 +170,7 @@ function figurePage(data, source) {
   );
 }
 
-/**
- * The colours used by visualizer/charts, each mapped to this theme's own.
- * @param {Palette} palette
- */
+/** The colours of visualizer/charts, each mapped to this theme's. @param {Palette} palette */
 function coloursOf(palette) {
   const table = new Map([
     ["#ffffff", palette.panel],
@@ -193,11 +190,8 @@ function coloursOf(palette) {
 }
 
 /**
- * A copy of plain data in which strings that are keys of the table are replaced by their values.
- * @template T
- * @param {T} data
- * @param {Map<string, string>} table
- * @returns {Json}
+ * A copy of plain data whose strings are replaced as a table says, by their lower case.
+ * @template T @param {T} data @param {Map<string, string>} table @returns {Json}
  */
 export function recolour(data, table) {
   if (Array.isArray(data)) return data.map((value) => recolour(value, table));

@@ -17,7 +17,6 @@ export class Chooser {
     new ResizeObserver(() => this.fit()).observe(this.bar);
     this.more = h("select", {
       class: "button more",
-      "aria-label": t("More comparisons"),
       hidden: true,
       onchange: () => this._chip(this.more.value)?.click(),
     });
@@ -41,13 +40,8 @@ export class Chooser {
       ...made.map((entry) => chip(entry, t(says, { who: entry.shows }))),
     ];
     const groups = [...new Set(recorded.flatMap(({ group }) => group || []))];
-    const lists = () =>
-      groups.map((group) =>
-        this._list(
-          group,
-          recorded.filter((entry) => entry.group === group),
-        ),
-      );
+    const of = (/** @type {string} */ group) => recorded.filter((entry) => entry.group === group);
+    const lists = () => groups.map((group) => this._list(group, of(group)));
     this.more.setAttribute("aria-label", t("More comparisons"));
     this.bar.replaceChildren(...chips());
     this.lists.replaceChildren(this.more, ...lists());
@@ -82,9 +76,7 @@ export class Chooser {
   mark(name) {
     for (const chip of findAll(this.root, ":is(.top .presets, .presets.small) > [data-name]"))
       chip.classList.toggle("on", chip.dataset.name === name);
-    for (const list of /** @type {NodeListOf<HTMLSelectElement>} */ (
-      this.root.querySelectorAll("select.group")
-    )) {
+    for (const list of /** @type {HTMLSelectElement[]} */ (findAll(this.root, "select.group"))) {
       list.value = [...list.options].some((o) => o.value === name) ? name : "";
       list.classList.toggle("on", list.value !== "");
     }
@@ -99,10 +91,7 @@ export class Chooser {
       this.strip.scrollLeft = left - 12;
   }
 
-  /**
-   * Show as many buttons as fit, always including the open one. Call when the bar's width has
-   * changed.
-   */
+  /** Show as many buttons as fit, the open one among them; call when the bar's width changed. */
   fit() {
     const chips = findAll(this.bar, "[data-name]");
     const listed = [];

@@ -21,6 +21,7 @@ import {
   onTheme,
   paintTheme,
   pressesButton,
+  setHue,
   showEmpty,
   showToast,
   toggleFullscreen,
@@ -92,7 +93,7 @@ export class Compare {
     this.form = new NewComparison($(".drawer"), {
       engines: this.engines,
       ask,
-      done: (url, spec) => this._made(url, spec),
+      done: async (url, spec) => this._add(await fetchOnce(url), spec),
       watched: this.options.watched,
       opener: $(".new-button"),
       phone: () => this.layout === "phone",
@@ -254,6 +255,7 @@ export class Compare {
 
   /** doc: a plan; null before there is one. */
   _showPlan(doc) {
+    this._opening = null; // a comparison that is on its way does not take its place
     this.empty(null);
     this.root.toggleAttribute("data-plan", true);
     this.race.toggle(false);
@@ -263,11 +265,6 @@ export class Compare {
     this._say();
     this.chooser.mark(this.entry?.name);
     this.$(".scroll").scrollTop = 0;
-  }
-
-  /** Open a comparison that was measured on request. */
-  async _made(url, spec) {
-    return this._add(await fetchOnce(url), spec);
   }
 
   /** Keep a comparison for this visit, and open it. */
@@ -292,11 +289,8 @@ export class Compare {
     this._race();
     this.bar.fit();
     this.$(".article").hidden = doc.name !== "gpt2-six";
-    const [anyRun] = Object.values(doc.runs);
-    this.equivalence.show(
-      doc.equivalence,
-      new Map(((anyRun && anyRun.header.workload.requests) || []).map((r) => [r.id, r.prompt])),
-    );
+    const asked = Object.values(doc.runs)[0]?.header.workload.requests ?? [];
+    this.equivalence.show(doc.equivalence, new Map(asked.map((r) => [r.id, r.prompt])));
     this.$(".source").dataset.source = doc.source;
     this._say();
     this.chooser.mark(this.entry?.name);
@@ -310,29 +304,18 @@ export class Compare {
     if (this.root.hasAttribute("data-plan")) return this._sayPlan();
     const { says, figures } = inLanguage(doc);
     this._headline();
-    setText(this.$(".outputs"), says.outputs);
-    setText(this.$(".verdict"), says.verdict);
-    setText(this.$(".method"), says.method);
-    setText(
-      this.$(".where"),
-      [`${t("Measured on")} ${says.where}.`, ...(says.notes || [])].join(" "),
-    );
+    for (const name of ["outputs", "verdict", "method"]) setText(this.$(`.${name}`), says[name]);
+    const notes = [`${t("Measured on")} ${says.where}.`, ...(says.notes || [])];
+    setText(this.$(".where"), notes.join(" "));
     setText(this.$(".sure-text"), says.sure);
     this.charts.show(figures, doc.name);
     this._table();
     this.equivalence.say();
     const { device, model, versions } = doc.data.environment;
-    const word = t(
-      doc.source === "recorded"
-        ? "Recorded"
-        : versions?.pyodide
-          ? "Measured in this tab"
-          : "Measured here",
-    );
-    setText(
-      this.$(".source"),
-      joined([word, dateOf(doc.created), model.name, device.toUpperCase()]),
-    );
+    const here = versions?.pyodide ? "Measured in this tab" : "Measured here";
+    const word = t(doc.source === "recorded" ? "Recorded" : here);
+    const facts = [word, dateOf(doc.created), model.name, device.toUpperCase()];
+    setText(this.$(".source"), joined(facts));
     this.$(".source").title = says.where;
   }
 
@@ -348,13 +331,9 @@ export class Compare {
 
   _race() {
     this.$(".race-panel").style.setProperty("--racers", String(this.chosen.size));
-    this.race.show(
-      this.doc,
-      this.doc.names.filter((n) => this.chosen.has(n)),
-    );
-    const counted = this.race.racers.map((racer) =>
-      countLaneSteps(racer.run, lanePieces(racer.run)),
-    );
+    const names = this.doc.names.filter((n) => this.chosen.has(n));
+    this.race.show(this.doc, names);
+    const counted = this.race.racers.map(({ run }) => countLaneSteps(run, lanePieces(run)));
     for (const [name, count] of LEGEND)
       this.$(`.legend-${name}`).hidden = !counted.some((c) => count(c));
   }
@@ -384,16 +363,11 @@ export class Compare {
           name,
         );
         button.dataset.who = name;
-        this._hue(button, name);
+        setHue(button, this.doc.hues[name] ?? 0);
         return button;
       }),
     );
     this._heads();
-  }
-
-  _hue(el, name) {
-    el.style.setProperty("--hue", `var(--hue-${this.doc.hues[name] ?? 0})`);
-    el.style.setProperty("--tint", `var(--tint-${this.doc.hues[name] ?? 0})`);
   }
 
   /** The finding, with contenders in their colours. */
@@ -408,7 +382,7 @@ export class Compare {
     const parts = [];
     for (const match of text.matchAll(found)) {
       const el = h("span", { class: "name" }, match[0]);
-      this._hue(el, match[0]);
+      setHue(el, this.doc.hues[match[0]] ?? 0);
       parts.push(text.slice(last, match.index), el);
       last = match.index + match[0].length;
     }
@@ -452,18 +426,10 @@ export class Compare {
     const { race } = this;
     this.bar.draw();
     this._remember();
-    const gap = race.gap();
-    setText(
-      this.$(".gap"),
-      gap
-        ? t(`{first} is ${count(gap[1])} [token|tokens] ahead of {last}`, {
-            first: gap[0],
-            last: gap[2],
-          })
-        : race.now >= race.span
-          ? t("all are done")
-          : "",
-    );
+    const [by, who] = race.gap();
+    const ahead = `{first} is ${count(by)} [token|tokens] ahead of {last}`;
+    const tied = race.now >= race.span ? t("all are done") : "";
+    setText(this.$(".gap"), by ? t(ahead, who) : tied);
   }
 
   _top() {
@@ -503,15 +469,12 @@ export class Compare {
   /** Download the measurements. */
   _save(kind) {
     if (!this.doc) return;
-    const name =
-      this.doc.kind === "plan"
-        ? "inflight-plan"
-        : `inflight-${/^[\w-]+$/.test(this.doc.name) ? this.doc.name : "comparison"}-compared`;
+    const { csv, data, name } = this.doc;
+    const of =
+      this.doc.kind === "plan" ? "plan" : `${/^[\w-]+$/.test(name) ? name : "comparison"}-compared`;
     const [text, type] =
-      kind === "csv"
-        ? [this.doc.csv, "text/csv"]
-        : [JSON.stringify(this.doc.data, null, 1), "application/json"];
-    download(`${name}.${kind}`, new Blob([text], { type }));
+      kind === "csv" ? [csv, "text/csv"] : [JSON.stringify(data, null, 1), "application/json"];
+    download(`inflight-${of}.${kind}`, new Blob([text], { type }));
   }
 
   // -- around it ---------------------------------------------------------------------------------
@@ -534,8 +497,8 @@ export class Compare {
   }
 
   /**
-   * Write what is on screen into the address, soon: browsers limit how often it may change. Not
-   * before a link's request is shown.
+   * Write what is on screen into the address, soon: browsers limit how often. Not before a link's
+   * request is shown.
    */
   _remember() {
     if (this._remembering || !this.doc?.runs) return;
@@ -577,20 +540,18 @@ export class Compare {
 
   _share() {
     if (!this.doc) return;
-    if (this.doc.kind === "plan")
-      noLink(this.root, "This plan was simulated here, for you: nobody else can open it.", {
-        text: "Save it (JSON)",
-        act: () => this._save("json"),
-      });
-    else if (!this.entry.doc)
-      copyLink(this.root, linkTo(this._hash(true)), () =>
+    const isPlan = this.doc.kind === "plan";
+    if (!isPlan && !this.entry.doc)
+      return copyLink(this.root, linkTo(this._hash(true)), () =>
         this.toast("Link copied: it opens this comparison at this moment."),
       );
-    else
-      noLink(this.root, "This comparison was measured here, for you: nobody else can open it.", {
-        text: "Save what was measured (JSON)",
-        act: () => this._save("json"),
-      });
+    const [sentence, text] = isPlan
+      ? ["This plan was simulated here, for you: nobody else can open it.", "Save it (JSON)"]
+      : [
+          "This comparison was measured here, for you: nobody else can open it.",
+          "Save what was measured (JSON)",
+        ];
+    noLink(this.root, sentence, { text, act: () => this._save("json") });
   }
 
   _theme() {

@@ -5,6 +5,8 @@ import { h, setText } from "../parts/dom.js";
 import { inLanguage, t, tell } from "../parts/speech.js";
 import { tail } from "../views/texts.js";
 
+const UNMEASURED =
+  "Run every request alone and then in the batch: not a token may differ. With the leak, many do.";
 const SEEN = 120; // of a prompt: the tokens that are compared come after it
 
 function number(x) {
@@ -67,14 +69,7 @@ export class EquivalencePanel {
 
   say() {
     const found = this.kept[this.leak.checked ? "leak" : "honest"];
-    setText(
-      this.$(".lead"),
-      found
-        ? inLanguage(found).says
-        : t(
-            "Run every request alone and then in the batch: not a token may differ. With the leak, many do.",
-          ),
-    );
+    setText(this.$(".lead"), found ? inLanguage(found).says : t(UNMEASURED));
     if (!found) return this.$(".pairs").replaceChildren();
     const heads = h(
       "div",

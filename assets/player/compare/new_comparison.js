@@ -9,6 +9,7 @@ import { t } from "../parts/speech.js";
 
 const WATCHED = ""; // the requests of the Watch tab, among presets by name
 const FIRST = ["static", "continuous"]; // who runs unless chosen
+const LIMITS = ["max_num_seqs", "max_num_batched_tokens"];
 
 export class NewComparison {
   /**
@@ -58,19 +59,11 @@ export class NewComparison {
       ...presets.map((p) => h("option", { value: p.name })),
     );
     this.$(".policy-rows").replaceChildren(
-      ...policies.map((p) =>
-        h(
-          "label",
-          { class: "check" },
-          h("input", {
-            type: "checkbox",
-            name: "policy",
-            value: p.name,
-            checked: FIRST.includes(p.name),
-          }),
-          h("span", {}, p.name, h("small", {})),
-        ),
-      ),
+      ...policies.map(({ name: value }) => {
+        const checked = FIRST.includes(value);
+        const box = h("input", { type: "checkbox", name: "policy", value, checked });
+        return h("label", { class: "check" }, box, h("span", {}, value, h("small")));
+      }),
     );
     this.fields.repeats.max = String(most);
     this.fields.repeats.value = String(Math.min(3, most));
@@ -118,8 +111,8 @@ export class NewComparison {
   async _spec() {
     const name = this.fields.preset.value;
     if (name === WATCHED) return this.options.watched();
-    const preset = this.presets.find((p) => p.name === name);
-    return { spec: preset.spec, says: preset.shows };
+    const { spec, shows: says } = this.presets.find((p) => p.name === name);
+    return { spec, says };
   }
 
   /** Say what is chosen; its spec, or null if there is none or another was chosen meanwhile. */
@@ -136,8 +129,7 @@ export class NewComparison {
   async _chosen() {
     const spec = await this._say();
     if (!spec) return;
-    for (const limit of ["max_num_seqs", "max_num_batched_tokens"])
-      this.fields[limit].value = String(spec.config[limit]);
+    for (const limit of LIMITS) this.fields[limit].value = String(spec.config[limit]);
     if (!this.model.isOwn) this.model.choose(spec);
     this.device.choose(spec.device || "auto");
   }
@@ -150,10 +142,7 @@ export class NewComparison {
     try {
       const { spec: chosen } = await this._spec();
       const limits = Object.fromEntries(
-        ["max_num_seqs", "max_num_batched_tokens"].map((name) => [
-          name,
-          Number(this.fields[name].value),
-        ]),
+        LIMITS.map((name) => [name, Number(this.fields[name].value)]),
       );
       if (this.model.fault) throw new Error(this.model.fault);
       const { dtype, ...rest } = chosen; // the form has its own
@@ -202,9 +191,8 @@ export class NewComparison {
     const turn = t(round ? `round ${round}` : "warm-up");
     if (!contender) return this.drawer.say("The cost of a step on this device …");
     const run = t(`Run ${index + 1} of ${total}: {who}, {turn}.`, { who: contender, turn });
-    const far = t(
-      `${count(ended)} of ${count(requests)} [request|requests] done, ${count(tokens)} [token|tokens] written.`,
-    );
-    this.drawer.say(tokens === undefined ? run : `${run} ${far}`);
+    if (tokens === undefined) return this.drawer.say(run);
+    const done = `${count(ended)} of ${count(requests)} [request|requests] done`;
+    this.drawer.say(`${run} ${t(`${done}, ${count(tokens)} [token|tokens] written.`)}`);
   }
 }

@@ -8,14 +8,10 @@ const NUMBERS = ["lanes", "budgets", "blocks"];
 const LIMITS = ["ttft_s", "tpot_s", "e2e_s"]; // of a good request
 
 /** What was given with commas, each once. @param {string} text */
-const partsOf = (text) => [
-  ...new Set(
-    text
-      .split(",")
-      .map((part) => part.trim())
-      .filter(Boolean),
-  ),
-];
+function partsOf(text) {
+  const parts = text.split(",").map((part) => part.trim());
+  return [...new Set(parts.filter(Boolean))];
+}
 
 export class PlanPanel {
   /**
@@ -83,12 +79,8 @@ export class PlanPanel {
         h("td", {}, doc.configs[n - 1] ? this._watchButton(n - 1, name) : null),
       ),
     );
-    this.$(".metrics").replaceChildren(
-      tableOf(
-        [...heads.map((c) => h("th", { scope: "col", title: c.definition }, c.title)), h("th")],
-        rows,
-      ),
-    );
+    const titles = heads.map((c) => h("th", { scope: "col", title: c.definition }, c.title));
+    this.$(".metrics").replaceChildren(tableOf([...titles, h("th")], rows));
   }
 
   _watchButton(n, name) {

@@ -27,6 +27,7 @@ export class Race {
     this.page = page;
     this.watches = watch;
     this.onchange = onchange;
+    /** @type {Racer[]} */
     this.racers = [];
     this.clock = true; // measured seconds; false: steps
     this.now = 0;
@@ -36,17 +37,9 @@ export class Race {
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.head = h("div", { class: "playhead race-head" });
     this.rows = h("div", { class: "racers" });
-    this.slider = h(
-      "div",
-      {
-        class: "race-axis canvas",
-        tabindex: "0",
-        role: "slider",
-        "aria-label": t("Moment of the race"),
-        "aria-valuemin": "0",
-      },
-      this.axis,
-    );
+    const name = t("Moment of the race");
+    const slider = { tabindex: "0", role: "slider", "aria-label": name, "aria-valuemin": "0" };
+    this.slider = h("div", { class: "race-axis canvas", ...slider }, this.axis);
     this.area = h("div", { class: "race-area" }, this.slider, this.rows, this.head);
     this.holder = h("div", { class: "table-holder", hidden: true, tabindex: "0" });
     this.tabled = false;
@@ -113,9 +106,7 @@ export class Race {
       }
       this._focus(null);
     }
-    this.racers = names
-      .filter((name) => this.all.has(name))
-      .map((name) => /** @type {Racer} */ (this.all.get(name)));
+    this.racers = names.flatMap((name) => this.all.get(name) ?? []);
     this.rows.replaceChildren(...this.racers.map((r) => r.el));
     this.rows.style.setProperty("--racers", String(this.racers.length));
     this._spread();
@@ -224,11 +215,8 @@ export class Race {
   /** The speed at which the whole race takes about seven seconds. */
   fittingSpeed() {
     const seconds = this.clock ? this.span : this.span / STEPS_A_SECOND;
-    return RACE_SPEEDS.reduce(
-      (best, s) =>
-        Math.abs(Math.log(seconds / s / 7)) < Math.abs(Math.log(seconds / best / 7)) ? s : best,
-      1,
-    );
+    const miss = (/** @type {number} */ speed) => Math.abs(Math.log(seconds / speed / 7));
+    return RACE_SPEEDS.reduce((best, speed) => (miss(speed) < miss(best) ? speed : best), 1);
   }
 
   readout() {
@@ -238,14 +226,13 @@ export class Race {
     return t(`step ${Math.floor(this.now)}${small ? "" : ` of ${this.span}`}`);
   }
 
-  /** Who is ahead by how many tokens: [name, tokens, behind], or null if none is. */
+  /** By how many tokens who is ahead of whom. @returns {[number, {first: string, last: string}]} */
   gap() {
-    if (this.racers.length < 2) return null;
     const order = this.racers
-      .map((r) => [r.name, r.tokensAt(this.now)])
-      .sort((a, b) => b[1] - a[1]);
+      .map((racer) => ({ name: racer.name, tokens: racer.tokensAt(this.now) }))
+      .sort((a, b) => b.tokens - a.tokens);
     const [first, last] = [order[0], order[order.length - 1]];
-    return first[1] > last[1] ? [first[0], first[1] - last[1], last[0]] : null;
+    return [first.tokens - last.tokens, { first: first.name, last: last.name }];
   }
 
   // -- pointing ----------------------------------------------------------------------------------
@@ -286,14 +273,11 @@ export class Race {
       const [x, y] = pointIn(racer.stage, e);
       if (x <= racer.end()) found = racer.lanes.hit(x, y);
     }
-    const id = found && found.request ? found.request.id : null;
-    if (found)
-      tooltip.show(
-        [[`${racer.name}: `, ...found.lines[0]], ...found.lines.slice(1)],
-        e.clientX,
-        e.clientY,
-      );
-    else tooltip.hide();
+    const id = found?.request?.id ?? null;
+    if (found) {
+      const [first, ...others] = found.lines;
+      tooltip.show([[`${racer?.name}: `, ...first], ...others], e.clientX, e.clientY);
+    } else tooltip.hide();
     if (id !== this.focus) {
       this._focus(id);
       this.redraw();
@@ -307,10 +291,7 @@ export function fillBar(play) {
   play.after(keyButton("next", "next", "Next request done"), keyButton("last", "last", "End"));
 }
 
-/**
- * The transport of a race: start, the last and next request done, play, end; the moment; axis,
- * table and speed.
- */
+/** What drives a race, and says its moment: buttons, axis, table and speed. */
 export class RaceBar {
   /**
    * @param {HTMLElement} el its toolbar @param {HTMLElement} table the button that shows a table

@@ -3,7 +3,8 @@
 
 import { chip } from "../parts/chips.js";
 import { h, isRedrawn, newButton, put, setAttr, setText } from "../parts/dom.js";
-import { count, duration } from "../parts/format.js";
+import { count, duration, joined } from "../parts/format.js";
+import { setHue } from "../parts/look.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { laneScale } from "../run/lane_layout.js";
 import { HELD, countUpTo, whoIsDone } from "../run/run.js";
@@ -52,8 +53,7 @@ export class Racer {
       ),
       this.stage,
     );
-    this.el.style.setProperty("--hue", `var(--hue-${race.hues[name] ?? 0})`);
-    this.el.style.setProperty("--tint", `var(--tint-${race.hues[name] ?? 0})`);
+    setHue(this.el, race.hues[name] ?? 0);
     this.lanes = new LaneChart(canvas, () => race.redraw());
   }
 
@@ -85,10 +85,7 @@ export class Racer {
     return t(this.race.clock ? duration(this.seconds) : `${count(this.run.length)} [step|steps]`);
   }
 
-  /**
-   * The last step that has begun at a moment of the race, -1 before the first; inside: it is being
-   * computed.
-   */
+  /** The last step begun at a moment of the race, -1 before the first; inside: it goes on. */
   standing(now) {
     const { events } = this.run;
     const begins = this.race.clock ? (e) => e.tStart : (e) => e.step - this.startStep;
@@ -136,9 +133,8 @@ export class Racer {
 
   _describe(c) {
     const { run } = this;
-    const idle =
-      run.length * run.numLanes -
-      run.statuses.reduce((n, lanes) => n + lanes.filter((s) => s & HELD).length, 0);
+    const held = run.statuses.reduce((n, lanes) => n + lanes.filter((s) => s & HELD).length, 0);
+    const idle = run.length * run.numLanes - held;
     const parts = [`${c.prefill} prefill`, `${c.decode} decode`];
     if (c.wasted - c.overrun) parts.push(`${c.wasted - c.overrun} padding`);
     if (c.overrun) parts.push(`${c.overrun} overrun`);
@@ -158,11 +154,8 @@ export class Racer {
     setText(this.about, race.about[this.name] ? t(race.about[this.name]) : "");
     if (this.button) {
       tell(this.button, "Watch");
-      setAttr(
-        this.button,
-        "title",
-        t("This run at this moment, in the Watch tab; so does a double click on its lanes"),
-      );
+      const says = "This run at this moment, in the Watch tab; so does a double click on its lanes";
+      setAttr(this.button, "title", t(says));
     }
     const { now, clock } = race;
     const done = now >= this.length - 1e-9;
@@ -186,16 +179,13 @@ export class Racer {
         }),
       );
     }
-    const rate =
-      now > 0 && clock
-        ? ` · ${t(`${count(Math.round(tokens / Math.min(now, this.seconds)))} tok/s`)}`
-        : "";
-    setText(
-      this.numbers,
-      race.layout === "phone"
-        ? t(`${count(tokens)} [token|tokens]`)
-        : t(`${count(tokens)} [token|tokens] in ${count(this.stepsAt(now))} [step|steps]`) + rate,
-    );
+    const written = `${count(tokens)} [token|tokens]`;
+    const rate = count(Math.round(tokens / Math.min(now, this.seconds)));
+    const numbers = [
+      t(`${written} in ${count(this.stepsAt(now))} [step|steps]`),
+      now > 0 && clock && t(`${rate} tok/s`),
+    ];
+    setText(this.numbers, race.layout === "phone" ? t(written) : joined(numbers));
     this.final.hidden = !done;
     if (done) {
       setText(this.final, this.inAll());

@@ -35,11 +35,8 @@ export class BrowserEngine {
     this._crashed = false;
     /** @type {Map<number, {resolve: Function, reject: Function, heard: (message: Json) => void}>} */
     this._asked = new Map();
-    /**
-     * By the model's name, "" for none; waits: how many wait for it.
-     * @type {Map<string, {id: number, model: string, ready: Promise<Json>, waits: number}>}
-     */
-    this._loads = new Map();
+    /** @type {Map<string, {id: number, model: string, ready: Promise<Json>, waits: number}>} */
+    this._loads = new Map(); // by the model's name, "" for none; waits: how many wait for it
     /** @type {Set<string>} models that its visitor wants, however large */
     this._agreed = new Set();
     /** @type {Map<string, File>} the visitor's own, by the names of their models */
@@ -103,10 +100,7 @@ export class BrowserEngine {
     this._jobs.delete(id);
   }
 
-  /**
-   * End a job at its next step, or, where that is too long, with the worker; at once while it waits
-   * for another, which goes on.
-   */
+  /** End a job at its next step, if need be with the worker; at once where it waits for another. */
   async cancel(id) {
     const job = this._jobs.get(id);
     if (!job) return { cancelled: false };
@@ -182,10 +176,7 @@ export class BrowserEngine {
     }
   }
 
-  /**
-   * End the worker: what it held is freed, and what it was asked is answered with a sentence.
-   * again: whether trying again is of use.
-   */
+  /** End the worker: what it was asked is answered so. again: trying again is of use. */
   end(sentence = "The engine in this tab was ended.", again = false) {
     this.worker?.terminate();
     this.worker = null;
@@ -248,10 +239,7 @@ export class BrowserEngine {
     return this.requests;
   }
 
-  /**
-   * Ask the worker; resolves to its answer. heard: called with what comes before. Throws its
-   * sentence.
-   */
+  /** Its answer. heard: called with what comes before. Throws the worker's sentence. */
   _ask(message, heard = (_) => {}, id = this._next()) {
     return new Promise((resolve, reject) => {
       this._start();
@@ -288,12 +276,12 @@ export class BrowserEngine {
     const asked = this._asked.get(id);
     if (!asked) return;
     if (kind === "loading" || kind === "delta") asked.heard(message);
-    if (kind === "ready" || kind === "answer")
-      asked.resolve(kind === "ready" ? message : message.value);
+    else this._asked.delete(id);
+    if (kind === "ready") asked.resolve(message);
+    if (kind === "answer") asked.resolve(message.value);
     if (kind === "failed")
       asked.reject(new NoEngine(message.sentence, message.lasting, message.more));
-    if (kind === "ready" || kind === "answer" || kind === "failed" || message.delta?.done)
-      this._asked.delete(id);
+    if (message.delta?.done) this._asked.delete(id);
   }
 
   // -- what it made ------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 // machine, or by the server and on which of its devices. The choice is kept, and is the same in
 // every form of the page.
 
-import { h, setText } from "../parts/dom.js";
+import { h } from "../parts/dom.js";
 import { NO_PYODIDE } from "../parts/look.js";
-import { t } from "../parts/speech.js";
+import { t, tell } from "../parts/speech.js";
 
 const TAB = "tab"; // beside the devices of a spec; there it is "auto"
 const DEVICES = [
@@ -71,18 +71,15 @@ export class DeviceField {
 
   _say() {
     const { engines, select } = this;
-    setText(
-      this.says,
-      t(
-        select.value === TAB
-          ? "The engine runs in this tab: what you type stays on your machine."
-          : engines?.both && !engines.fits(this.asked())
-            ? "This tab computes {models} in float32; the server does the rest."
-            : engines?.lacksTab
-              ? NO_PYODIDE
-              : "Where it computes them.",
-        { models: engines?.models.join(", ") || "" },
-      ),
-    );
+    const rest = engines?.both && !engines.fits(this.asked());
+    const says =
+      select.value === TAB
+        ? "The engine runs in this tab: what you type stays on your machine."
+        : rest
+          ? "This tab computes {models} in float32; the server does the rest."
+          : engines?.lacksTab
+            ? NO_PYODIDE
+            : "Where it computes them.";
+    tell(this.says, says, { models: engines?.models.join(", ") || "" });
   }
 }

@@ -10,10 +10,7 @@ import { Server, fetchJson } from "../parts/server.js";
 import { t } from "../parts/speech.js";
 import { BrowserEngine } from "./browser_engine.js";
 
-/**
- * What computes: the methods of `Server` that both have. @typedef {Pick<Server, "begin" | "follow"
- * | "cancel" | "call" | "send">} Engine
- */
+/** @typedef {Pick<Server, "begin" | "follow" | "cancel" | "call" | "send">} Engine of both */
 
 // in this browser: "tab" or "server", what its visitor chose where both are
 const CHOICE = "inflight-engine";
@@ -131,10 +128,7 @@ export class Engines {
     return this._first(first, ask, spec.model);
   }
 
-  /**
-   * What an engine answers; where this browser can have none in its tab, or not with this model,
-   * what the server answers.
-   */
+  /** What an engine answers, or the server where this tab can have none, or not this model. */
   async _first(engine, asked, model = "") {
     try {
       return await asked(engine);
@@ -149,15 +143,9 @@ export class Engines {
 
   /**
    * Run a job; returns its last delta. onprogress(progress); an aborted `signal` cancels it. Throws a
-   * sentence.
+   * sentence. @param {AbortSignal} [signal]
    */
-  async ask(
-    kind,
-    spec,
-    who,
-    onprogress,
-    /** @type {AbortSignal | undefined} */ signal = undefined,
-  ) {
+  async ask(kind, spec, who, onprogress, signal) {
     const job = await this.begin(kind, spec, who, signal).catch((error) => {
       throw error.name === "AbortError" ? new Error("Cancelled.") : error;
     });
@@ -230,28 +218,19 @@ export class Engines {
     return /** @type {Engine} */ (engine).call(name, ...args);
   }
 
-  /**
-   * What can be run here is stored beside a page without a server, so that nothing has to be
-   * started to say it.
-   */
+  /** Beside a page without a server lies what can be run: nothing has to be started to say it. */
   async get(path, headers = {}) {
     return this.server ? this.server.get(path, headers) : (await fetchJson(this.offers))[path];
   }
 
-  /**
-   * Send a file. Where strangers' files are read the tab reads it: then it never leaves this
-   * machine.
-   */
+  /** Send a file. The tab reads it where it can: then it never leaves this machine. */
   async send(path, text) {
     const model = new URLSearchParams(path.split("?")[1]).get("model") || "";
     const engine = model in this.own || (await this._reads()) ? this.tab : this.server;
     return this._first(engine, (first) => first.send(path, text), model);
   }
 
-  /**
-   * Whether the tab reads files. A server at home has the tokenizers of more models, and is the
-   * visitor's own.
-   */
+  /** Whether the tab reads files. A visitor's own server has the tokenizers of more models. */
   async _reads() {
     return Boolean(this.tab && !(this.server && (await this.get("inflight/state")).any_model));
   }

@@ -23,10 +23,7 @@ export class LoadingBar {
     /** @type {((chosen: boolean) => void) | undefined} */ this._answer = undefined;
   }
 
-  /**
-   * The engine is being loaded: show how far, from a moment on. cancel: called if its visitor no
-   * longer wants it. @param {() => void} cancel
-   */
+  /** The engine is being loaded: say how far, after a moment. @param {() => void} cancel */
   open(cancel) {
     if (this._answer) return;
     this._clear();
@@ -71,9 +68,8 @@ export class LoadingBar {
   offer(model, { size = 0, arrived = 0, kept }, signal) {
     const megabytes = Math.round(size / 1e6);
     const here = arrived ? ` ${t(`${Math.round(arrived / 1e6)} MB of it are here already.`)}` : "";
-    const words = kept
-      ? t(`To run here, {name} is fetched once: ${megabytes} MB.`, { name: model })
-      : t(`To run here, {name} is fetched: ${megabytes} MB.`, { name: model });
+    const once = kept ? "fetched once" : "fetched";
+    const words = t(`To run here, {name} is ${once}: ${megabytes} MB.`, { name: model });
     return this._choice(words + here, "Fetch it", "Cancel", signal);
   }
 

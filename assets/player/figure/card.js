@@ -6,18 +6,15 @@
 //                ├─→ draw(state) in the next animation frame
 //   hand ────────┘   (given back, the picture glides to what the text wants)
 
-import { clamp, h, newButton, reducedMotion, setAttr, setText } from "../parts/dom.js";
+import { clamp, h, newButton, reducedMotion, setAttr, setText, svg } from "../parts/dom.js";
 import { drawSoon, paintTheme, prefersDark } from "../parts/look.js";
 import { t } from "../parts/speech.js";
 
 const GLIDE = 320; // milliseconds from the hand back to the text
 
-/**
- * @typedef {Record<string, number | string>} Moment numbers that are blended, words that are not
- */
-/**
- * @typedef {{claim?: string, source?: string, link?: string | null, play?: boolean}} CardOptions
- */
+/** @typedef {(Node | string)[]} Words */
+/** @typedef {Record<string, number | string>} Moment numbers are blended, words are not */
+/** @typedef {{claim?: string, source?: string, link?: string, play?: boolean}} CardOptions */
 
 const SHAPES = {
   prev: "M11 2v12L4 8z",
@@ -28,20 +25,9 @@ const SHAPES = {
 
 /** @param {keyof typeof SHAPES} name */
 function shape(name) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  for (const [key, value] of Object.entries({
-    viewBox: "0 0 16 16",
-    width: "16",
-    height: "16",
-    "aria-hidden": "true",
-    class: "shape",
-  }))
-    svg.setAttribute(key, value);
-  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  path.setAttribute("d", SHAPES[name]);
-  path.setAttribute("fill", "currentColor");
-  svg.append(path);
-  return svg;
+  const size = { viewBox: "0 0 16 16", width: "16", height: "16" };
+  const path = svg("path", { d: SHAPES[name], fill: "currentColor" });
+  return svg("svg", { ...size, "aria-hidden": "true", class: "shape" }, path);
 }
 
 /** @param {Moment} a @param {Moment} b @param {number} u @returns {Moment} */
@@ -75,7 +61,7 @@ export function rangeOf({ from, to, word, step = 1 }, moved) {
 
 export class Card {
   /** @param {HTMLElement} root @param {Slider} slider @param {CardOptions} options */
-  constructor(root, slider, { claim = "", source = "", link = null, play = false }) {
+  constructor(root, slider, { claim = "", source = "", link, play = false }) {
     this.root = root;
     this.slider = slider;
     root.classList.add("inflight", "figure");
@@ -100,18 +86,10 @@ export class Card {
       t("Back to the text"),
     );
     this.tools = h("span", { class: "figure-tools" });
-    const button = (
-      /** @type {keyof typeof SHAPES} */ name,
-      /** @type {string} */ label,
-      /** @type {() => void} */ act,
-    ) =>
+    /** @type {(name: keyof typeof SHAPES, label: string, onclick: () => void) => HTMLElement} */
+    const button = (name, label, onclick) =>
       newButton(
-        {
-          class: `key-button figure-${name}`,
-          "aria-label": t(label),
-          title: t(label),
-          onclick: act,
-        },
+        { class: `key-button figure-${name}`, "aria-label": t(label), title: t(label), onclick },
         shape(name),
       );
     this.player = play ? button("play", "Play", () => this.play(!this._playing)) : null;
@@ -120,11 +98,7 @@ export class Card {
         "p",
         { class: "figure-claim" },
         h("b", {}, claim),
-        source
-          ? link
-            ? h("a", { href: link, class: "figure-source" }, source)
-            : h("span", { class: "figure-source" }, source)
-          : null,
+        source && h(link ? "a" : "span", { href: link, class: "figure-source" }, source),
       ),
       this.body,
       this.says,
@@ -147,10 +121,7 @@ export class Card {
     if (!this.held) this.redraw();
   }
 
-  /**
-   * The reader takes it: from here on only the hand changes it, until `release`. @param {Moment}
-   * change
-   */
+  /** From here on only the reader's hand changes it, until `release`. @param {Moment} change */
   take(change) {
     this._glide = null;
     this.held = { ...this.settled(this.now()), ...change };
@@ -189,15 +160,14 @@ export class Card {
     this.redraw();
   }
 
-  /**
-   * Play from here to the end, a step at a time; at the end from the beginning. @param {boolean} on
-   */
+  /** Play a step at a time to the end, or from there once more. @param {boolean} on */
   play(on) {
     clearTimeout(this._playing);
     this._playing = undefined;
     if (this.player) {
       this.player.replaceChildren(shape(on ? "pause" : "play"));
-      setAttr(this.player, "aria-label", t(on ? "Pause" : "Play"));
+      for (const name of ["aria-label", "title"])
+        setAttr(this.player, name, t(on ? "Pause" : "Play"));
     }
     if (!on) return;
     const next = () => {
@@ -220,10 +190,7 @@ export class Card {
     return target;
   }
 
-  /**
-   * A state as the hand would find it: without what only the scroll moves. @param {Moment} state
-   * @returns {Moment}
-   */
+  /** As the hand would find it: without what the scroll moves. @type {(state: Moment) => Moment} */
   settled(state) {
     return state;
   }
@@ -234,10 +201,7 @@ export class Card {
     return clamp(Math.round(Number((this.held || this.wanted || {})[key] ?? from)), from, to);
   }
 
-  /**
-   * In place of the sentence, what is pointed at; null: the sentence again. @param {(Node |
-   * string)[] | null} words
-   */
+  /** In place of the sentence: of what is pointed at, or null. @param {Words | null} words */
   tell(words) {
     if (!words && !this._told) return;
     this._told = Boolean(words);
@@ -260,16 +224,13 @@ export class Card {
     if (this._glide) this.redraw();
   }
 
-  /** @param {string | (Node | string)[]} sentence */
+  /** @param {string | Words} sentence */
   _say(sentence) {
     if (typeof sentence === "string") return setText(this.says, sentence);
     this.says.replaceChildren(...sentence);
   }
 
-  /**
-   * Paint a state; returns the sentence about it. @param {Moment} _state @returns {string | (Node |
-   * string)[]}
-   */
+  /** Paint a state; returns the sentence about it. @type {(state: Moment) => string | Words} */
   paint(_state) {
     return "";
   }

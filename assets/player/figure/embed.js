@@ -62,14 +62,11 @@ class Embed {
     find(document, "main").replaceChildren(card);
     const views = (p.get("view") || VIEWS).split(",");
     const clock = p.get("axis") === "time";
-    const link = new URLSearchParams({
-      run: name,
-      ...Object.fromEntries(
-        ["step", "axis", "lang", "theme"].flatMap((key) =>
-          p.get(key) ? [[key, String(p.get(key))]] : [],
-        ),
-      ),
-    });
+    const link = new URLSearchParams({ run: name });
+    for (const key of ["step", "axis", "lang", "theme"]) {
+      const value = p.get(key);
+      if (value) link.set(key, value);
+    }
     this.figure = new Figure(card, replay, {
       views,
       clock,
@@ -81,18 +78,16 @@ class Embed {
     card.dataset.views = this.figure.views.length ? views.join(" ") : "";
     for (const a of card.querySelectorAll("a")) a.target = "_blank";
     this.paint();
-    const step = /^\d{1,9}$/.test(p.get("step") || "")
-      ? Number(p.get("step"))
-      : this.figure.run.stepOf(0);
-    this.figure.take({ at: this.figure.run.indexOf(step) + 1 });
+    const { run } = this.figure;
+    const step = /^\d{1,9}$/.test(p.get("step") || "") ? Number(p.get("step")) : run.stepOf(0);
+    this.figure.take({ at: run.indexOf(step) + 1 });
   }
 
   /** @param {string} sentence */
   say(sentence) {
     this.figure = null;
-    find(document, "main").replaceChildren(
-      h("p", { class: "embed-says", role: "status" }, sentence),
-    );
+    const says = h("p", { class: "embed-says", role: "status" }, sentence);
+    find(document, "main").replaceChildren(says);
     this.paint();
   }
 }

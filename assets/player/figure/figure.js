@@ -14,9 +14,22 @@ import { TextsView } from "../views/texts.js";
 import { Card } from "./card.js";
 import { FigureLanes } from "./lanes.js";
 
-/** @param {string} name @param {string} title @param {string} key @param {...Node} content */
-const panel = (name, title, key, ...content) =>
-  h(
+/**
+ * The views a figure may have, by name: the title, and what draws in the panel. @type {Record<string,
+ * [string, (at: HTMLElement, actions: ViewActions, columns: number, future: boolean) => View]>}
+ */
+const VIEWS = {
+  lanes: ["Lanes", (...given) => new FigureLanes(...given)],
+  row: ["One forward pass", (at, actions) => new PackedRow(at, actions)],
+  mask: ["Who may look at whom", (at, actions) => new MaskView(at, actions)],
+  kv: ["Memory blocks", (at, actions) => new BlocksView(at, actions)],
+  text: ["Text so far", (at) => new TextsView(at)],
+};
+
+/** The panel of a view. @param {string} name @param {string} title */
+function panelOf(name, title) {
+  const [key, canvas] = name === "kv" ? ["blocks-key", "canvas blocks"] : ["key", "canvas"];
+  return h(
     "section",
     { class: `panel ${name}`, "aria-label": t(title) },
     h(
@@ -26,38 +39,11 @@ const panel = (name, title, key, ...content) =>
       h("span", { class: "tools" }),
       h("i", { class: key }),
     ),
-    ...content,
+    name === "text"
+      ? h("div", { class: "texts" })
+      : h("div", { class: canvas }, h("canvas", { role: "img" })),
   );
-const canvas = (name = "") => h("div", { class: `canvas ${name}` }, h("canvas", { role: "img" }));
-
-/**
- * The views a figure may have, by name: their panel and what draws in it. @type {Record<string,
- * (actions: ViewActions, columns: number, future: boolean) => [HTMLElement, View]>}
- */
-const VIEWS = {
-  lanes: (actions, columns, future) =>
-    made(
-      panel("lanes", "Lanes", "key", canvas()),
-      (at) => new FigureLanes(at, actions, columns, future),
-    ),
-  row: (actions) =>
-    made(panel("row", "One forward pass", "key", canvas()), (at) => new PackedRow(at, actions)),
-  mask: (actions) =>
-    made(panel("mask", "Who may look at whom", "key", canvas()), (at) => new MaskView(at, actions)),
-  kv: (actions) =>
-    made(
-      panel("kv", "Memory blocks", "blocks-key", canvas("blocks")),
-      (at) => new BlocksView(at, actions),
-    ),
-  text: () =>
-    made(
-      panel("text", "Text so far", "key", h("div", { class: "texts" })),
-      (at) => new TextsView(at),
-    ),
-};
-
-/** @param {HTMLElement} at @param {(at: HTMLElement) => View} make @returns {[HTMLElement, View]} */
-const made = (at, make) => [at, make(at)];
+}
 
 /** What a figure does not have: a second run, a leak, weights, ranks. */
 const ALONE = {
@@ -81,18 +67,14 @@ const ALONE = {
   },
 };
 
-/**
- * @typedef {import("./card.js").CardOptions & {views: string[], columns?: number, future?: boolean,
- * clock?: boolean}} FigureOptions
- */
-
 export class Figure extends Card {
   /**
+   * views: names of VIEWS, from top to bottom; columns: of the lanes' axis, where two figures share a
+   * scale; future: later steps are drawn, pale; clock: the axis is measured time.
    * @param {HTMLElement} root
    * @param {Replay | Run} replay or the run itself, which several figures may share
-   * @param {FigureOptions} options views: names of VIEWS, from top to bottom; columns: of the
-   * lanes' axis, where two figures share a scale; future: later steps are drawn, pale; clock: it is measured
-   * time
+   * @param {import("./card.js").CardOptions & {views: string[], columns?: number, future?: boolean,
+   * clock?: boolean}} options
    */
   constructor(root, replay, { views, columns = 0, future = true, clock = false, ...options }) {
     const run = replay instanceof Run ? replay : new Run(replay);
@@ -126,7 +108,9 @@ export class Figure extends Card {
     this.views = views
       .filter((name) => Object.hasOwn(VIEWS, name))
       .map((name) => {
-        const [at, view] = VIEWS[name](this.actions, columns, future);
+        const [title, make] = VIEWS[name];
+        const at = panelOf(name, title);
+        const view = make(at, this.actions, columns, future);
         this.body.append(at);
         if ("hit" in view) this._pointed(at, /** @type {PointedView} */ (view));
         return view;
@@ -210,7 +194,7 @@ export class Figure extends Card {
     ];
   }
 
-  /** @param {string | (Node | string)[]} sentence */
+  /** @param {string | import("./card.js").Words} sentence */
   _say(sentence) {
     const { caption } = this.run.frame(this._index);
     // the same step: nothing to write anew
@@ -219,7 +203,7 @@ export class Figure extends Card {
     super._say(sentence);
   }
 
-  /** @param {(Node | string)[] | null} words */
+  /** @param {import("./card.js").Words | null} words */
   tell(words) {
     this._said = undefined;
     super.tell(words);
@@ -253,16 +237,15 @@ export class Figure extends Card {
   /** @param {Span[][] | null} lines */
   explain(lines) {
     const context = { run: this.run, index: this.position() - 1 };
-    this.tell(
-      lines && lines.flatMap((line, n) => [n ? ". " : "", ...spans(context, translateLine(line))]),
-    );
+    const said = lines?.map((line) => spans(context, translateLine(line)));
+    this.tell(said?.flatMap((line, n) => [n ? ". " : "", ...line]) ?? null);
   }
 
   /** @param {Event} e */
   _chip(e) {
-    const el = /** @type {HTMLElement} */ (e.target).closest("[data-request]");
-    if (el && /** @type {HTMLElement} */ (e.target).tagName !== "CANVAS")
-      this.light(this.run.requests[Number(el.getAttribute("data-request"))].letter);
-    else if (/** @type {HTMLElement} */ (e.target).tagName !== "CANVAS") this.light("");
+    const target = /** @type {HTMLElement} */ (e.target);
+    if (target.tagName === "CANVAS") return;
+    const el = target.closest("[data-request]");
+    this.light(el ? this.run.requests[Number(el.getAttribute("data-request"))].letter : "");
   }
 }

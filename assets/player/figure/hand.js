@@ -32,9 +32,7 @@ const snapped = (state, data) =>
     return clamp(from + Math.round((state[key] - from) / step) * step, from, to);
   });
 
-/**
- * Both runs, from what was decided for them. @param {DrawingState} state @param {HandData} data
- */
+/** Both runs, from what was decided for them. @param {DrawingState} state @param {HandData} data */
 function runsOf(state, data) {
   const values = snapped(state, data);
   const setting = KNOBS.reduce((n, key, i) => {
@@ -51,12 +49,8 @@ function runsOf(state, data) {
     const length = Math.max(...requests.map(({ until }) => until)) + 1;
     const hues = Object.fromEntries(requests.map(({ request }, n) => [request, data.hues[n]]));
     const header = { source: "simulated", config: { max_num_seqs: lanes } };
-    return {
-      policy,
-      requests,
-      length,
-      run: new Run({ header, hues, events: eventsOf(requests, length) }),
-    };
+    const run = new Run({ header, hues, events: eventsOf(requests, length) });
+    return { policy, requests, length, run };
   });
 }
 
@@ -106,7 +100,6 @@ export const hand = {
       const [from, to, step] = data[key];
       return { key, from, to, step, word: "", says: (n) => WORDS[key](n, data) };
     }),
-  settled: (state) => state,
   print: (/** @type {HandData} */ data) => recorded(data),
   draw(pen, state, /** @type {HandData} */ data) {
     const { g, w, palette } = pen;

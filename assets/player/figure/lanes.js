@@ -60,11 +60,8 @@ export class FigureLanes extends LaneChart {
     g.beginPath();
     g.arc(x, AXIS - 4, 5, 0, 7);
     g.fill();
-    setAttr(
-      this.canvas,
-      "aria-label",
-      t(`Lanes over time: step ${run.stepOf(index)} of ${run.stepOf(run.length - 1)}`),
-    );
+    const [step, last] = [run.stepOf(index), run.stepOf(run.length - 1)];
+    setAttr(this.canvas, "aria-label", t(`Lanes over time: step ${step} of ${last}`));
   }
 }
 

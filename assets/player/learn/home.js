@@ -29,18 +29,13 @@ export class Home {
     this._questions($(".asked"), doc.questions);
     setText($(".terms h2"), words.glossary);
     $(".terms dl").replaceChildren(
-      ...Object.entries(doc.terms).flatMap(([term, t]) => [
-        h("dt", { id: `term-${term.replaceAll(" ", "-")}` }, t.word),
-        h(
-          "dd",
-          {},
-          t.means,
-          " ",
-          h("span", { class: "vllm" }, `${words.in_vllm} ${t.vllm}`),
-          " ",
-          this._see(t),
-        ),
-      ]),
+      ...Object.entries(doc.terms).flatMap(([term, t]) => {
+        const vllm = h("span", { class: "vllm" }, `${words.in_vllm} ${t.vllm}`);
+        return [
+          h("dt", { id: `term-${term.replaceAll(" ", "-")}` }, t.word),
+          h("dd", {}, t.means, " ", vllm, " ", this._see(t)),
+        ];
+      }),
     );
   }
 
@@ -85,11 +80,10 @@ export class Home {
     const begun = at > 0 && !done;
     const start = begun ? words.continue : done ? words.again : words.start;
     const asked = questionsOf(lesson).length;
-    const questions = done
-      ? words.done
-      : answered.length
-        ? `${answered.length} ${words.of} ${asked} ${words.questions_answered}`
-        : `${asked} ${words.questions}`;
+    const open = answered.length
+      ? `${answered.length} ${words.of} ${asked} ${words.questions_answered}`
+      : `${asked} ${words.questions}`;
+    const number = done ? "✓" : String(lesson.number);
     return h(
       "li",
       { class: done ? "lesson done" : "lesson" },
@@ -100,11 +94,7 @@ export class Home {
         h(
           "h2",
           {},
-          h(
-            "span",
-            { class: "lesson-number", "aria-hidden": "true" },
-            done ? "✓" : String(lesson.number),
-          ),
+          h("span", { class: "lesson-number", "aria-hidden": "true" }, number),
           lesson.title,
         ),
         h("p", {}, lesson.question),
@@ -115,7 +105,7 @@ export class Home {
             "span",
             {},
             `${lesson.minutes} ${words.minutes} · ${lesson.stops.length} ${words.stops} · `,
-            h("span", { class: "lesson-asked" }, questions),
+            h("span", { class: "lesson-asked" }, done ? words.done : open),
           ),
           ...PAPERS.filter(() => this._hasPapers(lesson)).map((kind) =>
             newButton({ class: "link", onclick: () => this._paper(lesson, kind) }, words[kind]),
@@ -152,10 +142,7 @@ export class Home {
     );
   }
 
-  /**
-   * A sheet, in a tab of its own, or the lesson as a file: made by the server on request, or stored
-   * beside the page.
-   */
+  /** A sheet in a tab of its own, or a file: made on request, or stored beside the page. */
   async _paper(lesson, kind) {
     const { learn } = this;
     const { language, options, engines, watch } = learn;
@@ -170,12 +157,8 @@ export class Home {
       tab?.close();
       return watch.toast(made.error);
     }
-    if (!tab)
-      return h("a", {
-        href: made.url,
-        download: made.url.split("/").at(-1),
-        target: "_blank",
-      }).click();
+    const download = made.url.split("/").at(-1);
+    if (!tab) return h("a", { href: made.url, download, target: "_blank" }).click();
     tab.opener = null;
     tab.location.replace(new URL(made.url, document.baseURI).href);
   }
@@ -184,23 +167,13 @@ export class Home {
     const { learn } = this;
     section.hidden = Boolean(learn.options.only);
     setText(section.querySelector("h2"), questions.title);
-    section
-      .querySelector("dl")
-      .replaceChildren(
-        ...questions.stops.flatMap((q, i) => [
-          h("dt", { id: `asked-${q.name}` }, q.title),
-          h(
-            "dd",
-            {},
-            ...q.text.flatMap((spans) => sentence(spans, learn.watch.state, learn.doc.terms)),
-            " ",
-            newButton(
-              { class: "link", onclick: () => learn.open(questions, i) },
-              learn.words.see_it,
-            ),
-          ),
-        ]),
-      );
+    const asked = questions.stops.flatMap((q, i) => {
+      const says = q.text.flatMap((spans) => sentence(spans, learn.watch.state, learn.doc.terms));
+      const onclick = () => learn.open(questions, i);
+      const see = newButton({ class: "link", onclick }, learn.words.see_it);
+      return [h("dt", { id: `asked-${q.name}` }, q.title), h("dd", {}, ...says, " ", see)];
+    });
+    section.querySelector("dl").replaceChildren(...asked);
   }
 
   /** Opens the run at its step in the Watch tab. */

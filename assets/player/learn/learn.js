@@ -3,9 +3,10 @@
 //   document ─→ home (lessons, questions, glossary) ─→ lesson, stop by stop ─→ Stage ─→ the player
 
 import { h, hasMoved, newButton, setText, tableOf } from "../parts/dom.js";
+import { joined } from "../parts/format.js";
 import { besidePlayer, fillPart, fillTabs, isTyping, pageWatch } from "../parts/look.js";
 import { keepLanguage, wantedLanguage } from "../parts/language.js";
-import { addressed, setAddress, turnPage } from "../parts/link.js";
+import { addressed, writeAddress } from "../parts/link.js";
 import { Engines } from "../engine/engines.js";
 import { fetchJson } from "../parts/server.js";
 import { Home } from "./home.js";
@@ -78,10 +79,7 @@ export class Learn {
     this._close(this.task.made); // their own run stays on screen
   }
 
-  /**
-   * Switch all parts of the page to the language of the lessons; the run on Watch is reopened for
-   * its sentences.
-   */
+  /** All parts speak the lessons' language; the run on Watch is reopened for its sentences. */
   _speak() {
     const { watch } = this;
     const { part = "watch" } = this.page.dataset;
@@ -184,11 +182,7 @@ export class Learn {
     }
     if (this.language !== "en") p.set("lang", this.language);
     if (this.large) p.set("large", "1");
-    const opened = this._written && (addressed().get("lesson") ?? "") !== (this.lesson?.name ?? "");
-    // a lesson is a separate page: Back leaves it
-    if (opened && addressed().get("part") === "learn") turnPage();
-    this._written = `#${p}`;
-    setAddress(this._written);
+    this._written = writeAddress(p, "lesson", this._written);
   }
 
   // -- a lesson ----------------------------------------------------------------------------------
@@ -278,9 +272,7 @@ export class Learn {
           {},
           newButton({
             class:
-              [i < this.at && "past", s.ask && "asks", found && "answered"]
-                .filter(Boolean)
-                .join(" ") || null,
+              joined([i < this.at && "past", s.ask && "asks", found && "answered"], " ") || null,
             "aria-current": i === this.at ? "step" : null,
             "aria-label": `${i + 1}: ${s.title}${found ? `, ${words.answered}` : ""}`,
             title: s.title,
@@ -293,12 +285,10 @@ export class Learn {
 
   /** A table below the text: what things are called elsewhere, or what was measured. */
   _table({ label, head: columns, rows }) {
-    const head = ({ name, url }) =>
-      h(
-        "th",
-        { scope: "col" },
-        url ? h("a", { href: url, target: "_blank", rel: "noopener" }, name) : name,
-      );
+    const head = ({ name, url }) => {
+      const link = url && h("a", { href: url, target: "_blank", rel: "noopener" }, name);
+      return h("th", { scope: "col" }, link || name);
+    };
     return h(
       "div",
       {

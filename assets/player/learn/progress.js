@@ -14,10 +14,7 @@ export class Progress {
     this.lessons = keptEntries("good", KEPT_AS);
   }
 
-  /**
-   * {at, answered, done}: done when the learner has found the answer to every question; seeing all
-   * stops is not enough.
-   */
+  /** {at, answered, done}: every question is answered rightly; to see all stops is not enough. */
   of(lesson) {
     const { at = 0, answered = [] } =
       (Object.hasOwn(this.lessons, lesson.name) && this.lessons[lesson.name]) || {};

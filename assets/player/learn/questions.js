@@ -8,10 +8,7 @@ import { sentence, sentenceText } from "./sentences.js";
 const MOST_REASONS = 3;
 
 class Question {
-  /**
-   * ask: {text, why} and what its kind needs. on: {say(text), answered(right, own: whether found,
-   * not shown)}.
-   */
+  /** ask: {text, why} and what its kind needs. answered(right, own: found, not shown). */
   constructor(ask, { watch, terms, words, say, answered }) {
     this.ask = ask;
     this.watch = watch;
@@ -43,10 +40,9 @@ class Question {
     this.answer.className = `answer ${right ? "right" : "wrong"}`;
     this.answer.replaceChildren(
       h("p", {}, h("b", {}, verdict), ...said.flatMap((spans) => [" ", ...this.show(spans)])),
-      ...(reasons.length
-        ? [h("ul", {}, ...reasons.map((reason) => h("li", {}, ...this.show(reason))))]
-        : []),
     );
+    const why = reasons.map((reason) => h("li", {}, ...this.show(reason)));
+    if (why.length) this.answer.append(h("ul", {}, ...why));
     this.tell.say([verdict, ...[...said, ...reasons].map(sentenceText)].join(" ").trim());
     this.tell.answered(right, own);
     this.answer.scrollIntoView({ block: "nearest", behavior: reducedMotion() ? "auto" : "smooth" });
@@ -164,10 +160,9 @@ export class Paint extends Question {
 
   _name(el, q, k, on) {
     const [query, key] = [this.ask.queries[q], this.ask.keys[k]];
-    el.setAttribute(
-      "aria-label",
-      `${query.r} ${query.text.trim()}, ${key.r} ${key.text.trim()}: ${on ? this.words.cell_allowed : this.words.cell_blocked}`,
-    );
+    const [from, to] = [query, key].map(({ r, text }) => `${r} ${text.trim()}`);
+    const may = on ? this.words.cell_allowed : this.words.cell_blocked;
+    el.setAttribute("aria-label", `${from}, ${to}: ${may}`);
   }
 
   _set(q, k, on) {
@@ -231,18 +226,10 @@ export class Paint extends Question {
   /** Why a cell was painted, or left out, in error. */
   _mistake(q, k) {
     const [query, key] = [this.ask.queries[q], this.ask.keys[k]];
-    const { words } = this;
-    const reason = !this._isOn(q, k)
-      ? words.mistake_missing
-      : query.r !== key.r
-        ? words.mistake_other
-        : words.mistake_future;
-    return [
-      { r: query.r },
-      ` “${query.text.trim()}” → `,
-      { r: key.r },
-      ` “${key.text.trim()}”: ${reason}`,
-    ];
+    const { mistake_missing: missing, mistake_other: other, mistake_future: future } = this.words;
+    const reason = !this._isOn(q, k) ? missing : query.r !== key.r ? other : future;
+    const [from, to] = [query, key].map(({ text }) => `“${text.trim()}”`);
+    return [{ r: query.r }, ` ${from} → `, { r: key.r }, ` ${to}: ${reason}`];
   }
 
   check() {
@@ -257,14 +244,11 @@ export class Paint extends Question {
     );
     // wrongly painted cells first
     wrong.sort(([q1, k1], [q2, k2]) => Number(this._isOn(q2, k2)) - Number(this._isOn(q1, k1)));
-    if (wrong.length)
-      this.judge(
-        false,
-        words.wrong,
-        [[t(`${wrong.length} [cell|cells] in red [differs|differ].`)]],
-        wrong.slice(0, MOST_REASONS).map(([q, k]) => this._mistake(q, k)),
-      );
-    else this.judge(true, words.right, [[words.painted], this.ask.why], [], !this.shown);
+    if (!wrong.length)
+      return this.judge(true, words.right, [[words.painted], this.ask.why], [], !this.shown);
+    const reasons = wrong.slice(0, MOST_REASONS).map(([q, k]) => this._mistake(q, k));
+    const said = t(`${wrong.length} [cell|cells] in red [differs|differ].`);
+    this.judge(false, words.wrong, [[said]], reasons);
   }
 
   reveal() {

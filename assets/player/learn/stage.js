@@ -16,20 +16,14 @@ export class Stage {
     this.before = null;
   }
 
-  /**
-   * Take over the player; `leave` restores what it showed. simple: for a lesson that speaks neither
-   * of budgets nor of the blocks of a cache.
-   */
+  /** Take over the player until `leave`. simple: nothing is said of budgets and blocks. */
   enter(simple = false) {
     this.watch.edit(false);
     this.watch.need(simple ? "simple" : "full");
     this.before ??= this.watch.held();
   }
 
-  /**
-   * Show {run, step, views, pin}. veil: "say" hides what would reveal the answer, "future" the
-   * sentence and later steps.
-   */
+  /** Show a stop. veil: "say" hides what would reveal the answer, "future" later steps as well. */
   async show({ run, step, views, pin }, veil = "") {
     const { watch, page } = this;
     page.dataset.veil = veil;

@@ -110,22 +110,21 @@ export class Task {
     if (!this.on) return this._told();
     if (this.solved) this._answer(Math.max(...goals.map(({ step }) => step)));
     this._draw();
-    learn._heard(
-      goals
-        .map(({ name }) => this.found[name])
-        .map(
-          ({ met, says }) =>
-            `${met ? learn.words.goal_met : learn.words.goal_open} ${sentenceText(says)}`,
-        )
-        .join(" "),
-    );
+    const { goal_met: isMet, goal_open: isOpen } = learn.words;
+    const heard = goals.map(({ name }) => {
+      const { met, says } = this.found[name];
+      return `${met ? isMet : isOpen} ${sentenceText(says)}`;
+    });
+    learn._heard(heard.join(" "));
   }
 
   /** Find what a run shows of the goals, in the language of now. @param {string} id */
   async _ask(id) {
     const { learn, lesson, found } = this;
     const { name } = lesson;
-    const { goals, error } = await learn.engines.call("lesson_check", name, id, learn.language);
+    const { goals, error } = await learn.engines
+      .call("lesson_check", name, id, learn.language)
+      .catch((error) => ({ error: error.message }));
     if (this.lesson.name !== name) return null;
     if (!goals) return learn.watch.toast(error);
     for (const goal of goals) if (goal.met || !found[goal.name]?.met) found[goal.name] = goal;

@@ -14,10 +14,7 @@ const MOST = 64; // seconds in the picture of all ranks
 const ENDED = 256; // requests of which it is known how they went
 const KEPT = 16; // chapters of all ranks together, and at least two of each
 
-/**
- * Take each delta that the server sends of `names`, the newest `chapters` first, until the signal
- * says no. more: of `server.deltas`.
- */
+/** Take each delta of `names`, the newest `chapters` first. more: of `Server.deltas`. */
 async function follow(server, names, chapters, more, take) {
   const of = names.map((name) => `&of=${encodeURIComponent(name)}`).join("");
   try {
@@ -69,18 +66,14 @@ export class Batch {
       this.broken = sentence;
       this.listener.state();
     };
+    const reached = (next) => {
+      this.next = next;
+    };
     return follow(
       this.server,
       this.of ? [this.of] : [],
       this.most,
-      {
-        signal,
-        from: this.next,
-        reached: (next) => {
-          this.next = next;
-        },
-        broke,
-      },
+      { signal, from: this.next, reached, broke },
       (delta) => this.take(delta),
     );
   }
@@ -170,10 +163,7 @@ export class Batch {
     for (const { deltas } of [first, ...others])
       for (const delta of deltas) this._append(run, delta);
     this.run = run;
-    this.listener.begins(
-      run,
-      Boolean(before && before.beginning.begin.run === first.beginning.begin.run),
-    );
+    this.listener.begins(run, before?.beginning.begin.run === first.beginning.begin.run);
   }
 
   _append(run, delta) {
@@ -218,11 +208,8 @@ export class Fleet {
     const changed = () => {
       this._hasChanged = true;
     };
-    const batch = new Batch(this.server, () => false, {
-      begins: changed,
-      steps: changed,
-      state: changed,
-    });
+    const listener = { begins: changed, steps: changed, state: changed };
+    const batch = new Batch(this.server, () => false, listener);
     batch.most = this.most;
     return batch;
   }
@@ -236,10 +223,7 @@ export class Fleet {
     return follow(this.server, this.names, this.most, { signal, broke }, (part) => this.take(part));
   }
 
-  /**
-   * What the server sends of one of them, see `events_together`: whoever goes on with its batch
-   * alone asks for what follows `last`.
-   */
+  /** What the server sends of one; its batch alone goes on after `last`. See `events_together`. */
   take({ of, last, messages }) {
     const batch = this.batches.get(of);
     if (!batch) return;
@@ -264,23 +248,16 @@ export class Fleet {
       .filter(([, sentence]) => sentence);
   }
 
-  /**
-   * The current picture; null while no rank has steps. A run that the server has not placed yet is
-   * left out.
-   */
+  /** The current picture; null while no rank has steps. Whoever is not placed yet is left out. */
   get picture() {
     const placed = (this.followed?.[this.scope] || []).filter(
       ({ of, run }) => this.batches.get(of)?.run?.length && this.batches.get(of)?.number === run,
     );
     const known = new Map(this.members.map((member) => [member.of, member]));
-    const members = placed.map(({ of, rank, offset, name }) =>
-      Object.assign(known.get(of) || { of }, {
-        rank,
-        offset,
-        name,
-        run: this.batches.get(of)?.run,
-      }),
-    );
+    const members = placed.map(({ of, rank, offset, name }) => {
+      const run = this.batches.get(of)?.run;
+      return Object.assign(known.get(of) || { of }, { rank, offset, name, run });
+    });
     if (
       members.length !== this.members.length ||
       members.some((member, n) => member !== this.members[n])

@@ -5,6 +5,9 @@ import { find } from "../parts/dom.js";
 import { tell } from "../parts/speech.js";
 import { requestNamed } from "../run/ids.js";
 
+const NONE =
+  "No request in the steps that are kept has an id that begins so. It is selected as soon as it comes.";
+
 export class FindRequest {
   /**
    * @param {HTMLFormElement} form
@@ -50,12 +53,7 @@ export class FindRequest {
       break;
     }
     const none = Boolean(this.wanted) && !this.found;
-    tell(
-      this.says,
-      none
-        ? "No request in the steps that are kept has an id that begins so. It is selected as soon as it comes."
-        : "",
-    );
+    tell(this.says, none ? NONE : "");
     this.says.hidden = !none;
   }
 }

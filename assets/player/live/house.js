@@ -1,13 +1,12 @@
 // What the house offers to who has no prompt yet: three prompts, sent at one press, and three bots
 // that ask for a while. Bots are programs, and say so.
 
-import { h, newButton, setText } from "../parts/dom.js";
+import { h, newButton } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 
 export class House {
   /**
-   * @param {HTMLElement} section
-   * @param {string[]} prompts
+   * @param {HTMLElement} section @param {string[]} prompts
    * @param {{ask: (prompt: string) => Promise<void>, letBotsAsk: () => Promise<void>}} acts
    */
   constructor(section, prompts, { ask, letBotsAsk }) {
@@ -52,16 +51,14 @@ export class House {
   /** run: the batch's, or null. @param {Run | null} run */
   draw(run) {
     this.nature.hidden = run?.header.model?.name !== "smollm2";
-    setText(this.nature, t("The model, SmolLM2, is small and often wrong: watch the scheduling."));
+    tell(this.nature, "The model, SmolLM2, is small and often wrong: watch the scheduling.");
     const asking = Boolean(run?.requests.some((request) => request.isBot && !request.finished));
     tell(this.title, "No prompt in mind? Press one of ours:");
     for (const button of this.prompts)
       button.title = t("Add this prompt to the batch, under your name");
     tell(this.bots, asking ? "Three bots are asking …" : "Let three bots ask");
     if (!this.isPressing) this.bots.disabled = asking;
-    setText(
-      this.says,
-      t("Bots are programs of this page, called Bot 1 to Bot 3. They stop by themselves."),
-    );
+    const bots = "Bots are programs of this page, called Bot 1 to Bot 3. They stop by themselves.";
+    tell(this.says, bots);
   }
 }

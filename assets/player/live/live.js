@@ -89,7 +89,7 @@ export class Live {
       shown: this.watch.state,
       run: this.batch.run,
     }));
-    this.finished = new JustFinished(this.$(".just-finished"), this.mine, () => ({
+    this.finished = new JustFinished(this.$(".just-finished"), () => ({
       shown: this.watch.state,
       run: this.fleet ? null : this.batch.run,
       ended: this.batch.ended,
@@ -250,16 +250,8 @@ export class Live {
   _alone({ of, run }, index = null) {
     const { watch, fleet, batch } = this;
     const going = watch.state.following && index === null;
-    const step = run.stepOf(
-      index ??
-        Math.max(
-          0,
-          standing(
-            { run, offset: fleet?.members.find((m) => m.of === of)?.offset ?? 0 },
-            watch.moment,
-          ).i,
-        ),
-    );
+    const offset = fleet?.members.find((m) => m.of === of)?.offset ?? 0;
+    const step = run.stepOf(index ?? Math.max(0, standing({ run, offset }, watch.moment).i));
     batch.choose(of, fleet?.batches.get(of));
     this._leaveFleet();
     this._onScreen();
@@ -347,11 +339,7 @@ export class Live {
   async letBotsAsk() {
     this.form.say("");
     try {
-      await this.server.post(
-        "inflight/live/bots",
-        {},
-        this.teacher.isOn ? { "X-Teacher-Token": this.teacher.token } : {},
-      );
+      await this.server.post("inflight/live/bots", {}, this.teacher.headers);
     } catch (error) {
       this.form.refuse(error);
     }
@@ -379,11 +367,9 @@ export class Live {
         : followedSays(batch, { skipped, silent });
     setText($(".live-says"), said);
     $(".live-says").hidden = !said;
-    const told = batch.state.class?.system;
-    setText(
-      $(".told-first"),
-      told ? t("Before each question the model is told: {text}", { text: told }) : "",
-    );
+    const text = batch.state.class?.system;
+    const told = text ? t("Before each question the model is told: {text}", { text }) : "";
+    setText($(".told-first"), told);
     $(".told-first").hidden = !told;
     setText($(".now"), asks ? nowWords(batch.state, batch.run) : followedWords(batch.run));
     $(".save-button").hidden = $(".compare-button").hidden =
@@ -395,24 +381,13 @@ export class Live {
     this.room.draw(said);
     this.finished.draw();
     this.followed.draw(batch.state.followed, batch.run, fleet?.scope || "", this.loads);
-    this.find.draw(
-      !asks && Boolean(batch.state.followed),
-      this.before
-        ? fleet
-          ? fleet.members.map(({ run }) => run)
-          : this.batch.run
-            ? [this.batch.run]
-            : []
-        : [],
-    );
+    const runs = fleet ? fleet.members.map(({ run }) => run) : batch.run ? [batch.run] : [];
+    this.find.draw(!asks && Boolean(batch.state.followed), this.before ? runs : []);
     this.teacher.draw();
   }
 }
 
-/**
- * On a phone the card lies below the player, and comes after it by Tab and for a screen reader,
- * too: in an element behind the player's.
- */
+/** On a phone the card lies below the player, for Tab and screen readers too: behind it. */
 function placeCard({ root, below, $ }) {
   // as in live.css; not by height, which a keyboard on the screen changes
   const isLow = matchMedia("(max-width: 700px)");
@@ -444,11 +419,7 @@ async function compareSession(live) {
 const SESSION = "inflight-session.jsonl";
 
 /** The server's answer with the run so far, whole for a teacher. */
-const session = (live) =>
-  live.server.fetched(
-    "serve/session",
-    live.teacher.isOn ? { "X-Teacher-Token": live.teacher.token } : {},
-  );
+const session = (live) => live.server.fetched("serve/session", live.teacher.headers);
 
 /** Fill `holder` with the tab of this script's markup and style, once. */
 window.inflightLiveMount = (holder, options) =>

@@ -3,7 +3,7 @@
 // and texts are data: always text nodes.
 
 import { chip } from "../parts/chips.js";
-import { find, h, newButton, pause, randomHex, setText } from "../parts/dom.js";
+import { find, h, isRedrawn, newButton, pause, put, randomHex, setText } from "../parts/dom.js";
 import { keep, kept, keptData } from "../parts/kept.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { whereabouts, written } from "./whereabouts.js";
@@ -16,28 +16,23 @@ const NAME = "inflight-nickname"; // in the browser's storage
 /**
  * @typedef {{key: string, id: string, prompt: string, text: string, ends: number[],
  * next: number, ended: Json, seed?: number, lost?: string, went?: import("./whereabouts.js").Ended,
- * letter?: string, isChat?: boolean}} Own letter, isChat: as the run had them, which forgets
+ * letter?: string, isChat?: boolean}} Own ends: where each token ends in the text; letter, isChat:
+ * as the run had them, which forgets
  */
+
+/** One before anything of it has come. @param {Partial<Own>} own @returns {Own} */
+const begun = (own) => /** @type {Own} */ ({ ...own, text: "", ends: [], next: 0, ended: null });
 
 /** The requests themselves, without DOM. */
 export class OwnRequests {
-  /**
-   * @param {import("../parts/server.js").Server} server
-   * @param {() => void} changed
-   */
+  /** @param {import("../parts/server.js").Server} server @param {() => void} changed */
   constructor(server, changed) {
     this.server = server;
     this.changed = changed;
     /** @type {AbortController | null} */
     this._stop = null;
     /** @type {Own[]} newest first */
-    this.requests = (keptData("visit", KEPT) || []).map((own) => ({
-      ...own,
-      text: "",
-      ends: [], // where each token ends in it
-      next: 0,
-      ended: null,
-    }));
+    this.requests = (keptData("visit", KEPT) || []).map(begun);
     this._follow();
   }
 
@@ -46,23 +41,14 @@ export class OwnRequests {
   }
 
   /** Send a request; throws the server's sentence. */
-  async ask({ prompt, tokens, nickname, temperature }) {
+  async ask({ prompt, tokens: max_new_tokens, nickname, temperature }) {
     const key = randomHex(16);
     const seed = crypto.getRandomValues(new Uint32Array(1))[0] % 2 ** 31;
-    const asked = {
-      key,
-      prompt,
-      nickname: nickname || null,
-      max_new_tokens: tokens,
-      temperature,
-      seed,
-    };
+    const asked = { key, prompt, nickname: nickname || null, max_new_tokens, temperature, seed };
     const { id } = await this.server.post("inflight/live/requests", asked);
-    const own = { key, id, prompt, seed, text: "", ends: [], next: 0, ended: null };
-    this.requests = [own, ...this.requests].slice(0, MOST);
+    this.requests = [begun({ key, id, prompt, seed }), ...this.requests].slice(0, MOST);
     this._remember();
     this._follow();
-    return own;
   }
 
   cancel(own) {
@@ -129,25 +115,14 @@ export class OwnRequests {
   }
 
   _remember() {
-    const lasting = this.requests.map(({ key, id, prompt, went, letter, isChat }) => ({
-      key,
-      id,
-      prompt,
-      went,
-      letter,
-      isChat,
-    }));
+    const lasting = this.requests.map(({ text, ends, next, ended, lost, ...own }) => own);
     keep("visit", KEPT, JSON.stringify(lasting));
   }
 }
 
 /** The form that adds a prompt to the batch. */
 export class AskForm {
-  /**
-   * @param {HTMLFormElement} form
-   * @param {OwnRequests} mine
-   * @param {() => void} asked
-   */
+  /** @param {HTMLFormElement} form @param {OwnRequests} mine @param {() => void} asked */
   constructor(form, mine, asked) {
     this.form = form;
     this.mine = mine;
@@ -155,9 +130,7 @@ export class AskForm {
     this.temperature = 0.8;
     /** @type {(name: string) => HTMLInputElement} */
     this.field = (name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
-    /** @type {HTMLElement} */
     this.error = find(form, ".ask-error");
-    /** @type {HTMLButtonElement} */
     this.button = /** @type {HTMLButtonElement} */ (find(form, ".ask-button"));
     this.field("nickname").value = kept("good", NAME) || "";
     form.addEventListener("submit", (e) => {
@@ -204,9 +177,8 @@ export class AskForm {
 
   /** Say why the server refuses something. */
   refuse(error) {
-    this.say(
-      `${t(error.message)}${error.retryAfter ? t(` Try again in ${error.retryAfter} s.`) : ""}`,
-    );
+    const again = error.retryAfter ? t(` Try again in ${error.retryAfter} s.`) : "";
+    this.say(t(error.message) + again);
   }
 
   say(sentence) {
@@ -251,9 +223,6 @@ export class OwnList {
       state: h("span", { class: "own-state" }),
       prompt: h("span", { class: "prompt" }, own.prompt),
       text: h("span", { class: "output" }),
-      request: null,
-      held: null,
-      language: "",
       button: newButton({ class: "button own-cancel" }),
     };
     row.button.addEventListener("click", () => {
@@ -277,10 +246,10 @@ export class OwnList {
     const { shown, run } = this.shown();
     const request = run && run.request(own.id);
     if (request) this.mine.seen(own, request.letter, run.isTemplate(request, 0));
-    if (row.request !== request || row.hue !== request?.hue || row.language !== speaking()) {
-      [row.request, row.hue, row.language] = [request, request?.hue, speaking()];
-      row.chip.replaceChildren(
-        ...(own.letter ? [t("yours: ")] : []),
+    if (isRedrawn(row, { request, hue: request?.hue, language: speaking() })) {
+      put(
+        row.chip,
+        own.letter && t("yours: "),
         request ? chip(shown, request, request.hue >= 0) : h("bdi", {}, own.letter || ""),
       );
       row.el.style.setProperty(

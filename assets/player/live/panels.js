@@ -2,8 +2,8 @@
 // data: always text nodes.
 
 import { chip } from "../parts/chips.js";
-import { find, h, newButton, setAttr, setText } from "../parts/dom.js";
-import { count, duration } from "../parts/format.js";
+import { find, h, isRedrawn, newButton, renew, setAttr, setText, tableOf } from "../parts/dom.js";
+import { count, duration, joined } from "../parts/format.js";
 import { callsItself } from "../views/texts.js";
 import { howItWent } from "./whereabouts.js";
 import { speaking, t, tell } from "../parts/speech.js";
@@ -13,14 +13,11 @@ const MOST = 6; // finished requests listed
 const LOADS = ["Running", "Waiting", "KV", "tok/s"];
 const KV = LOADS.indexOf("KV");
 const SILENT = 10; // s without a step, while requests run, after which it is said
-/**
- * Another engine, followed through the recording that it writes: what it is, which of several is
- * shown, and that it cannot be controlled here.
- */
+
+/** Another engine, followed through its recording: what it is, and which of several is shown. */
 export class FollowedView {
   /**
-   * @param {HTMLElement} section
-   * @param {(of: string) => void} choose
+   * @param {HTMLElement} section @param {(of: string) => void} choose
    * @param {(scope: "ranks" | "all") => void} all
    */
   constructor(section, choose, all) {
@@ -46,43 +43,27 @@ export class FollowedView {
     if (!followed) return;
     const engine = run?.header.engine;
     const several = followed.engines.length > 1;
-    setText(
-      this.title,
-      all === "all"
-        ? t(`${count(followed.engines.length)} [engine|engines]`)
-        : engine
-          ? `${engine.name} ${engine.version}${whose(followed, all)}`
-          : t("Another engine"),
-    );
-    setText(
-      this.file,
-      all === "all"
-        ? t("Each recorded in files of its own")
-        : all
-          ? t(`Recorded in a file for each of ${count(followed.ranks.length)} [rank|ranks]`)
-          : t("Recorded in {file}", { file: followed.file }),
-    );
-    const notes = all ? [] : (run?.header.notes || []).map((note) => t(note));
-    setText(
-      this.note,
-      [
-        ...notes,
-        t("This engine belongs to someone else: you can watch it, but not control it."),
-        notRecorded(run),
-        followed.texts ? "" : t("Its texts are hidden, as others reach this page."),
-      ]
-        .filter(Boolean)
-        .join(" "),
-    );
+    const one = engine
+      ? `${engine.name} ${engine.version}${whose(followed, all)}`
+      : t("Another engine");
+    const every = t(`${count(followed.engines.length)} [engine|engines]`);
+    setText(this.title, all === "all" ? every : one);
+    const files = all
+      ? `Recorded in a file for each of ${count(followed.ranks.length)} [rank|ranks]`
+      : "Recorded in {file}";
+    const own = "Each recorded in files of its own";
+    setText(this.file, t(all === "all" ? own : files, { file: followed.file }));
+    const notes = [
+      ...(all ? [] : (run?.header.notes || []).map((note) => t(note))),
+      t("This engine belongs to someone else: you can watch it, but not control it."),
+      notRecorded(run),
+      followed.texts ? "" : t("Its texts are hidden, as others reach this page."),
+    ];
+    setText(this.note, joined(notes, " "));
     const clock = all === "all" ? followed.all_says : followed.says;
-    setText(
-      this.clock,
-      clock.length
-        ? clock.map((says) => t(says)).join(" ")
-        : followed.streams.length > 1 && !several
-          ? t("These are not ranks of one engine: each recording is followed separately.")
-          : "",
-    );
+    const apart = "These are not ranks of one engine: each recording is followed separately.";
+    const isApart = followed.streams.length > 1 && !several;
+    setText(this.clock, clock.map((says) => t(says)).join(" ") || (isApart ? t(apart) : ""));
     setAttr(this.streams, "aria-label", t("Recordings"));
     this.engines.draw(several ? followed : null, all, loads || followed.engines);
     this.streams.hidden = followed.streams.length < 2;
@@ -99,23 +80,15 @@ export class FollowedView {
     this._key = key;
     const button = (text, on, act) =>
       newButton({ class: "button", "aria-pressed": String(on), onclick: act }, text);
-    const focused = [...this.streams.children].indexOf(
-      /** @type {Element} */ (document.activeElement),
+    const streams = several ? [] : followed.streams;
+    renew(
+      this.streams,
+      followed.all.length > 1 && button(t("All engines"), all === "all", () => this.all("all")),
+      followed.ranks.length > 1 && button(t("All ranks"), all === "ranks", () => this.all("ranks")),
+      ...streams.map((of) =>
+        button(nameOf(followed, of), !all && of === followed.of, () => this.choose(of)),
+      ),
     );
-    this.streams.replaceChildren(
-      ...(followed.all.length > 1
-        ? [button(t("All engines"), all === "all", () => this.all("all"))]
-        : []),
-      ...(followed.ranks.length > 1
-        ? [button(t("All ranks"), all === "ranks", () => this.all("ranks"))]
-        : []),
-      ...(several
-        ? []
-        : followed.streams.map((of) =>
-            button(nameOf(followed, of), !all && of === followed.of, () => this.choose(of)),
-          )),
-    );
-    if (focused >= 0) /** @type {HTMLElement} */ (this.streams.children[focused])?.focus();
   }
 }
 
@@ -125,13 +98,9 @@ class EngineList {
   constructor(choose) {
     this.choose = choose;
     this.heads = LOADS.map(() => h("th", { scope: "col" }));
-    this.body = h("tbody", {});
-    this.table = h(
-      "table",
-      { class: "engines" },
-      h("thead", {}, h("tr", {}, h("td", {}), ...this.heads)),
-      this.body,
-    );
+    this.table = tableOf([h("td"), ...this.heads], []);
+    this.table.className = "engines";
+    this.body = find(this.table, "tbody");
     this.rows = new Map();
   }
 
@@ -159,17 +128,15 @@ class EngineList {
       is_over: over,
     } of shown) {
       const { button, model, cells } = this.rows.get(of);
-      setText(
-        button,
-        engine.ranks.length > 1 ? `${engine.name}, ${t(`rank ${rank}`)}` : engine.name,
-      );
+      const which = engine.ranks.length > 1 && t(`rank ${rank}`);
+      setText(button, joined([engine.name, which], ", "));
       setAttr(button, "aria-pressed", String(!all && of === followed.of));
       const stands = over
         ? t("ended")
         : running && silent > SILENT
           ? t(`no step for ${count(Math.round(silent))} s`)
           : "";
-      setText(model, [engine.model, stands].filter(Boolean).join(" · "));
+      setText(model, joined([engine.model, stands]));
       const numbers = [
         running,
         waiting,
@@ -185,12 +152,8 @@ class EngineList {
     const button = newButton({ class: "button mini", onclick: () => this.choose(of) });
     const model = h("span", { class: "followed-note" });
     const cells = LOADS.map(() => h("td", {}));
-    return {
-      button,
-      model,
-      cells,
-      row: h("tr", {}, h("th", { scope: "row" }, button, model), ...cells),
-    };
+    const row = h("tr", {}, h("th", { scope: "row" }, button, model), ...cells);
+    return { button, model, cells, row };
   }
 }
 
@@ -217,56 +180,44 @@ function notRecorded(run) {
     : "";
 }
 
+/** What a run shows of one that has finished. @type {(run: Json, request: RunRequest) => string} */
+function counted(run, request) {
+  const { ttft } = timesOf(run, request, run.length - 1);
+  const tokens = t(`${count(run.numGenerated(request, run.length - 1))} [token|tokens]`);
+  return joined([tokens, ttft !== null && `TTFT ${t(duration(ttft))}`]);
+}
+
 /** Requests that have just finished, with how long they waited for their first token. */
 export class JustFinished {
   /**
-   * @param {HTMLElement} section
-   * @param {import("./own_requests.js").OwnRequests} mine
-   * @param {() => {shown: SentenceContext, run: Run | null, ended?: Map<string, import("./whereabouts.js").Ended>}} shown ended: how requests
-   * went
+   * @param {HTMLElement} section @param {() => {shown: SentenceContext, run: Run | null, ended:
+   * Map<string, import("./whereabouts.js").Ended>}} shown ended: how requests went
    */
-  constructor(section, mine, shown) {
+  constructor(section, shown) {
     this.section = section;
     this.list = find(section, "ul");
-    this.mine = mine;
     this.shown = shown;
-    this._key = "";
-    /** @type {Run | null} */
-    this._run = null;
   }
 
   draw() {
     const { shown, run, ended } = this.shown();
-    const over = run
-      ? run.requests
-          .filter((r) => r.finished && r.finished.reason !== "cancelled")
-          .sort((a, b) => (b.finished?.step ?? 0) - (a.finished?.step ?? 0))
-          .slice(0, MOST)
-      : [];
+    const over = (run?.requests || [])
+      .filter((r) => r.finished && r.finished.reason !== "cancelled")
+      .sort((a, b) => (b.finished?.step ?? 0) - (a.finished?.step ?? 0))
+      .slice(0, MOST);
     this.section.hidden = !over.length;
     const key = [speaking(), ...over.map((r) => r.id + r.letter)].join();
-    if (key === this._key && this._run === run) return;
-    [this._key, this._run] = [key, run];
-    if (!run) return void this.list.replaceChildren();
-    this.list.replaceChildren(
-      ...over.map((request) => {
-        const { ttft } = timesOf(run, request, run.length - 1);
-        const words = h("span", { class: "finished-words" });
-        const how = ended?.get(request.id);
-        setText(
-          words,
-          how
-            ? [callsItself(request), howItWent(how)].filter(Boolean).join(" · ")
-            : [
-                callsItself(request),
-                t(`${count(run.numGenerated(request, run.length - 1))} [token|tokens]`),
-                ttft === null ? null : `TTFT ${t(duration(ttft))}`,
-              ]
-                .filter(Boolean)
-                .join(" · "),
-        );
-        return h("li", {}, chip(shown, request, false), words);
-      }),
-    );
+    if (!isRedrawn(this, { _key: key, _run: run })) return;
+    const line = (request) => {
+      const how = ended?.get(request.id);
+      const words = joined([callsItself(request), how ? howItWent(how) : counted(run, request)]);
+      return h(
+        "li",
+        {},
+        chip(shown, request, false),
+        h("span", { class: "finished-words" }, words),
+      );
+    };
+    this.list.replaceChildren(...over.map(line));
   }
 }

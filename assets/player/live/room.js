@@ -9,6 +9,11 @@ import { PeopleView } from "../views/people.js";
 import { addressOf } from "./join.js";
 
 const HOOD = "inflight-live-hood"; // in the session's storage
+// what Full has, and what Simple
+const MORE = "Also the token budget, caches, latencies and events";
+const LESS = "Lanes, one pass, the mask, memory and texts";
+const ASK =
+  "Ask, and you get a lane at once; your answer grows beside your name, one token per step.";
 
 export class Room {
   /** @param {import("./live.js").Live} live */
@@ -109,11 +114,7 @@ export class Room {
     for (const button of this.details) {
       button.hidden = options.asks && !this.isOpen;
       tell(button, watch.simple ? "Full" : "Simple");
-      button.title = t(
-        watch.simple
-          ? "Also the token budget, caches, latencies and events"
-          : "Lanes, one pass, the mask, memory and texts",
-      );
+      button.title = t(watch.simple ? MORE : LESS);
     }
     if (!options.asks) this.buttons[0].hidden = true;
     if (!this.isIn) return;
@@ -125,12 +126,10 @@ export class Room {
       button.classList.toggle("on", this.isOpen);
     }
     tell(this.tab, "Lanes");
-    for (const tab of root.querySelectorAll(".view-tabs [role=tab]"))
-      setAttr(
-        tab,
-        "aria-selected",
-        String(tab === this.tab ? this.isOn : this.isOpen && tab.dataset.tab === root.dataset.tab),
-      );
+    for (const tab of root.querySelectorAll(".view-tabs [role=tab]")) {
+      const isShown = this.isOpen && tab.dataset.tab === root.dataset.tab;
+      setAttr(tab, "aria-selected", String(tab === this.tab ? this.isOn : isShown));
+    }
     this.panel.hidden = this.isOpen;
     const { class: set } = batch.state;
     setText(this.view.note, set ? said : "");
@@ -138,14 +137,6 @@ export class Room {
     if (this.isOpen) return void delete root.dataset.people;
     const isFree = !batch.run?.length;
     root.dataset.people = isFree ? "free" : "some";
-    if (isFree)
-      this.view.drawFree(
-        set?.max_num_seqs || 0,
-        set
-          ? t(
-              "Ask, and you get a lane at once; your answer grows beside your name, one token per step.",
-            )
-          : said,
-      );
+    if (isFree) this.view.drawFree(set?.max_num_seqs || 0, set ? t(ASK) : said);
   }
 }

@@ -6,10 +6,10 @@ import { ModelField } from "../parts/model_field.js";
 import { t } from "../parts/speech.js";
 
 /**
- * A form for the teacher's panel. @param {import("../parts/server.js").Server} server @param {() =>
- * string} token
+ * A form for the teacher's panel. headers: see `Teacher.headers`.
+ * @param {import("../parts/server.js").Server} server @param {() => object} headers
  */
-export function sharedModel(server, token) {
+export function sharedModel(server, headers) {
   const says = h("p", { class: "shared-says", role: "status" });
   const button = h("button", { class: "button" }, t("Share this model"));
   const form = h(
@@ -25,12 +25,8 @@ export function sharedModel(server, token) {
     says,
   );
   // what is shown to the class stays beside what sets it
-  const folded = h(
-    "details",
-    { class: "shared-model" },
-    h("summary", {}, t("Another model")),
-    form,
-  );
+  const summary = h("summary", {}, t("Another model"));
+  const folded = h("details", { class: "shared-model" }, summary, form);
   const model = new ModelField(form, {
     call: (name, ...args) => server.call(name, ...args),
     device: () => "cpu",
@@ -48,7 +44,7 @@ export function sharedModel(server, token) {
     button.disabled = true;
     setText(says, t("Loading the model."));
     try {
-      await server.post("inflight/shared-model", model.spec, { "X-Teacher-Token": token() });
+      await server.post("inflight/shared-model", model.spec, headers());
       setText(says, t("Shared from now on."));
     } catch (error) {
       setText(says, t(error.message));

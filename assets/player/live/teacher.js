@@ -27,6 +27,11 @@ export class Teacher {
     this.button.addEventListener("click", () => (this.isOn ? this._toggle() : this._ask()));
   }
 
+  /** What tells the server who asks. */
+  get headers() {
+    return this.isOn ? { "X-Teacher-Token": this.token } : {};
+  }
+
   /** The token of a printed link. */
   read(address) {
     const token = address.get("teacher");
@@ -105,13 +110,8 @@ export class Teacher {
     setText(this.error, "");
     this._asking += 1;
     try {
-      const {
-        steps_per_s: pace,
-        hide_texts,
-        hide_nicknames,
-        accepting,
-        system,
-      } = await server.post("serve/control", what, { "X-Teacher-Token": this.token });
+      const said = await server.post("serve/control", what, this.headers);
+      const { steps_per_s: pace, hide_texts, hide_nicknames, accepting, system } = said;
       // these apply at once; the engine reports when it has the limits
       const set = { hide_texts, hide_nicknames, accepting, system };
       batch.state = { ...batch.state, pace, class: { ...batch.state.class, ...set } };
@@ -120,12 +120,6 @@ export class Teacher {
     }
     this._asking -= 1;
     this.live.redraw();
-  }
-
-  /** Three bots ask, as they do for anybody. */
-  async _bots() {
-    setText(this.error, "");
-    await this.live.letBotsAsk();
   }
 
   /** In another language. */
@@ -138,49 +132,25 @@ export class Teacher {
     this._touched = false; // its fields are new
     const { bursts = [] } = set;
     const { policies } = this.live.options;
-    const number = (name, label, most) =>
-      h(
-        "label",
-        { class: "field" },
-        h("span", {}, t(label)),
-        h("input", {
-          name,
-          type: "number",
-          inputmode: "numeric",
-          min: "1",
-          max: String(most),
-          step: "1",
-          required: true,
-        }),
-      );
-    const act = (text, what, /** @type {string | null} */ title = null) =>
-      newButton(
-        { class: "button", title: title && t(title), onclick: () => this._set(what()) },
-        t(text),
-      );
-    const check = (name, label, what) =>
-      h(
-        "label",
-        { class: "check" },
-        h("input", { name, type: "checkbox", onchange: (e) => this._set(what(e.target.checked)) }),
-        h("span", {}, t(label)),
-      );
+    const field = (label, control) =>
+      h("label", { class: "field" }, h("span", {}, t(label)), control);
+    const whole = { type: "number", inputmode: "numeric", min: "1", step: "1", required: true };
+    const label = (text) => h("span", { class: "label" }, t(text));
+    const act = (text, onclick, title = "", more = "") =>
+      newButton({ class: `button ${more}`, title: title || null, onclick }, t(text));
+    const check = (name, label) => {
+      const onchange = (e) => this._set({ [name]: e.target.checked });
+      const box = h("input", { name, type: "checkbox", onchange });
+      return h("label", { class: "check" }, box, h("span", {}, t(label)));
+    };
+    const options = policies.map((p) => h("option", { value: p.name, title: t(p.shows) }, p.name));
     /** @type {HTMLFormElement} */
     this.limits = h(
       "form",
       { class: "limits" },
-      h(
-        "label",
-        { class: "field" },
-        h("span", {}, t("Policy")),
-        h(
-          "select",
-          { name: "policy" },
-          ...policies.map((p) => h("option", { value: p.name, title: t(p.shows) }, p.name)),
-        ),
-      ),
-      number("max_num_seqs", "Lanes", 64),
-      number("max_num_batched_tokens", "Budget", 16384),
+      field("Policy", h("select", { name: "policy" }, ...options)),
+      field("Lanes", h("input", { ...whole, name: "max_num_seqs", max: "64" })),
+      field("Budget", h("input", { ...whole, name: "max_num_batched_tokens", max: "16384" })),
       h("button", { class: "button primary" }, t("Set")),
     );
     this.limits.addEventListener("submit", (e) => {
@@ -213,9 +183,9 @@ export class Teacher {
     this.checks = h(
       "div",
       { class: "checks" },
-      check("hide_texts", "Hide texts", (on) => ({ hide_texts: on })),
-      check("hide_nicknames", "Hide names", (on) => ({ hide_nicknames: on })),
-      check("accepting", "Accept requests", (on) => ({ accepting: on })),
+      check("hide_texts", "Hide texts"),
+      check("hide_nicknames", "Hide names"),
+      check("accepting", "Accept requests"),
     );
     /** @type {HTMLTextAreaElement} */
     this.system = h("textarea", {
@@ -225,51 +195,49 @@ export class Teacher {
       onchange: (e) => this._set({ system: e.target.value }),
     });
     /** @type {HTMLElement} */
-    this.told = h("label", { class: "field" }, h("span", {}, t("System prompt")), this.system);
+    this.told = field("System prompt", this.system);
+    const step = () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) });
+    const askBots = () => {
+      setText(this.error, "");
+      this.live.letBotsAsk(); // as they do for anybody
+    };
     this.panel.replaceChildren(
       h("h2", {}, t("Teacher")),
       this.error,
       this.limits,
+      h("div", { class: "pace" }, label("Pace"), this.pace, this.paceSays),
       h(
         "div",
-        { class: "pace" },
-        h("span", { class: "label" }, t("Pace")),
-        this.pace,
-        this.paceSays,
+        { class: "acts" },
+        act("One step", () => this._set(step())),
+        act("Full speed", () => this._set({ steps_per_s: null })),
+        act(
+          "Clear the batch",
+          () => this._set({ clear: true }),
+          t("Cancels whatever is in progress"),
+        ),
       ),
       h(
         "div",
         { class: "acts" },
-        act("One step", () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) })),
-        act("Full speed", () => ({ steps_per_s: null })),
-        act("Clear the batch", () => ({ clear: true }), "Cancels whatever is in progress"),
-      ),
-      h(
-        "div",
-        { class: "acts" },
-        h("span", { class: "label" }, t("Bursts")),
-        ...bursts.map((w) =>
-          newButton(
-            {
-              class: "button burst",
-              title: `${t(w.shows)} ${t(`${count(w.requests)} [request|requests]`)}.`,
-              onclick: () => this._set({ burst: w.name }),
-            },
-            t(w.name),
+        label("Bursts"),
+        ...bursts.map(({ name, shows, requests }) =>
+          act(
+            name,
+            () => this._set({ burst: name }),
+            `${t(shows)} ${t(`${count(requests)} [request|requests]`)}.`,
+            "burst",
           ),
         ),
-        newButton(
-          {
-            class: "button",
-            title: t("Bot 1 to Bot 3 ask one request after another, and stop by themselves"),
-            onclick: () => this._bots(),
-          },
-          t("three bots"),
+        act(
+          "three bots",
+          askBots,
+          t("Bot 1 to Bot 3 ask one request after another, and stop by themselves"),
         ),
       ),
       this.told,
       this.checks,
-      sharedModel(this.live.server, () => this.token),
+      sharedModel(this.live.server, () => this.headers),
     );
   }
 

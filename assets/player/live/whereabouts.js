@@ -2,7 +2,7 @@
 // went. From the run's events and what the server counted in them (visualizer/documents/live.py),
 // nothing else. No DOM.
 
-import { count, duration } from "../parts/format.js";
+import { count, duration, joined } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { callsItself } from "../views/texts.js";
 
@@ -15,16 +15,15 @@ const isolated = (name) => `\u2068${name}\u2069`;
  */
 
 /** "40 tokens in 60 steps with 5 others". @param {Ended} ended */
-const work = ({ tokens, steps, others }) =>
-  t(
-    `${count(tokens)} [token|tokens] in ${count(steps)} [step|steps]${others ? ` with ${count(others)} [other|others]` : ", alone"}`,
-  );
+function work({ tokens, steps, others }) {
+  const company = others ? ` with ${count(others)} [other|others]` : ", alone";
+  return t(`${count(tokens)} [token|tokens] in ${count(steps)} [step|steps]${company}`);
+}
 
 /** How a finished request went, for everybody. @param {Ended} ended */
 export function howItWent(ended) {
-  return [work(ended), ended.waited_s === null ? "" : t(`waited ${duration(ended.waited_s)}`)]
-    .filter(Boolean)
-    .join(" · ");
+  const { waited_s: waited } = ended;
+  return joined([work(ended), waited !== null && t(`waited ${duration(waited)}`)]);
 }
 
 /**

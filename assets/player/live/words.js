@@ -1,6 +1,6 @@
 // What the Live tab says about the batch, or the followed engine, in a line. No DOM.
 
-import { count } from "../parts/format.js";
+import { count, joined } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { limitsOf } from "../watch/facts.js";
 
@@ -9,25 +9,19 @@ const SILENT = 10000;
 
 /** Limits and policy in words, as an engine has them. */
 function limitsWords({ policy, max_num_seqs: lanes, max_num_batched_tokens: budget }) {
-  return [policy, t(`${count(lanes)} [lane|lanes]`), budget && t(`budget ${count(budget)}`)]
-    .filter(Boolean)
-    .join(" · ");
+  return joined([
+    policy,
+    t(`${count(lanes)} [lane|lanes]`),
+    budget && t(`budget ${count(budget)}`),
+  ]);
 }
 
 export function paceWords(pace) {
-  return t(
-    pace === null || pace === undefined
-      ? "full speed"
-      : pace === 0
-        ? "single steps"
-        : `at most ${count(pace)} [step|steps] a second`,
-  );
+  if (pace === 0) return t("single steps");
+  return t(pace ? `at most ${count(pace)} [step|steps] a second` : "full speed");
 }
 
-/**
- * The engine's current settings, without a budget if its policy has none; each breaks whole into the
- * line that is not seen.
- */
+/** The engine's settings, without a budget if its policy has none; each breaks as a whole. */
 export function nowWords(state, run) {
   const { class: set, pace } = state;
   const limits = run?.header.batching?.token_budget === false ? { max_num_batched_tokens: 0 } : {};
@@ -36,10 +30,8 @@ export function nowWords(state, run) {
 }
 
 /** How many unfinished requests hold a lane after the newest step. */
-function inLanes(run) {
-  return run.laneSpans.filter((laneSpan) => laneSpan.to === Infinity && !laneSpan.request.finished)
-    .length;
-}
+const inLanes = (run) =>
+  run.laneSpans.filter(({ to, request }) => to === Infinity && !request.finished).length;
 
 /** Whether no request is in the batch or waiting after the newest step. */
 const isIdle = (run) => !inLanes(run) && !run.waitingAt(run.length - 1).length;
@@ -76,11 +68,7 @@ export function says({ run, state, broken }, { skipped, teaches, asked }) {
 
 /** The settings that the engine reports. */
 export const followedWords = (run) =>
-  run
-    ? limitsOf(run)
-        .map(([words], i) => (i ? t(words) : words))
-        .join(" · ")
-    : "";
+  joined(run ? limitsOf(run).map(([words], i) => (i ? t(words) : words)) : []);
 
 /** What matters most now about all ranks: the state of each that its steps do not show. */
 export function allSay(fleet, silent) {

@@ -5,16 +5,15 @@ import { h } from "./dom.js";
 import { t } from "./speech.js";
 
 /**
- * Whether a request had held a lane by step i: only then has it a hue, or the page would show the
- * future. @param {RunRequest} request @param {number} i
+ * Whether it had held a lane by step i: before, a hue would show the future.
+ * @type {(request: RunRequest, i: number) => boolean}
  */
 export const wasAdmitted = (request, i) =>
   request.laneSpans.length > 0 && request.laneSpans[0].from <= i;
 
 /**
  * The tinted letter of a request; dashed while it holds no lane.
- * @param {SentenceContext} shown
- * @param {RunRequest} request
+ * @param {SentenceContext} shown @param {RunRequest} request
  */
 export function chip(shown, request, held = true) {
   const el = h(
@@ -35,14 +34,13 @@ export function chip(shown, request, held = true) {
 }
 
 /**
- * @param {SentenceContext} shown
- * @param {Span[]} list
+ * @param {SentenceContext} shown @param {Span[]} list
  * @param {(request: RunRequest) => boolean} held whether it is in a lane
  */
 export function spans(shown, list, held = (_request) => true) {
   return (list || []).map((span) => {
-    if (typeof span === "string" || span.said !== undefined)
-      return document.createTextNode(typeof span === "string" ? span : span.said);
+    if (typeof span === "string") return document.createTextNode(span);
+    if (span.said !== undefined) return document.createTextNode(span.said);
     const request = span.request || shown.run.request(span.r);
     return request
       ? chip(shown, request, held(request))

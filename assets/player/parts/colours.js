@@ -22,9 +22,8 @@ const DARK_HUES = [
 ];
 
 /**
- ** Whether a request is dimmed because others are highlighted.
- * @param {RunRequest[] | null} lit
- * @param {RunRequest | null} request
+ * Whether a request is dimmed because others are highlighted.
+ * @type {(lit: RunRequest[] | null, request: RunRequest | null) => boolean}
  */
 export const dims = (lit, request) => lit !== null && !(request && lit.includes(request));
 
@@ -44,16 +43,15 @@ export function dealHue(live, last) {
 }
 
 /** @type {(hex: string) => number[]} */
-const parse = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+export const rgbOf = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 /** @type {(rgb: number[]) => string} */
 const format = (rgb) => `#${rgb.map((c) => Math.round(c).toString(16).padStart(2, "0")).join("")}`;
 /** @type {(a: string, b: string, t: number) => string} */
-export const mix = (a, b, t) => format(parse(a).map((c, i) => c + (parse(b)[i] - c) * t));
-export const rgbOf = parse;
+export const mix = (a, b, t) => format(rgbOf(a).map((c, i) => c + (rgbOf(b)[i] - c) * t));
 
 /** @param {string} hex */
 function luminance(hex) {
-  const [r, g, b] = parse(hex).map((c) =>
+  const [r, g, b] = rgbOf(hex).map((c) =>
     c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4,
   );
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
@@ -114,26 +112,16 @@ export class Palette {
       faint: this.empty,
     };
     const grey = mix(this.pad, this.ink, 0.25); // wasted
-    this.waste = {
-      solid: grey,
-      fill: grey,
-      text: this.panel,
-      tint: this.empty,
-      cached: mix(grey, this.panel, 0.5),
-      faint: this.empty,
-    };
+    this.waste = { ...this.none, solid: grey, fill: grey, cached: mix(grey, this.panel, 0.5) };
     this._hatches = new Map();
   }
 
-  /** @param {RunRequest | null} request */
+  /** A request's colours. @param {RunRequest | null} request */
   of(request) {
     return request && request.hue >= 0 ? this.hues[request.hue] : this.none;
   }
 
-  /**
-   * What a pass computed for an item: its request's colours, grey if it was wasted. @param
-   * {PassItem} item
-   */
+  /** Those of what a pass computed: its request's, grey if wasted. @param {PassItem} item */
   ofItem(item) {
     return item.overrun ? this.waste : this.of(item.request);
   }

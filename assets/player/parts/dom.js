@@ -30,10 +30,7 @@ const present = (children) =>
 /** Give an element other children, see `h`. @param {Element} el @param {...Child} children */
 export const put = (el, ...children) => el.replaceChildren(...present(children));
 
-/**
- * Make an element's buttons anew; the focus stays with the one in its place. @param {Element} el
- * @param {...Child} buttons
- */
+/** The same with buttons; the focus stays in its place. @type {typeof put} */
 export function renew(el, ...buttons) {
   const focused = [...el.children].indexOf(/** @type {Element} */ (document.activeElement));
   put(el, ...buttons);
@@ -51,16 +48,18 @@ export const newButton = (props, ...children) =>
 export const tableOf = (heads, rows, ...before) =>
   h("table", {}, ...before, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows));
 
+/** One of SVG. @type {(tag: string, props: Record<string, string>, child?: Node) => Element} */
+export function svg(tag, props, child) {
+  const el = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(props)) el.setAttribute(name, value);
+  if (child) el.append(child);
+  return el;
+}
+
 /** An icon from the sprite in player.html. @param {string} name */
 export function icon(name) {
-  const ns = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(ns, "svg");
-  svg.setAttribute("class", "icon");
-  svg.setAttribute("aria-hidden", "true");
-  const use = document.createElementNS(ns, "use");
-  use.setAttribute("href", `#inflight-${name}`);
-  svg.append(use);
-  return svg;
+  const use = svg("use", { href: `#inflight-${name}` });
+  return svg("svg", { class: "icon", "aria-hidden": "true" }, use);
 }
 
 /**
@@ -85,9 +84,7 @@ export const iconButton = (of, name, act) =>
 
 /**
  * An element that our own markup must contain.
- * @param {ParentNode} root
- * @param {string} selector
- * @returns {HTMLElement}
+ * @type {(root: ParentNode, selector: string) => HTMLElement}
  */
 export function find(root, selector) {
   const el = root.querySelector(selector);
@@ -107,8 +104,8 @@ export const canvasIn = (root, selector = "canvas") =>
 const written = new WeakMap(); // what each element was last given, by name
 
 /**
- * Whether a value differs from the one set last: unchanged values must not cause layout. @param
- * {Element} el @param {string} name @param {string} value
+ * Whether a value differs from the one set last: unchanged values must not cause layout.
+ * @type {(el: Element, name: string, value: string) => boolean}
  */
 function isNew(el, name, value) {
   let known = written.get(el);
@@ -123,28 +120,19 @@ export function setText(el, text) {
   if (isNew(el, "", text)) el.textContent = text;
 }
 
-/**
- * Set an attribute only if it changes. @param {Element} el @param {string} name @param {string}
- * value
- */
+/** The same of an attribute. @type {(el: Element, name: string, value: string) => void} */
 export function setAttr(el, name, value) {
   if (isNew(el, name, value)) el.setAttribute(name, value);
 }
 
-/**
- * Note in `row` what it is drawn of; whether any of that is new. @param {Json} row @param
- * {Record<string, unknown>} of
- */
+/** Note what `row` is drawn of; whether any is new. @type {(row: Json, of: Json) => boolean} */
 export function isRedrawn(row, of) {
   const isOther = Object.keys(of).some((name) => row[name] !== of[name]);
   if (isOther) Object.assign(row, of);
   return isOther;
 }
 
-/**
- * Set a CSS property only if it changes. @param {HTMLElement} el @param {string} name @param
- * {string} value
- */
+/** The same of a CSS property. @type {(el: HTMLElement, name: string, value: string) => void} */
 export function setStyle(el, name, value) {
   if (isNew(el, `:${name}`, value)) el.style.setProperty(name, value);
 }
@@ -184,10 +172,11 @@ export function download(name, blob) {
   setTimeout(() => URL.revokeObjectURL(a.href), 10000);
 }
 
-/** @param {number} ms */
-export const pause = (ms) =>
-  new Promise((done) => {
-    setTimeout(done, ms);
+/** Wait, unless aborted. @type {(ms: number, signal?: AbortSignal) => Promise<unknown>} */
+export const pause = (ms, signal) =>
+  new Promise((resolve, reject) => {
+    setTimeout(resolve, ms);
+    signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
   });
 
 /**
@@ -223,15 +212,12 @@ export function onDrag(el, begin, ended = () => {}) {
 }
 
 let pointer = ""; // where it was last
-/** @param {PointerEvent} e */
+/** @type {(e: MouseEvent) => string} */
 const placeOf = (e) => `${e.clientX} ${e.clientY}`;
-for (const type of ["pointermove", "pointerdown"])
+for (const type of /** @type {const} */ (["pointermove", "pointerdown"]))
   globalThis.addEventListener?.(type, (e) => {
-    pointer = placeOf(/** @type {PointerEvent} */ (e));
+    pointer = placeOf(e);
   });
 
-/**
- * Whether a pointer came here by itself: not that something was put under it where it lies. @param
- * {PointerEvent} e
- */
+/** Whether a pointer came by itself: nothing was put under it. @param {PointerEvent} e */
 export const hasMoved = (e) => placeOf(e) !== pointer;

@@ -6,7 +6,7 @@ import { clamp, h, icon, newButton } from "./dom.js";
 import { t, translateLine } from "./speech.js";
 
 export class Menu {
-  /** part: with `root`; of a tooltip also `layout`, and the run that its words name. */
+  /** part: with `root`. */
   constructor(el, part) {
     this.el = el;
     this.part = part;
@@ -32,28 +32,12 @@ export class Menu {
     if (again) return;
     this.button = button;
     button.setAttribute("aria-expanded", "true");
-    this.el.replaceChildren(
-      ...items.map((item) =>
-        item === "-"
-          ? h("hr", {})
-          : newButton(
-              {
-                role: item.checked === undefined ? "menuitem" : "menuitemradio",
-                "aria-checked": item.checked === undefined ? null : String(item.checked),
-                onclick: () => {
-                  this.close();
-                  item.act();
-                },
-              },
-              t(item.text),
-              item.note ? h("small", {}, t(item.note)) : null,
-            ),
-      ),
-    );
+    this.el.replaceChildren(...items.map((item) => (item === "-" ? h("hr") : this._item(item))));
     this.el.hidden = false;
     const box = this.part.root.getBoundingClientRect();
     const at = button.getBoundingClientRect();
-    this.el.style.left = `${clamp(at.left - box.left, 8, Math.max(8, box.width - this.el.offsetWidth - 8))}px`;
+    const right = Math.max(8, box.width - this.el.offsetWidth - 8);
+    this.el.style.left = `${clamp(at.left - box.left, 8, right)}px`;
     const below = box.bottom - at.bottom - 14;
     const above = at.top - box.top - 14;
     // from the bar at the bottom it opens upwards
@@ -69,6 +53,20 @@ export class Menu {
       ? `${at.top - box.top - 6 - this.el.offsetHeight}px`
       : `${at.bottom - box.top + 6}px`;
     this.el.querySelector("button")?.focus();
+  }
+
+  _item({ text, note, checked, act }) {
+    const isChoice = checked !== undefined;
+    const role = isChoice ? "menuitemradio" : "menuitem";
+    const onclick = () => {
+      this.close();
+      act();
+    };
+    return newButton(
+      { role, "aria-checked": isChoice ? String(checked) : null, onclick },
+      t(text),
+      note && h("small", {}, t(note)),
+    );
   }
 
   close() {
@@ -118,14 +116,10 @@ export function showKeys(root, about) {
     h(
       "dl",
       {},
-      ...KEYS.flatMap(([keys, what]) => [
-        h(
-          "dt",
-          {},
-          ...keys.flatMap((k, i) => [i ? " " : "", h("kbd", {}, k.length > 1 ? t(k) : k)]),
-        ),
-        h("dd", {}, t(what)),
-      ]),
+      ...KEYS.flatMap(([keys, what]) => {
+        const shown = keys.flatMap((k, i) => [i ? " " : "", h("kbd", {}, k.length > 1 ? t(k) : k)]);
+        return [h("dt", {}, ...shown), h("dd", {}, t(what))];
+      }),
     ),
   );
 }
@@ -136,8 +130,7 @@ export const closing = () =>
 
 /**
  * The head of a card that is long: its title, more, and what closes it.
- * @param {string} title
- * @param {...Node} more
+ * @param {string} title @param {...Node} more
  */
 export const cardHead = (title, ...more) =>
   h(
@@ -153,8 +146,7 @@ export const cardHead = (title, ...more) =>
   );
 
 /**
- * @param {HTMLElement} root with a `dialog.card`
- * @param {string} title
+ * @param {HTMLElement} root with a `dialog.card` @param {string} title
  * @param {...(Node | null | false | undefined)} content
  */
 export function showCard(root, title, ...content) {
@@ -173,7 +165,7 @@ export function bareCard(root, title, kind) {
 }
 
 export class Tooltip {
-  /** part: with `root`; of a tooltip also `layout`, and the run that its words name. */
+  /** part: with `root`, `layout`, and the run that its words name. */
   constructor(el, part) {
     this.el = el;
     this.part = part;

@@ -12,10 +12,7 @@ export function milliseconds(seconds) {
 
 const SECOND = 0.9995; // as many seconds are no longer 999 ms
 
-/**
- * A moment of a span of seconds, both in the unit of the span: "0.27 of 2.39 s", "100 of 333 ms".
- * @param {number} now @param {number} span
- */
+/** A moment of a span of seconds: "0.27 of 2.39 s". @param {number} now @param {number} span */
 export function momentOf(now, span) {
   return span >= SECOND
     ? `${now.toFixed(2)} of ${duration(span)}`
@@ -45,10 +42,7 @@ const SIZES = [
   ["KiB", 2 ** 10],
 ];
 
-/**
- * A size in memory: "1.19 GiB". @param {number} n @param {(number: string) => string} written its
- * number
- */
+/** A size in memory: "1.19 GiB". @param {number} n @param {(number: string) => string} written */
 export function bytes(n, written = (number) => number) {
   const [unit, size] = SIZES.find(([, s]) => n >= s) || ["B", 1];
   const value = n / size;

@@ -47,10 +47,7 @@ export class Glossary {
     this.pattern = new RegExp(`(?<![\\p{L}\\d_-])(${spelled.join("|")})(?![\\p{L}\\d_-])`, "giu");
   }
 
-  /**
-   * The term whose word lies under a point, with the rectangle of the word; within: what the
-   * pointer met, which may be gone since.
-   */
+  /** The term under a point, and its rectangle; within: what was met there, perhaps gone since. */
   at(x, y, within) {
     const caret = document.caretPositionFromPoint?.(x, y);
     const node = caret?.offsetNode;

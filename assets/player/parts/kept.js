@@ -49,8 +49,8 @@ export function keepEntry(store, key, known, name, change) {
 }
 
 /**
- * Keep a text; null drops it. Returns whether it is kept. @param {Store} store @param {string} key
- * @param {string | null} text
+ * Keep a text; null drops it. Returns whether it is kept.
+ * @type {(store: Store, key: string, text: string | null) => boolean}
  */
 export function keep(store, key, text) {
   try {

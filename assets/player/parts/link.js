@@ -48,6 +48,19 @@ export function turnPage() {
   }
 }
 
+/**
+ * Write a part's address. Where it names another page of the part, one after the #, Back returns to
+ * the one before, if the part has `written` one. Returns what is written.
+ * @param {URLSearchParams} p @param {string} page @param {string | undefined} written
+ */
+export function writeAddress(p, page, written) {
+  const now = addressed();
+  const isOther = (now.get(page) ?? "") !== (p.get(page) ?? "");
+  if (written && isOther && now.get("part") === p.get("part")) turnPage();
+  setAddress(`#${p}`);
+  return `#${p}`;
+}
+
 /** The link that works elsewhere: inside a Space's frame, that of the Space's own page. */
 export function linkTo(hash) {
   const inSpace =
@@ -58,9 +71,7 @@ export function linkTo(hash) {
 }
 
 /**
- ** Copy a link; if the browser does not allow that, show it.
- * @param {HTMLElement} root with a `dialog.card`
- * @param {string} link
+ * Copy a link, or show it. @param {HTMLElement} root with a `dialog.card` @param {string} link
  * @param {() => void} copied
  */
 export const copyLink = (root, link, copied) => copyText(root, "Copy this link", link, copied);

@@ -14,10 +14,7 @@ export function prefersDark() {
   );
 }
 
-/**
- * Dark if the page's player is; without one, as a link says ("dark", "light"), otherwise like the
- * host page or the reader's system.
- */
+/** Dark if the page's player is; without one as a link says ("dark", "light"), or as around it. */
 export function isDarkBeside(/** @type {string | null} */ wanted = null) {
   /** @type {HTMLElement | null} */
   const player = document.querySelector("#watch .inflight[data-theme]");
@@ -34,16 +31,16 @@ export function whenStyled(root, act) {
 export function paintTheme(root, dark) {
   root.dataset.theme = dark ? "dark" : "light";
   const palette = new Palette(root);
-  palette.hues.forEach((c, i) => {
-    for (const [name, value] of [
-      ["hue", c.solid],
-      ["tint", c.tint],
-      ["cached", c.cached],
-      ["faint", c.faint],
-    ])
+  palette.hues.forEach(({ solid: hue, tint, cached, faint }, i) => {
+    for (const [name, value] of Object.entries({ hue, tint, cached, faint }))
       root.style.setProperty(`--${name}-${i}`, value);
   });
   return palette;
+}
+
+/** An element in a hue of the theme. @param {HTMLElement} el @param {number} hue */
+export function setHue(el, hue) {
+  for (const name of ["hue", "tint"]) el.style.setProperty(`--${name}`, `var(--${name}-${hue})`);
 }
 
 /** Call when the theme may have changed; `also`: an element whose data-theme is to be followed. */
@@ -64,10 +61,7 @@ export function fillPart(holder, { style, markup }, selector) {
   return root;
 }
 
-/**
- * Keep a part's theme equal to the player's and its layout fitted to its width; call the result
- * when the theme may have changed unnoticed.
- */
+/** A part follows the player's theme and its own width; call the result when a theme changed. */
 export function besidePlayer(root) {
   /** @type {boolean | null} */
   let painted = null;

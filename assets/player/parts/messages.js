@@ -9,10 +9,7 @@ const PARTS = /“[^”]*”|\d+(?:[.,]\d+)*(?: \+ \d+(?:[.,]\d+)*)*/g;
 const HOLES = /\[(=# )?([^[\]|]*(?:\|[^[\]|]*)+)\]|#|“…”/g;
 const CATEGORIES = ["zero", "one", "two", "few", "many", "other"];
 
-/**
- * By language: maps a number to the index of its plural form. @type {Map<string, (n: number) =>
- * number>}
- */
+/** @type {Map<string, (n: number) => number>} by language: the index of a number's plural form */
 const places = new Map();
 
 /** @param {string} language @param {number} n */
@@ -28,21 +25,16 @@ function placeOf(language, n) {
   return place(n);
 }
 
-/**
- * A text as a key, and the values of its placeholders. @type {(text: string) => [string, string[]]}
- */
+/** A text as a key, values of its placeholders. @type {(text: string) => [string, string[]]} */
 export const keyOf = (text) => [
   text.replace(PARTS, (part) => (part.startsWith("“") ? "“…”" : "#")),
   text.match(PARTS) || [],
 ];
 
 /**
- ** A template with its placeholders filled, in order; those for which nothing is given stay.
- * written: how a number or a quote is written.
- * @param {string} template
- * @param {string[]} given
- * @param {string} language
- * @param {(part: string) => string} written
+ * A template with its placeholders filled, in order; those for which nothing is given stay.
+ * @param {string} template @param {string[]} given @param {string} language
+ * @param {(part: string) => string} written how a number or a quote is written
  */
 export function fill(template, given, language, written = (part) => part) {
   let at = 0;

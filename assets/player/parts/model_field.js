@@ -178,8 +178,8 @@ export class ModelField {
   }
 
   /**
-   * Choose the model of a spec. Nothing is looked up that a link or a file names. seen: scroll to
-   * it. @param {{model?: string, dtype?: string, seen?: boolean}} spec
+   * Choose the model of a spec. Nothing is looked up that a link or a file names.
+   * @param {{model?: string, dtype?: string, seen?: boolean}} spec seen: scroll to it
    */
   choose({ model, dtype, seen = false }) {
     if (seen) this.select.scrollIntoView({ block: "center" });
@@ -256,10 +256,7 @@ export class ModelField {
     await this._ask(answer, (facts) => this._found(facts));
   }
 
-  /**
-   * Wait for what is known of a model. @param {Promise<Json>} answer @param {(facts: Json) => void}
-   * found
-   */
+  /** Wait for the facts. @param {Promise<Json>} answer @param {(facts: Json) => void} found */
   async _ask(answer, found) {
     this._asked += 1;
     const asked = this._asked;
@@ -278,14 +275,10 @@ export class ModelField {
 
   _found(facts) {
     this.facts = facts;
-    if (this.offered.any_model && !this.offered.models.includes(facts.name))
-      keep(
-        "good",
-        KEPT,
-        JSON.stringify(
-          [facts.name, ...this._kept.filter((name) => name !== facts.name)].slice(0, MOST_KEPT),
-        ),
-      );
+    if (this.offered.any_model && !this.offered.models.includes(facts.name)) {
+      const names = new Set([facts.name, ...this._kept]);
+      keep("good", KEPT, JSON.stringify([...names].slice(0, MOST_KEPT)));
+    }
     if (this.select.value === facts.name) return;
     this._pick(facts.name);
     this.own.value = "";
@@ -296,12 +289,10 @@ export class ModelField {
   _show() {
     const { facts, error, looking, says } = this;
     says.classList.toggle("bad", Boolean(error));
-    says.hidden = !(looking || error || facts || this._unknown);
-    if (says.hidden) says.replaceChildren();
-    else if (looking) says.replaceChildren(t("Looking at it …"));
-    else if (error) says.replaceChildren(t(error));
-    else if (facts) put(says, ...this._facts(facts));
-    else says.replaceChildren(this._unknown || "");
+    if (looking) put(says, t("Looking at it …"));
+    else if (error) put(says, t(error));
+    else put(says, ...(facts ? this._facts(facts) : [this._unknown]));
+    says.hidden = !says.hasChildNodes();
   }
 
   /** What to say about a model that a link or a run names. */
@@ -322,18 +313,7 @@ export class ModelField {
   }
 
   _facts(facts) {
-    const {
-      parameters: n,
-      stored,
-      weights,
-      dtype,
-      free,
-      pool,
-      kv_bytes_per_token: kv,
-      context,
-      layers,
-      download,
-    } = facts;
+    const { parameters: n, weights, free, kv_bytes_per_token: kv, context, download } = facts;
     const block = Math.max(1, Math.floor(this.options.blockSize() || 16));
     const [unit, size] = n >= 1e9 ? [" G", 1e9] : n >= 1e6 ? [" M", 1e6] : ["", 1];
     const number = `${t(size > 1 ? (n / size).toPrecision(3) : count(n))}${unit}`;
@@ -341,14 +321,14 @@ export class ModelField {
     const held = facts.loaded
       ? "{size} in {format}, loaded"
       : `{size} in {format}${free === null ? "" : ", of {free} free"}`;
-    const blocks = count(Math.floor(pool / (kv * block)));
+    const blocks = count(Math.floor(facts.pool / (kv * block)));
     const fit = `${blocks} [block|blocks] of ${block} [token|tokens]`;
     const remove = newButton({ class: "link", onclick: () => this._remove() }, t("Remove"));
     /** @type {[string, string, HTMLElement?][]} */
     const rows = [
-      ["Parameters", `${number}, ${t(`${count(layers)} [layer|layers]`)}`],
-      ["Stored in", stored.join(", ")],
-      ["Weights", t(held, { size: sized(weights), format: dtype, free: sized(free ?? 0) })],
+      ["Parameters", `${number}, ${t(`${count(facts.layers)} [layer|layers]`)}`],
+      ["Stored in", facts.stored.join(", ")],
+      ["Weights", t(held, { size: sized(weights), format: facts.dtype, free: sized(free ?? 0) })],
       [
         "KV cache",
         kv ? t("{size} a token; {blocks} fit", { size: sized(kv), blocks: t(fit) }) : "",
@@ -398,15 +378,8 @@ const option = (name) =>
 export function loadingWords({ phase, done, total }) {
   const share = total ? done / total : 0;
   if (phase === "wait") return [0, "Another model is being loaded first."];
-  if (phase === "fetch")
-    return [
-      share,
-      t("Fetching the model: {done} of {total}.", { done: sized(done), total: sized(total) }),
-    ];
-  return [
-    share,
-    total
-      ? `Loading the model: ${count(done)} of ${count(total)} [tensor|tensors].`
-      : "Loading the model.",
-  ];
+  const sizes = { done: sized(done), total: sized(total) };
+  if (phase === "fetch") return [share, t("Fetching the model: {done} of {total}.", sizes)];
+  if (!total) return [share, "Loading the model."];
+  return [share, `Loading the model: ${count(done)} of ${count(total)} [tensor|tensors].`];
 }

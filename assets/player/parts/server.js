@@ -1,6 +1,8 @@
 // The engine behind the page, at relative addresses: calls (POST inflight/call/<name>), and jobs
 // (POST inflight/jobs, then the event stream of inflight/jobs/<id>).
 
+import { pause } from "./dom.js";
+
 const PATIENCE = 2000; // ms for the page around a Space to answer
 // ms before a broken stream is resumed; the server keeps a job about as long
 const AGAIN = [300, 1000, 2000, 4000];
@@ -67,10 +69,7 @@ export class Server {
     }
   }
 
-  /**
-   * Request a job; returns its id. kind: run, leak, compare, equivalence or fork. Throws the
-   * server's sentence.
-   */
+  /** Request a job of a kind (visualizer/jobs); returns its id. Throws the server's sentence. */
   async begin(kind, spec, who, /** @type {AbortSignal | undefined} */ signal = undefined) {
     const asked = { kind, spec, visitor: who };
     const { job, error } = await this.post("inflight/jobs", asked, {}, signal);
@@ -84,7 +83,7 @@ export class Server {
   }
 
   /**
-   * The deltas at an address, each exactly once, to the last; a broken connection is resumed. *
+   * The deltas at an address, each exactly once, to the last; a broken connection is resumed.
    * from: the number of the first one wanted; null leaves it to the server. broke: called at each
    * break; without it, retries are limited. reached: called with the number of the next one.
    * @param {string} path
@@ -130,14 +129,6 @@ export class Server {
   }
 }
 
-/** Wait, unless aborted. */
-function pause(ms, signal) {
-  return new Promise((resolve, reject) => {
-    setTimeout(resolve, ms);
-    signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
-  });
-}
-
 /**
  * A refusal by the server. status: of HTTP; retryAfter: seconds after which to try again, if given.
  */
@@ -160,10 +151,7 @@ async function refusal(answer) {
   );
 }
 
-/**
- * On a ZeroGPU Space a run uses its visitor's quota: the page around the Space provides the
- * headers, as it does for Gradio's own client.
- */
+/** On a ZeroGPU Space a run uses its visitor's quota: the page around it provides the headers. */
 async function visitor() {
   if (window.parent === window || !window.supports_zerogpu_headers) return {};
   const { port1, port2 } = new MessageChannel();
@@ -186,10 +174,7 @@ async function fetched(url, options = {}) {
   return answer;
 }
 
-/**
- * The address of a recorded comparison's document: from its entry, {name, url}, or else from the
- * server. Throws the server's sentence.
- */
+/** The address of a recorded comparison, from its entry or the server. Throws its sentence. */
 export async function comparisonUrl(server, { name, url }) {
   if (url) return url;
   const answer = await server.call("open_comparison", name);

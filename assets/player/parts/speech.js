@@ -49,10 +49,8 @@ export function speak(language) {
 export const missingKeys = new Set();
 
 /**
- * A text in the current language. holes: values for {name} placeholders: names, and texts already
- * in that language.
- * @param {string} text
- * @param {Record<string, string> | null} holes
+ * A text in the current language. holes: for {name}: names, and texts already in that language.
+ * @param {string} text @param {Record<string, string> | null} holes
  */
 export function t(text, holes = null) {
   const said = translated(text);
@@ -81,17 +79,11 @@ const asWritten = (part) =>
       ? part
       : part.replace(/[.,]/g, (c) => (c === "." ? "," : "."));
 
-/**
- * A line of texts and requests, with its texts in the current language. @type {(line: Span[]) =>
- * Span[]}
- */
+/** A line, with its texts in the current language. @type {(line: Span[]) => Span[]} */
 export const translateLine = (line) =>
   line.map((span) => (typeof span === "string" ? t(span) : span));
 
-/**
- * Write a text of the page into an element, in the current language. @type {(el: Element, text:
- * string, holes?: Record<string, string> | null) => void}
- */
+/** Write a text into an element. @type {(el: Element, ...text: Parameters<typeof t>) => void} */
 export const tell = (el, text, holes = null) => setText(el, t(text, holes));
 
 /** The texts in the markup of a part, in the current language. */
@@ -112,16 +104,11 @@ export class Speech {
       if (/[A-Za-z]/.test(english) && !node.parentElement?.closest("code, kbd"))
         this.texts.push({ node, english, shown: node.data });
     }
-    this.attributes = [...root.querySelectorAll("[title], [aria-label], [placeholder]")].flatMap(
-      (el) =>
-        ["title", "aria-label", "placeholder"]
-          .filter((name) => el.getAttribute(name))
-          .map((name) => ({
-            el,
-            name,
-            english: el.getAttribute(name),
-            shown: el.getAttribute(name),
-          })),
+    this.attributes = ["title", "aria-label", "placeholder"].flatMap((name) =>
+      [...root.querySelectorAll(`[${name}]`)].map((el) => {
+        const english = el.getAttribute(name) || "";
+        return { el, name, english, shown: english };
+      }),
     );
     speeches.add(this);
     if (spoken) this._say();
@@ -150,15 +137,12 @@ export class Speech {
     const said = language && (translations?.[language.name] || (await language.captions(entry)));
     this.opened = language;
     if (!said) return replay;
-    return replay.ranks
-      ? {
-          ...replay,
-          ranks: replay.ranks.map((/** @type {Rank} */ rank, /** @type {number} */ n) => ({
-            ...rank,
-            replay: { ...rank.replay, ...said.ranks[n] },
-          })),
-        }
-      : { ...replay, ...said };
+    if (!replay.ranks) return { ...replay, ...said };
+    const ranks = replay.ranks.map((/** @type {Rank} */ rank, /** @type {number} */ n) => ({
+      ...rank,
+      replay: { ...rank.replay, ...said.ranks[n] },
+    }));
+    return { ...replay, ranks };
   }
 
   /** The texts and titles of the markup, except those that have been overwritten since. */
@@ -172,7 +156,7 @@ export class Speech {
     }
     for (const label of this.attributes) {
       if (label.el.getAttribute(label.name) !== label.shown) continue;
-      label.shown = t(label.english || "");
+      label.shown = t(label.english);
       label.el.setAttribute(label.name, label.shown);
     }
   }

@@ -111,19 +111,10 @@ export class CanvasView {
    */
   _stillShows(state, before, pass) {
     const was = this.state;
-    if (
-      !was ||
-      this.surface.empty ||
-      (was.share ?? 1) < 1 ||
-      was.index !== before.i ||
-      was.focus ||
-      state.focus ||
-      was.hot ||
-      was.weights.found ||
-      was.leak.on ||
-      was.pass?.index !== pass?.index
-    )
+    if (!was || this.surface.empty || was.index !== before.i || was.pass?.index !== pass?.index)
       return false;
+    const isLit = was.focus || state.focus || was.hot || was.weights.found || was.leak.on;
+    if (isLit || (was.share ?? 1) < 1) return false;
     return /** @type {const} */ ([
       "run",
       "palette",
@@ -137,8 +128,8 @@ export class CanvasView {
 }
 
 /**
- * Give a canvas a new size, in device pixels; its context, which then forgets its state. @param
- * {HTMLCanvasElement} canvas @param {number} width @param {number} height
+ * Give a canvas a new size, in device pixels; its context, which then forgets its state.
+ * @type {(canvas: HTMLCanvasElement, width: number, height: number) => Ink}
  */
 export function resize(canvas, width, height) {
   [canvas.width, canvas.height] = [width, height];
@@ -147,9 +138,7 @@ export function resize(canvas, width, height) {
   return g;
 }
 
-/**
- * @typedef {{font: string, widths: Map<string, number>}} Pen a font and the widths of texts in it
- */
+/** @typedef {{font: string, widths: Map<string, number>}} Pen a font, widths of texts in it */
 /** @type {Map<string, Pen>} */
 const fonts = new Map();
 /** @type {WeakMap<CanvasRenderingContext2D, Pen>} */
@@ -177,8 +166,8 @@ export function measure(g, text) {
 }
 
 /**
- * The longest beginning that fits `width`, with an ellipsis if it was cut. @param {Ink} g @param
- * {string} text @param {number} width
+ * The longest beginning that fits `width`, with an ellipsis if it was cut.
+ * @type {(g: Ink, text: string, width: number) => string}
  */
 export function shorten(g, text, width) {
   if (measure(g, text) <= width) return text;
@@ -188,8 +177,8 @@ export function shorten(g, text, width) {
 }
 
 /**
- * Draw within a rectangle only. @param {Ink} g @param {number} x @param {number} y @param {number}
- * w @param {number} h @param {() => void} draw
+ * Draw within a rectangle only.
+ * @type {(g: Ink, x: number, y: number, w: number, h: number, draw: () => void) => void}
  */
 export function clipped(g, x, y, w, h, draw) {
   const pen = pens.get(g);
@@ -203,17 +192,13 @@ export function clipped(g, x, y, w, h, draw) {
   else pens.delete(g);
 }
 
-/**
- * @typedef {{x: number, y: number, w: number, h: number}} Box
- * Whether a point lies in a rectangle. @param {Box} box @param {number} x @param {number} y
- */
+/** @typedef {{x: number, y: number, w: number, h: number}} Box */
+/** Whether a point lies in a rectangle. @param {Box} box @param {number} x @param {number} y */
 export const isIn = (box, x, y) =>
   x >= box.x && x < box.x + box.w && y >= box.y && y < box.y + box.h;
 
-/**
- * Fill a rectangle. @param {Ink} g @param {string | CanvasPattern} colour @param {number} x @param
- * {number} y @param {number} w @param {number} h
- */
+/** @typedef {string | CanvasPattern} Fill */
+/** @type {(g: Ink, colour: Fill, x: number, y: number, w: number, h: number) => void} */
 export function fillBox(g, colour, x, y, w, h) {
   g.fillStyle = colour;
   g.fillRect(x, y, w, h);
@@ -221,8 +206,8 @@ export function fillBox(g, colour, x, y, w, h) {
 
 /**
  * A rounded rectangle, filled, outlined or both. @param {Ink} g @param {Box} box @param {number}
- * radius @param {string | CanvasPattern | null} fill @param {string | null} stroke @param {number}
- * line @param {number[]} dash
+ * radius @param {Fill | null} fill @param {string | null} stroke @param {number} line @param
+ * {number[]} dash
  */
 export function roundBox(g, { x, y, w, h }, radius, fill, stroke = null, line = 1.5, dash = []) {
   g.beginPath();

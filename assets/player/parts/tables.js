@@ -30,10 +30,7 @@ export class Tables {
   }
 }
 
-/**
- * caption: as it is read; columns: words of the page; rows: lists of texts as they are read, the
- * first of each its heading.
- */
+/** columns: words of the page; caption, rows: as they are read, headings first. */
 export function fillTable(holder, { caption, columns, rows }) {
   holder.setAttribute("aria-label", caption);
   holder.replaceChildren(

@@ -32,24 +32,20 @@ function pageParts(holder, parts) {
     return mounted.get(name);
   };
 
-  const fetched = (name) => {
+  const begun = async (name) => {
     const part = parts[name];
+    if (!mountOf(part)) await runScript(part.script, "the script could not be fetched");
+    return mount(name, part);
+  };
+  const fetched = (name) => {
     if (!opened.has(name)) {
-      opened.set(
-        name,
-        mountOf(part)
-          ? Promise.resolve(mount(name, part))
-          : runScript(part.script, "the script could not be fetched").then(() => mount(name, part)),
-      );
+      opened.set(name, begun(name));
       opened.get(name).catch(() => opened.delete(name)); // to be tried again
     }
     return opened.get(name);
   };
 
-  /**
-   * turned: by the visitor, so that Back returns to the previous part; following an address adds no
-   * entry.
-   */
+  /** turned: by the visitor, so that Back returns to the previous part. */
   const open = async (name, wish, turned = false) => {
     const part = parts[name];
     if (page.dataset.part !== name) mounted.get(page.dataset.part)?.left?.();

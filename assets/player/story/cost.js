@@ -89,15 +89,8 @@ function seats(pen, share, data) {
   const top = h * 0.3;
   const lanes = Math.max(...data.order.map((r) => r.lane)) + 1;
   pen.font(small ? 13 : 15, 600);
-  pen.text(
-    t(
-      fold < 0.5
-        ? `one at a time: ${alone} steps`
-        : `${lanes} at a time, seated as well as can be: ${best} steps`,
-    ),
-    0,
-    top - 26,
-  );
+  const seated = `${lanes} at a time, seated as well as can be: ${best} steps`;
+  pen.text(t(fold < 0.5 ? `one at a time: ${alone} steps` : seated), 0, top - 26);
   let from = 0;
   for (const { letter, hue, length, lane, from: seat } of data.order) {
     const y = top + lane * (height + 4) * fold;
@@ -109,12 +102,8 @@ function seats(pen, share, data) {
   }
   pen.faded(fold * 2 - 1, () => {
     pen.font(13);
-    pen.text(
-      t("Not a run but arithmetic: the mark to reach."),
-      0,
-      top + lanes * (height + 4) + 18,
-      palette.soft,
-    );
+    const below = top + lanes * (height + 4) + 18;
+    pen.text(t("Not a run but arithmetic: the mark to reach."), 0, below, palette.soft);
   });
 }
 

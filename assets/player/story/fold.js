@@ -32,11 +32,9 @@ function run(pen, state, { steps, at }, top) {
   if (room < 30) return;
   const gone = 1 - ease(clamp(state.fold * 2.2, 0, 1));
   pen.font(13, 600);
-  pen.text(
-    t(state.fold < 0.5 ? "computed in each step of this run" : "tokens in each step of this run"),
-    0,
-    top,
-  );
+  const says =
+    state.fold < 0.5 ? "computed in each step of this run" : "tokens in each step of this run";
+  pen.text(t(says), 0, top);
   steps.forEach(([tokens, pads], k) => {
     const shown = clamp(state.sum * (steps.length + 4) - k, 0, 1);
     const x = 28 + k * slot;
@@ -71,17 +69,8 @@ export const fold = {
     pen.font(13, 600);
     pen.text(t(state.fold < 0.5 ? "as a rectangle" : "as one packed row"), 0, 10);
     pen.font(13);
-    pen.text(
-      t(
-        state.fold < 0.5
-          ? `${tokens} [token|tokens] and ${pads} [pad|pads]`
-          : `${tokens} [token|tokens], no pads`,
-      ),
-      w,
-      10,
-      palette.soft,
-      "right",
-    );
+    const beside = state.fold < 0.5 ? ` and ${pads} [pad|pads]` : ", no pads";
+    pen.text(t(`${tokens} [token|tokens]${beside}`), w, 10, palette.soft, "right");
     const start = small ? 0 : left; // one row of all tokens
     const packed = Math.min(each, (w - start) / tokens);
     const across = each + (packed - each) * slide;

@@ -71,20 +71,13 @@ export class Story {
     this.where = find(document, ".toc .here");
     this.contents = /** @type {HTMLDetailsElement} */ (document.querySelector(".toc details"));
     document.documentElement.classList.add("live");
-    const [names, runs] = [page.hero.names, page.hero.runs];
+    /** @type {{names: string[], runs: string[]}} */
+    const { names, runs } = page.hero;
+    const members = names.map((name, n) => ({ name, run: this.run(runs[n]) }));
     this.heroes = findAll(document, ".hero .fig").map((fig) => {
       const card = h("div", {});
-      const label = fig.dataset.label || "";
       fig.append(card);
-      return new Hero(
-        card,
-        names.map((/** @type {string} */ name, /** @type {number} */ n) => ({
-          name,
-          run: this.run(runs[n]),
-        })),
-        page.again,
-        label,
-      );
+      return new Hero(card, members, page.again, fig.dataset.label || "");
     });
     this._listen();
     this.measure();
@@ -164,10 +157,7 @@ export class Story {
     this._mark(y, height);
   }
 
-  /**
-   * Another paragraph is read: it takes the figure back from the hand. @param {Section} section
-   * @param {number} at
-   */
+  /** Another paragraph takes the figure back. @param {Section} section @param {number} at */
   _turn(section, at) {
     if (at === section.at) return;
     if (section.at >= 0) section.card?.release();
@@ -186,10 +176,7 @@ export class Story {
     section.card.show({ index, share: at - index, focus: String(state.focus || "") });
   }
 
-  /**
-   * The contents: how far each section has been read, and which one is. @param {number} y @param
-   * {number} height
-   */
+  /** The contents: what is read, and where one is. @param {number} y @param {number} height */
   _mark(y, height) {
     const line = y + height * 0.5;
     let here = -1;

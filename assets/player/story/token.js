@@ -79,16 +79,9 @@ function model(pen, flow, pieces, { size, share }, reads, colours) {
   pen.font(small ? 15 : 18, 600);
   pen.text(t("the model"), w / 2, y + height / 2 - 10, palette.ink, "center");
   pen.font(13);
-  const kept = size - reads;
-  pen.text(
-    kept
-      ? t(`reads ${reads} [token|tokens], remembers ${kept}`)
-      : t(`reads ${reads} [token|tokens]`),
-    w / 2,
-    y + height / 2 + 14,
-    palette.soft,
-    "center",
-  );
+  const remembers = size > reads ? `, remembers ${size - reads}` : "";
+  const said = t(`reads ${reads} [token|tokens]${remembers}`);
+  pen.text(said, w / 2, y + height / 2 + 14, palette.soft, "center");
   if (size >= pieces.length) return;
   const fly = ease(clamp((share - 0.15) / 0.7, 0, 1));
   const [fx, fy, fw] = flow[size];

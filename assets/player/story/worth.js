@@ -33,13 +33,10 @@ export const worth = {
     pen.faded(state.dots * 2.2 - 1.2, () => dots(pen, data));
   },
   says(state, /** @type {WorthData} */ { lanes, gains }) {
-    if (state.dots > 0.5)
-      return t(
-        `Three measurements: ${gains.map(({ times }) => times.toFixed(2)).join(", ")} times as fast.`,
-      );
-    return t(
-      `In waves ${lanes[0].seconds.toFixed(2)} s, continuously ${lanes[1].seconds.toFixed(2)} s.`,
-    );
+    const found = gains.map(({ times }) => times.toFixed(2)).join(", ");
+    if (state.dots > 0.5) return t(`Three measurements: ${found} times as fast.`);
+    const [waves, own] = lanes.map(({ seconds }) => seconds.toFixed(2));
+    return t(`In waves ${waves} s, continuously ${own} s.`);
   },
 };
 
@@ -53,13 +50,8 @@ function clocks(pen, state, { lanes }) {
     const top = 30 + n * (3 * (height + 4) + (small ? 36 : 64));
     pen.font(small ? 13 : 15, 600);
     pen.text(t(NAMES[policy]), 0, top - 14);
-    pen.text(
-      now >= seconds ? t(`done: ${seconds.toFixed(2)} s`) : t(`${now.toFixed(2)} s`),
-      w,
-      top - 14,
-      palette.ink,
-      "right",
-    );
+    const clock = now >= seconds ? `done: ${seconds.toFixed(2)} s` : `${now.toFixed(2)} s`;
+    pen.text(t(clock), w, top - 14, palette.ink, "right");
     const count = Math.max(...bars.map(([lane]) => lane)) + 1;
     const X = (/** @type {number} */ s) => (s / end) * w;
     const Y = (/** @type {number} */ lane) => top + lane * (height + 4);
@@ -80,14 +72,10 @@ function clocks(pen, state, { lanes }) {
     if (n < lanes.length - 1) return;
     pen.font(12);
     const unit = roundUnit(end, 6, false);
-    for (let s = 0; s <= end; s += unit)
-      pen.text(
-        clockLabel(s, end),
-        X(s),
-        Y(count) + 12,
-        palette.soft,
-        !s ? "left" : end - s < unit / 4 ? "right" : "center",
-      );
+    for (let s = 0; s <= end; s += unit) {
+      const align = !s ? "left" : end - s < unit / 4 ? "right" : "center";
+      pen.text(clockLabel(s, end), X(s), Y(count) + 12, palette.soft, align);
+    }
   });
 }
 

@@ -35,6 +35,16 @@ const caseOf = ({ lines, expected, got, printed }) =>
  *   progress?: {step?: number, index?: number, total?: number, cases?: number} | null}} Progress
  */
 
+/** @param {Progress["loading"]} loading @param {NonNullable<Progress["progress"]>} progress */
+function howFar(loading, { step, index = 0, total, cases }) {
+  if (total) return t("Turn {n} of {total}", { n: String(index + 1), total: String(total) });
+  if (step) return t("Step {n}", { n: String(step) });
+  if (cases !== undefined) return t("{n} right so far", { n: String(cases) });
+  if (!loading?.total) return t("Starting …");
+  const sizes = { done: bytes(loading.done, t), total: bytes(loading.total, t) };
+  return t("Loading the engine, once: {done} of {total}", sizes);
+}
+
 export class Outcome {
   /** part: the one whose trials it shows. */
   constructor(part) {
@@ -61,26 +71,8 @@ export class Outcome {
   progress(/** @type {Progress} */ { loading, progress } = {}) {
     const { bar } = this;
     bar.hidden = false;
-    const share = loading?.total ? loading.done / loading.total : null;
-    bar.style.setProperty("--share", share === null ? "0" : String(share));
-    setText(
-      bar,
-      progress?.total
-        ? t("Turn {n} of {total}", {
-            n: String((progress.index ?? 0) + 1),
-            total: String(progress.total),
-          })
-        : progress?.step
-          ? t("Step {n}", { n: String(progress.step) })
-          : progress?.cases !== undefined
-            ? t("{n} right so far", { n: String(progress.cases) })
-            : loading?.total
-              ? t("Loading the engine, once: {done} of {total}", {
-                  done: bytes(loading.done, t),
-                  total: bytes(loading.total, t),
-                })
-              : t("Starting …"),
-    );
+    bar.style.setProperty("--share", String(loading?.total ? loading.done / loading.total : 0));
+    setText(bar, howFar(loading, progress ?? {}));
   }
 
   /** One sentence, and no picture. */
@@ -138,17 +130,13 @@ export class Outcome {
   /** Where it went wrong: in the code, and in the picture. */
   _places({ line, step }) {
     const { part } = this;
-    const place = (word, n, side, go) =>
-      newButton(
-        {
-          class: "mini",
-          onclick: () => {
-            part.side(side);
-            go();
-          },
-        },
-        t(`${word} {n}`, { n: String(n) }),
-      );
+    const place = (word, n, side, go) => {
+      const onclick = () => {
+        part.side(side);
+        go();
+      };
+      return newButton({ class: "mini", onclick }, t(`${word} {n}`, { n: String(n) }));
+    };
     return h(
       "p",
       { class: "places" },

@@ -33,10 +33,7 @@ export class OwnCode {
 /** Code for an address, or null if it is too long for one. @param {string} code */
 export const packed = (code) => pack({ code });
 
-/**
- * The code in an address; null if there is none. @param {string} text @returns {Promise<string |
- * null>}
- */
+/** The code in an address, or null. @param {string} text @returns {Promise<string | null>} */
 export async function unpacked(text) {
   try {
     const { code } = await unpack(text);

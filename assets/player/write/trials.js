@@ -20,10 +20,7 @@ export class Trials {
     this._sandbox = null;
   }
 
-  /**
-   * The deltas of a trial; {loading} while files are fetched. Throws a sentence. @param {object}
-   * spec @param {AbortSignal} signal
-   */
+  /** The deltas of a trial. Throws a sentence. @param {object} spec @param {AbortSignal} signal */
   async *run(spec, signal) {
     const sandbox = await this._made(signal);
     for await (const delta of sandbox.run("policy", spec, signal)) yield believed(delta);

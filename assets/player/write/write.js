@@ -4,7 +4,7 @@
 
 import { h, newButton, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
-import { addressed, copyLink, linkTo, noLink, setAddress, turnPage } from "../parts/link.js";
+import { addressed, copyLink, linkTo, noLink, writeAddress } from "../parts/link.js";
 import {
   besidePlayer,
   fillPart,
@@ -121,13 +121,7 @@ export class Write {
     const p = new URLSearchParams({ part: "write", task: this.task.name });
     if (this.came !== null) p.set("code", this.came);
     putLanguage(p);
-    const turned =
-      this._written &&
-      addressed().get("task") !== this.task.name &&
-      addressed().get("part") === "write";
-    if (turned) turnPage(); // another task is another page: Back returns to this one
-    this._written = `#${p}`;
-    setAddress(this._written);
+    this._written = writeAddress(p, "task", this._written);
   }
 
   // -- a trial -----------------------------------------------------------------------------------
@@ -294,22 +288,18 @@ export class Write {
     $(".beside-button").hidden = !isOurs || task.kind !== "policy" || Boolean(this.attempt?.fault);
     setText($(".hidden-run p"), t(task.before));
     $(".task-list").replaceChildren(
-      ...this.options.tasks.map((one, i) =>
-        h(
-          "li",
-          {},
-          newButton(
-            {
-              class: own.isDone(one.name) ? "done" : "",
-              "aria-current": one === task ? "step" : null,
-              title: t(one.title),
-              "aria-label": `${i + 1}: ${t(one.title)}${own.isDone(one.name) ? `, ${t("done")}` : ""}`,
-              onclick: () => this.open(one),
-            },
-            own.isDone(one.name) ? "✓" : String(i + 1),
-          ),
-        ),
-      ),
+      ...this.options.tasks.map((one, i) => {
+        const isDone = own.isDone(one.name);
+        const title = t(one.title);
+        const props = {
+          class: isDone ? "done" : "",
+          "aria-current": one === task ? "step" : null,
+          title,
+          "aria-label": `${i + 1}: ${title}${isDone ? `, ${t("done")}` : ""}`,
+          onclick: () => this.open(one),
+        };
+        return h("li", {}, newButton(props, isDone ? "✓" : String(i + 1)));
+      }),
     );
     setText($(".task-title"), t(task.title));
     $(".task-says").replaceChildren(...coded(t(task.says)));
