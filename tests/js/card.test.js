@@ -2,6 +2,9 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { Card } from "../../assets/player/figure/card.js";
+import { Figure } from "../../assets/player/figure/figure.js";
+import { token } from "../../assets/player/story/token.js";
+import { documentOf, El } from "./elements.js";
 
 test("play ends at the last step, of a single one too", ({ mock }) => {
   mock.timers.enable({ apis: ["setTimeout"] });
@@ -21,4 +24,68 @@ test("play ends at the last step, of a single one too", ({ mock }) => {
     return steps;
   };
   assert.deepEqual([played(1, 3), played(3, 3), played(0, 0)], [[2, 3], [0, 1, 2, 3], [0]]);
+});
+
+test("a figure taken by hand shows a whole step with all its requests", () => {
+  const figure = Object.assign(Object.create(Figure.prototype), {
+    slider: { key: "at", from: 1, to: 9 },
+    wanted: { at: 2.4, focus: "D" },
+    held: null,
+    back: new El(),
+    says: new El(),
+    redraw() {},
+  });
+  figure.take({});
+  assert.deepEqual(figure.held, { at: 3, focus: "" });
+});
+
+test("of the triangle only rows that are there can be pointed at", () => {
+  const data = { prompt: ["a", "b"], output: ["c", "d", "e", "f"], hue: 0 };
+  const size = { w: 400, h: 78, small: false }; // rows of ten pixels from the 22nd on
+  const rowAt = (/** @type {number} */ y, /** @type {object} */ more = {}) =>
+    token.point(100, y, { step: 1, fold: 1, kept: 0, ...more }, data, size)?.row;
+  assert.deepEqual(
+    [21, 22, 51, 52, 62].map((y) => rowAt(y)),
+    [undefined, 0, 2, undefined, undefined],
+  );
+  assert.equal(rowAt(62, { step: 3 }), 4);
+  assert.deepEqual([rowAt(22, { fold: 0.5 }), rowAt(22, { kept: 1 })], [undefined, undefined]);
+});
+
+test("while it is scrolled the story's picture moves, for who wants less motion from state to state", async () => {
+  const data = { language: "en", sections: {}, hero: { names: [], runs: [] } };
+  const story = Object.assign(new El("script"), { textContent: JSON.stringify(data) });
+  const asked = (/** @type {string} */ query) => ({
+    matches: query.includes("reduced-motion") && wantsLess,
+    addEventListener() {},
+  });
+  let wantsLess = false;
+  Object.assign(globalThis, {
+    window: { addEventListener() {} },
+    document: documentOf({
+      body: new El("body"),
+      getElementById: () => story,
+      querySelector: () => new El(),
+      querySelectorAll: (/** @type {string} */ found) =>
+        found.startsWith(".hero") ? [new El()] : [],
+    }),
+    HTMLElement: El,
+    matchMedia: asked,
+    getComputedStyle: () => ({ getPropertyValue: () => "#123456" }),
+    requestAnimationFrame() {},
+    ResizeObserver: class {
+      observe() {}
+    },
+  });
+  await import("../../assets/player/story/story.js");
+  const { _show } = /** @type {any} */ (window).inflightStory;
+  /** @type {number[]} */
+  const shown = [];
+  const card = { show: (/** @type {{grow: number}} */ { grow }) => shown.push(grow) };
+  const section = { spec: { beats: [{ grow: [0, 1] }] }, at: 0, card };
+  const scroll = () => _show.call({ resting: false }, section, 0.25);
+  scroll();
+  wantsLess = true;
+  scroll();
+  assert.deepEqual(shown, [0.25, 1]);
 });

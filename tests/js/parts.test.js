@@ -3,10 +3,13 @@ import test from "node:test";
 
 import { recolour } from "../../assets/player/compare/charts.js";
 import { contrast, dealHue, HUES, mix } from "../../assets/player/parts/colours.js";
+import { Glossary } from "../../assets/player/parts/glossary.js";
+import { speak, Speech } from "../../assets/player/parts/speech.js";
 import { count, duration, milliseconds, unbroken } from "../../assets/player/parts/format.js";
 import { allSay, followedSays, paceWords, says } from "../../assets/player/live/words.js";
 import { tail } from "../../assets/player/views/texts.js";
 import { onMinimap } from "../../assets/player/views/mask/pointers.js";
+import { documentOf, El } from "./elements.js";
 
 test("a hue is dealt that the fewest live requests have, never one in use while another is free", () => {
   let last = -1;
@@ -122,4 +125,44 @@ test("a text that is cut begins with a whole word", () => {
   assert.equal(tail(pieces, 4, 16), "… light energy");
   assert.equal(tail(pieces, 2, 8), "… convert");
   assert.equal(tail(["字字字字", "字字字字"], 2, 5), "…字字字字字"); // it has no spaces
+});
+
+test("the longest term that is pointed at is explained, not a part of it", () => {
+  const terms = { token: { words: ["token"] }, budget: { words: ["token budget", "budget"] } };
+  const node = { nodeType: 3, textContent: "The token budget of tokens, a token." };
+  const range = {
+    setStart() {},
+    setEnd() {},
+    getBoundingClientRect: () => ({ left: 0, right: 9, top: 0, bottom: 9 }),
+  };
+  let offset = 0;
+  const caretPositionFromPoint = () => ({ offsetNode: node, offset });
+  const document = documentOf({ caretPositionFromPoint, createRange: () => range });
+  Object.assign(globalThis, { document, Node: { TEXT_NODE: 3 } });
+  const glossary = new Glossary(() => terms);
+  const told = ["token budget", "budget", "tokens", "token."].map((word) => {
+    offset = node.textContent.lastIndexOf(word) + 1;
+    return glossary.at(5, 5, { contains: () => true })?.term;
+  });
+  assert.deepEqual(told, ["budget", "budget", undefined, "token"]);
+});
+
+test("another language changes a title that stands as it was, not one that was changed since", () => {
+  const [play, close] = ["Play", "Close"].map((title) => {
+    const button = new El("button");
+    button.setAttribute("title", title);
+    return button;
+  });
+  const createTreeWalker = () => ({ nextNode: () => null });
+  globalThis.document = documentOf({ createTreeWalker });
+  const root = Object.assign(new El(), { querySelectorAll: () => [play, close] });
+  new Speech(/** @type {any} */ (root), () => {});
+  play.setAttribute("title", "Pause"); // it plays
+  const titles = (language) => {
+    speak(language);
+    return [play, close].map((button) => button.getAttribute("title"));
+  };
+  const words = { Play: "Abspielen", Close: "Schließen" };
+  assert.deepEqual(titles({ name: "de", words }), ["Pause", "Schließen"]);
+  assert.deepEqual(titles(null), ["Pause", "Close"]);
 });

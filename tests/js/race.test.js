@@ -5,7 +5,8 @@ import test from "node:test";
 
 import { Race, raceTable } from "../../assets/player/compare/race.js";
 import { Racer } from "../../assets/player/compare/racer.js";
-import { two } from "./worlds.js";
+import { documentOf } from "./elements.js";
+import { admissions, arrivals, event, pass, runOf, samples, two } from "./worlds.js";
 
 // Steps 0, 1 and 3, of half a second each.
 const racerOf = (/** @type {boolean} */ clock) =>
@@ -48,4 +49,52 @@ test("before its first step, between two and after its last a run holds no lane"
     ["done", ""],
   ]);
   assert.deepEqual([0, 2, 4].map(told(false)), [first, ["idle", ""], ["done", ""]]);
+});
+
+test("pointing behind the end of a run tells of nothing", () => {
+  const told = [];
+  const tooltip = { show: ([[name]]) => told.push(name), hide: () => told.push("") };
+  const stage = { contains: () => true, getBoundingClientRect: () => ({ left: 0, top: 0 }) };
+  const lanes = { hit: () => ({ request: null, lines: [[]] }) };
+  const race = { page: { tooltip }, racers: [{ name: "r", stage, lanes, end: () => 90 }] };
+  for (const clientX of [90, 91])
+    Race.prototype._hover.call({ ...race, focus: null }, { target: {}, clientX, clientY: 5 });
+  assert.deepEqual(told, ["r: ", ""]);
+});
+
+test("a token counts at the end of its own pass, in steps at the end of its step", () => {
+  const passes = [pass(0, 0.25), pass(0.25, 1)];
+  const sampled = [0, 1].map((passIndex) => ({ ...samples("a")[0], passIndex }));
+  const run = runOf([
+    event(0, { tEnd: 1, arrived: arrivals("a"), admitted: admissions(["a", 0]), passes, sampled }),
+  ]);
+  Object.assign(globalThis, {
+    document: documentOf(),
+    ResizeObserver: class {
+      observe() {}
+    },
+  });
+  const race = { unit: "seconds", hues: {}, watches: null };
+  const racer = new Racer(/** @type {any} */ (race), "r", run);
+  assert.deepEqual(
+    [0, 0.25, 0.9, 1].map((now) => racer.tokensAt(now)),
+    [0, 1, 1, 2],
+  );
+  race.unit = "steps";
+  assert.deepEqual([racer.tokensAt(0.9), racer.tokensAt(1)], [0, 2]);
+});
+
+test("a race that is asked for elsewhere runs from its beginning", async () => {
+  globalThis.window = /** @type {any} */ ({});
+  const { Compare } = await import("../../assets/player/compare/compare.js");
+  const done = [];
+  const entry = { name: "engines-a" };
+  const part = {
+    catalogue: { recorded: [entry] },
+    entry: null,
+    open: async () => done.push("open"),
+    race: { seek: (now) => done.push(now), toggle: (on) => done.push(on) },
+  };
+  await Compare.prototype._grant.call(part, { race: "vllm-a" });
+  assert.deepEqual(done, ["open", 0, true]);
 });

@@ -343,3 +343,20 @@ test("a link's run that ends moves no other, and its address stays till it begin
   assert.equal(await restoreFork(app, spec, wanted), true);
   assert.equal(looks, 1);
 });
+
+test("a run that went with its page is begun again for whoever asked for it", async () => {
+  const begun = [];
+  const left = { spec: { config: {} }, asked: "its visitor's own" };
+  globalThis.sessionStorage = /** @type {any} */ ({ getItem: () => JSON.stringify(left) });
+  const live = Object.assign(Object.create(Live.prototype), {
+    start: (...how) => begun.push(how),
+    _follow: (_tell, begin, asked) => begin().then((job) => begun.push([job, asked])),
+  });
+  await live.resume("v", "tell");
+  Object.assign(left, { job: "job-1" });
+  await live.resume("v", "tell");
+  assert.deepEqual(begun, [
+    [left.spec, "v", "tell", left.asked],
+    ["job-1", left.asked],
+  ]);
+});
