@@ -3,7 +3,9 @@ import test from "node:test";
 
 import { Card } from "../../assets/player/figure/card.js";
 import { Figure } from "../../assets/player/figure/figure.js";
+import { times } from "../../assets/player/story/times.js";
 import { token } from "../../assets/player/story/token.js";
+import { worth } from "../../assets/player/story/worth.js";
 import { documentOf, El } from "./elements.js";
 
 test("play ends at the last step, of a single one too", ({ mock }) => {
@@ -24,6 +26,33 @@ test("play ends at the last step, of a single one too", ({ mock }) => {
     return steps;
   };
   assert.deepEqual([played(1, 3), played(3, 3), played(0, 0)], [[2, 3], [0, 1, 2, 3], [0]]);
+});
+
+test("a figure that is given back to the text stands, and offers the way back only where there is one", ({
+  mock,
+}) => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  const cardOf = (/** @type {object | null} */ wanted) =>
+    Object.assign(Object.create(Card.prototype), {
+      ...{
+        slider: { key: "n", from: 0, to: 9 },
+        wanted,
+        held: null,
+        back: new El(),
+        says: new El(),
+      },
+      redraw() {},
+    });
+  const card = cardOf({ n: 4 });
+  card.play(true);
+  mock.timers.tick(300);
+  assert.deepEqual([card.held, card.back.hidden], [{ n: 5 }, false]);
+  card.release(false);
+  mock.timers.tick(3000);
+  assert.deepEqual([card.held, card.back.hidden], [null, true]);
+  const alone = cardOf(null);
+  alone.take({ n: 2 });
+  assert.equal(alone.back.hidden, true);
 });
 
 test("a figure taken by hand shows a whole step with all its requests", () => {
@@ -88,4 +117,34 @@ test("while it is scrolled the story's picture moves, for who wants less motion 
   wantsLess = true;
   scroll();
   assert.deepEqual(shown, [0.25, 1]);
+});
+
+test("a usual step is one without the long prompt", () => {
+  const steps = [
+    [5, 2, 0],
+    [50, 99, 98],
+    [60, 99, 98],
+    [7, 2, 1],
+    [6, 2, 0],
+  ];
+  assert.equal(
+    times.says({ slice: 0 }, { runs: [{ steps }] }),
+    "196 tokens are read in 2 steps, the longest of 60.0 ms; a step without them takes 6.0 ms, as a rule.",
+  );
+});
+
+test("at the end of two clocks both runs are done", () => {
+  /** @type {string[]} */
+  const said = [];
+  const lanes = ["static", "continuous"].map((policy, n) => ({ policy, seconds: 2 - n, bars: [] }));
+  const pen = {
+    ...{ w: 400, h: 300, palette: {}, font() {}, box() {}, rule() {} },
+    text: (/** @type {string} */ words) => said.push(words),
+    faded: (/** @type {number} */ alpha, /** @type {() => void} */ act) => alpha > 0 && act(),
+  };
+  const done = (/** @type {number} */ time) => {
+    worth.draw(/** @type {any} */ (pen), { time, dots: 0 }, { lanes, gains: [] });
+    return said.splice(0).filter((words) => words.startsWith("done")).length;
+  };
+  assert.deepEqual([done(0.25), done(0.5), done(1)], [0, 1, 2]);
 });

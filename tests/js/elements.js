@@ -10,6 +10,7 @@ export class El extends EventTarget {
   dataset = /** @type {Record<string, string>} */ ({});
   style = { setProperty() {} };
   value = "";
+  disabled = false;
   classes = new Set();
 
   constructor(tag = "div") {
@@ -53,12 +54,16 @@ export class El extends EventTarget {
   }
 
   click() {
-    this.dispatchEvent(new Event("click"));
+    if (!this.disabled) this.dispatchEvent(new Event("click"));
   }
+
+  after() {}
 
   focus() {}
 
   getContext() {}
+
+  scrollIntoView() {}
 
   /** @param {string} selector a tag, `.class` or `[name="value"]` */
   matches(selector) {
@@ -82,12 +87,17 @@ export class El extends EventTarget {
   }
 }
 
+/** What finds an element by its selector, made as it is asked for. */
+export const finding = (known = {}) =>
+  Object.assign((/** @type {string} */ selector) => (known[selector] ??= new El()), { known });
+
 /** A document that makes such elements, with more of its own. */
 export const documentOf = (more = {}) =>
   /** @type {any} */ ({
     documentElement: new El("html"),
     createElement: (tag) => new El(tag),
     createElementNS: (_, tag) => new El(tag),
+    createTextNode: (text) => text,
     querySelector: () => null,
     addEventListener() {},
     ...more,

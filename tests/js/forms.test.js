@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { documentOf, El, Event } from "./elements.js";
-import { event, runOf } from "./worlds.js";
+import { documentOf, El, Event, finding } from "./elements.js";
+import { arrivals, event, runOf } from "./worlds.js";
 
 Object.assign(globalThis, {
   window: {},
@@ -13,7 +13,11 @@ Object.assign(globalThis, {
   location: { hash: "", search: "" },
 });
 const { NewComparison } = await import("../../assets/player/compare/new_comparison.js");
-const { AskForm } = await import("../../assets/player/live/own_requests.js");
+const { EquivalencePanel } = await import("../../assets/player/compare/equivalence.js");
+const { PlanPanel } = await import("../../assets/player/compare/plan.js");
+const { FindRequest } = await import("../../assets/player/live/find.js");
+const { AskForm, OwnList } = await import("../../assets/player/live/own_requests.js");
+const { Room } = await import("../../assets/player/live/room.js");
 const { Teacher } = await import("../../assets/player/live/teacher.js");
 const { ModelField } = await import("../../assets/player/parts/model_field.js");
 const { Editor } = await import("../../assets/player/watch/editor.js");
@@ -21,7 +25,10 @@ const { Messages } = await import("../../assets/player/watch/messages.js");
 const { openDropped } = await import("../../assets/player/watch/open_file.js");
 const { Opening } = await import("../../assets/player/watch/opening/opening.js");
 const { showSlow } = await import("../../assets/player/watch/slow.js");
+const { CodeField } = await import("../../assets/player/write/code_field.js");
 const { Outcome } = await import("../../assets/player/write/outcome.js");
+const { packed, unpacked } = await import("../../assets/player/write/own_code.js");
+const { Write } = await import("../../assets/player/write/write.js");
 
 /** An object of a class, without what its constructor needs. */
 const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
@@ -200,17 +207,132 @@ test("what took longest comes first, and of a column's name that is pressed firs
 test("after a task that is done the one that follows is offered, then what was left out", () => {
   const tasks = ["one", "two", "three"].map((name) => ({ name, title: name, goals: [] }));
   const offered = (at, ...done) => {
-    const box = new El();
+    const $ = finding();
     const part = {
-      $: (selector) => (selector === ".outcome" ? box : new El()),
+      $,
       options: { tasks },
       task: tasks[at],
       own: { isDone: (name) => done.includes(name) },
     };
     new Outcome(part).show({ fault: null, goals: [] });
-    return box.textContent;
+    assert.ok($(".progress").hidden);
+    return $(".outcome").textContent;
   };
   assert.match(offered(1, "two"), /Next: three/);
   assert.match(offered(1, "two", "three"), /Next: one/);
   assert.doesNotMatch(offered(1, "one", "two", "three"), /Next/);
+});
+
+test("the request that was looked for is selected once it comes, and its visitor selects from then on", () => {
+  const [form, input, says] = [new El("form"), new El("input"), new El()];
+  says.className = "find-says";
+  form.append(input, says);
+  const selected = [];
+  const find = new FindRequest(
+    /** @type {any} */ (form),
+    (_run, { id }) => selected.push(id),
+    () => {},
+  );
+  find.seek("b");
+  find.draw(true, [runOf([event(0, { arrived: arrivals("a") })])]);
+  assert.deepEqual([selected, says.hidden], [[], false]);
+  const run = runOf([event(0, { arrived: arrivals("a", "b") })]);
+  for (let n = 0; n < 2; n += 1) find.draw(true, [run]);
+  assert.deepEqual([selected, says.hidden], [["b"], true]);
+});
+
+test("a request that goes on is cancelled, one that ended or was lost leaves the list", () => {
+  const done = [];
+  const mine = { cancel: async () => done.push("cancel"), forget: () => done.push("forget") };
+  const list = of(OwnList, { mine, rows: new Map(), draw() {} });
+  for (const own of [{}, { ended: {} }, { lost: "gone" }]) list._row(own).button.click();
+  assert.deepEqual(done, ["cancel", "forget", "forget"]);
+});
+
+test("the room is no view of Watch once Live is left", () => {
+  const [root, tabs] = [new El(), new El()];
+  tabs.className = "view-tabs";
+  root.append(tabs);
+  const views = new Set(["room"]);
+  const el = { remove() {} };
+  const room = of(Room, {
+    live: { watch: { root, chooseTab() {}, state: {} } },
+    isIn: true,
+    ...{ panel: el, tab: el, buttons: [el, el], details: [el, el] },
+    _removeView: () => views.delete("room"),
+  });
+  room.leave();
+  assert.deepEqual([room.isIn, views.size], [false, 0]);
+});
+
+test("a plan begins with all requests, and a run of it has the name of its row", async () => {
+  const watched = [];
+  const table = { rows: [["as recorded"], ["4 lanes"], ["8 lanes"]] };
+  const plan = of(PlanPanel, {
+    request: { value: "1" },
+    say() {},
+    _busy: (act) => act(() => {}),
+    options: { ask: async (_kind, spec) => spec.config, watch: (...how) => watched.push(how) },
+  });
+  plan.show({ run: "r", configs: ["four", "eight"], table });
+  assert.equal(plan.request.value, "");
+  await plan.watch(0);
+  assert.deepEqual(watched, [["four", "Simulated: 4 lanes"]]);
+});
+
+test("of two texts the tokens that differ are counted against the longer one", () => {
+  const $ = finding();
+  const panel = of(EquivalencePanel, { $, leak: { checked: false }, prompts: new Map() });
+  const same = {
+    request: "b",
+    letter: "B",
+    solo: [1, 2],
+    batched: [1, 2],
+    max_logit_difference: 0,
+  };
+  const parted = {
+    ...{ request: "a", letter: "A", solo: [1, 2], batched: [1, 3, 4], max_logit_difference: 0.5 },
+    ...{ parting: { position: 1, margin: 0.1 }, differing_tokens: 2 },
+  };
+  const texts = { solo_text: "x y", batched_text: "x z w" };
+  panel.kept = { honest: { says: "", requests: [parted, same].map((r) => ({ ...texts, ...r })) } };
+  panel.say();
+  const counted = [...$(".pairs").textContent.matchAll(/\d+ of \d+/g)].map(([words]) => words);
+  assert.deepEqual(counted, ["2 of 3", "0 of 2"]);
+});
+
+test("code as long as may be comes by a link, longer code does not", async () => {
+  const back = async (length) => (await unpacked(await packed("x".repeat(length))))?.length ?? null;
+  assert.deepEqual([await back(20000), await back(20001)], [20000, null]);
+});
+
+test("whoever changes the code of a link, or starts over, can go back to their own if there is any", () => {
+  const offered = (act, { own = null, code = "other" } = {}) => {
+    const said = [];
+    const write = of(Write, {
+      task: { name: "t", code: "given" },
+      came: "link",
+      own: { of: () => own, keep() {} },
+      code: { code },
+      toast: (_sentence, action) => said.push(action.text),
+      ...Object.fromEntries(["_clear", "_draw", "_remember"].map((name) => [name, () => {}])),
+    });
+    write[act]();
+    return said;
+  };
+  assert.deepEqual(offered("_changed", { own: "mine" }), ["Back to my code"]);
+  assert.deepEqual(offered("_changed"), []);
+  assert.deepEqual(offered("_startOver"), ["Back to my code"]);
+  assert.deepEqual(offered("_startOver", { code: "given" }), []);
+});
+
+test("a fault is marked in its line where the code has that line, and nothing breaks where it has not", () => {
+  const line = (n) => (n > 2 ? assert.fail("no such line") : { from: 10, to: 20, text: "  x" });
+  const marked = [];
+  const field = of(CodeField, {
+    view: { state: { doc: { lines: 2, line } }, dispatch() {} },
+    cm: { setDiagnostics: (_state, faults) => marked.push(faults.map(({ from }) => from)) },
+  });
+  for (const n of [2, 3, null]) field.mark(n, "wrong");
+  assert.deepEqual(marked, [[12], [], []]);
 });

@@ -48,6 +48,8 @@ test("what is here already is not counted again, and a download that nobody wait
   const arrived = new Promise((done) => (passes = () => done(undefined)));
   const passing = files.pass("m/weights", () => {});
   await arrived;
+  files.begin(); // of another model, while this one is on its way
+  files._tell();
   assert.deepEqual(
     said.map(({ total }) => total).filter((total) => total !== large.length),
     [],
@@ -96,4 +98,23 @@ test("a start that cannot read its manifest leaves what this browser keeps", asy
   const manifest = { files: {}, beside: { "m.gguf": "../../models/m.gguf" } };
   assert.deepEqual(await forgotten(away), []);
   assert.deepEqual(await forgotten(() => Response.json(manifest)), [there[1]]);
+});
+
+test("of a download whose pieces are all here its last bytes are asked for, not what lies behind them", async () => {
+  const pieces = [4, 4, 2].map((length) => new Uint8Array(length));
+  const cache = cacheOf(
+    ...pieces.map(
+      (piece, n) =>
+        /** @type {[string, Response]} */ ([
+          `http://page.test/m?from=${4 * n}`,
+          new Response(piece),
+        ]),
+    ),
+  );
+  /** @type {any} */ let asked;
+  globalThis.fetch = /** @type {any} */ (
+    async (_url, { headers }) => (asked = headers.Range) && new Response("", { status: 206 })
+  );
+  await new Download("http://page.test/m", 10, cache).begin();
+  assert.equal(asked, "bytes=8-");
 });

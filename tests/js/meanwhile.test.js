@@ -214,6 +214,7 @@ test("a trial may take its time while it speaks, and is ended once it is silent 
   await say({ kind: "started" });
   await say({ kind: "ready", id: 1 });
   const delta = { step: 1 };
+  await say({ kind: "delta", id: 1, delta: { step: 9 } }); // of no job
   await say({ kind: "delta", id: 2, delta });
   assert.deepEqual((await first).value, delta);
   for (let n = 0; n < 2; n += 1) {
@@ -461,6 +462,11 @@ test("a teacher's token is tried until the server has answered, and forgotten if
   await soon();
   t.mock.timers.tick(5000);
   assert.deepEqual([teacher.token, kept.size, teacher.isOn], ["", 0, false]);
+  answers.push(new Error("The server cannot be reached."));
+  let told = "";
+  teacher._ask = (sentence) => (told = sentence);
+  await teacher._begin("typed", true);
+  assert.deepEqual([teacher.token, told], ["", "The server cannot be reached."]);
 
   const asked = {};
   teacher.live.server.get = (_path, { "X-Teacher-Token": token }) =>

@@ -4,7 +4,10 @@ import test from "node:test";
 import { recolour } from "../../assets/player/compare/charts.js";
 import { contrast, dealHue, HUES, mix } from "../../assets/player/parts/colours.js";
 import { Glossary } from "../../assets/player/parts/glossary.js";
-import { speak, Speech } from "../../assets/player/parts/speech.js";
+import { speak, Speech, t } from "../../assets/player/parts/speech.js";
+import { keep } from "../../assets/player/parts/kept.js";
+import { wantedLanguage } from "../../assets/player/parts/language.js";
+import { fillTabs } from "../../assets/player/parts/look.js";
 import { count, duration, milliseconds, unbroken } from "../../assets/player/parts/format.js";
 import { allSay, followedSays, paceWords, says } from "../../assets/player/live/words.js";
 import { tail } from "../../assets/player/views/texts.js";
@@ -110,6 +113,57 @@ test("a batch is empty once nobody holds a lane and nobody waits, however long a
   assert.equal(followed(run(null), 10_000), "");
   const all = (silent) => followed(run(null), silent, (fleet) => allSay(fleet, silent));
   assert.deepEqual([10_000, 12_000].map(all), ["", "No step of any rank has come for 12 s."]);
+});
+
+test("at the barrier the limits that come are told, and who waits for them", () => {
+  const now = { policy: "continuous", max_num_seqs: 4 };
+  const told = (set) =>
+    says({ run: null, state: { class: { ...now, changing: true, ...set } }, broken: "" }, {});
+  assert.equal(told({ next: { ...now, max_num_seqs: 8 } }), "Then comes continuous · 8 lanes.");
+  assert.match(told({ held: 2 }), /· 4 lanes\. 2 requests wait for it\.$/);
+});
+
+test("a number of a text is written as its language writes it, a version as it is", () => {
+  const words = { "# of #": "# von #" };
+  const said = (text) => {
+    speak(/** @type {any} */ ({ name: "de", words }));
+    const told = t(text);
+    speak(null);
+    return told;
+  };
+  assert.deepEqual(["0.5 of 1,234", "0.5", "0.68.1"].map(said), ["0,5 von 1.234", "0,5", "0.68.1"]);
+});
+
+test("the language of an address goes before the one that was chosen here", () => {
+  const kept = new Map([["inflight-language", "fr"]]);
+  globalThis.localStorage = /** @type {any} */ ({
+    getItem: (key) => kept.get(key) ?? null,
+    setItem: (key, text) => kept.set(key, String(text)),
+    removeItem: (key) => kept.delete(key),
+  });
+  const wanted = (hash) => {
+    globalThis.location = /** @type {any} */ ({ hash });
+    return wantedLanguage();
+  };
+  assert.deepEqual(["#lang=de", "#part=live"].map(wanted), ["de", "fr"]);
+  keep("good", "inflight-language", null);
+  assert.equal(wanted(""), "en");
+});
+
+test("a page with one part has no bar of tabs", () => {
+  globalThis.document = documentOf();
+  const hidden = (...names) => {
+    const [root, nav] = [new El(), new El("nav")];
+    nav.className = "tabs";
+    root.append(nav);
+    fillTabs(
+      root,
+      names.map((name) => ({ name, title: name })),
+      "watch",
+    );
+    return nav.hidden;
+  };
+  assert.deepEqual([hidden("watch"), hidden("watch", "learn")], [true, false]);
 });
 
 test("no line ends between a number and its unit", () => {

@@ -5,7 +5,7 @@ import test from "node:test";
 
 import { Race, raceTable } from "../../assets/player/compare/race.js";
 import { Racer } from "../../assets/player/compare/racer.js";
-import { documentOf } from "./elements.js";
+import { documentOf, El } from "./elements.js";
 import { admissions, arrivals, event, pass, runOf, samples, two } from "./worlds.js";
 
 // Steps 0, 1 and 3, of half a second each.
@@ -82,6 +82,57 @@ test("a token counts at the end of its own pass, in steps at the end of its step
   );
   race.unit = "steps";
   assert.deepEqual([racer.tokensAt(0.9), racer.tokensAt(1)], [0, 2]);
+});
+
+test("a run that is watched from a race leaves the race standing", () => {
+  const done = [];
+  const race = { now: 1.2, toggle: (on) => done.push(on), watches: (...how) => done.push(...how) };
+  Race.prototype.watch.call(race, racerOf(true));
+  assert.deepEqual(done, [false, "r", 1]);
+});
+
+test("of many that are done as many as fit are named, and the rest counted", () => {
+  const ids = ["a", "b", "c", "d", "e"];
+  const run = runOf([
+    event(0, { arrived: arrivals(...ids) }),
+    ...ids.map((request, n) => event(n + 1, { finished: [{ request, finishReason: "stop" }] })),
+  ]);
+  Object.assign(globalThis, {
+    document: documentOf(),
+    ResizeObserver: class {
+      observe() {}
+    },
+  });
+  const race = { unit: "steps", hues: {}, about: {}, palette: {}, layout: "phone", now: 0 };
+  const racer = new Racer(/** @type {any} */ (race), "r", run);
+  racer.end = () => 0;
+  const shown = (now) => {
+    race.now = now;
+    racer.draw();
+    return racer.chips.children.map((el) => el.textContent.slice(0, 2));
+  };
+  const letters = ids.map((id) => run.request(id)?.letter);
+  assert.deepEqual(
+    [shown(1), shown(3), shown(6)],
+    [[], letters.slice(0, 2), ["+2", ...letters.slice(2)]],
+  );
+});
+
+test("the lanes of a race say which of their work was for nothing, and why", () => {
+  const said = (wasted, overrun) => {
+    const canvas = new El("canvas");
+    const racer = Object.assign(racerOf(false), { lanes: { canvas } });
+    racer._describe({ prefill: 2, decode: 3, wasted, overrun });
+    return canvas.getAttribute("aria-label").split(": ")[1];
+  };
+  assert.deepEqual(
+    [said(0, 0), said(2, 2), said(5, 2)],
+    [
+      "2 prefill, 3 decode, 1 idle",
+      "2 prefill, 3 decode, 2 overrun, 1 idle",
+      "2 prefill, 3 decode, 3 padding, 2 overrun, 1 idle",
+    ],
+  );
 });
 
 test("a race that is asked for elsewhere runs from its beginning", async () => {

@@ -169,6 +169,8 @@ test("a stream that is resumed goes on behind what has come", () => {
   take({ last: 3, messages: [{ ended: { tokens: 4 } }] });
   assert.deepEqual([own.text, own.next, own.ended], ["abc", 4, { tokens: 4 }]);
   assert.deepEqual(own.ends, [1, 2, 3, 3]);
+  take({ gone: true }); // its server was restarted
+  assert.match(String(/** @type {any} */ (own).lost), /^It is no longer on the server/);
 });
 
 test("of what was guessed the row says how much was right", () => {

@@ -25,7 +25,8 @@ const { openRacer } = await import("../../assets/player/watch/open_file.js");
 const { pageActions } = await import("../../assets/player/watch/page_actions.js");
 const { Player } = await import("../../assets/player/watch/player.js");
 const { Store } = await import("../../assets/player/watch/store.js");
-const { Transport } = await import("../../assets/player/watch/transport.js");
+const { present } = await import("../../assets/player/watch/presenter.js");
+const { playerKeys, Transport } = await import("../../assets/player/watch/transport.js");
 const { restoreFork } = await import("../../assets/player/watch/what_if.js");
 
 const none = () => {};
@@ -359,4 +360,52 @@ test("a run that went with its page is begun again for whoever asked for it", as
     [left.spec, "v", "tell", left.asked],
     ["job-1", left.asked],
   ]);
+});
+
+test("Play at the newest step of a run that goes on waits for the next, of another it begins anew", () => {
+  const run = { length: 3 };
+  globalThis.requestAnimationFrame = () => 0;
+  const soughtBy = (following) => {
+    const sought = [];
+    const app = playerOf({ run, following, index: 2 }, { ranks: {}, intro: { used: none } });
+    app.seek = (to) => sought.push(to);
+    const playButton = { setAttribute: none, classList: { toggle: none } };
+    Object.assign(Object.create(Transport.prototype), { app, playButton, playing: false }).toggle();
+    return sought;
+  };
+  assert.deepEqual([soughtBy(false), soughtBy(true)], [[0], []]);
+});
+
+test("k and j go around the requests that are there, from nobody to the last and to the first", () => {
+  const [a, b, c] = ["a", "b", "c"].map((id) => ({ id }));
+  const keys = {};
+  document.addEventListener = (name, act) => (keys[name] = act);
+  const app = {
+    frame: {
+      lanes: [{ request: a }, { request: null }, { request: b }],
+      waiting: [{ request: c }],
+    },
+    pinned: null,
+    root: { getClientRects: () => [1], querySelector: () => null, classList: { add: none } },
+    transport: { act: () => false },
+    pin: (request) => (app.pinned = request),
+  };
+  playerKeys(app);
+  const after = (key, pinned) => {
+    app.pinned = pinned;
+    keys.keydown({ key, target: { tagName: "DIV" }, preventDefault: none });
+    return app.pinned;
+  };
+  assert.deepEqual([after("k", null), after("k", a), after("k", c)], [c, c, b]);
+  assert.deepEqual([after("j", null), after("j", b), after("j", c)], [a, c, a]);
+});
+
+test("the presenter that is left leaves the full screen", () => {
+  let left = 0;
+  Object.assign(document, { fullscreenElement: {}, exitFullscreen: () => (left += 1) });
+  const toast = {};
+  const root = { classList: { toggle: none }, dataset: {}, querySelector: () => toast };
+  const app = playerOf({ presenter: true }, { root, sized: none, toast: none });
+  present(app, false, false);
+  assert.deepEqual([app.presenter, left, toast], [false, 1, { hidden: true }]);
 });
