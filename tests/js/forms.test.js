@@ -17,6 +17,8 @@ const { EquivalencePanel } = await import("../../assets/player/compare/equivalen
 const { PlanPanel } = await import("../../assets/player/compare/plan.js");
 const { FindRequest } = await import("../../assets/player/live/find.js");
 const { AskForm, OwnList } = await import("../../assets/player/live/own_requests.js");
+const { House } = await import("../../assets/player/live/house.js");
+const { FollowedView, JustFinished } = await import("../../assets/player/live/panels.js");
 const { Room } = await import("../../assets/player/live/room.js");
 const { Teacher } = await import("../../assets/player/live/teacher.js");
 const { ModelField } = await import("../../assets/player/parts/model_field.js");
@@ -335,4 +337,79 @@ test("a fault is marked in its line where the code has that line, and nothing br
   });
   for (const n of [2, 3, null]) field.mark(n, "wrong");
   assert.deepEqual(marked, [[12], [], []]);
+});
+
+test("a prompt of the house is sent once at a press and can be pressed again, and bots ask till they end", async () => {
+  let [asked, taken] = [0, () => {}];
+  const ask = () => {
+    asked += 1;
+    return /** @type {Promise<void>} */ (new Promise((done) => (taken = done)));
+  };
+  const house = new House(/** @type {any} */ (new El()), ["Why?"], { ask, letBotsAsk: ask });
+  const [button] = house.prompts;
+  for (let n = 0; n < 2; n += 1) {
+    button.click();
+    button.click();
+    taken();
+    await new Promise((done) => setTimeout(done));
+  }
+  assert.equal(asked, 2);
+  const drawn = (finished) => {
+    house.draw(/** @type {any} */ ({ header: {}, requests: [{ isBot: true, finished }] }));
+    return [house.bots.disabled, house.bots.textContent];
+  };
+  assert.deepEqual(drawn(null), [true, "Three bots are asking …"]);
+  assert.deepEqual(drawn({ step: 3 }), [false, "Let three bots ask"]);
+});
+
+test("of those that just finished the latest come first, without who was cancelled", () => {
+  const [section, list] = [new El(), new El("ul")];
+  section.append(list);
+  const ids = ["a", "b", "c", "d", "e", "f", "g", "h"];
+  const run = runOf([
+    event(0, { arrived: arrivals(...ids) }),
+    ...ids.map((request, n) =>
+      event(n + 1, { finished: [{ request, finishReason: n === 6 ? "cancelled" : "stop" }] }),
+    ),
+  ]);
+  const shown = { run, index: 8 };
+  new JustFinished(section, /** @type {any} */ ({}), () => ({ shown, run })).draw();
+  const letters = list.querySelectorAll(".chip-out").map((chip) => chip.textContent);
+  const expected = ["h", "f", "e", "d", "c", "b"].map((id) => run.request(id)?.letter);
+  assert.deepEqual(letters, expected);
+});
+
+test("of several engines one that is busy and silent is said to be, and what is on screen is pressed", () => {
+  const section = new El();
+  const view = new FollowedView(
+    /** @type {any} */ (section),
+    () => {},
+    () => {},
+  );
+  const rank = (of, running) => ({
+    of,
+    rank: 0,
+    running,
+    waiting: 0,
+    kv_used: 1,
+    kv_total: 4,
+    silent_s: 30,
+  });
+  const engines = ["a", "b"].map((of, n) => ({ name: of, model: "m", ranks: [rank(of, n)] }));
+  const followed = { engines, of: "a", ranks: [], all: [], streams: [], says: [], all_says: [] };
+  const rows = (all) => {
+    view.draw(followed, null, all, engines);
+    return [...view.engines.rows.values()].map(({ button, model }) => [
+      button.getAttribute("aria-pressed"),
+      model.textContent,
+    ]);
+  };
+  assert.deepEqual(rows(null), [
+    ["true", "m"],
+    ["false", "m · no step for 30 s"],
+  ]);
+  assert.deepEqual(
+    rows("all").map(([pressed]) => pressed),
+    ["false", "false"],
+  );
 });
