@@ -148,3 +148,37 @@ test("at the end of two clocks both runs are done", () => {
   };
   assert.deepEqual([done(0.25), done(0.5), done(1)], [0, 1, 2]);
 });
+
+test("a run that could not be fetched is not said of the one that was asked for after it", async () => {
+  const main = new El("main");
+  const page = new El("script");
+  const titles = { title: { en: "" }, urls: { en: "one.json" } };
+  page.textContent = JSON.stringify({ runs: { one: titles }, words: {}, player: "" });
+  /** @type {() => void} */
+  let fails = () => {};
+  Object.assign(globalThis, {
+    window: { addEventListener() {} },
+    location: { hash: "#run=one" },
+    HTMLElement: El,
+    document: documentOf({
+      body: new El("body"),
+      querySelector: (/** @type {string} */ found) => (found === "main" ? main : page),
+    }),
+    matchMedia: () => ({ matches: false, addEventListener() {} }),
+    fetch: () => new Promise((_, fail) => (fails = () => fail(new Error("away")))),
+  });
+  await import("../../assets/player/figure/embed.js");
+  const embed = /** @type {any} */ (window).inflightEmbed;
+  const soon = () => new Promise((done) => setTimeout(done));
+  const failed = async () => {
+    await soon();
+    fails();
+    await soon();
+    return main.textContent;
+  };
+  assert.equal(await failed(), "The run could not be fetched.");
+  embed.open();
+  location.hash = "#run=other";
+  embed.open();
+  assert.equal(await failed(), "There is no recorded run of this name here.");
+});

@@ -149,3 +149,28 @@ test("a race that is asked for elsewhere runs from its beginning", async () => {
   await Compare.prototype._grant.call(part, { race: "vllm-a" });
   assert.deepEqual(done, ["open", 0, true]);
 });
+
+test("a comparison that cannot be opened is told of, unless another was chosen meanwhile", async () => {
+  globalThis.document = documentOf();
+  const { Compare } = await import("../../assets/player/compare/compare.js");
+  const told = [];
+  let fails = () => {};
+  globalThis.fetch = () => new Promise((_, fail) => (fails = () => fail(new Error("away"))));
+  const part = Object.assign(Object.create(Compare.prototype), {
+    catalogue: { presets: [] },
+    doc: {},
+    toast: (sentence) => told.push(sentence),
+    show: () => told.push("shown"),
+  });
+  const opening = async (meanwhile) => {
+    const first = part.open({ name: "a", url: "a.json" });
+    await new Promise((done) => setTimeout(done));
+    await meanwhile();
+    fails();
+    await first;
+    return told.splice(0);
+  };
+  const other = () => part.open({ name: "b", doc: {} });
+  assert.match((await opening(() => {})).join(), /^This comparison could not be opened: /);
+  assert.deepEqual(await opening(other), ["shown"]);
+});
