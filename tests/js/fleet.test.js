@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Fleet } from "../../assets/player/live/batch.js";
-import { event } from "./worlds.js";
+import { Batch, Fleet } from "../../assets/player/live/batch.js";
+import { arrivals, event } from "./worlds.js";
 
 const HEADER = { config: { policy: "continuous", max_num_seqs: 2, block_size: 4, num_blocks: 8 } };
 const state = (...ranks) => ({ followed: { ranks, says: [], count: ranks.length } });
@@ -108,4 +108,20 @@ test("how the latest requests went is known, and of earlier ones no more", () =>
   const batch = batches.get("a");
   for (let n = 0; n < 300; n += 1) batch.take({ ended: { [`r${n}`]: { tokens: n } } });
   assert.deepEqual([batch.ended.has("r0"), batch.ended.get("r299")], [false, { tokens: 299 }]);
+});
+
+test("of a batch only one's own letters have a star, and nothing was missed before it was watched", () => {
+  const heard = { begins() {}, steps() {}, state() {} };
+  const batch = new Batch(/** @type {any} */ (null), (id) => id === "a", heard);
+  batch.take({ kind: "skipped", messages: 0 });
+  assert.equal(batch.missed, false);
+  const begin = { run: 1, step: 0, queue: [], requests: [] };
+  batch.take({ header: HEADER, begin, letters: { a: "A", b: "B" } });
+  batch.take({ events: [event(0, { arrived: arrivals("a", "b") })], captions: [] });
+  assert.deepEqual(
+    batch.run?.requests.map(({ letter }) => letter),
+    ["A★", "B"],
+  );
+  batch.take({ kind: "skipped", messages: 3 });
+  assert.equal(batch.missed, true);
 });

@@ -5,6 +5,7 @@ import { randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 
+import { Download } from "../../assets/engine/download.js";
 import { Files } from "../../assets/engine/loading.js";
 
 const small = gzipSync(randomBytes(3000));
@@ -47,10 +48,73 @@ test("what is here already is not counted again, and a download that nobody wait
   const arrived = new Promise((done) => (passes = () => done(undefined)));
   const passing = files.pass("m/weights", () => {});
   await arrived;
+  files.begin(); // of another model, while this one is on its way
+  files._tell();
   assert.deepEqual(
     said.map(({ total }) => total).filter((total) => total !== large.length),
     [],
   );
   files.leave("m/weights");
   await assert.rejects(passing, /broke off/);
+});
+
+/** What a browser keeps, by address. */
+function cacheOf(/** @type {[string, Response][]} */ ...kept) {
+  const all = new Map(kept);
+  return /** @type {any} */ ({
+    all,
+    keys: async () => [...all.keys()].map((url) => ({ url })),
+    match: async (url) => all.get(url),
+    put: async (url, answer) => all.set(url, answer),
+    delete: async (url) => all.delete(url),
+  });
+}
+
+test("of a download that breaks off the pieces are kept, if they are as its host sends them", async () => {
+  const keptOf = async (bytes) => {
+    const cache = cacheOf();
+    globalThis.fetch = async () => new Response(bytes);
+    const download = new Download("http://page.test/m.gz", 9e6, cache);
+    await download.begin();
+    while (await download.next());
+    await download.failed();
+    return [...cache.all.keys()];
+  };
+  const packed = large.subarray(0, 5e6);
+  assert.deepEqual(await keptOf(packed), ["http://page.test/m.gz?from=0"]);
+  assert.deepEqual(await keptOf(new Uint8Array(5e6)), [], "its host has unpacked it");
+});
+
+test("a start that cannot read its manifest leaves what this browser keeps", async () => {
+  const here = "http://page.test/engine/2/";
+  const there = ["http://page.test/models/m.gguf", "http://page.test/engine/1/python.zip"];
+  const forgotten = async (answer) => {
+    const cache = cacheOf(...there.map((url) => /** @type {any} */ ([url, new Response()])));
+    Object.assign(globalThis, { caches: { open: async () => cache }, fetch: async () => answer() });
+    await new Files(here).forget(false);
+    return there.filter((url) => !cache.all.has(url));
+  };
+  const away = () => new Response("", { status: 503 });
+  const manifest = { files: {}, beside: { "m.gguf": "../../models/m.gguf" } };
+  assert.deepEqual(await forgotten(away), []);
+  assert.deepEqual(await forgotten(() => Response.json(manifest)), [there[1]]);
+});
+
+test("of a download whose pieces are all here its last bytes are asked for, not what lies behind them", async () => {
+  const pieces = [4, 4, 2].map((length) => new Uint8Array(length));
+  const cache = cacheOf(
+    ...pieces.map(
+      (piece, n) =>
+        /** @type {[string, Response]} */ ([
+          `http://page.test/m?from=${4 * n}`,
+          new Response(piece),
+        ]),
+    ),
+  );
+  /** @type {any} */ let asked;
+  globalThis.fetch = /** @type {any} */ (
+    async (_url, { headers }) => (asked = headers.Range) && new Response("", { status: 206 })
+  );
+  await new Download("http://page.test/m", 10, cache).begin();
+  assert.equal(asked, "bytes=8-");
 });

@@ -13,6 +13,7 @@ import { LoadingBar } from "../../assets/player/engine/loading_bar.js";
 import { Teacher } from "../../assets/player/live/teacher.js";
 import { Weights } from "../../assets/player/watch/weights.js";
 import { Trials } from "../../assets/player/write/trials.js";
+import { documentOf, El, Event } from "./elements.js";
 
 globalThis.window = /** @type {any} */ ({});
 await import("../../assets/player/parts/tabs.js");
@@ -113,6 +114,27 @@ test("a model's load is cancelled at once, beside what runs and is kept; the eng
   assert.equal(engine.worker, null);
 });
 
+test("a large model that was taken out of the browser is asked for again", async () => {
+  let asked = 0;
+  const offer = async () => Boolean((asked += 1));
+  const { engine, last, hear } = engineHere({ ...NO_BAR, offer });
+  const loads = async () => {
+    const ready = engine.ready("large");
+    if (!last("load").agreed) hear("failed", last("load"), { sentence: "", more: { size: 1e8 } });
+    await soon();
+    hear("ready", last("load"));
+    await ready;
+    return [last("load").agreed, asked];
+  };
+  assert.deepEqual(await loads(), [true, 1]);
+  engine.end();
+  assert.deepEqual(await loads(), [true, 1]);
+  const removing = engine.remove("large");
+  hear("answer", last("remove"));
+  await removing;
+  assert.deepEqual(await loads(), [true, 2]);
+});
+
 test("a load that begins or ends leaves the question about another model open", () => {
   const answers = [];
   const bar = of(LoadingBar, { _answer: (yes) => answers.push(yes) });
@@ -172,6 +194,40 @@ test("a sandbox that was ended while it started is not what the next job waits f
   assert.equal(sandbox.waiting, undefined);
 });
 
+test("a trial may take its time while it speaks, and is ended once it is silent for long", async (t) => {
+  const frame = Object.assign(new El("iframe"), { remove() {} });
+  /** @type {any} */ let port;
+  frame.contentWindow = { postMessage: (_handed, _origin, [given]) => (port = given) };
+  globalThis.document = documentOf({ createElement: () => frame, body: new El() });
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const sandbox = new Sandbox(async () => ({}), "small");
+  const job = sandbox.run("policy", {});
+  const first = job.next();
+  sandbox.warm = () => {}; // it starts no other
+  t.after(() => sandbox.end());
+  const say = async (message) => {
+    port.postMessage(JSON.stringify(message));
+    for (let n = 0; n < 3; n += 1) await soon();
+  };
+  await soon();
+  frame.dispatchEvent(new Event("load"));
+  await say({ kind: "started" });
+  await say({ kind: "ready", id: 1 });
+  const delta = { step: 1 };
+  await say({ kind: "delta", id: 1, delta: { step: 9 } }); // of no job
+  await say({ kind: "delta", id: 2, delta });
+  assert.deepEqual((await first).value, delta);
+  for (let n = 0; n < 2; n += 1) {
+    const next = job.next();
+    t.mock.timers.tick(4000);
+    await say({ kind: "delta", id: 2, delta });
+    assert.deepEqual((await next).value, delta);
+  }
+  const silent = job.next();
+  t.mock.timers.tick(6500);
+  await assert.rejects(silent, /Nothing was heard from this code for 6 seconds/);
+});
+
 test("the page's engine that took a picture of the interpreter is ended unless somebody has used it", async () => {
   const ended = async (used) => {
     const tab = {
@@ -197,11 +253,12 @@ test("the page's engine that took a picture of the interpreter is ended unless s
   assert.deepEqual([await ended(false), await ended(true)], [true, false]);
 });
 
-test("a part that was left before its script came is not shown", async () => {
+test("a part that was left before its script came is not shown, and Watch does not play on unseen", async () => {
   const [arrived, page] = [later(), { dataset: {} }];
   const shown = [];
+  const watch = { pause: () => shown.push("paused"), follow() {}, redraw() {} };
   Object.assign(globalThis, {
-    window: { addEventListener() {}, slow: () => arrived.promise },
+    window: { addEventListener() {}, slow: () => arrived.promise, inflightWatch: watch },
     document: {
       documentElement: page,
       addEventListener() {},
@@ -216,9 +273,11 @@ test("a part that was left before its script came is not shown", async () => {
   await open("watch");
   arrived.done({ shown: () => shown.push("slow") });
   await opening;
-  assert.deepEqual([page.dataset.part, shown], ["watch", []]);
+  assert.deepEqual([page.dataset.part, shown.splice(0)], ["watch", ["paused"]]);
   await open("slow");
-  assert.deepEqual([page.dataset.part, shown], ["slow", ["slow"]]);
+  assert.deepEqual([page.dataset.part, shown.splice(0)], ["slow", ["paused", "slow"]]);
+  await open("slow");
+  assert.deepEqual(shown, ["slow"]);
 });
 
 test("a language that could not be fetched leaves the part that speaks it as it is", async () => {
@@ -403,6 +462,11 @@ test("a teacher's token is tried until the server has answered, and forgotten if
   await soon();
   t.mock.timers.tick(5000);
   assert.deepEqual([teacher.token, kept.size, teacher.isOn], ["", 0, false]);
+  answers.push(new Error("The server cannot be reached."));
+  let told = "";
+  teacher._ask = (sentence) => (told = sentence);
+  await teacher._begin("typed", true);
+  assert.deepEqual([teacher.token, told], ["", "The server cannot be reached."]);
 
   const asked = {};
   teacher.live.server.get = (_path, { "X-Teacher-Token": token }) =>

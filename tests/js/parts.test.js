@@ -3,10 +3,16 @@ import test from "node:test";
 
 import { recolour } from "../../assets/player/compare/charts.js";
 import { contrast, dealHue, HUES, mix } from "../../assets/player/parts/colours.js";
+import { Glossary } from "../../assets/player/parts/glossary.js";
+import { speak, Speech, t } from "../../assets/player/parts/speech.js";
+import { keep } from "../../assets/player/parts/kept.js";
+import { wantedLanguage } from "../../assets/player/parts/language.js";
+import { fillTabs } from "../../assets/player/parts/look.js";
 import { count, duration, milliseconds, unbroken } from "../../assets/player/parts/format.js";
 import { allSay, followedSays, paceWords, says } from "../../assets/player/live/words.js";
 import { tail } from "../../assets/player/views/texts.js";
 import { onMinimap } from "../../assets/player/views/mask/pointers.js";
+import { documentOf, El } from "./elements.js";
 
 test("a hue is dealt that the fewest live requests have, never one in use while another is free", () => {
   let last = -1;
@@ -109,6 +115,57 @@ test("a batch is empty once nobody holds a lane and nobody waits, however long a
   assert.deepEqual([10_000, 12_000].map(all), ["", "No step of any rank has come for 12 s."]);
 });
 
+test("at the barrier the limits that come are told, and who waits for them", () => {
+  const now = { policy: "continuous", max_num_seqs: 4 };
+  const told = (set) =>
+    says({ run: null, state: { class: { ...now, changing: true, ...set } }, broken: "" }, {});
+  assert.equal(told({ next: { ...now, max_num_seqs: 8 } }), "Then comes continuous · 8 lanes.");
+  assert.match(told({ held: 2 }), /· 4 lanes\. 2 requests wait for it\.$/);
+});
+
+test("a number of a text is written as its language writes it, a version as it is", () => {
+  const words = { "# of #": "# von #" };
+  const said = (text) => {
+    speak(/** @type {any} */ ({ name: "de", words }));
+    const told = t(text);
+    speak(null);
+    return told;
+  };
+  assert.deepEqual(["0.5 of 1,234", "0.5", "0.68.1"].map(said), ["0,5 von 1.234", "0,5", "0.68.1"]);
+});
+
+test("the language of an address goes before the one that was chosen here", () => {
+  const kept = new Map([["inflight-language", "fr"]]);
+  globalThis.localStorage = /** @type {any} */ ({
+    getItem: (key) => kept.get(key) ?? null,
+    setItem: (key, text) => kept.set(key, String(text)),
+    removeItem: (key) => kept.delete(key),
+  });
+  const wanted = (hash) => {
+    globalThis.location = /** @type {any} */ ({ hash });
+    return wantedLanguage();
+  };
+  assert.deepEqual(["#lang=de", "#part=live"].map(wanted), ["de", "fr"]);
+  keep("good", "inflight-language", null);
+  assert.equal(wanted(""), "en");
+});
+
+test("a page with one part has no bar of tabs", () => {
+  globalThis.document = documentOf();
+  const hidden = (...names) => {
+    const [root, nav] = [new El(), new El("nav")];
+    nav.className = "tabs";
+    root.append(nav);
+    fillTabs(
+      root,
+      names.map((name) => ({ name, title: name })),
+      "watch",
+    );
+    return nav.hidden;
+  };
+  assert.deepEqual([hidden("watch"), hidden("watch", "learn")], [true, false]);
+});
+
 test("no line ends between a number and its unit", () => {
   assert.equal(
     unbroken("2.7 s with 3 steps, 37 % in 12 ms"),
@@ -122,4 +179,44 @@ test("a text that is cut begins with a whole word", () => {
   assert.equal(tail(pieces, 4, 16), "… light energy");
   assert.equal(tail(pieces, 2, 8), "… convert");
   assert.equal(tail(["字字字字", "字字字字"], 2, 5), "…字字字字字"); // it has no spaces
+});
+
+test("the longest term that is pointed at is explained, not a part of it", () => {
+  const terms = { token: { words: ["token"] }, budget: { words: ["token budget", "budget"] } };
+  const node = { nodeType: 3, textContent: "The token budget of tokens, a token." };
+  const range = {
+    setStart() {},
+    setEnd() {},
+    getBoundingClientRect: () => ({ left: 0, right: 9, top: 0, bottom: 9 }),
+  };
+  let offset = 0;
+  const caretPositionFromPoint = () => ({ offsetNode: node, offset });
+  const document = documentOf({ caretPositionFromPoint, createRange: () => range });
+  Object.assign(globalThis, { document, Node: { TEXT_NODE: 3 } });
+  const glossary = new Glossary(() => terms);
+  const told = ["token budget", "budget", "tokens", "token."].map((word) => {
+    offset = node.textContent.lastIndexOf(word) + 1;
+    return glossary.at(5, 5, { contains: () => true })?.term;
+  });
+  assert.deepEqual(told, ["budget", "budget", undefined, "token"]);
+});
+
+test("another language changes a title that stands as it was, not one that was changed since", () => {
+  const [play, close] = ["Play", "Close"].map((title) => {
+    const button = new El("button");
+    button.setAttribute("title", title);
+    return button;
+  });
+  const createTreeWalker = () => ({ nextNode: () => null });
+  globalThis.document = documentOf({ createTreeWalker });
+  const root = Object.assign(new El(), { querySelectorAll: () => [play, close] });
+  new Speech(/** @type {any} */ (root), () => {});
+  play.setAttribute("title", "Pause"); // it plays
+  const titles = (language) => {
+    speak(language);
+    return [play, close].map((button) => button.getAttribute("title"));
+  };
+  const words = { Play: "Abspielen", Close: "Schließen" };
+  assert.deepEqual(titles({ name: "de", words }), ["Pause", "Schließen"]);
+  assert.deepEqual(titles(null), ["Pause", "Close"]);
 });

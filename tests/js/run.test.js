@@ -666,3 +666,15 @@ test("requests that came while an engine ran come in the same steps again", () =
     assert.equal(runOf(events, {}, { workload: given }).workload, given);
   }
 });
+
+test("where a pair diverges both ways of reading say so, and what was said becomes a reason", () => {
+  const run = two();
+  const said = { say: ["A decodes."], simple: ["A writes."], why: ["It has a lane."] };
+  run.captions[1] = /** @type {any} */ ({ ...said, waits: "", bound: "" });
+  run.replaceCaption(1, ["They diverge."]);
+  const { say, simple = say, why } = /** @type {any} */ (run.captionAt(1));
+  assert.deepEqual(
+    [say, simple, why],
+    [["They diverge."], ["They diverge."], [["A decodes."], "It has a lane."]],
+  );
+});

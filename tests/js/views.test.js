@@ -12,9 +12,11 @@ import { LanesView } from "../../assets/player/views/lanes.js";
 import { LengthsView } from "../../assets/player/views/lengths.js";
 import { warned } from "../../assets/player/views/narration.js";
 import { PackedRow } from "../../assets/player/views/packed_row.js";
+import { RequestCard } from "../../assets/player/views/request_card.js";
 import { PeopleView } from "../../assets/player/views/people.js";
 import { saidOf } from "../../assets/player/watch/happens.js";
 import { budgetParts } from "../../assets/player/views/queue.js";
+import { documentOf, El } from "./elements.js";
 import {
   admissions,
   arrivals,
@@ -167,6 +169,8 @@ test("a stream that is resumed goes on behind what has come", () => {
   take({ last: 3, messages: [{ ended: { tokens: 4 } }] });
   assert.deepEqual([own.text, own.next, own.ended], ["abc", 4, { tokens: 4 }]);
   assert.deepEqual(own.ends, [1, 2, 3, 3]);
+  take({ gone: true }); // its server was restarted
+  assert.match(String(/** @type {any} */ (own).lost), /^It is no longer on the server/);
 });
 
 test("of what was guessed the row says how much was right", () => {
@@ -277,4 +281,28 @@ test("guesses of a decode are drawn as its tokens, not as a prompt that is read"
     return g.boxes.some(({ style }) => style === "A tint");
   };
   assert.deepEqual([0, 1].map(drawn), [true, false]);
+});
+
+test("where a request's time went is told anew in another language", () => {
+  const run = two();
+  run.delays = /** @type {any} */ ({
+    parts: [["decode", "decode", "answers"]],
+    limits: {},
+    requests: { a: { us: [1e6], steps: [1], queued: {}, uncompared: 0, ended: true } },
+  });
+  globalThis.document = documentOf();
+  const card = Object.assign(Object.create(RequestCard.prototype), {
+    _wentStamp: "",
+    went: new El(),
+    wentKey: new El(),
+  });
+  const told = (/** @type {string} */ id, /** @type {any} */ language = null) => {
+    speak(language);
+    card._went(run, run.request(id), language?.name ?? "en");
+    return [card.wentKey, card.went].map((el) => el.textContent);
+  };
+  const words = { decode: "schreiben" };
+  assert.deepEqual(told("a"), ["1000 ms to its end", "decode 1000 ms"]);
+  assert.deepEqual(told("a", { name: "de", words })[1], "schreiben 1000 ms");
+  assert.deepEqual(told("b"), ["known when the run has ended", ""]);
 });

@@ -3,6 +3,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { documentOf, El } from "./elements.js";
+import { event, runOf, two } from "./worlds.js";
+
 /** @type {Record<string, () => void>} */
 const heard = {};
 globalThis.window = /** @type {any} */ ({
@@ -18,14 +21,19 @@ at("");
 
 const { Address, pack } = await import("../../assets/player/watch/address.js");
 const { Beside } = await import("../../assets/player/watch/beside.js");
+const { Detail } = await import("../../assets/player/watch/detail.js");
 const { Editor } = await import("../../assets/player/watch/editor.js");
 const { exportMenu, take } = await import("../../assets/player/watch/export.js");
 const { Live } = await import("../../assets/player/watch/live.js");
+const { Leak } = await import("../../assets/player/watch/leak.js");
+const { OwnQuestion } = await import("../../assets/player/watch/own_question.js");
+const { Ranks } = await import("../../assets/player/watch/ranks.js");
 const { openAddress, openRacer } = await import("../../assets/player/watch/open_file.js");
 const { pageActions } = await import("../../assets/player/watch/page_actions.js");
 const { Player } = await import("../../assets/player/watch/player.js");
 const { Store } = await import("../../assets/player/watch/store.js");
-const { Transport } = await import("../../assets/player/watch/transport.js");
+const { present } = await import("../../assets/player/watch/presenter.js");
+const { playerKeys, Transport } = await import("../../assets/player/watch/transport.js");
 const { restoreFork } = await import("../../assets/player/watch/what_if.js");
 
 const none = () => {};
@@ -171,7 +179,8 @@ test("with a run that has no steps the other policy below it ends, too", () => {
   assert.deepEqual(ended, [true]);
 });
 
-test("a replay is had wherever its run is kept, and named after its run", async () => {
+test("a replay is had wherever its run is kept, and named after its run", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] }); // the file's address is given up later
   const saved = [];
   const click = function () {
     saved.push(this.download);
@@ -183,7 +192,9 @@ test("a replay is had wherever its run is kept, and named after its run", async 
   const taking = take(app, "replay");
   app.store.set({ entry: { name: "b" } });
   await taking;
-  assert.deepEqual(saved, ["inflight-a.replay.json"]);
+  app.store.set({ run: { ...run, isSimulated: true }, entry: { name: "a", url: "tab:a" } });
+  await take(app, "replay");
+  assert.deepEqual(saved, ["inflight-a.replay.json", "inflight-simulated-a.replay.json"]);
 });
 
 test("who waits for the first step of a run sees it, unless they chose another or left", async () => {
@@ -387,4 +398,167 @@ test("a link's run that ends moves no other, and its address stays till it begin
   });
   assert.equal(await restoreFork(app, spec, wanted), true);
   assert.equal(looks, 1);
+});
+
+test("a run that went with its page is begun again for whoever asked for it", async () => {
+  const begun = [];
+  const left = { spec: { config: {} }, asked: "its visitor's own" };
+  globalThis.sessionStorage = /** @type {any} */ ({ getItem: () => JSON.stringify(left) });
+  const live = Object.assign(Object.create(Live.prototype), {
+    start: (...how) => begun.push(how),
+    _follow: (_tell, begin, asked) => begin().then((job) => begun.push([job, asked])),
+  });
+  await live.resume("v", "tell");
+  Object.assign(left, { job: "job-1" });
+  await live.resume("v", "tell");
+  assert.deepEqual(begun, [
+    [left.spec, "v", "tell", left.asked],
+    ["job-1", left.asked],
+  ]);
+});
+
+test("Play at the newest step of a run that goes on waits for the next, of another it begins anew", () => {
+  const run = { length: 3 };
+  globalThis.requestAnimationFrame = () => 0;
+  const soughtBy = (following) => {
+    const sought = [];
+    const app = playerOf({ run, following, index: 2 }, { ranks: {}, intro: { used: none } });
+    app.seek = (to) => sought.push(to);
+    const playButton = { setAttribute: none, classList: { toggle: none } };
+    Object.assign(Object.create(Transport.prototype), { app, playButton, playing: false }).toggle();
+    return sought;
+  };
+  assert.deepEqual([soughtBy(false), soughtBy(true)], [[0], []]);
+});
+
+test("k and j go around the requests that are there, from nobody to the last and to the first", () => {
+  const [a, b, c] = ["a", "b", "c"].map((id) => ({ id }));
+  const keys = {};
+  document.addEventListener = (name, act) => (keys[name] = act);
+  const app = {
+    frame: {
+      lanes: [{ request: a }, { request: null }, { request: b }],
+      waiting: [{ request: c }],
+    },
+    pinned: null,
+    root: { getClientRects: () => [1], querySelector: () => null, classList: { add: none } },
+    transport: { act: () => false },
+    pin: (request) => (app.pinned = request),
+  };
+  playerKeys(app);
+  const after = (key, pinned) => {
+    app.pinned = pinned;
+    keys.keydown({ key, target: { tagName: "DIV" }, preventDefault: none });
+    return app.pinned;
+  };
+  assert.deepEqual([after("k", null), after("k", a), after("k", c)], [c, c, b]);
+  assert.deepEqual([after("j", null), after("j", b), after("j", c)], [a, c, a]);
+});
+
+test("the presenter that is left leaves the full screen", () => {
+  let left = 0;
+  Object.assign(document, { fullscreenElement: {}, exitFullscreen: () => (left += 1) });
+  const toast = {};
+  const root = { classList: { toggle: none }, dataset: {}, querySelector: () => toast };
+  const app = playerOf({ presenter: true }, { root, sized: none, toast: none });
+  present(app, false, false);
+  assert.deepEqual([app.presenter, left, toast], [false, 1, { hidden: true }]);
+});
+
+test("how much is shown: what a lesson needs, then what a link or the visitor asked for last", () => {
+  const kept = new Map([["inflight-detail", "simple"]]);
+  globalThis.localStorage = /** @type {any} */ ({
+    getItem: (key) => kept.get(key) ?? null,
+    setItem: (key, text) => kept.set(key, text),
+  });
+  const app = playerOf({}, { options: {}, root: { dataset: {}, querySelectorAll: () => [] } });
+  const detail = new Detail(app);
+  const after = (act) => (act(), app.root.dataset.detail);
+  const link = (hash) => () => detail.follow(new URLSearchParams(hash));
+  assert.deepEqual(
+    [
+      () => {},
+      () => detail.need("full"),
+      () => detail.need(null),
+      link("layer=2"),
+      link("step=3"),
+      () => detail.turn(),
+      link("step=4"),
+    ].map(after),
+    ["simple", "full", "simple", "full", "full", "simple", "simple"],
+  );
+});
+
+test("x goes around the ranks, and who looks back among those that go on is not taken along", () => {
+  const runs = [event(0), event(1)].map((one) => runOf([one, event(one.step + 2)]));
+  const members = runs.map((run, rank) => ({ rank, offset: 0, run }));
+  const app = playerOf({ run: runs[0], index: 0 }, {});
+  const chosen = [];
+  const ranks = Object.assign(Object.create(Ranks.prototype), { app, members, from: 0, span: 4 });
+  ranks.choose = ({ rank }) => chosen.push(rank);
+  for (const [run, by] of [
+    [0, 1],
+    [1, 1],
+    [0, -1],
+  ]) {
+    app.store.set({ run: runs[run] });
+    ranks.turn(by);
+  }
+  assert.deepEqual(chosen, [1, 0, 1]);
+  Object.assign(ranks, { alone() {}, all: true });
+  ranks._walk();
+  const follows = (now) => (ranks.hold(now), app.following);
+  assert.deepEqual([follows(3), follows(1.2), follows(4)], [true, false, true]);
+});
+
+test("a leak that comes late stays away from the run that was opened meanwhile", async () => {
+  const [came, opened] = [later(), []];
+  const run = two();
+  const { events, ...rest } = run;
+  const replay = { header: rest.header, captions: [], letters: {}, events };
+  const app = playerOf(
+    { run, entry: { leak: "u" } },
+    {
+      options: { catalogue: [] },
+      toast: none,
+      fetch: () => came.promise,
+      pair: { leaks: false, open: ({ members }) => opened.push(members.length) },
+    },
+  );
+  const asks = () => Object.assign(new Leak(app), { _tell: none }).toggle();
+  const first = asks();
+  app.store.set({ run: two() });
+  came.done(replay);
+  await first;
+  assert.deepEqual(opened, []);
+  await asks();
+  assert.deepEqual(opened, [2]);
+});
+
+test("one's own question: nothing is asked with an empty field, and the line names whom it waited for", async () => {
+  globalThis.document = documentOf({ createTextNode: (text) => text });
+  const [taken, line] = [[], new El()];
+  line.append(new El("span"));
+  Object.assign(globalThis, { HTMLElement: El });
+  const own = Object.assign(Object.create(OwnQuestion.prototype), {
+    line,
+    app: { opening: { close: () => taken.push("closed") } },
+  });
+  await own.ask("");
+  assert.deepEqual(taken, []);
+  const lane = (request, from, to) => ({ lane: 0, request, from, to });
+  const [a, b, mine] = ["A", "B", "C"].map((letter, index) => ({
+    ...{ id: letter, letter, index, isOwn: letter === "C", waits: [], arrived: 0, finished: null },
+    laneSpans: [],
+  }));
+  const run = two();
+  Object.assign(run, { requests: [a, b, mine] });
+  run.laneSpans = /** @type {any} */ ([lane(a, 0, 0), lane(b, 1, 1), lane(mine, 2, Infinity)]);
+  mine.laneSpans = /** @type {any} */ ([run.laneSpans[2]]);
+  const told = (i, waiting) => {
+    own.draw({ run, frame: { i, waiting: waiting.map((request) => ({ request })) } });
+    return line.textContent;
+  };
+  assert.equal(told(1, [b, mine]), "C is you: you wait for a lane. Ahead of you: B");
+  assert.match(told(2, []), /^C is you: you waited .+, until B was done\./);
 });

@@ -241,6 +241,7 @@ export class Compare {
           null,
       );
     } catch (error) {
+      if (this._opening !== entry) return; // nobody waits for it
       const sentence = t("This comparison could not be opened: {why}", { why: t(error.message) });
       if (this.doc) this.toast(sentence);
       else this.empty(sentence);

@@ -55,9 +55,10 @@ class Embed {
     try {
       replay = await fetchOnce(entry.urls[language]);
     } catch {
-      return this.say(t("The run could not be fetched."));
+      replay = null;
     }
     if (hash !== location.hash) return; // another one is asked for meanwhile
+    if (!replay) return this.say(t("The run could not be fetched."));
     const card = h("div", {});
     find(document, "main").replaceChildren(card);
     const views = (p.get("view") || VIEWS).split(",");

@@ -1,0 +1,415 @@
+// What forms, tables and their keys do, without a page.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { documentOf, El, Event, finding } from "./elements.js";
+import { arrivals, event, runOf } from "./worlds.js";
+
+Object.assign(globalThis, {
+  window: {},
+  HTMLElement: El,
+  document: documentOf(),
+  location: { hash: "", search: "" },
+});
+const { NewComparison } = await import("../../assets/player/compare/new_comparison.js");
+const { EquivalencePanel } = await import("../../assets/player/compare/equivalence.js");
+const { PlanPanel } = await import("../../assets/player/compare/plan.js");
+const { FindRequest } = await import("../../assets/player/live/find.js");
+const { AskForm, OwnList } = await import("../../assets/player/live/own_requests.js");
+const { House } = await import("../../assets/player/live/house.js");
+const { FollowedView, JustFinished } = await import("../../assets/player/live/panels.js");
+const { Room } = await import("../../assets/player/live/room.js");
+const { Teacher } = await import("../../assets/player/live/teacher.js");
+const { ModelField } = await import("../../assets/player/parts/model_field.js");
+const { Editor } = await import("../../assets/player/watch/editor.js");
+const { Messages } = await import("../../assets/player/watch/messages.js");
+const { openDropped } = await import("../../assets/player/watch/open_file.js");
+const { Opening } = await import("../../assets/player/watch/opening/opening.js");
+const { showSlow } = await import("../../assets/player/watch/slow.js");
+const { CodeField } = await import("../../assets/player/write/code_field.js");
+const { Outcome } = await import("../../assets/player/write/outcome.js");
+const { packed, unpacked } = await import("../../assets/player/write/own_code.js");
+const { Write } = await import("../../assets/player/write/write.js");
+
+/** An object of a class, without what its constructor needs. */
+const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
+/** Fields of a form by their names, made as they are asked for. */
+const fieldsOf = (fields = {}) => ({
+  namedItem: (name) => (fields[name] ??= Object.assign(new El("input"), { name })),
+});
+/** A key that is pressed: whether the page took it. */
+const press = (el, key, more = {}) =>
+  !el.dispatchEvent(Object.assign(new Event("keydown", { cancelable: true }), { key, ...more }));
+
+test("too little memory is said of a model that is to be loaded, not of one that is", () => {
+  const field = of(ModelField, { options: { blockSize: () => 16 }, kept: 0 });
+  const facts = { parameters: 9, stored: [], weights: 9e9, free: 1e9, layers: 1 };
+  const said = (loaded) =>
+    field
+      ._facts({ ...facts, loaded, has_tokenizer: true, dtype: "float32" })
+      .map((part) => part && (part.textContent ?? part))
+      .join(" ");
+  assert.match(said(false), /too little memory/);
+  assert.doesNotMatch(said(true), /too little memory/);
+});
+
+test("other requests to compare leave the model that a visitor brought", async () => {
+  const chosen = (isOwn) => {
+    const models = [];
+    const form = of(NewComparison, {
+      _say: async () => ({ config: {}, model: "small" }),
+      fields: { max_num_seqs: {}, max_num_batched_tokens: {} },
+      model: { isOwn, choose: ({ model }) => models.push(model) },
+      device: { choose() {} },
+    });
+    return form._chosen().then(() => models);
+  };
+  assert.deepEqual([await chosen(true), await chosen(false)], [[], ["small"]]);
+});
+
+test("Enter sends a prompt, but not that which ends a composed word or begins a line", () => {
+  const fields = {};
+  const form = Object.assign(new El("form"), {
+    elements: fieldsOf(fields),
+    querySelector: () => new El(),
+    requestSubmit: () => (sent += 1),
+  });
+  let sent = 0;
+  new AskForm(/** @type {any} */ (form), /** @type {any} */ ({}), () => {});
+  const keys = [{ isComposing: true }, { shiftKey: true }, {}];
+  assert.deepEqual(
+    keys.map((more) => press(fields.prompt, "Enter", more)),
+    [false, false, true],
+  );
+  assert.equal(sent, 1);
+});
+
+test("a teacher's form shows the limits that are waited for", () => {
+  const fields = {};
+  const now = { policy: "continuous", max_num_seqs: 4, max_num_batched_tokens: 64 };
+  const batch = { state: { pace: null, class: { ...now, next: { ...now, max_num_seqs: 8 } } } };
+  const teacher = of(Teacher, {
+    isOn: true,
+    live: { batch },
+    limits: { elements: fieldsOf(fields), contains: () => false },
+    checks: { querySelectorAll: () => [] },
+    ...Object.fromEntries(
+      ["button", "paceSays", "pace", "told", "system"].map((name) => [name, new El()]),
+    ),
+  });
+  const shown = () => (teacher.draw(), fields.max_num_seqs.value);
+  assert.equal(shown(), "8");
+  batch.state.class.next = null;
+  assert.equal(shown(), "4");
+  teacher._touched = true; // what is being typed stays
+  fields.max_num_seqs.value = "5";
+  assert.equal(shown(), "5");
+});
+
+test("sampling that was changed in one run's form is not that of the next one's requests", () => {
+  const fields = {};
+  const editor = of(Editor, {
+    field: fieldsOf(fields).namedItem,
+    $: () => new El(),
+    messages: { added() {} },
+    model: { choose() {}, spec: { model: "m" } },
+    device: { choose() {}, value: "auto" },
+    touchedSampling: new Set(["temperature"]),
+    _policy() {},
+    _compare() {},
+  });
+  const requests = [0.2, 0.9].map((temperature, n) => ({
+    id: `r${n}`,
+    prompt: "p",
+    sampling: { temperature, max_new_tokens: 4 },
+  }));
+  editor.fill({ workload: { requests }, config: { policy: "continuous" }, model: "m" });
+  const warmth = () => editor.spec().workload.requests.map((one) => one.sampling.temperature);
+  assert.deepEqual(warmth(), [0.2, 0.9]);
+  editor.touchedSampling.add("temperature");
+  fields.temperature.value = "0.5";
+  assert.deepEqual(warmth(), [0.5, 0.5]);
+});
+
+test("a prompt of token ids is no message, the texts beside it become some", () => {
+  const row = (value, request = {}) => ({ el: new El(), prompt: { value }, request });
+  const rows = [row("3 token ids", { prompt_token_ids: [1, 2, 3] }), row("Hello")];
+  const messages = of(Messages, { rows: () => rows, switch: {}, label: {}, touched() {} });
+  messages.turn(true);
+  const asked = rows.map((one) => /** @type {any} */ (one).messages);
+  assert.deepEqual(asked, [undefined, [{ role: "user", content: "Hello" }]]);
+});
+
+test("a file is taken where it is dropped on Watch, not on the player of another part", () => {
+  const root = new El();
+  openDropped({ root });
+  const { dataset } = document.documentElement;
+  const takes = (part) => {
+    dataset.part = part;
+    const dragged = new Event("dragover", { cancelable: true });
+    return !root.dispatchEvent(Object.assign(dragged, { dataTransfer: { types: ["Files"] } }));
+  };
+  assert.deepEqual(["watch", "learn", "live"].map(takes), [true, false, false]);
+  delete dataset.part;
+});
+
+test("what is typed below the opening's last picture is no key of the opening", () => {
+  const done = [];
+  const opening = of(Opening, {
+    on: true,
+    mine: true,
+    app: { root: { getClientRects: () => [1], querySelector: () => null } },
+    playing: false,
+    toggle: () => done.push("plays"),
+  });
+  const key = (inside) => ({
+    key: " ",
+    target: { closest: (selectors) => selectors.split(", ").includes(inside) },
+    stopPropagation: () => done.push("taken"),
+    preventDefault() {},
+  });
+  for (const inside of ["form", ".menu"]) opening._key(key(inside));
+  assert.deepEqual(done, []);
+  opening._key(key("canvas"));
+  assert.deepEqual(done, ["taken", "plays"]);
+});
+
+test("what took longest comes first, and of a column's name that is pressed first A, then the longest", () => {
+  const run = runOf([event(0, { arrived: ["a", "b"].map((request) => ({ request, t: 0 })) })]);
+  const time = (us) => ({ us: [us], steps: [1], queued: {}, uncompared: 0, ended: true });
+  run.delays = /** @type {any} */ ({
+    parts: [["decode", "decode", "answers"]],
+    limits: {},
+    worst: [],
+    requests: { a: time(1e6), b: time(3e6) },
+  });
+  const [root, dialog] = [new El(), Object.assign(new El("dialog"), { showModal() {} })];
+  dialog.className = "card";
+  root.querySelector = () => dialog;
+  showSlow({ run, root, pinned: null });
+  const shown = () =>
+    dialog
+      .querySelectorAll(".slow-id")
+      .map((id) => id.textContent)
+      .join("");
+  const pressed = (by) => {
+    dialog.querySelector(`[data-by="${by}"]`).click();
+    return shown();
+  };
+  assert.equal(shown(), "ba");
+  assert.deepEqual(["request", "request", "decode", "decode"].map(pressed), [
+    "ab",
+    "ba",
+    "ba",
+    "ab",
+  ]);
+});
+
+test("after a task that is done the one that follows is offered, then what was left out", () => {
+  const tasks = ["one", "two", "three"].map((name) => ({ name, title: name, goals: [] }));
+  const offered = (at, ...done) => {
+    const $ = finding();
+    const part = {
+      $,
+      options: { tasks },
+      task: tasks[at],
+      own: { isDone: (name) => done.includes(name) },
+    };
+    new Outcome(part).show({ fault: null, goals: [] });
+    assert.ok($(".progress").hidden);
+    return $(".outcome").textContent;
+  };
+  assert.match(offered(1, "two"), /Next: three/);
+  assert.match(offered(1, "two", "three"), /Next: one/);
+  assert.doesNotMatch(offered(1, "one", "two", "three"), /Next/);
+});
+
+test("the request that was looked for is selected once it comes, and its visitor selects from then on", () => {
+  const [form, input, says] = [new El("form"), new El("input"), new El()];
+  says.className = "find-says";
+  form.append(input, says);
+  const selected = [];
+  const find = new FindRequest(
+    /** @type {any} */ (form),
+    (_run, { id }) => selected.push(id),
+    () => {},
+  );
+  find.seek("b");
+  find.draw(true, [runOf([event(0, { arrived: arrivals("a") })])]);
+  assert.deepEqual([selected, says.hidden], [[], false]);
+  const run = runOf([event(0, { arrived: arrivals("a", "b") })]);
+  for (let n = 0; n < 2; n += 1) find.draw(true, [run]);
+  assert.deepEqual([selected, says.hidden], [["b"], true]);
+});
+
+test("a request that goes on is cancelled, one that ended or was lost leaves the list", () => {
+  const done = [];
+  const mine = { cancel: async () => done.push("cancel"), forget: () => done.push("forget") };
+  const list = of(OwnList, { mine, rows: new Map(), draw() {} });
+  for (const own of [{}, { ended: {} }, { lost: "gone" }]) list._row(own).button.click();
+  assert.deepEqual(done, ["cancel", "forget", "forget"]);
+});
+
+test("the room is no view of Watch once Live is left", () => {
+  const [root, tabs] = [new El(), new El()];
+  tabs.className = "view-tabs";
+  root.append(tabs);
+  const views = new Set(["room"]);
+  const el = { remove() {} };
+  const room = of(Room, {
+    live: { watch: { root, chooseTab() {}, state: {} } },
+    isIn: true,
+    ...{ panel: el, tab: el, buttons: [el, el], details: [el, el] },
+    _removeView: () => views.delete("room"),
+  });
+  room.leave();
+  assert.deepEqual([room.isIn, views.size], [false, 0]);
+});
+
+test("a plan begins with all requests, and a run of it has the name of its row", async () => {
+  const watched = [];
+  const table = { rows: [["as recorded"], ["4 lanes"], ["8 lanes"]] };
+  const plan = of(PlanPanel, {
+    request: { value: "1" },
+    say() {},
+    _busy: (act) => act(() => {}),
+    options: { ask: async (_kind, spec) => spec.config, watch: (...how) => watched.push(how) },
+  });
+  plan.show({ run: "r", configs: ["four", "eight"], table });
+  assert.equal(plan.request.value, "");
+  await plan.watch(0);
+  assert.deepEqual(watched, [["four", "Simulated: 4 lanes"]]);
+});
+
+test("of two texts the tokens that differ are counted against the longer one", () => {
+  const $ = finding();
+  const panel = of(EquivalencePanel, { $, leak: { checked: false }, prompts: new Map() });
+  const same = {
+    request: "b",
+    letter: "B",
+    solo: [1, 2],
+    batched: [1, 2],
+    max_logit_difference: 0,
+  };
+  const parted = {
+    ...{ request: "a", letter: "A", solo: [1, 2], batched: [1, 3, 4], max_logit_difference: 0.5 },
+    ...{ parting: { position: 1, margin: 0.1 }, differing_tokens: 2 },
+  };
+  const texts = { solo_text: "x y", batched_text: "x z w" };
+  panel.kept = { honest: { says: "", requests: [parted, same].map((r) => ({ ...texts, ...r })) } };
+  panel.say();
+  const counted = [...$(".pairs").textContent.matchAll(/\d+ of \d+/g)].map(([words]) => words);
+  assert.deepEqual(counted, ["2 of 3", "0 of 2"]);
+});
+
+test("code as long as may be comes by a link, longer code does not", async () => {
+  const back = async (length) => (await unpacked(await packed("x".repeat(length))))?.length ?? null;
+  assert.deepEqual([await back(20000), await back(20001)], [20000, null]);
+});
+
+test("whoever changes the code of a link, or starts over, can go back to their own if there is any", () => {
+  const offered = (act, { own = null, code = "other" } = {}) => {
+    const said = [];
+    const write = of(Write, {
+      task: { name: "t", code: "given" },
+      came: "link",
+      own: { of: () => own, keep() {} },
+      code: { code },
+      toast: (_sentence, action) => said.push(action.text),
+      ...Object.fromEntries(["_clear", "_draw", "_remember"].map((name) => [name, () => {}])),
+    });
+    write[act]();
+    return said;
+  };
+  assert.deepEqual(offered("_changed", { own: "mine" }), ["Back to my code"]);
+  assert.deepEqual(offered("_changed"), []);
+  assert.deepEqual(offered("_startOver"), ["Back to my code"]);
+  assert.deepEqual(offered("_startOver", { code: "given" }), []);
+});
+
+test("a fault is marked in its line where the code has that line, and nothing breaks where it has not", () => {
+  const line = (n) => (n > 2 ? assert.fail("no such line") : { from: 10, to: 20, text: "  x" });
+  const marked = [];
+  const field = of(CodeField, {
+    view: { state: { doc: { lines: 2, line } }, dispatch() {} },
+    cm: { setDiagnostics: (_state, faults) => marked.push(faults.map(({ from }) => from)) },
+  });
+  for (const n of [2, 3, null]) field.mark(n, "wrong");
+  assert.deepEqual(marked, [[12], [], []]);
+});
+
+test("a prompt of the house is sent once at a press and can be pressed again, and bots ask till they end", async () => {
+  let [asked, taken] = [0, () => {}];
+  const ask = () => {
+    asked += 1;
+    return /** @type {Promise<void>} */ (new Promise((done) => (taken = done)));
+  };
+  const house = new House(/** @type {any} */ (new El()), ["Why?"], { ask, letBotsAsk: ask });
+  const [button] = house.prompts;
+  for (let n = 0; n < 2; n += 1) {
+    button.click();
+    button.click();
+    taken();
+    await new Promise((done) => setTimeout(done));
+  }
+  assert.equal(asked, 2);
+  const drawn = (finished) => {
+    house.draw(/** @type {any} */ ({ header: {}, requests: [{ isBot: true, finished }] }));
+    return [house.bots.disabled, house.bots.textContent];
+  };
+  assert.deepEqual(drawn(null), [true, "Three bots are asking …"]);
+  assert.deepEqual(drawn({ step: 3 }), [false, "Let three bots ask"]);
+});
+
+test("of those that just finished the latest come first, without who was cancelled", () => {
+  const [section, list] = [new El(), new El("ul")];
+  section.append(list);
+  const ids = ["a", "b", "c", "d", "e", "f", "g", "h"];
+  const run = runOf([
+    event(0, { arrived: arrivals(...ids) }),
+    ...ids.map((request, n) =>
+      event(n + 1, { finished: [{ request, finishReason: n === 6 ? "cancelled" : "stop" }] }),
+    ),
+  ]);
+  const shown = { run, index: 8 };
+  new JustFinished(section, () => ({ shown, run })).draw();
+  const letters = list.querySelectorAll(".chip-out").map((chip) => chip.textContent);
+  const expected = ["h", "f", "e", "d", "c", "b"].map((id) => run.request(id)?.letter);
+  assert.deepEqual(letters, expected);
+});
+
+test("of several engines one that is busy and silent is said to be, and what is on screen is pressed", () => {
+  const section = new El();
+  const view = new FollowedView(
+    /** @type {any} */ (section),
+    () => {},
+    () => {},
+  );
+  const rank = (of, running) => ({
+    of,
+    rank: 0,
+    running,
+    waiting: 0,
+    kv_used: 1,
+    kv_total: 4,
+    silent_s: 30,
+  });
+  const engines = ["a", "b"].map((of, n) => ({ name: of, model: "m", ranks: [rank(of, n)] }));
+  const followed = { engines, of: "a", ranks: [], all: [], streams: [], says: [], all_says: [] };
+  const rows = (all) => {
+    view.draw(followed, null, all, engines);
+    return [...view.engines.rows.values()].map(({ button, model }) => [
+      button.getAttribute("aria-pressed"),
+      model.textContent,
+    ]);
+  };
+  assert.deepEqual(rows(null), [
+    ["true", "m"],
+    ["false", "m · no step for 30 s"],
+  ]);
+  assert.deepEqual(
+    rows("all").map(([pressed]) => pressed),
+    ["false", "false"],
+  );
+});
