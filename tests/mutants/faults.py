@@ -6535,8 +6535,8 @@ FAULTS = (
     Fault(
         "a file dropped on the player of a lesson, or of Live, opens over what it shows",
         "assets/player/watch/open_file.js",
-        "includes(\"Files\") && isOnWatch();",
-        "includes(\"Files\");",
+        'includes("Files") && isOnWatch();',
+        'includes("Files");',
         ("js/forms.test.js",),
     ),
     Fault(
