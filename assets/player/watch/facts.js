@@ -20,7 +20,7 @@ const EXECUTION = {
   fused_norms: "fused norms",
   fused_rotary: "fused rotary embedding",
 };
-const MEMORY = { weights: "weights", kv_pool: "KV pool", peak: "at the peak" };
+const MEMORY = { weights: "{size} weights", kv_pool: "{size} KV pool", peak: "{size} at the peak" };
 
 /** Where the run on screen comes from, in a word or two. */
 export function sourceOf({ goesOn, header }) {
@@ -48,8 +48,8 @@ export function factsOf(run) {
   const other = engine && [
     `${engine.name} ${engine.version}`,
     engine.scheduler,
-    engine.async && "asynchronous",
-    engine.ranks > 1 && `rank ${engine.rank} of ${engine.ranks}`,
+    engine.async && t("asynchronous"),
+    engine.ranks > 1 && t(`rank ${engine.rank} of ${engine.ranks}`),
   ];
   const layers = model.layers && t(`${count(model.layers)} [layer|layers]`);
   const leaks = "on purpose, every request also read the keys of the next one in the pass";
@@ -60,11 +60,11 @@ export function factsOf(run) {
     run.numBlocks && t(blocks),
   ];
   const how = execution && [
-    execution.attention && `attention: ${execution.attention}`,
-    ...Object.entries(EXECUTION).map(([key, word]) => execution[key] && word),
+    execution.attention && t("attention: {how}", { how: String(execution.attention) }),
+    ...Object.entries(EXECUTION).map(([key, word]) => execution[key] && t(word)),
   ];
   const held = Object.entries(MEMORY).map(
-    ([key, word]) => Number.isFinite(memory?.[key]) && `${bytes(memory[key])} ${word}`,
+    ([key, words]) => Number.isFinite(memory?.[key]) && t(words, { size: bytes(memory[key], t) }),
   );
   const libraries = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
   const rules = Object.entries(header.inferred || {}).map(([fact, rule]) => `${fact}: ${rule}`);
