@@ -78,6 +78,7 @@ def unshown(facts: dict[str, Any]) -> list[str]:
 
 
 _ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
+_REQUEUES = ("transformers",)  # see the policy of that name
 _NEEDED = ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks")
 _SCHEDULERS = (None, "Scheduler", "AsyncScheduler")  # of vLLM's own
 
@@ -114,7 +115,7 @@ def _policy(recording: Recording) -> Policy:
     that are on record. Any other order is a policy that is not installed here.
     """
     facts, policy = recording.header, POLICIES["continuous"]
-    if recording.engine == "transformers":  # see its policy
+    if recording.engine in _REQUEUES:
         return replace(policy, requeue=True, victim="blocked", reserve="chunk")
     order = facts.get("policy")
     if recording.has_priorities:

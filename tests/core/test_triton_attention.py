@@ -15,6 +15,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -162,15 +163,9 @@ def test_padded_lists_change_nothing(window):
             [known, torch.full((2, *known.shape[1:]), 10**6, dtype=torch.int32)]
         )
     queries = made.layout.queries_per_tile
-    tiles = plan_tiles(
-        lens,
-        kv_lens,
-        2,
-        queries,
-        prefill_capacity(64, 8, queries),
-        decode_capacity(8, 2),
-        key_block=4,
-    )
+    with patch("core.torch_engine.gpu.paged_layout.KEY_BLOCK", 4):
+        most = prefill_capacity(64, 8, queries), decode_capacity(8, 2)
+        tiles = plan_tiles(lens, kv_lens, 2, queries, *most)
     lists |= {name: torch.from_numpy(array) for name, array in tiles._asdict().items()}
     padded = replace(made, layout=replace(made.layout, **lists))
     assert (tiles.decode_sequences == -1).any() and (tiles.prefill_sequences == -1).any()

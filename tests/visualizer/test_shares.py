@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
@@ -224,15 +224,15 @@ def test_one_file_of_an_address_is_read_at_a_time_and_one_of_another_beside_it(
 ):
     reading, most, release = [], 0, threading.Event()
 
-    def read(reader: str, data: bytes, arguments: Sequence[str]) -> dict:
+    def read(reader: str, data: bytes, *arguments: str) -> dict:
         nonlocal most
         reading.append(data)
         most = max(most, len(reading))
         release.wait()
         reading.remove(data)
-        return {"error": "x"}
+        raise uploads.Refused("x")
 
-    monkeypatch.setattr(uploads, "_run", read)
+    monkeypatch.setattr(uploads, "read_sandboxed", read)
     app = Starlette(routes=routes(Server(Store(tmp_path, 2**20), HERE), address_of(False)))
     with listening(app) as url, ThreadPoolExecutor(6) as pool:
         sent = [
