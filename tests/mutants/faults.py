@@ -6051,7 +6051,9 @@ FAULTS = (
         "core/measure/plan.py",
         "    if not settings:\n",
         "    if contradictions:\n",
-        ("core/test_plan.py::test_settings_that_contradict_each_other_are_left_out_and_named",),
+        (
+            "core/test_plan.py::test_settings_that_contradict_each_other_are_left_out_counted_and_named",
+        ),
     ),
     Fault(
         "a chosen mass has one token more than it needs",

@@ -27,13 +27,13 @@ def runs(models: ModelCache) -> Visits:
 
 
 def test_a_run_arrives_whole_in_order_and_once(runs: Visits):
-    (deltas,) = gather(runs, (spec(), "me"))
+    (deltas,) = gather(runs, (spec(new=100), "me"))  # long enough for several deltas
     assert sum("header" in d for d in deltas) == 1
     events = [e for d in deltas for e in d.get("events", ())]
     trace = runs.store.traces[0]
     assert [e["step"] for e in events] == [e.step for e in trace.events]
     told = [d["progress"] for d in deltas if d.get("progress", {}).get("step") is not None]
-    last = {"step": trace.events[-1].step, "tokens": 18, "total_tokens": 18}
+    last = {"step": trace.events[-1].step, "tokens": 300, "total_tokens": 300}
     assert told[-1] == last and [p["tokens"] for p in told] == sorted(p["tokens"] for p in told)
     assert all(len(d["events"]) == len(d["captions"]) for d in deltas if "events" in d)
     texts: dict[str, str] = {}
