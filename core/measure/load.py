@@ -87,7 +87,7 @@ def workload(sweep: Sweep, rate: float, model: ModelFacts) -> Workload:
 
 
 def times(sweep: Sweep, rate: float) -> Iterable[float]:
-    """In seconds when requests arrive at this rate: without end, or a file's at another pace."""
+    """When requests arrive at this rate, in seconds: without end, or a file's at another pace."""
     if sweep.has_arrivals:
         own = [size.arrival or 0.0 for size in sweep.sizes or ()]
         return [at * (len(own) - 1) / own[-1] / rate for at in own]

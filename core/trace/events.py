@@ -217,7 +217,7 @@ class Overrun(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """Of a segment's tokens the last `drafted` were proposed, the first `accepted` of them kept."""
+    """Speculation proposed the segment's last `drafted` tokens; the first `accepted` were kept."""
 
     request: str
     drafted: int

@@ -360,7 +360,7 @@ def lane_steps(comparison: Comparison) -> Figure:
 
 
 def pressure(comparison: Comparison) -> Figure:
-    """What each paid when KV blocks or budget were short; raises InflightError if none were."""
+    """What each paid where KV blocks or budget ran short; raises InflightError if nobody did."""
     paid = {name: findings.price(trace) for name, trace in comparison.traces.items()}
     if not any(p.preempted or p.frozen for p in paid.values()):
         raise InflightError("Nothing was short.")

@@ -1,5 +1,5 @@
 """A figure as plotly.js reads it: plain data, made without Plotly's Python and numpy, wherever an
-engine runs. What may be drawn only tests know: they hold all that ships against Plotly's schema.
+engine runs. It checks nothing: tests hold every figure that ships against Plotly's schema.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Figures of Plotly's own Python of a trace, a comparison and a plan, for scripts and notebooks."""
+"""Figures of a trace, a comparison and a plan in Plotly's own Python, for scripts and notebooks."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class RecordedRules:
         return self._lowest(new, kept.values()) or (self._elsewhere(moved[0]) if moved else None)
 
     def preemptions(self, event: StepEvent, state: RunState) -> str | None:
-        """For want of blocks alone the newest give way if that is the rule, or all at once."""
+        """Requests give way for want of blocks alone: the newest if that is the rule, or all."""
         running, gone = state.running, {p.request for p in event.preempted}
         if not gone or gone == set(running):
             return None
