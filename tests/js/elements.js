@@ -59,6 +59,8 @@ export class El extends EventTarget {
 
   after() {}
 
+  before() {}
+
   focus() {}
 
   getContext() {}
