@@ -81,14 +81,15 @@ test("of the triangle only rows that are there can be pointed at", () => {
   assert.deepEqual([rowAt(22, { fold: 0.5 }), rowAt(22, { kept: 1 })], [undefined, undefined]);
 });
 
-test("while it is scrolled the story's picture moves, for who wants less motion from state to state", async () => {
+let wantsLess = false; // motion
+/** The story's class, on a page without sections. */
+async function storyOf() {
   const data = { language: "en", sections: {}, hero: { names: [], runs: [] } };
   const story = Object.assign(new El("script"), { textContent: JSON.stringify(data) });
   const asked = (/** @type {string} */ query) => ({
     matches: query.includes("reduced-motion") && wantsLess,
     addEventListener() {},
   });
-  let wantsLess = false;
   Object.assign(globalThis, {
     window: { addEventListener() {} },
     document: documentOf({
@@ -106,8 +107,11 @@ test("while it is scrolled the story's picture moves, for who wants less motion 
       observe() {}
     },
   });
-  await import("../../assets/player/story/story.js");
-  const { _show } = /** @type {any} */ (window).inflightStory;
+  return (await import("../../assets/player/story/story.js")).Story.prototype;
+}
+
+test("while it is scrolled the story's picture moves, for who wants less motion from state to state", async () => {
+  const { _show } = await storyOf();
   /** @type {number[]} */
   const shown = [];
   const card = { show: (/** @type {{grow: number}} */ { grow }) => shown.push(grow) };
@@ -116,7 +120,67 @@ test("while it is scrolled the story's picture moves, for who wants less motion 
   scroll();
   wantsLess = true;
   scroll();
+  wantsLess = false;
   assert.deepEqual(shown, [0.25, 1]);
+});
+
+test("another paragraph takes its figure back from the hand, the same one and the first do not", async () => {
+  const { _turn } = await storyOf();
+  let released = 0;
+  const beats = [new El(), new El()];
+  const section = { at: -1, card: { release: () => (released += 1) }, beats };
+  const turn = (/** @type {number} */ at) => {
+    _turn.call({}, section, at);
+    return [released, ...beats.map((beat) => beat.classes.has("on"))];
+  };
+  assert.deepEqual([0, 0, 1, 1, 0].map(turn), [
+    [0, true, false],
+    [0, true, false],
+    [1, false, true],
+    [1, false, true],
+    [2, true, false],
+  ]);
+});
+
+test("n and p lead to the next paragraph and the one before, and before the first to the top", async () => {
+  const { _key } = await storyOf();
+  /** @type {number[]} */
+  const gone = [];
+  Object.assign(window, { scrollTo: (/** @type {{top: number}} */ { top }) => gone.push(top) });
+  const sections = [{ middles: [1000, 2000] }, { middles: [3000] }];
+  const press = (/** @type {string} */ key, /** @type {number} */ scrollY, more = {}) => {
+    Object.assign(window, { scrollY });
+    _key.call({ sections, span: [700, 502] }, { key, ...more });
+    return gone.splice(0);
+  };
+  const at = [500, 1500, 2500]; // where each is read
+  assert.deepEqual(
+    [0, ...at].map((y) => press("n", y)),
+    [[500], [1500], [2500], []],
+  );
+  assert.deepEqual(
+    [0, ...at, 2600].map((y) => press("p", y)),
+    [[0], [0], [500], [1500], [2500]],
+  );
+  assert.deepEqual([press("n", 0, { ctrlKey: true }), press("x", 0)], [[], []]);
+});
+
+test("a finger that has tapped leaves what it found, a mouse that goes away does not", () => {
+  const canvas = new El("canvas");
+  Object.assign(canvas, { getBoundingClientRect: () => ({ left: 0, top: 0 }) });
+  /** @type {unknown[]} */
+  const hovered = [];
+  const figure = { hover: (/** @type {unknown} */ found) => hovered.push(found) };
+  const view = { surface: { canvas }, hit: (/** @type {number} */ x) => ({ x }) };
+  Figure.prototype._pointed.call(figure, canvas, view);
+  const act = (/** @type {string} */ type, /** @type {string} */ pointerType) => {
+    canvas.dispatchEvent(Object.assign(new Event(type), { pointerType, clientX: 5, clientY: 5 }));
+    return hovered.splice(0);
+  };
+  const all = (/** @type {string} */ pointer) =>
+    ["pointermove", "click", "pointerleave"].map((type) => act(type, pointer));
+  assert.deepEqual(all("mouse"), [[{ x: 5 }], [{ x: 5 }], [null]]);
+  assert.deepEqual(all("touch"), [[], [{ x: 5 }], []]);
 });
 
 test("a usual step is one without the long prompt", () => {

@@ -45,6 +45,10 @@ export class El extends EventTarget {
     return this.attributes.get(name) ?? null;
   }
 
+  removeAttribute(name) {
+    this.attributes.delete(name);
+  }
+
   get textContent() {
     return this.children.map((child) => child.textContent ?? child).join("");
   }
