@@ -109,12 +109,12 @@ test("a run opens on the first of the steps that show most", () => {
 });
 
 test("of messages there is a break between two, none where the template's tokens begin or end", () => {
-  const said = [null, "Be", " brief", null, null, "Why", "?", null, null];
+  const said = [null, "Be", " brief", null, "Why", "?", null, null, null, "So", null];
   const run = new Run(
     /** @type {any} */ ({
       ...{ header: {}, events: [event(0, { arrived: [{ request: "a", t: 0 }] })] },
       texts: { prompt: { a: said.map((piece) => piece ?? "<|x|>") }, said: { a: said } },
     }),
   );
-  assert.equal(run.said(run.request("a")).join(""), "Be brief\nWhy? ");
+  assert.equal(run.said(run.request("a")).join(""), "Be brief\nWhy?\nSo ");
 });
