@@ -55,6 +55,23 @@ test("a figure that is given back to the text stands, and offers the way back on
   assert.equal(alone.back.hidden, true);
 });
 
+test("a step by hand ends what plays, and goes no further than the first and the last", ({
+  mock,
+}) => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  globalThis.matchMedia = /** @type {any} */ (() => ({ matches: true }));
+  const card = Object.assign(Object.create(Card.prototype), {
+    ...{ slider: { key: "n", from: 1, to: 4 }, wanted: null, held: { n: 2 } },
+    ...{ back: new El(), says: new El(), redraw() {} },
+  });
+  const step = (/** @type {number} */ by) => (card.step(by), card.held.n);
+  card.play(true);
+  assert.equal(step(1), 3);
+  mock.timers.tick(3000);
+  assert.deepEqual(card.held, { n: 3 }, "it stands");
+  assert.deepEqual([1, 1, -1, -9].map(step), [4, 4, 3, 1]);
+});
+
 test("a figure taken by hand shows a whole step with all its requests", () => {
   const figure = Object.assign(Object.create(Figure.prototype), {
     slider: { key: "at", from: 1, to: 9 },
@@ -140,6 +157,34 @@ test("another paragraph takes its figure back from the hand, the same one and th
     [1, false, true],
     [2, true, false],
   ]);
+});
+
+test("the contents say which section is read and how much of each, and of none before the first", async () => {
+  const { _mark } = await storyOf();
+  const where = new El();
+  const toc = ["One", "Two"].map((name) => {
+    const a = Object.assign(new El("a"), { textContent: name });
+    return { a, fill: { style: { transform: "" } } };
+  });
+  const story = {
+    ...{ toc, where, bar: { style: { transform: "" } }, _here: -2, _height: 1200 },
+    sections: [
+      { top: 400, bottom: 600 },
+      { top: 600, bottom: 1000 },
+    ],
+  };
+  const read = (/** @type {number} */ y) => {
+    _mark.call(story, y, 200); // what is 100 pixels below is read
+    const now = toc.map(({ a }) => a.getAttribute("aria-current") === "true");
+    return [where.textContent, now, toc.map(({ fill }) => fill.style.transform)];
+  };
+  const no = "scaleY(0.000)";
+  assert.deepEqual(read(100), ["", [false, false], [no, no]]);
+  assert.deepEqual(read(301), ["One", [true, false], ["scaleY(0.005)", no]]);
+  assert.deepEqual(read(450), ["One", [true, false], ["scaleY(0.750)", no]]);
+  assert.deepEqual(read(600), ["Two", [false, true], ["scaleY(1.000)", "scaleY(0.250)"]]);
+  assert.equal(story.bar.style.transform, "scaleX(0.6000)");
+  assert.deepEqual(read(0)[1], [false, false]);
 });
 
 test("n and p lead to the next paragraph and the one before, and before the first to the top", async () => {

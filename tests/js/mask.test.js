@@ -402,6 +402,24 @@ test("two fingers that come apart show fewer cells, a whole mask is not dragged,
   assert.deepEqual(other.mask.zoom, { view: [2, 6, 2, 6] });
 });
 
+test("a double click zooms to the request under it and back, but not on what a click acts on itself", () => {
+  const { mask, act } = pointed();
+  /** @type {unknown[]} */
+  const zoomed = [];
+  mask.zoomTo = (/** @type {unknown} */ to) => zoomed.push(to);
+  const click = (/** @type {object | null} */ found, zoom = null) => {
+    Object.assign(mask, { zoom, hit: () => found });
+    act("dblclick", 1, 3, 3);
+    return zoomed.splice(0);
+  };
+  const request = chunked.request("a");
+  assert.deepEqual(click({ request }), [request]);
+  assert.deepEqual(click({ request }, /** @type {any} */ ({ request })), [null]);
+  assert.deepEqual(click(null, /** @type {any} */ ({ request })), [null]);
+  assert.deepEqual(click(null), []);
+  assert.deepEqual(click({ request, keepsPin: true }), []);
+});
+
 test("above a mask stands what can be done with it now", () => {
   globalThis.document = documentOf();
   const weights = { offered: false, found: null };

@@ -86,6 +86,30 @@ test("who joins comes to its lane of this step, who gives way goes from that of 
   assert.deepEqual(at(0.3), []);
 });
 
+test("a new token flies to its text, to the tab that hides it, or nowhere if it is scrolled away", () => {
+  const g = new Recorder();
+  Object.assign(g, { roundRect() {} });
+  const run = two();
+  run.texts.output = { a: ["x"], b: [] };
+  const a = run.request("a");
+  const flown = (/** @type {[string, object | null][]} */ ...places) => {
+    const flights = { places: new Map(places), _source: () => ({ x: 0, y: 0 }) };
+    const happened = { sampled: [{ request: a, passIndex: 0 }] };
+    const state = { share: 0.999, index: 0, run, palette: g.palette, focus: null };
+    g.texts = [];
+    Flights.prototype._sampled.call(flights, g, state, { happened });
+    return g.texts.map(({ text, x }) => [text, Math.round(x)]);
+  };
+  const [text, tab] = [
+    { x: 100, y: 0, w: 8, h: 10 },
+    { x: 300, y: 0, w: 20, h: 10 },
+  ];
+  assert.deepEqual(flown(["text 0", text]), [["x", 101]]);
+  assert.deepEqual(flown(["tab text", tab]), [["x", 307]]);
+  assert.deepEqual(flown(["text 0", null], ["tab text", tab]), []);
+  assert.deepEqual(flown(), []);
+});
+
 test("passing lanes have no word of a step before the step is over", () => {
   const strip = Object.create(StripView.prototype);
   const state = { run: two(), presenter: false, layout: "desk", frame: { i: 1 } };

@@ -6,10 +6,14 @@ import test from "node:test";
 import { DoorView } from "../../assets/player/views/door.js";
 import { BlocksView } from "../../assets/player/views/kv.js";
 import { LaneChart } from "../../assets/player/views/lane_chart.js";
+import { laneScale } from "../../assets/player/run/lane_layout.js";
+import { slowSteps } from "../../assets/player/run/delays.js";
+import { LanesView } from "../../assets/player/views/lanes.js";
 import { LengthsView } from "../../assets/player/views/lengths.js";
 import { Narration } from "../../assets/player/views/narration.js";
 import { timeParts } from "../../assets/player/views/queue.js";
 import { gapsOf } from "../../assets/player/views/request_card.js";
+import { TextsView } from "../../assets/player/views/texts.js";
 import { timeBar, timeLegend } from "../../assets/player/views/time_bar.js";
 import { documentOf, El, finding } from "./elements.js";
 import { admissions, arrivals, event, prefill, Recorder, runOf, samples, two } from "./worlds.js";
@@ -39,6 +43,7 @@ test("the door names as many as there is room for, counts the others, and says w
     const frame = { i: 0, waiting };
     door.draw({ run, frame, simple: true, layout: "desk", focus: null });
     const named = door.rows.filter(({ el }) => !el.hidden).map(({ box }) => box.textContent);
+    assert.equal(door.title.hidden, n === 0);
     return [named.join(""), door.more.textContent];
   };
   assert.deepEqual([1, 3, 4, 5, 0].map(told), [
@@ -240,4 +245,50 @@ test("lanes are painted anew for another run, size, theme, focus or layout, and 
     change();
     assert.deepEqual([painted(), painted()], [true, false], String(change));
   }
+});
+
+test("a text says from where on a leak has changed it, and what stands there with the mask", () => {
+  const [run, masked] = [two(), two()];
+  run.texts.output = { a: ["one", " two", " six"], b: ["x", "y"] };
+  masked.texts.output = { a: ["one", " too", " ten"], b: ["x", "y"] };
+  const texts = new TextsView(/** @type {any} */ (panelOf()));
+  const said = (/** @type {number} */ i, on = true) => {
+    const pair = { leaks: true, members: [{ run: masked }] };
+    const state = { run, frame: run.frame(i), index: i, pair, leak: { on }, focus: null };
+    texts.draw(/** @type {any} */ ({ ...state, language: "en" }));
+    const { output, changed, fresh, masked: instead } = texts.rows[0];
+    const words = [output, changed, fresh, instead].map((el) => el.textContent);
+    return [...words, fresh.classes.has("changed")];
+  };
+  assert.deepEqual(said(0), ["", "", "one", "", false]);
+  assert.deepEqual(said(1), ["one", "", " two", "with the mask:  too", true]);
+  assert.deepEqual(said(2), ["one", " two", " six", "with the mask:  too ten", true]);
+  assert.deepEqual(said(2, false), ["one two", "", " six", "", false]);
+});
+
+test("a step that took long is told against the median of its run", () => {
+  const run = two();
+  const lanes = { slow: slowSteps(run) };
+  const took = (/** @type {number} */ i) => LanesView.prototype._took.call(lanes, run, i);
+  assert.equal(took(0), "step 0 took 500 ms");
+  run.events[2].tEnd = run.events[2].tStart + 1.7;
+  lanes.slow = slowSteps(run);
+  assert.deepEqual(
+    [took(1), took(2)],
+    ["step 1 took 500 ms", "step 3 took 1700 ms, 3.4 times the median step"],
+  );
+});
+
+test("nothing of a run lies above its lanes or left of them", () => {
+  const run = two();
+  const chart = Object.assign(Object.create(LaneChart.prototype), {
+    ...{ painted: { run }, scale: laneScale(run, false, 24, 10), gutter: 24, axis: 18, pitch: 20 },
+  });
+  const at = (/** @type {number} */ x, /** @type {number} */ y) => chart.hit(x, y)?.request?.letter;
+  assert.deepEqual(
+    [at(26, 18), at(26, 17), at(21, 30), at(36, 39)],
+    ["A", undefined, undefined, "B"],
+  );
+  assert.deepEqual([chart.hit(26, 17), chart.hit(21, 30)], [null, null]);
+  assert.deepEqual(chart.hit(26, 60).lines, [["step 0: 1 [request|requests] waiting"]]);
 });

@@ -133,3 +133,15 @@ test("a task is done once every goal is met, and not before", () => {
   assert.deepEqual([tried(true, false), tried(false, false)], [[], []]);
   assert.deepEqual(tried(true, true), [["t", { done: true }]]);
 });
+
+test("a picture is that of the task only as long as its own run is on screen", () => {
+  const ours = (/** @type {object | null} */ entry, /** @type {object} */ shown, name = "t") =>
+    Object.assign(Object.create(Write.prototype), {
+      ...{ entry, watch: { state: { entry: shown } }, task: { name } },
+    })._isOurs;
+  const entry = { written: "t" };
+  assert.equal(ours(entry, entry), true);
+  assert.equal(ours(entry, entry, "other"), false);
+  assert.equal(ours(entry, { written: "t" }), false, "another run");
+  assert.equal(ours(null, {}), false);
+});
