@@ -90,8 +90,9 @@ function show(state) {
 /** What lies under a grid of points of a view, each answer once. */
 function underPointer(view) {
   const said = new Set();
-  for (let y = 3; y < 180; y += 19)
-    for (let x = 3; x < 420; x += 17) {
+  const { w, h } = view.surface;
+  for (let y = h / 20; y < h; y += h / 10)
+    for (let x = w / 50; x < w; x += w / 25) {
       const found = view.hit(x, y);
       said.add(
         found ? JSON.stringify([found.lines, found.hot ?? found.request], rounded) : "nothing",
@@ -130,7 +131,8 @@ for (const i of steps) {
       show(stateOf(i, { share, simple }));
       print(`    ${simple ? "simple" : "full"} at ${share}`, digests());
     }
-  const [first] = run.frame(i).lanes.flatMap(({ request }) => request ?? []);
+  const held = run.frame(i).lanes.flatMap(({ request }) => request ?? []);
+  const [first] = held;
   const hot = first && { request: first, q: 1, keys: [1, 2] };
   for (const [name, more] of Object.entries({
     simple: { simple: true },
@@ -156,8 +158,17 @@ for (const i of steps) {
       for (const name of ["strip", "door", "narration"]) print(`    ${name}`, panels[name].words);
     print(`    ${name}`, digests());
   }
-  views.mask.zoomTo(first ?? null);
+  views.mask.zoomTo(held.at(-1) ?? null);
+  const { w, h } = views.blocks.surface;
+  Object.assign(views.blocks.surface, { w: 900, h: 600 });
   show(stateOf(i));
-  print("    zoomed", `${digests(["mask"])}, ${digest(views.mask.places())}`);
+  print(
+    "    zoomed, large blocks",
+    `${digests(["mask", "blocks"])}, ${digest(views.mask.places())}`,
+  );
+  Object.assign(views.blocks.surface, { w: 24, h: 12 });
+  show(stateOf(i));
+  print("    tiles of blocks", `${digests(["blocks"])}, ${underPointer(views.blocks)}`);
+  Object.assign(views.blocks.surface, { w, h });
   views.mask.reset();
 }

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { speak } from "../../assets/player/parts/speech.js";
 import { DoorView } from "../../assets/player/views/door.js";
 import { BlocksView } from "../../assets/player/views/kv.js";
 import { LaneChart } from "../../assets/player/views/lane_chart.js";
@@ -93,6 +94,35 @@ test("what a screen reader heard of a run is gone once another run is on screen"
   assert.equal(live.textContent, "");
   mock.timers.tick(350);
   assert.match(live.textContent, /^Step 1\. /);
+});
+
+test("how many reasons a step has is told anew in another language, and which odd things it has", () => {
+  const panel = panelOf();
+  const told = new Narration(panel);
+  told.button.append(new El("span"));
+  const run = runOf([event(0, { warnings: ["Odd."] })]);
+  run.captions = /** @type {any} */ ([{ say: ["It runs."], simple: ["Runs."], why: [["Why."]] }]);
+  const show = (/** @type {any} */ speaks, simple = false) => {
+    speak(speaks);
+    const language = speaks?.name ?? "en";
+    told.draw(
+      /** @type {any} */ ({ run, frame: run.frame(0), index: 0, focus: null, language, simple }),
+    );
+    return [panel.known[".sentence"], told.button.querySelector("span")].map(
+      (el) => el.textContent,
+    );
+  };
+  assert.deepEqual(show(null), ["It runs. Odd.", "1 warning, 1 reason"]);
+  assert.deepEqual(show({ name: "de", words: { "Odd.": "Seltsam." } })[0], "It runs. Seltsam.");
+  assert.deepEqual(show(null, true)[0], "Runs. Odd.");
+  told.open(true);
+  assert.deepEqual(
+    told.list.children.map((el) => [el.textContent, [...el.classes].join()]),
+    [
+      ["Odd.", "odd"],
+      ["Why.", ""],
+    ],
+  );
 });
 
 test("a step's seconds have no part below nothing; beside a device the host's are no part of the rest", () => {
