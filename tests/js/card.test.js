@@ -7,6 +7,7 @@ import { times } from "../../assets/player/story/times.js";
 import { token } from "../../assets/player/story/token.js";
 import { worth } from "../../assets/player/story/worth.js";
 import { documentOf, El } from "./elements.js";
+import { two } from "./worlds.js";
 
 test("play ends at the last step, of a single one too", ({ mock }) => {
   mock.timers.enable({ apis: ["setTimeout"] });
@@ -83,6 +84,24 @@ test("a figure taken by hand shows a whole step with all its requests", () => {
   });
   figure.take({});
   assert.deepEqual(figure.held, { at: 3, focus: "" });
+});
+
+test("a figure lights the letters that its text names, or the request that is pointed at alone", () => {
+  const run = two();
+  const [a, b] = run.requests;
+  const lit = (/** @type {string} */ focus, /** @type {RunRequest | null} */ pointed = null) => {
+    /** @type {any} */
+    let seen = null;
+    const figure = Object.assign(Object.create(Figure.prototype), {
+      ...{ run, lit: pointed, hot: null, root: {}, _sentence: () => [] },
+      views: [{ draw: (/** @type {ViewState} */ state) => (seen = state) }],
+    });
+    figure.paint({ at: 1.25, focus });
+    assert.deepEqual([seen.index, seen.share, seen.pass.index], [1, 0.25, 0]);
+    return seen.focus;
+  };
+  assert.deepEqual([lit("A"), lit("BA"), lit("")], [[a], [a, b], null]);
+  assert.deepEqual([lit("A", b), lit("", b)], [[b], [b]]);
 });
 
 test("of the triangle only rows that are there can be pointed at", () => {

@@ -389,3 +389,25 @@ test("Space paints a cell of the mask, and pressed again takes it back", () => {
 test("a lesson that asks nothing is never done", () => {
   assert.equal(new Progress().of({ name: "none", stops: [{}] }).done, false);
 });
+
+test("of a mask's mistakes those that were painted come first, and three are told", () => {
+  const told = [];
+  const line = ["a", "b", "c"].map((text, n) => ({ r: n ? "B" : "A", text }));
+  const paint = Object.assign(Object.create(Paint.prototype), {
+    ask: { allowed: ["100", "010", "011"], queries: line, keys: line, why: "" },
+    words: { mistake_missing: "missing", mistake_other: "other", mistake_future: "future" },
+    cells: line.map(() => line.map(() => new El())),
+    judge: (_right, _verdict, said, reasons) =>
+      told.push([said[0][0], reasons.map((r) => r.at(-1))]),
+  });
+  paint._set(1, 0, true); // B's of A
+  paint._set(1, 2, true); // one that comes later
+  paint.check();
+  assert.deepEqual(told, [
+    ["6 cells in red differ.", [" “a”: other", " “c”: future", " “a”: missing"]],
+  ]);
+  const wrong = paint.cells.flat().filter((el) => el.classes.has("wrong"));
+  assert.equal(wrong.length, 6);
+  paint._fill((q, k) => paint.ask.allowed[q][k] === "1");
+  assert.ok(!paint.cells.flat().some((el) => el.classes.has("wrong")));
+});

@@ -5,6 +5,7 @@ import { allowedKeys, passesOf, queryOf } from "../../assets/player/run/passes.j
 import { inkCells, inkLeaks, inkWeights } from "../../assets/player/views/mask/cells.js";
 import { coverTiles, layoutMask, viewOf } from "../../assets/player/views/mask/geometry.js";
 import { inkHot, inkLabels } from "../../assets/player/views/mask/labels.js";
+import { MaskView } from "../../assets/player/views/mask/mask.js";
 import { maskPointers } from "../../assets/player/views/mask/pointers.js";
 import { MaskTools } from "../../assets/player/views/mask/tools.js";
 import { documentOf, El } from "./elements.js";
@@ -469,4 +470,37 @@ test("the address is told of the part that the wheel shows", () => {
   maskPointers(mask);
   on.wheel({ deltaY: -1, clientX: 5, clientY: 5, preventDefault() {} });
   assert.deepEqual([mask.zoom, told], [{ view: [1, 9, 1, 9] }, ["redraw", "changed"]]);
+});
+
+test("the choice of a layer is of that layer's window, the first choice of the widest", () => {
+  const told = [];
+  const mask = /** @type {any} */ ({
+    layer: null,
+    actions: { redraw: () => told.push("redraw"), changed: () => told.push("changed") },
+  });
+  const windows = /** @type {any} */ ({ windows: [null, 8, 4] });
+  const tools = new MaskTools(mask, /** @type {any} */ (new El()));
+  const select = /** @type {any} */ (tools._layers(windows));
+  assert.deepEqual(
+    select.children.map((/** @type {El} */ el) => el.textContent),
+    ["widest layer", "layer 0: full", "layer 1: window 8", "layer 2: window 4"],
+  );
+  assert.equal(select.selectedIndex, 0);
+  const choose = (/** @type {number} */ n) => {
+    select.selectedIndex = n;
+    select.dispatchEvent(new Event("change"));
+    return [mask.layer, MaskView.prototype.window.call(mask, windows)];
+  };
+  assert.deepEqual([1, 2, 3, 0].map(choose), [
+    [0, null],
+    [1, 8],
+    [2, 4],
+    [null, null],
+  ]);
+  assert.deepEqual(told.slice(0, 2), ["redraw", "changed"]);
+  assert.equal(choose(3)[1], 4);
+  assert.equal(/** @type {any} */ (tools._layers(windows)).selectedIndex, 3);
+  const narrow = (/** @type {number[]} */ ...of) =>
+    MaskView.prototype.window.call({ layer: null }, { windows: of });
+  assert.equal(narrow(4, 8, 6), 8, "the widest of those that all have an end");
 });

@@ -322,3 +322,24 @@ test("nothing of a run lies above its lanes or left of them", () => {
   assert.deepEqual([chart.hit(26, 17), chart.hit(21, 30)], [null, null]);
   assert.deepEqual(chart.hit(26, 60).lines, [["step 0: 1 [request|requests] waiting"]]);
 });
+
+test("a table of lanes has the numbers of steps, not their places in the record", () => {
+  const run = runOf([
+    event(5, {
+      arrived: arrivals("a"),
+      admitted: admissions(["a", 0]),
+      segments: [prefill("a", 0, 2)],
+    }),
+    event(7, {
+      arrived: arrivals("b"),
+      admitted: admissions(["b", 1]),
+      segments: [prefill("b", 1, 2)],
+    }),
+  ]);
+  const lanes = Object.assign(Object.create(LanesView.prototype), { counts: [] });
+  const { rows } = lanes.table(/** @type {any} */ ({ run, frame: run.frame(1) }));
+  assert.deepEqual(rows, [
+    ["0", "A", "5", "idle"],
+    ["1", "B", "7", "prefill"],
+  ]);
+});

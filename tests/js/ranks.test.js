@@ -71,3 +71,13 @@ test("a request in the sentence of a rank is none of the run on screen", () => {
   const [chip] = sentence.querySelectorAll("bdi");
   assert.deepEqual([chip.textContent, chip.getAttribute("data-request")], ["A", null]);
 });
+
+test("the slider of all ranks goes from the first moment to the last that there is, however much room there is", () => {
+  shown(2.5);
+  const ranks = { members, now: 7, from: 1.5, span: 12.25, room: 20, readout: "7 s" };
+  view.draw(/** @type {any} */ ({ ranks, palette: {}, language: "en", simple: false }));
+  const told = ["valuemin", "valuemax", "valuenow", "valuetext"].map((name) =>
+    view.slider.getAttribute(`aria-${name}`),
+  );
+  assert.deepEqual(told, ["1.500", "12.250", "7.000", "7 s"]);
+});

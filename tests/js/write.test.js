@@ -145,3 +145,54 @@ test("a picture is that of the task only as long as its own run is on screen", (
   assert.equal(ours(entry, { written: "t" }), false, "another run");
   assert.equal(ours(null, {}), false);
 });
+
+test("how far a trial is, is told by its turn, its step, its cases or what is loaded", () => {
+  const $ = finding();
+  const outcome = new Outcome({ $, options: { tasks: [] }, stop: {} });
+  const bar = $(".progress");
+  const told = (/** @type {object} */ delta) => {
+    outcome.progress(delta);
+    return bar.hidden ? null : bar.textContent;
+  };
+  assert.equal(told({ progress: { index: 0, total: 4, step: 9 } }), "Turn 1 of 4");
+  assert.equal(told({ progress: { index: 3, total: 4 } }), "Turn 4 of 4");
+  assert.equal(told({ progress: { step: 9 } }), "Step 9");
+  assert.equal(told({ progress: { cases: 0 } }), "0 right so far");
+  assert.equal(told({}), "Starting …");
+  assert.match(
+    told({ loading: { what: "x", done: 2 ** 20, total: 2 ** 21 } }),
+    /1\.00 MiB of 2\.00 MiB$/,
+  );
+});
+
+test("of the tasks that which is open is the current one, and those done have a mark", () => {
+  const $ = finding();
+  globalThis.document = documentOf();
+  const tasks = ["one", "two"].map((name) => ({
+    name,
+    title: `Do ${name}`,
+    says: "`x`",
+    before: "",
+  }));
+  const opened = [];
+  const write = Object.assign(Object.create(Write.prototype), {
+    ...{ $, task: tasks[1], entry: null, came: null, options: { tasks }, watch: { state: {} } },
+    page: { dataset: { side: "code" }, toggleAttribute() {} },
+    ...{ own: { isDone: (name) => name === "one" }, outcome: { goals() {} } },
+    open: ({ name }) => opened.push(name),
+  });
+  write._draw();
+  const buttons = $(".task-list").querySelectorAll("button");
+  assert.deepEqual(
+    buttons.map((el) => [
+      el.textContent,
+      ...["aria-current", "aria-label"].map((n) => el.getAttribute(n)),
+    ]),
+    [
+      ["✓", null, "1: Do one, done"],
+      ["2", "step", "2: Do two"],
+    ],
+  );
+  buttons[0].click();
+  assert.deepEqual([opened, $(".task-title").textContent], [["one"], "Do two"]);
+});
