@@ -32,6 +32,7 @@ test("a view is the whole pass, unless it is zoomed to something that is there",
     [0, 3, 0, 6],
     "a pass that is smaller than the view",
   );
+  assert.deepEqual(viewOf(pass, { view: [0, 2, 1, 9] }), [0, 3, 0, 6], "one with fewer keys");
 });
 
 test("a pass has what was guessed in vain, what a graph adds, and whose row was computed for nobody", () => {

@@ -13,6 +13,7 @@ import { LanesView } from "../../assets/player/views/lanes.js";
 import { LengthsView } from "../../assets/player/views/lengths.js";
 import { Narration } from "../../assets/player/views/narration.js";
 import { timeParts } from "../../assets/player/views/queue.js";
+import { PeopleView } from "../../assets/player/views/people.js";
 import { gapsOf } from "../../assets/player/views/request_card.js";
 import { TextsView } from "../../assets/player/views/texts.js";
 import { timeBar, timeLegend } from "../../assets/player/views/time_bar.js";
@@ -342,4 +343,29 @@ test("a table of lanes has the numbers of steps, not their places in the record"
     ["0", "A", "5", "idle"],
     ["1", "B", "7", "prefill"],
   ]);
+});
+
+test("beside a name stands how far its answer is, and at its end whether it is whole", () => {
+  const run = two();
+  const a = run.request("a");
+  a.maxNew = 8;
+  const did = (/** @type {string | null} */ reason, status = 0, i = 1) => {
+    a.finished = reason ? { step: i, reason } : null;
+    const parts = ["el", "chip", "name", "note", "prompt", "output", "fresh", "did"];
+    const row = Object.fromEntries(parts.map((name) => [name, new El()]));
+    row.el.dataset = {};
+    const people = { isMine: (/** @type {string} */ id) => id === "a", _show() {} };
+    const state = { run, frame: run.frame(i), index: i, focus: null, language: "en" };
+    const now = { over: Boolean(reason), holds: true, status };
+    PeopleView.prototype._fill.call(people, row, state, a, now);
+    return [row.did.textContent, row.did.getAttribute("title")];
+  };
+  assert.deepEqual(did(null), ["2 / 8", "Tokens written, of those asked for"]);
+  assert.deepEqual(did("length"), ["✓ 2", "Tokens written; finished"]);
+  assert.deepEqual(did("stop"), ["✓ 2", "Tokens written; finished"]);
+  assert.deepEqual(did("cancelled"), ["✕ 2", "Tokens written; cancelled"]);
+  assert.deepEqual(did("error"), ["✕ 2", "Tokens written; failed"]);
+  assert.equal(did(null, 8)[0], "stalled");
+  a.samples = [1];
+  assert.equal(did(null, 1, 0)[0], "reads the prompt");
 });
