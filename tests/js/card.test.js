@@ -6,7 +6,7 @@ import { Figure } from "../../assets/player/figure/figure.js";
 import { times } from "../../assets/player/story/times.js";
 import { token } from "../../assets/player/story/token.js";
 import { worth } from "../../assets/player/story/worth.js";
-import { documentOf, El } from "./elements.js";
+import { documentOf, El, Event } from "./elements.js";
 import { two } from "./worlds.js";
 
 test("play ends at the last step, of a single one too", ({ mock }) => {

@@ -8,7 +8,7 @@ import { inkHot, inkLabels } from "../../assets/player/views/mask/labels.js";
 import { MaskView } from "../../assets/player/views/mask/mask.js";
 import { maskPointers } from "../../assets/player/views/mask/pointers.js";
 import { MaskTools } from "../../assets/player/views/mask/tools.js";
-import { documentOf, El } from "./elements.js";
+import { documentOf, El, Event } from "./elements.js";
 import {
   admissions,
   arrivals,

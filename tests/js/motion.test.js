@@ -9,7 +9,7 @@ import { blocksBetween } from "../../assets/player/views/blocks_between.js";
 import { Flights } from "../../assets/player/views/flights.js";
 import { StripView } from "../../assets/player/views/strip.js";
 import { Hero } from "../../assets/player/story/hero.js";
-import { El } from "./elements.js";
+import { El, Event } from "./elements.js";
 import { admissions, arrivals, event, prefill, Recorder, runOf, two } from "./worlds.js";
 
 /** Each computes in a step of its own, in the one block that there is. [id, tokens] */
@@ -179,15 +179,25 @@ test("a figure shows later steps pale, or not at all", () => {
 });
 
 test("in the first picture each run counts its own steps, up to its end", () => {
+  /** @type {number[][]} */
+  const shown = [];
   const counts = (/** @type {number} */ at) => {
     const charts = [3, 5].map((length) => ({
       ...{ run: { length }, says: new El() },
-      chart: { surface: { visible: true, w: 100 }, paint() {}, show() {} },
+      chart: {
+        ...{ surface: { visible: true, w: 126 }, paint() {} }, // twenty pixels a step
+        show: (/** @type {number[]} */ ...given) => shown.push(given),
+      },
     }));
     Hero.prototype.draw.call({ _since: NaN, columns: 5, at, charts });
     return charts.map(({ says }) => says.textContent);
   };
   assert.deepEqual(counts(1), ["1 step", "1 step"]);
   assert.deepEqual(counts(2.9), ["2 steps", "2 steps"]);
+  shown.length = 0;
   assert.deepEqual(counts(5), ["3 steps", "5 steps"]);
+  assert.deepEqual(shown, [
+    [84, 0],
+    [124, 0],
+  ]);
 });

@@ -8,7 +8,7 @@ import { DoorView } from "../../assets/player/views/door.js";
 import { BlocksView } from "../../assets/player/views/kv.js";
 import { LaneChart } from "../../assets/player/views/lane_chart.js";
 import { laneScale } from "../../assets/player/run/lane_layout.js";
-import { slowSteps } from "../../assets/player/run/delays.js";
+import { slowSteps, waitedBy } from "../../assets/player/run/delays.js";
 import { LanesView } from "../../assets/player/views/lanes.js";
 import { LengthsView } from "../../assets/player/views/lengths.js";
 import { Narration } from "../../assets/player/views/narration.js";
@@ -151,6 +151,8 @@ test("each part of a request's time says what it is made of, and nothing of the 
     ended: true,
   };
   const bar = timeBar(/** @type {any} */ (time));
+  assert.equal(bar.style.width, "100%");
+  assert.equal(timeBar(/** @type {any} */ (time), 40).style.width, "25%", "beside a longer one");
   const [queued, decode, prefilled] = bar.children.map((el) =>
     el.getAttribute("title").split("\n"),
   );
@@ -368,4 +370,27 @@ test("beside a name stands how far its answer is, and at its end whether it is w
   assert.equal(did(null, 8)[0], "stalled");
   a.samples = [1];
   assert.equal(did(null, 1, 0)[0], "reads the prompt");
+});
+
+test("who is let in sooner than it came has not waited for less than no time", () => {
+  const run = two();
+  const b = run.request("b"); // it came at 0
+  assert.deepEqual(
+    [waitedBy(run, b, 0), waitedBy(run, b, 0, 0.25), waitedBy(run, b, 1)],
+    [0.5, 0.25, null],
+  );
+  b.arrived = 2;
+  assert.equal(waitedBy(run, b, 0), 0);
+});
+
+test("the axis of a run that goes on has room to grow, that of one that is over has none", () => {
+  const run = two(); // four steps, 3.5 seconds
+  const lanes = { surface: { w: 426 } };
+  const per = (/** @type {boolean} */ clock) => {
+    const state = { clock, pair: { charted: [] }, presenter: false, layout: "desk", simple: false };
+    return LanesView.prototype._layout.call(lanes, state, run).scale.per;
+  };
+  assert.deepEqual([per(false), per(true)], [100, 400 / 3.5]);
+  run.complete = false;
+  assert.deepEqual([per(false), per(true)], [12.5, 400 / 3.5 / 1.25]);
 });

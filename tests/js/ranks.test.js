@@ -81,3 +81,20 @@ test("the slider of all ranks goes from the first moment to the last that there 
   );
   assert.deepEqual(told, ["1.500", "12.250", "7.000", "7 s"]);
 });
+
+test("an engine among several is called by its name, a rank by its number", () => {
+  const named = [
+    { ...members[0], name: "left" },
+    { ...members[1], name: "" },
+  ];
+  const ranks = { members: named, now: 0.2, from: 0, span: 20, room: 20, readout: "" };
+  view.draw(/** @type {any} */ ({ ranks, palette: {}, language: "en", simple: false }));
+  assert.deepEqual(
+    view.bands.map(({ el }) => el.querySelector("button")?.textContent),
+    ["left", "Rank 1"],
+  );
+  assert.deepEqual(
+    view.bands.map(({ chart }) => chart.canvas.getAttribute("aria-label")),
+    ["Lanes of left, 2 steps", "Lanes of rank 1, 2 steps"],
+  );
+});

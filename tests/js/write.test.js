@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { documentOf, El, Event, finding } from "./elements.js";
+import { documentOf, El, finding } from "./elements.js";
 
 const head = new El("head");
 Object.assign(globalThis, {
@@ -176,7 +176,14 @@ test("of the tasks that which is open is the current one, and those done have a 
   }));
   const opened = [];
   const write = Object.assign(Object.create(Write.prototype), {
-    ...{ $, task: tasks[1], entry: null, came: null, options: { tasks }, watch: { state: {} } },
+    ...{
+      $,
+      task: tasks[1],
+      entry: null,
+      came: null,
+      options: { tasks },
+      watch: { state: {}, redraw() {} },
+    },
     page: { dataset: { side: "code" }, toggleAttribute() {} },
     ...{ own: { isDone: (name) => name === "one" }, outcome: { goals() {} } },
     open: ({ name }) => opened.push(name),
@@ -193,6 +200,9 @@ test("of the tasks that which is open is the current one, and those done have a 
       ["2", "step", "2: Do two"],
     ],
   );
+  Object.assign(write, { page: { dataset: { side: "picture" }, toggleAttribute() {} } });
+  write._draw();
+  assert.equal(write.page.dataset.side, "code", "there is no picture of this task");
   buttons[0].click();
   assert.deepEqual([opened, $(".task-title").textContent], [["one"], "Do two"]);
 });
