@@ -394,3 +394,47 @@ test("the axis of a run that goes on has room to grow, that of one that is over 
   run.complete = false;
   assert.deepEqual([per(false), per(true)], [12.5, 400 / 3.5 / 1.25]);
 });
+
+test("before any run the lanes are free, and a sentence invites only where there is one", () => {
+  const view = Object.assign(Object.create(PeopleView.prototype), {
+    ...{ panel: new El(), key: new El(), invite: new El("p"), why: new El(), rows: [{}, {}, {}] },
+    ...{ chart: { surface: { visible: false }, painted: {} }, _named() {}, _rows() {} },
+    _free: (/** @type {object} */ row) => Object.assign(row, { isFree: true }),
+  });
+  const free = (/** @type {number} */ lanes, /** @type {string} */ sentence) => {
+    view.drawFree(lanes, sentence);
+    return [view.key.textContent, view.invite.hidden, view.invite.textContent];
+  };
+  assert.deepEqual(free(2, "Ask."), ["2 lanes are free", false, "Ask."]);
+  assert.deepEqual(
+    view.rows.map(({ isFree }) => isFree),
+    [true, true, undefined],
+  );
+  assert.equal(view.chart.painted, null, "nothing of a run is under a pointer");
+  assert.deepEqual(free(1, ""), ["1 lane is free", true, ""]);
+  assert.deepEqual(free(0, ""), ["", true, ""]);
+});
+
+test("what has passed is at full strength up to the playhead, in pixels of the device", () => {
+  /** @type {unknown[][]} */
+  const drawn = [];
+  const g = {
+    globalAlpha: 1,
+    drawImage: (/** @type {unknown} */ image, /** @type {number[]} */ ...where) =>
+      drawn.push([image, g.globalAlpha, ...where]),
+  };
+  const canvas = { width: 200, height: 100 };
+  const chart = Object.assign(Object.create(LaneChart.prototype), {
+    ...{ ground: "ground", chart: "chart" },
+    surface: { w: 100, h: 50, d: 2, canvas, begin: () => g },
+  });
+  chart.show(30.2, 0.5);
+  assert.deepEqual(drawn.splice(0), [
+    ["ground", 1, 0, 0, 100, 50],
+    ["chart", 1, 0, 0, 60, 100, 0, 0, 30, 50],
+    ["chart", 0.5, 60, 0, 140, 100, 30, 0, 70, 50],
+  ]);
+  assert.equal(g.globalAlpha, 1);
+  chart.show(100);
+  assert.deepEqual(drawn.length, 2, "all of it has passed");
+});
