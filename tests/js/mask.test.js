@@ -4,7 +4,7 @@ import test from "node:test";
 import { allowedKeys, passesOf, queryOf } from "../../assets/player/run/passes.js";
 import { inkCells, inkLeaks, inkWeights } from "../../assets/player/views/mask/cells.js";
 import { coverTiles, layoutMask, viewOf } from "../../assets/player/views/mask/geometry.js";
-import { inkHot, inkLabels } from "../../assets/player/views/mask/labels.js";
+import { inkHot, inkLabels, inkMinimap } from "../../assets/player/views/mask/labels.js";
 import { MaskView } from "../../assets/player/views/mask/mask.js";
 import { maskPointers } from "../../assets/player/views/mask/pointers.js";
 import { MaskTools } from "../../assets/player/views/mask/tools.js";
@@ -504,4 +504,16 @@ test("the choice of a layer is of that layer's window, the first choice of the w
   const narrow = (/** @type {number[]} */ ...of) =>
     MaskView.prototype.window.call({ layer: null }, { windows: of });
   assert.equal(narrow(4, 8, 6), 8, "the widest of those that all have an end");
+});
+
+test("the small mask frames the part that is shown, in its own measure", () => {
+  /** @type {number[][]} */
+  const frames = [];
+  const g = Object.assign(new Recorder(), {
+    strokeRect: (/** @type {number[]} */ ...box) => frames.push(box),
+  });
+  const at = { ...AT, view: [3, 6, 1, 4] }; // of six queries and six keys
+  const { x, y, w, h } = inkMinimap(sheet(g, { at }), 400);
+  assert.deepEqual([w, h], [104, 72]);
+  assert.deepEqual(frames.at(-1), [x + 104 / 6, y + 3 * 12, 52, 36]);
 });

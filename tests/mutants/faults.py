@@ -7647,7 +7647,7 @@ FAULTS = (
         "assets/player/views/mask/labels.js",
         "strokeBox(g, palette.ink, 1.5, x + k0 * sx, y + q0 * sy,",
         "strokeBox(g, palette.ink, 1.5, x + q0 * sx, y + q0 * sy,",
-        (f"{TOLD}[drawn-vllm-0.32-hybrid]",),
+        (MASK_JS,),
     ),
     Fault(
         "a figure lights no more than one letter",
