@@ -161,7 +161,7 @@ class Comparison(OnPage):
     def verdict(self, name: str, against: str | None = None) -> Verdict:
         """One against another or the baseline; raises InflightError where one was not compared."""
         for one in (name, against or name):
-            if one not in self.names:
+            if not isinstance(one, str) or one not in self.names:
                 raise InflightError(f"{shown(one)} was not compared; {', '.join(self.names)} were.")
         than = self.walls[self.baseline if against is None else against]
         return Verdict(

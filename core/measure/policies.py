@@ -34,6 +34,7 @@ def compare_policies(
     is not known or cannot keep the limits.
     """
     require(engine, (Engine, SimulatedEngine), "Policies are compared on an engine")
+    require(on_run, Callable, "What is told of each run is a function")
     require(policies, (list, tuple), "Policies are compared as a list of names or policies")
     contenders = [
         engine_contender(engine.under(engine.config.under(policy)), workload) for policy in policies

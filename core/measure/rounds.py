@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from core.account.metrics import metrics, wall_s
-from core.errors import InflightError
+from core.errors import InflightError, shown
 from core.trace.trace import Trace
 
 
@@ -109,8 +109,8 @@ def planned(contenders: Sequence[Contender], repeats: int, warmup: int = 1) -> l
     names = list(dict.fromkeys(c.name for c in contenders))
     if not names or len(names) < len(contenders):
         raise InflightError("A comparison needs at least one contender, each of a different name.")
-    if repeats < 1:
-        raise InflightError(f"A comparison needs at least one repeat, not {repeats}.")
+    if not isinstance(repeats, int) or repeats < 1:
+        raise InflightError(f"A comparison needs at least one repeat, not {shown(repeats)}.")
     numbers = range(warmup + repeats)
     turns = [
         (name, max(0, number - warmup + 1)) for number in numbers for name in rotated(names, number)

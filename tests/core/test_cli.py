@@ -19,6 +19,7 @@ from core import Request, SamplingParams, Trace, Workload
 from core.cli import COMMANDS, main, output
 from core.cli.check import _print_result
 from core.cli.import_ import _print
+from core.cli.long import is_long
 from core.cli.options import LIMITS
 from core.cli.report import _parameters, circumstances, print_steps, step_row
 from core.cli.terminal import mask_lines
@@ -186,6 +187,12 @@ def test_what_is_given_overrides_what_the_preset_recommends(capsys):
     assert data["requests"][0]["first_step"] == 0 and data["metrics"]["steps"] > 2
     assert data["metrics"]["goodput"]["met"] == 1
     assert data["requests"][0]["text"]
+
+
+def test_what_is_no_trace_is_refused_by_its_first_line_however_long_it_is(tmp_path, monkeypatch):
+    """A small archive can hold gigabytes of lines."""
+    monkeypatch.setattr("core.cli.long.lines_of", lambda path: iter(["", *[None] * 2]))
+    assert not is_long(tmp_path / "bomb.jsonl.gz")
 
 
 def test_a_simulated_run_shows_no_text(capsys):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy
 import pytest
 
 import core
@@ -237,6 +238,8 @@ def test_policies_are_compared_round_by_round_on_one_engine():
 
 
 COST, RUNS = inflight.Roofline.named("h100", "8b"), "An engine runs a Workload, such as"
+TWO, ARRAY = Workload(requests((4, 3), (3, 2))), numpy.zeros(2)
+SHORT = Trace.load(TRACES / "short-and-long.jsonl")
 CALLS = {
     "a list for a workload": (lambda: simulated().run([]), RUNS),
     "a preset for a workload": (lambda: simulated().stream(inflight.preset("gpt2-six")), RUNS),
@@ -326,6 +329,44 @@ CALLS = {
     "a class that is no policy": (lambda: inflight.register_policy("x", int), "class of it, not"),
     "no limits as data": (lambda: EngineConfig.from_json(None), "is an object, not None"),
     "a number for prompts": (lambda: Workload([], prompts=5), "ids by request, not int"),
+    "no repeats": (lambda: compare_policies(memory_engine(), TWO, repeats=None), "not None"),
+    "half a repeat": (lambda: compare_policies(memory_engine(), TWO, repeats=1.5), "not 1.5"),
+    "a number told of runs": (lambda: compare_policies(simulated(), TWO, on_run=3), "not int"),
+    "a number told of settings": (
+        lambda: inflight.plan(memory_trace((2, 1)), on_point=3),
+        "told of each setting is a function, not int",
+    ),
+    "a number for a setting": (
+        lambda: inflight.plan(SHORT).run(3),
+        "is one of the plan's points, not int",
+    ),
+    "words as bounds of a film": (
+        lambda: memory_trace((2, 1)).animate("x.gif", slice("a", "b")),
+        "Steps cannot be chosen by slice",
+    ),
+    "a film that stands": (
+        lambda: memory_trace((2, 1)).animate("x.gif", slice(0, 1, 0)),
+        "slice step cannot be zero",
+    ),
+    "no vocabulary": (lambda: inflight.SimulatedEngine(COST, vocab_size=0), "from 1 to .*, not 0"),
+    "a context in words": (lambda: inflight.SimulatedEngine(COST, max_model_len="x"), "not 'x'"),
+    "a window before all": (lambda: inflight.SimulatedEngine(COST, window=-1), "not -1"),
+    "a number for a model's name": (lambda: inflight.SimulatedEngine(COST, name=3), "a name, not"),
+    "a device that is no name": (
+        lambda: inflight.Engine.from_pretrained("shakespeare-char", device=object()),
+        "is named, as .*, not object",
+    ),
+    "a fact that is none": (lambda: inflight.check(memory_trace((2, 1))).proof_of("x"), "'x'; th"),
+    # of which no two can be compared without saying which
+    "numbers for a step": (lambda: memory_trace((2, 1)).event(ARRAY), "its number, not ndarray"),
+    "numbers for a view": (lambda: memory_trace((2, 1)).plot(ARRAY), "There is no view"),
+    "numbers for an order": (lambda: memory_trace((2, 1)).mask(0, order=ARRAY), "no order"),
+    "numbers for one compared": (lambda: compared().verdict(ARRAY), "was not compared"),
+    "numbers for attention": (lambda: inflight.Execution(attention=ARRAY), "no attention"),
+    "numbers for a unit": (lambda: Workload([], arrival_unit=ARRAY), "must be .step. or"),
+    "numbers for prompts": (lambda: Workload([], prompts=ARRAY), "ids by request, not ndarray"),
+    "numbers for limits": (lambda: simulated().begin(config=ARRAY), "are an EngineConfig"),
+    "numbers for a policy": (lambda: inflight.SimulatedEngine(COST, policy=ARRAY), "policy"),
     "JSON that is no trace": (lambda: Trace.from_lines(["{", "}"]), "line 1: this is no trace"),
 }
 
