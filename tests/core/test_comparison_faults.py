@@ -324,6 +324,7 @@ def test_what_is_said_beside_the_runs_adds_up(tmp_path: Path) -> None:
         (("environment", "load_average"), -1.0),
         (("environment", "system"), 5),
         (("title",), ["a", "b"]),
+        (("traces", "static"), "../gpt2-six/0-static.jsonl.gz"),
         (("policies", "static", "wall_s", "runs", 0), 0.0),
         (("source",), "live"),
         (("workload",), "another"),

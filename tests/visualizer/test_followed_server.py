@@ -12,6 +12,7 @@ import time
 from itertools import cycle, islice
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 from starlette.applications import Starlette
@@ -26,6 +27,7 @@ from core.trace.phrases import letter
 from visualizer.documents.live import HIDDEN
 from visualizer.server.followed import EngineLoad, Followed, at_work
 from visualizer.server.live import CHAPTER, CHAPTERS
+from visualizer.server.live_routes import live_app
 from worlds.ranks import FILES, ranks, text
 from worlds.server_events import messages_in
 
@@ -132,6 +134,20 @@ def test_a_long_recording_is_shown_from_its_last_steps_on(tmp_path):
     kept = steps(messages[begun:])
     assert kept == list(range(kept[0], last + 1)) and kept[0] >= MOST_LINES - CHAPTERS * CHAPTER - 1
     assert next(m for m in messages[begun:] if "begin" in m)["begin"]["step"] == kept[0]
+
+
+def test_what_is_asked_for_by_many_names_is_sent_once():
+    """A shared engine takes any name for its own: a long address is no way to have its log built a
+    thousand times over.
+    """
+    log = EventLog()
+    log.append({"kind": "step"})
+    log.close()
+    shown = live_app(lambda of: SimpleNamespace(event_log=log), None, lambda request: "me")
+    with TestClient(shown) as http:
+        once = http.get("/steps").text
+        assert http.get("/steps?" + "&".join(f"of={n}" for n in range(999))).text == once
+    assert messages_in(once) == [{"kind": "step"}]
 
 
 def test_ranks_and_files_are_chosen_by_name_and_nobody_can_ask(tmp_path, recording):

@@ -106,11 +106,12 @@ def test_ranks_that_are_opened_together_are_runs_of_their_own(store):
     [
         ("[[],[]," * 2**20 + "[]]", "at most 2 MiB"),
         ("[" * 100, "nested too deeply"),
+        (SEPARATOR * 256, "257 files are too many; 256 are the most"),
         ("x" * (9 * 2**20), "at most 8 MiB"),
         ("\ud800", "line 1"),
         (text().replace('"complete":true', '"complete":false'), "line"),
     ],
-    ids=["long", "deep", "large", "surrogate", "changed"],
+    ids=["long", "deep", "many", "large", "surrogate", "changed"],
 )
 def test_what_is_no_trace_is_refused_in_words(store, content, words):
     with pytest.raises(InflightError, match=words):
