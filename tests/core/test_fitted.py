@@ -504,6 +504,7 @@ def test_requests_that_name_no_model_are_meant_for_the_one_that_was_measured(tmp
         {"assumptions": "none"},
         {"error": {"median": "x"}},
         {"base_s": "1"},
+        {"base_s": 1e308},
     ],
 )
 def test_a_saved_cost_that_was_changed_is_refused(change, tmp_path):
