@@ -131,7 +131,10 @@ class Plan:
 
     def name_of(self, config: EngineConfig, say: Say = _plainly) -> str:
         """A setting in words: where it differs from the recorded one."""
-        own = self.again.config
+        own, config = (
+            self.again.config,
+            require(config, EngineConfig, "A setting is an EngineConfig"),
+        )
         parts = [
             words
             for name, words in (

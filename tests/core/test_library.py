@@ -340,6 +340,11 @@ CALLS = {
         lambda: inflight.plan(SHORT).run(3),
         "is one of the plan's points, not int",
     ),
+    "a number to be named": (lambda: inflight.plan(SHORT).name_of(3), "an EngineConfig, not int"),
+    "no tokens of a prompt": (
+        lambda: inflight.Request("a", prompt="x").of_tokens(None),
+        "of tokens are a list, not None",
+    ),
     "words as bounds of a film": (
         lambda: memory_trace((2, 1)).animate("x.gif", slice("a", "b")),
         "Steps cannot be chosen by slice",
