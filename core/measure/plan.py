@@ -131,10 +131,8 @@ class Plan:
 
     def name_of(self, config: EngineConfig, say: Say = _plainly) -> str:
         """A setting in words: where it differs from the recorded one."""
-        own, config = (
-            self.again.config,
-            require(config, EngineConfig, "A setting is an EngineConfig"),
-        )
+        require(config, EngineConfig, "A setting is an EngineConfig")
+        own = self.again.config
         parts = [
             words
             for name, words in (

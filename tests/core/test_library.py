@@ -347,11 +347,11 @@ CALLS = {
     ),
     "words as bounds of a film": (
         lambda: memory_trace((2, 1)).animate("x.gif", slice("a", "b")),
-        "Steps cannot be chosen by slice",
+        "No steps can be chosen by slice",
     ),
     "a film that stands": (
         lambda: memory_trace((2, 1)).animate("x.gif", slice(0, 1, 0)),
-        "slice step cannot be zero",
+        "chosen by slice.0, 1, 0",
     ),
     "no vocabulary": (lambda: inflight.SimulatedEngine(COST, vocab_size=0), "from 1 to .*, not 0"),
     "a context in words": (lambda: inflight.SimulatedEngine(COST, max_model_len="x"), "not 'x'"),

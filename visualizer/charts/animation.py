@@ -40,10 +40,8 @@ def animated(trace: Trace, path: Path, steps: slice, seconds: float) -> None:
         raise InflightError(f"A step is shown for 0.02 to 60 seconds, not {shown(seconds)}.")
     try:
         places = range(len(trace))[require(steps, slice, "Steps are chosen by a slice")]
-    except (TypeError, ValueError) as error:  # of its bounds
-        raise InflightError(
-            f"Steps cannot be chosen by {steps}: {first_sentence(error)}."
-        ) from None
+    except (TypeError, ValueError):  # of its bounds
+        raise InflightError(f"No steps can be chosen by {steps}.") from None
     if not 0 < len(places) <= MOST_STEPS:
         raise InflightError(
             f"An animation has 1 to {MOST_STEPS} steps, and these are {len(places):,}: choose some"
