@@ -14,6 +14,7 @@ together: queries, keys and values; gate and up.
 from __future__ import annotations
 
 import json
+import math
 import struct
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,8 +76,8 @@ def model_facts(
     )
 
 
-def llama_sizes(config: Mapping[str, Any], rope_theta: float) -> dict[str, Any]:
-    """The sizes of a Llama, from its config."""
+def llama_sizes(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes of a Llama, from its config; raises what `rope_factors` raises."""
     return {
         "layers": config["num_hidden_layers"],
         "hidden": config["hidden_size"],
@@ -86,8 +87,31 @@ def llama_sizes(config: Mapping[str, Any], rope_theta: float) -> dict[str, Any]:
         "inner": config["intermediate_size"],
         "positions": config["max_position_embeddings"],
         "epsilon": config["rms_norm_eps"],
-        "rope_theta": rope_theta,
+        "rope_theta": config["rope_parameters"]["rope_theta"],
+        "rope_factors": rope_factors(config),
+        "no_rope_interval": config.get("no_rope_layer_interval", 0),
     }
+
+
+_LLAMA3 = {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}
+
+
+def rope_factors(config: Mapping[str, Any]) -> list[float]:
+    """What the rotary frequencies are divided by, where positions are scaled as those of Llama 3.1;
+    none where they are as they are. Raises UnsupportedModel where they are scaled in another way.
+    """
+    rope = config["rope_parameters"]
+    scaled = rope.keys() - {"rope_type", "rope_theta"}
+    if (rope["rope_type"], scaled) not in (("default", set()), ("llama3", _LLAMA3)):
+        raise UnsupportedModel("A browser computes no positions that are scaled unlike Llama 3's.")
+    factors = []
+    for number in range(0, config["head_dim"] if scaled else 0, 2):
+        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        length = 2 * math.pi * rope["rope_theta"] ** (number / config["head_dim"])
+        turns = rope["original_max_position_embeddings"] / length
+        share = min(1, max(0, (turns - low) / (high - low)))
+        factors.append(1 / ((1 - share) / rope["factor"] + share))
+    return factors
 
 
 def panels(rows: Sequence[bytes], widths: Sequence[int]) -> bytearray:
@@ -204,7 +228,7 @@ def _llama(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[
         packed.matrix(f"{layer}.up", *rows(mlp + "gate", mlp + "up"))
         packed.matrix(f"{layer}.down", *rows(mlp + "down"))
     packed.vector("norm", read("model.norm.weight")[0])
-    return llama_sizes(config, config["rope_parameters"]["rope_theta"])
+    return llama_sizes(config)
 
 
 def _gpt2(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[str, Any]:

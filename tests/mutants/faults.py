@@ -3773,7 +3773,7 @@ FAULTS = (
     Fault(
         "merges of a GGUF file are never passed over",
         "core/torch_engine/models/gguf.py",
-        '"ignore_merges": before == "llama-bpe"',
+        '"ignore_merges": before in _LLAMA_3',
         '"ignore_merges": False',
         (
             "core/test_gguf.py::test_a_word_that_is_a_token_is_not_merged_of_letters_where_the_file_says_so",

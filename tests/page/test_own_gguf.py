@@ -149,11 +149,19 @@ def test_files_that_are_not_computed_here_are_refused(site, fresh):
     opened(page, site)
     open_editor(page)
     for file, said in (
-        ("gemma.gguf", "a GGUF file of the kind “gemma” is not read here."),
+        (
+            "gemma.gguf",
+            "GGUF files of Llama, Qwen 2, Qwen 3 and SmolLM3 are read here, not of the kind"
+            " “gemma”.",
+        ),
         ("q5.gguf", "numbers of the kind “Q5_0” are not computed in a tab."),
         ("broken.gguf", "it is no GGUF file, or not a whole one."),
         ("blank.html", "it is no GGUF file, or not a whole one."),  # named as one, all the same
-        ("tekken.gguf", "a tokenizer of the kind “gpt2”, “tekken”, is not read here."),
+        (
+            "tekken.gguf",
+            "tokenizers of Llama 3, Qwen, SmolLM and GPT-2 are read here, not of the kind “gpt2”,"
+            " “tekken”.",
+        ),
     ):
         choose(page, site.folder / file)
         name = f"{file.removesuffix('.gguf')}.gguf"
