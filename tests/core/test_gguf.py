@@ -3,7 +3,6 @@ those of the file's own steps, and a file that is not read here is refused and l
 """
 
 import json
-import math
 import os
 import shutil
 import struct
@@ -45,7 +44,17 @@ from core.workload.chat import chat_ids, chat_text
 from visualizer.server.limits import owners_models
 from worlds.commands import call, refusal
 from worlds.families import BY_NAME, generate, requests
-from worlds.gguf_files import HIDDEN, LAYERS, TOKENS, Kind, converted, quants, stored, write
+from worlds.gguf_files import (
+    FITTING,
+    HIDDEN,
+    LAYERS,
+    TOKENS,
+    Kind,
+    converted,
+    quants,
+    stored,
+    write,
+)
 from worlds.node_model import KERNELS, node_model
 
 CPU = torch.device("cpu")
@@ -148,6 +157,9 @@ def test_a_text_begins_with_the_token_of_beginning_where_the_file_says_so(tmp_pa
     }
     assert gguf_tokenizer(facts)["post_processor"]
     assert not gguf_tokenizer(facts | {"tokenizer.ggml.add_bos_token": False})["post_processor"]
+    # SmolLM3 has Llama 3's words, and begins no text
+    words = gguf_tokenizer(facts | {"tokenizer.ggml.pre": "smaug-bpe"})
+    assert words == gguf_tokenizer(facts) | {"post_processor": None}
 
 
 def test_an_answer_ends_with_its_turn_though_the_file_names_the_end_of_a_text_alone(tmp_path):
@@ -159,11 +171,6 @@ def test_an_answer_ends_with_its_turn_though_the_file_names_the_end_of_a_text_al
     with open(file, "rb") as content:
         packed = PackedGguf(GgufFile(reader(content)), "tiny")
     assert packed.header["model"]["eos_token_ids"] == [0, 1]
-
-
-# of heads of 16 numbers whose slowest of eight turns takes 81,270 tokens: the sixth takes 5,434
-SHARE = (8192 / (2 * math.pi * 5e4 ** (10 / 16)) - 1) / (4 - 1)
-FITTING = [1, 1, 1, 1, 1, 1 / ((1 - SHARE) / 32 + SHARE), 32, 32]
 
 
 @pytest.mark.parametrize(
@@ -332,6 +339,20 @@ def test_frequencies_are_divided_as_transformers_divides_them(size, factor):
     scaled = LlamaRotaryEmbedding(config).inv_freq
     assert torch.allclose(usual / torch.tensor(factors), scaled, rtol=1e-6, atol=0)
     assert factors[0] == 1 and factors[-1] == factor and len(set(factors)) > 4
+
+
+def test_positions_that_a_tab_does_not_scale_are_refused():
+    usual = ROPES["smollm3"]
+    assert rope_factors({"head_dim": 16, "rope_parameters": usual}) == []
+    for rope in (
+        usual | {"rope_type": "linear", "factor": 2.0},
+        usual | {"rope_type": "dynamic", "factor": 2.0},
+        usual | {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 48},
+        usual | {"partial_rotary_factor": 0.5},
+        ROPES["llama"] | {"partial_rotary_factor": 0.5},
+    ):
+        with pytest.raises(UnsupportedModel, match="scaled unlike Llama 3's"):
+            rope_factors({"head_dim": 16, "rope_parameters": rope})
 
 
 # -- for a browser's tab --------------------------------------------------------------------------

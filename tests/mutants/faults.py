@@ -57,6 +57,7 @@ ROOFLINE, SIMULATED = "core/test_roofline.py", "core/test_simulated_commands.py"
 TOTALS = (
     "core/test_simulate.py::test_totals_count_whoever_ends_by_itself_and_nobody_who_is_sent_away"
 )
+FAR = "core/test_gguf.py::test_a_file_is_the_model_that_it_was_made_of_far_from_the_start_too"
 PACKED = "core/test_gguf.py::test_a_packed_file_is_computed_as_torch_computes_the_folder"
 SERVED_RERUN = "core/test_served_rerun.py"
 TURNS, SITES, REFUSALS = (
@@ -3760,6 +3761,48 @@ FAULTS = (
         'of.get("rope.freq_base", 10000.0)',
         "10000.0",
         ("core/test_gguf.py::test_weights_are_those_that_transformers_reads",),
+    ),
+    Fault(
+        "any divisors of a GGUF file are taken for those of Llama 3",
+        "core/torch_engine/models/gguf.py",
+        "not all(map(_is_near, divisors, wanted))",
+        "not all(map(_is_near, divisors[:5], wanted[:5]))",
+        ("core/test_gguf.py::test_what_is_not_read_is_refused_and_leaves_nothing",),
+    ),
+    Fault(
+        "facts of a GGUF file that are not known are passed over",
+        "core/torch_engine/models/gguf.py",
+        "value != changes_nothing.get(name)",
+        "value != changes_nothing.get(name, value)",
+        ("core/test_gguf.py::test_what_is_not_read_is_refused_and_leaves_nothing",),
+    ),
+    Fault(
+        "a folder made of a GGUF file in an older way is taken for a new one",
+        "core/torch_engine/models/gguf.py",
+        'f"{_MADE}\\0{os.path',
+        'f"{os.path',
+        ("core/test_gguf.py::test_a_file_is_a_model_with_tokenizer_and_template",),
+    ),
+    Fault(
+        "frequencies between the fast and the slow ones are divided as the slow ones",
+        "core/browser/weights.py",
+        "share = min(1, max(0, (turns - low) / (high - low)))",
+        "share = float(turns >= high)",
+        ("core/test_gguf.py::test_frequencies_are_divided_as_transformers_divides_them",),
+    ),
+    Fault(
+        "a tab scales no positions",
+        "assets/engine/model.js",
+        "(rope_factors?.[p] ?? 1)",
+        "1",
+        (FAR,),
+    ),
+    Fault(
+        "a tab turns the layers that have no positions",
+        "assets/engine/model.js",
+        "this.table && (l + 1) % no_rope_interval !== 0",
+        "this.table",
+        (FAR,),
     ),
     Fault(
         "every added token of a GGUF file is special",

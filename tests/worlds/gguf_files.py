@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +24,10 @@ SPECIAL = ["<|end|>", "<|start|>"]
 MERGES = ["h e", "l l", "1 2", "Ġ 1", "Ġ t", "Ġt he"]
 TOKENS = [*SPECIAL, *LETTERS, *(merge.replace(" ", "") for merge in MERGES)]
 TEMPLATE = "{% for m in messages %}<|start|>{{ m.content }}<|end|>{% endfor %}<|start|>"
+# what divides the rotary frequencies of Llama 3.2's heads at 16 numbers, of which the sixth pair
+# turns in 5,434 tokens
+SHARE = (8192 / (2 * math.pi * 5e4 ** (10 / 16)) - 1) / (4 - 1)
+FITTING = [1, 1, 1, 1, 1, 1 / ((1 - SHARE) / 32 + SHARE), 32, 32]
 
 
 def stored(values, kind, rng):
