@@ -368,6 +368,8 @@ K_M = {"attn_v": Kind.Q6_K, "ffn_down": Kind.Q6_K, "token_embd": Kind.Q6_K}  # a
         {"kind": Kind.Q4_1, "kinds": {"token_embd": Kind.Q8_0}},
         {"kind": Kind.Q4_0, "tokens": MANY},
         {"kind": Kind.Q8_0, "own_head": True},
+        {"kind": Kind.Q5_0, "kinds": {"ffn_down": Kind.Q5_1, "token_embd": Kind.Q8_0}},
+        {"kind": Kind.Q5_K, "hidden": 256, "kinds": K_M, "pre": "llama-bpe"},
         {"kind": Kind.F16, "kinds": {"ffn_down": Kind.F32}},
         {"kind": Kind.F32},
         {"kind": Kind.Q4_K, "hidden": 256, "kinds": K_M, "pre": "llama-bpe"},
@@ -407,7 +409,7 @@ def test_a_packed_file_is_computed_as_torch_computes_the_folder(tmp_path, given)
     assert np.allclose(weights, attended, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["F16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize("kind", sorted(_BLOCKS.keys() - {"F32"}))
 def test_each_weight_is_the_dequantized_one_to_the_bit(kind):
     rng, inputs, outputs = np.random.default_rng(2), 256, 16
     values = rng.normal(0, 0.2, (outputs, inputs)).astype(np.float32)
@@ -425,7 +427,7 @@ def test_each_weight_is_the_dequantized_one_to_the_bit(kind):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"kind": Kind.Q5_0}, "numbers of the kind “Q5_0” are not computed in a tab"),
+        ({"kind": Kind.BF16}, "numbers of the kind “BF16” are not computed in a tab"),
         ({"kinds": {"ffn_up": Kind.Q8_0}}, "the kind “Q4_1, Q8_0” are not computed in a tab"),
         ({"llama__embedding_length": 96}, "its “token_embd” has another size than the file says"),
         ({"llama__attention__head_count_kv": 3}, "its attention heads have sizes that"),

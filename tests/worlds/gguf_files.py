@@ -32,14 +32,14 @@ FITTING = [1, 1, 1, 1, 1, 1 / ((1 - SHARE) / 32 + SHARE), 32, 32]
 
 def stored(values, kind, rng):
     """Numbers as `kind` stores them; at random where the package `gguf` only reads it."""
-    if kind not in (Kind.Q4_K, Kind.Q6_K):
+    if kind not in (Kind.Q4_K, Kind.Q5_K, Kind.Q6_K):
         return quants.quantize(values, kind)
     rows, inputs = values.shape
     size = GGML_QUANT_SIZES[kind][1]
     blocks = rng.integers(0, 256, (rows, inputs // 256, size), dtype=np.uint8)
-    scales = (5e-4, 4e-3) if kind == Kind.Q4_K else (5e-5,)  # d, and what is taken away
+    scales = (5e-5,) if kind == Kind.Q6_K else (5e-4, 4e-3)  # d, and what is taken away
     few = rng.uniform(0.5, 1, (*blocks.shape[:2], len(scales))) * scales
-    place = 0 if kind == Kind.Q4_K else size - 2
+    place = size - 2 if kind == Kind.Q6_K else 0
     blocks[..., place : place + 2 * len(scales)] = few.astype("<f2").view(np.uint8)
     return blocks.reshape(rows, -1)
 
