@@ -517,31 +517,18 @@ export class Model {
     this.top = behind; // what is kept for a run stays: this text has a pool behind it
     try {
       return read(ids, (numbers) => {
-        this.#keep(numbers.length);
-        const places = Int32Array.from(numbers, (_, t) => t);
-        const laid = this.#lay(
-          Int32Array.of(
-            this.owner,
-            1,
-            1,
-            0,
-            numbers.length,
-            0,
-            -1,
-            0,
-            numbers.length,
-            ...numbers,
-            ...places,
-          ),
-        );
+        const n = numbers.length;
+        this.#keep(n);
+        const told = [this.owner, 1, 1, 0, n, 0, -1, 0, n, ...numbers, ...numbers.keys()];
+        const laid = this.#lay(Int32Array.from(told));
         this.#begin(laid);
         for (let l = 0; l < layer; l++) {
           this.#project(laid, l);
           this.#attend(laid, l);
-          this.#transform(numbers.length, l);
+          this.#transform(n, l);
         }
         this.#project(laid, layer);
-        return this.#weights(numbers.length, layer, head);
+        return this.#weights(n, layer, head);
       });
     } finally {
       Object.assign(this, { slots, keys, values, behind });

@@ -60,7 +60,7 @@ IN V halves(const void *p) {
 
 #define FOUR(q, q_, p) q
 // The fifth bits of 32 inputs stand before the others.
-#define EACH(bit) (0x0101010101010101 << (bit))
+#define EACH(bit) (0x0101010101010101u << (bit))
 #define FIVE(q, q_, p) wasm_v128_or(q, wasm_v128_and(wasm_i8x16_splat(16), wasm_i8x16_ne(wasm_i8x16_splat(0), \
     wasm_v128_and(wasm_v128_load64_splat(q_ - 32 + (p) / 8 * 8), wasm_i64x2_make(EACH((p) % 8), EACH((p) % 8 + 1))))))
 

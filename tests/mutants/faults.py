@@ -3765,8 +3765,8 @@ FAULTS = (
     Fault(
         "any divisors of a GGUF file are taken for those of Llama 3",
         "core/torch_engine/models/gguf.py",
-        "not all(map(_is_near, divisors, wanted))",
-        "not all(map(_is_near, divisors[:5], wanted[:5]))",
+        "not all(map(is_near, divisors, wanted))",
+        "not all(map(is_near, divisors[:5], wanted[:5]))",
         ("core/test_gguf.py::test_what_is_not_read_is_refused_and_leaves_nothing",),
     ),
     Fault(

@@ -30,7 +30,7 @@ FILES = {
     "q4_0": {"arch": "llama", "kind": Kind.Q4_0},
     "q4_1": {"arch": "llama", "kind": Kind.Q4_1, "own_head": True, "rope": FITTING},
     "q5_0": {"arch": "llama", "kind": Kind.Q5_0, "kinds": {"ffn_down": Kind.Q5_1}},
-    "q5_k": {"arch": "llama", "kind": Kind.Q5_K, "hidden": 256, "pre": "llama-bpe"},
+    "q5_k": {"arch": "llama", "kind": Kind.Q5_K, "kinds": MIXED, "hidden": 256},
     "q8_0": {"arch": "qwen2", "kind": Kind.Q8_0, "pre": "qwen2"},
     "f16": {"arch": "qwen3", "kind": Kind.F16, "pre": "qwen2"},
     "f32": {"arch": "smollm3", "kind": Kind.F32, "pre": "smaug-bpe", "layers": 4},

@@ -228,12 +228,7 @@ def _write(file: GgufFile, made: Path, progress: Progress) -> None:
 
 # -- config ----------------------------------------------------------------------------------------
 
-_CLASSES = {
-    "llama": "LlamaForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "smollm3": "SmolLM3ForCausalLM",
-}
+_KINDS_READ = ("llama", "qwen2", "qwen3", "smollm3")
 TURNED = ("llama", "smollm3")  # llama.cpp turns the rows of their heads for its rotary embedding
 _HAS = {
     "qwen2": {"attn_q.bias", "attn_k.bias", "attn_v.bias"},
@@ -250,7 +245,7 @@ def config_of(file: GgufFile) -> dict[str, Any]:
     """What `config.json` says."""
     facts, shapes = file.facts, {name: tensor.shape for name, tensor in file.tensors.items()}
     kind = facts["general.architecture"]
-    if kind not in _CLASSES:
+    if kind not in _KINDS_READ:
         raise BadWeights(
             "GGUF files of Llama, Qwen 2, Qwen 3 and SmolLM3 are read here, not of the kind"
             f" {shown_quoted(kind)}"
@@ -282,7 +277,6 @@ def config_of(file: GgufFile) -> dict[str, Any]:
             "a GGUF file with other biases or head norms than its kind has is not read here"
         )
     config = {
-        "architectures": [_CLASSES[kind]],
         "model_type": kind,
         "dtype": "float32",
         "vocab_size": shapes["token_embd.weight"][1],
@@ -312,12 +306,6 @@ def config_of(file: GgufFile) -> dict[str, Any]:
 
 
 ROPE = "rope_freqs.weight"
-_LLAMA3 = {
-    "rope_type": "llama3",
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
 
 
 def _scale_positions(config: dict[str, Any], file: GgufFile) -> None:
@@ -327,15 +315,18 @@ def _scale_positions(config: dict[str, Any], file: GgufFile) -> None:
     tensor, divisors = file.tensors[ROPE], [1.0]
     if tensor.kind == "F32" and tensor.outputs == 1:
         divisors = list(struct.unpack(f"<{tensor.row // 4}f", file.content(tensor, tensor.row)))
-    config["rope_parameters"] |= {**_LLAMA3, "factor": max(divisors)}
-    wanted = rope_factors(config)
-    if len(divisors) != len(wanted) or not all(map(_is_near, divisors, wanted)):
+    config["rope_parameters"] |= {
+        "rope_type": "llama3",
+        "factor": max(divisors),
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    wanted, is_near = rope_factors(config), partial(math.isclose, rel_tol=1e-4)
+    if len(divisors) != len(wanted) or not all(map(is_near, divisors, wanted)):
         raise BadWeights(
             "a GGUF file with positions scaled unlike those of Llama 3 is not read here"
         )
-
-
-_is_near = partial(math.isclose, rel_tol=1e-4)  # they are rounded on their way
 
 
 _OF_A_TURN = frozenset({"<|end|>", "<|eom_id|>", "<|eot_id|>", "<|im_end|>"})
