@@ -78,6 +78,10 @@ def model_facts(
 
 def llama_sizes(config: Mapping[str, Any]) -> dict[str, Any]:
     """The sizes of a Llama, from its config; raises what `rope_factors` raises."""
+    sometimes = {
+        "rope_factors": rope_factors(config),
+        "no_rope_interval": config.get("no_rope_layer_interval"),
+    }
     return {
         "layers": config["num_hidden_layers"],
         "hidden": config["hidden_size"],
@@ -88,8 +92,7 @@ def llama_sizes(config: Mapping[str, Any]) -> dict[str, Any]:
         "positions": config["max_position_embeddings"],
         "epsilon": config["rms_norm_eps"],
         "rope_theta": config["rope_parameters"]["rope_theta"],
-        "rope_factors": rope_factors(config),
-        "no_rope_interval": config.get("no_rope_layer_interval", 0),
+        **{name: value for name, value in sometimes.items() if value},
     }
 
 
