@@ -228,14 +228,14 @@ def _write(file: GgufFile, made: Path, progress: Progress) -> None:
 
 # -- config ----------------------------------------------------------------------------------------
 
-_KINDS_READ = ("llama", "qwen2", "qwen3", "smollm3")
+_READ = ("llama", "qwen2", "qwen3", "smollm3")  # kinds
 TURNED = ("llama", "smollm3")  # llama.cpp turns the rows of their heads for its rotary embedding
 _HAS = {
     "qwen2": {"attn_q.bias", "attn_k.bias", "attn_v.bias"},
     "qwen3": {"attn_q_norm.weight", "attn_k_norm.weight"},
 }
 _MORE = re.compile(r".*\.bias|attn_[qk]_norm\.weight")
-_READ = re.compile(
+_FACTS = re.compile(
     r"(embedding|feed_forward|context)_length|block_count|vocab_size|rope\.freq_base|"
     r"attention\.(head_count(_kv)?|key_length|layer_norm_rms_epsilon)"
 )
@@ -245,7 +245,7 @@ def config_of(file: GgufFile) -> dict[str, Any]:
     """What `config.json` says."""
     facts, shapes = file.facts, {name: tensor.shape for name, tensor in file.tensors.items()}
     kind = facts["general.architecture"]
-    if kind not in _KINDS_READ:
+    if kind not in _READ:
         raise BadWeights(
             "GGUF files of Llama, Qwen 2, Qwen 3 and SmolLM3 are read here, not of the kind"
             f" {shown_quoted(kind)}"
@@ -256,7 +256,7 @@ def config_of(file: GgufFile) -> dict[str, Any]:
         if name.startswith(f"{kind}.")
     }
     heads, hidden = of["attention.head_count"], of["embedding_length"]
-    size = of.get("attention.key_length", hidden // heads)
+    size, theta = of.get("attention.key_length", hidden // heads), of.get("rope.freq_base", 10000.0)
     changes_nothing = {
         "attention.value_length": size,
         "rope.dimension_count": size,
@@ -266,7 +266,7 @@ def config_of(file: GgufFile) -> dict[str, Any]:
     }
     for name, value in of.items():  # one that is passed over could change every logit
         is_number = isinstance(value, int | float)
-        if not is_number if _READ.fullmatch(name) else value != changes_nothing.get(name):
+        if not is_number if _FACTS.fullmatch(name) else value != changes_nothing.get(name):
             raise BadWeights(
                 f"a GGUF file whose {shown_quoted(name)} is {shown_quoted(value)} is not read here"
             )
@@ -288,10 +288,7 @@ def config_of(file: GgufFile) -> dict[str, Any]:
         "head_dim": size,
         "max_position_embeddings": of["context_length"],
         "rms_norm_eps": of["attention.layer_norm_rms_epsilon"],
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": of.get("rope.freq_base", 10000.0),
-        },
+        "rope_parameters": {"rope_type": "default", "rope_theta": theta},
         "hidden_act": "silu",
         "tie_word_embeddings": "output.weight" not in shapes,
         "bos_token_id": facts.get("tokenizer.ggml.bos_token_id"),
@@ -378,17 +375,13 @@ def _weights(file: GgufFile, config: Mapping[str, Any], progress: Progress) -> d
         try:
             rows = stored.reshape(*reversed(tensor.shape[1:]), tensor.row)
             values = dequantize(rows, GGMLQuantizationType[tensor.kind])
-            values = turned_back(values, config["head_dim"]) if turned else values
+            if turned:  # pairs of rows stand side by side
+                pairs = values.reshape(-1, config["head_dim"] // 2, 2, tensor.shape[0])
+                values = pairs.swapaxes(1, 2).reshape(values.shape)
         except (TypeError, ValueError):
             raise BadWeights(_NO_SENSE) from None
         weights[_name(name)] = np.ascontiguousarray(values, dtype=np.float32)
     return weights
-
-
-def turned_back(rows: Any, head_dim: int) -> Any:
-    """The rows of heads where transformers has them."""
-    pairs = rows.reshape(-1, head_dim // 2, 2, *rows.shape[1:])
-    return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
 def _name(name: str) -> str:
