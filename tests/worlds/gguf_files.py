@@ -10,7 +10,6 @@ import numpy as np
 from gguf import (
     GGML_QUANT_SIZES,
     MODEL_ARCH,
-    MODEL_ARCH_NAMES,
     GGUFWriter,
     TokenType,
     get_tensor_name_map,
@@ -146,8 +145,7 @@ def converted(model) -> dict[str, Any]:
     """
     config = model.config
     rope = config.rope_parameters
-    [arch] = [arch for arch, name in MODEL_ARCH_NAMES.items() if name == config.model_type]
-    names = get_tensor_name_map(MODEL_ARCH(arch), config.num_hidden_layers)
+    names = get_tensor_name_map(MODEL_ARCH.LLAMA, config.num_hidden_layers)  # SmolLM3's, too
     weights = {}
     for name, tensor in model.state_dict().items():
         values = tensor.numpy()
