@@ -15,7 +15,6 @@ from typing import Any
 
 from core.errors import InflightError, InvalidTrace, malformed
 from core.recorders.conversion import Conversion
-from core.recorders.groups import infer_windows
 from core.recorders.raw import Recording, gathered, is_raw, lines_of, read_raw
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.sequence import Contradiction, EventSequence
@@ -59,20 +58,13 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
             f"{recording.name} begins with missing steps, and no snapshot after them gives the"
             " whole state."
         )
-    shown = [steps[event.step] for event in events]
-    is_silent = isinstance(recording.header.get("kv_groups"), int)  # on which blocks left a window
-    if is_silent and any(
-        e.kv.used > e.kv.total - step["blocks_free"] for e, step in zip(events, shown, strict=True)
+    # an older recording, which only counts the KV groups, does not say which blocks left a window
+    if isinstance(recording.header.get("kv_groups"), int) and any(
+        event.kv.used > event.kv.total - steps[event.step]["blocks_free"] for event in events
     ):
-        if not any(event.resumed for event in events) and infer_windows(
-            recording.header, shown, events
-        ):
-            conversion, events, faults = _followed(recording, steps, start)
-        else:
-            faults.append(
-                "Some blocks left their requests unrecorded, so more blocks are drawn than were in"
-                " use."
-            )
+        faults.append(
+            "Some blocks left their requests unrecorded, so more blocks are drawn than were in use."
+        )
     recording.faults += faults
     model = model_folder(recording.header.get("model", ""))
     if tokenizer is None and model is not None:

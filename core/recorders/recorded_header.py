@@ -17,7 +17,7 @@ from core.policy import POLICIES, Policy, RecordedPolicy
 from core.recorders.groups import kv_groups
 from core.recorders.raw import Recording
 from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts, windows_of
-from core.trace.inferred import WINDOWS, inferred_by
+from core.trace.inferred import inferred_by
 
 SENTENCES: dict[str, str] = {
     "pipeline_parallel_size": (
@@ -170,8 +170,7 @@ def trace_header(
             num_spec_tokens=facts.get("num_spec_tokens"),
             kv_connector=facts.get("kv_connector"),
         ),
-        inferred=inferred_by(config.policy)
-        | ({"windows": WINDOWS} if facts.get("inferred_windows") else {}),
+        inferred=inferred_by(config.policy),
         absent=(
             "prepare",
             "sample",

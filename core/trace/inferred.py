@@ -35,15 +35,10 @@ _REASONS = (
     "lanes if all are taken, else the token budget if it is spent, else KV blocks if fewer are free"
     " than the request needs; else why it waits, stalls or is cut is not recorded"
 )
-WINDOWS = (
-    "the blocks at the head of a table, as many as make the free blocks of every step those that"
-    " were recorded"
-)
-"""The rule by which blocks that left a window are inferred if they were not recorded."""
 
 
 def inferred_by(policy: Policy) -> dict[str, str]:
-    """The rules by what they infer, as a header states them; `WINDOWS` may be one, too."""
+    """The rules, by what each infers, as a header states them."""
     return {"lanes": _LANES, "waiting": _queue(policy), "reasons": _REASONS}
 
 

@@ -5375,13 +5375,6 @@ FAULTS = (
         ("core/test_kv_groups.py::test_the_groups_that_a_header_names",),
     ),
     Fault(
-        "every combination of a thousand groups is tried",
-        "core/recorders/groups.py",
-        'if facts["kv_groups"] > _MOST_TRIED:',
-        "if False:",
-        ("core/test_kv_groups.py::test_more_groups_than_can_be_tried_are_left_alone",),
-    ),
-    Fault(
         "the smallest pass that was measured is beyond what was",
         "core/simulate/fitted.py",
         "self.least.tokens <= load.tokens",

@@ -14,7 +14,7 @@ from itertools import islice
 
 from core.trace.events import NOT_RECORDED, SKIPPED, UNRECORDED, Resumed, StepEvent
 from core.trace.header import Header, windows_of
-from core.trace.inferred import WINDOWS, inferred_by, inferred_reasons, lowest_free
+from core.trace.inferred import inferred_by, inferred_reasons, lowest_free
 from core.trace.rules.blocks import BY_POSITION
 from core.trace.rules.bounds import ROUNDING, plausible_reason
 from core.trace.rules.followable import quoted
@@ -27,10 +27,7 @@ def oddity(header: Header) -> str | None:
     """What is odd about a header, or None: its lanes, queue and reasons are always inferred, by the
     rules known here, and what is absent has a name.
     """
-    rules, stated = inferred_by(header.policy), header.inferred
-    if any(
-        stated.get(fact) != (rules | {"windows": WINDOWS}).get(fact) for fact in [*rules, *stated]
-    ):
+    if header.inferred != inferred_by(header.policy):
         return (
             "the header does not name the rules by which lanes, queue and reasons are inferred here"
         )
