@@ -1,5 +1,5 @@
-"""What another engine does not record and is inferred, each by one rule that both the conversion
-and the checks use: its lanes, its queue, its reasons.
+"""What other engines do not record and is inferred: lanes, the queue and reasons, each by one rule
+that both the conversion and the checks use.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ def why_stalled(budget: tuple[int, int], blocks: tuple[int, int], gives_way: boo
 def inferred_reasons(
     event: StepEvent, state: RunState, header: Header
 ) -> list[LimitReached | None]:
-    """Of the head of the queue, of admitted, of stalled requests. state: while the passes run."""
+    """The inferred reasons: of the head of the queue, of each admitted request, and of each stalled
+    one. state: while the passes run.
+    """
     config, spent = header.config, event.budget.decode + event.budget.prefill
     budget = max(0, (event.budget.limit or 0) - spent), event.budget.limit or 0
     blocks = header.num_blocks - event.kv.used, header.num_blocks

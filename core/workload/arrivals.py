@@ -116,7 +116,9 @@ def sizes_in(lines: Iterable[str], name: str) -> list[RequestSize]:
 
 
 def from_first(name: str, sizes: list[RequestSize]) -> list[RequestSize]:
-    """Arrivals, if any, counted from the first, to a microsecond; raises InvalidWorkload."""
+    """The sizes with their arrivals, if they have any, counted from the first and rounded to a
+    microsecond. Raises InvalidWorkload if there are none.
+    """
     if not sizes:
         raise InvalidWorkload(f"{name} holds no requests.")
     if (first := sizes[0].arrival) is None:
@@ -160,8 +162,8 @@ def request(
     context: int | None,
     seed: int = 0,
 ) -> Request:
-    """A greedy request of made-up tokens, cut to fit the context (answer first, at least one
-    token). Raises InvalidWorkload for a prompt of more than MOST_TOKENS.
+    """A greedy request of made-up tokens, shortened to fit the context (the answer first, but to no
+    less than one token). Raises InvalidWorkload for a prompt of more than MOST_TOKENS.
     """
     prompt, output = size.prompt_tokens, size.output_tokens
     if context is not None:
