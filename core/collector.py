@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_off() -> Iterator[None]:
     """Switch the garbage collector off inside the block. The records of a run contain no reference
     cycles, so the collector would walk them again and again and free nothing; on a GPU each walk is
     a gap between steps.

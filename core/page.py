@@ -43,7 +43,7 @@ class Page:
         """The page as one file, which opens from disk without a network or a server. Raises
         InflightError if there is nothing to show.
         """
-        return brought(draw)(self.what, in_cell, self.place)
+        return provided(draw)(self.what, in_cell, self.place)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page to a file. Raises InflightError if it cannot be made or written."""
@@ -62,7 +62,7 @@ class Page:
         )
 
 
-def brought(drawing: _Drawing | None) -> _Drawing:
+def provided(drawing: _Drawing | None) -> _Drawing:
     """The drawing function itself; raises InflightError if none has been set."""
     if drawing is None:
         raise InflightError("Nothing here draws pages: `import inflight` brings what does.")

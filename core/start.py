@@ -41,7 +41,7 @@ def return_large_blocks() -> None:
 
 
 @contextmanager
-def unsearched() -> Iterator[None]:
+def gc_frozen() -> Iterator[None]:
     """Switch the garbage collector off inside the block, and exempt all objects that exist at its
     end from every later collection.
     """

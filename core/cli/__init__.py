@@ -26,7 +26,7 @@ from core import __version__
 from core.cli.given import Command
 from core.cli.output import INTERRUPTED, loading, open_streams, print_line, print_note
 from core.errors import InflightError, shown
-from core.start import unsearched
+from core.start import gc_frozen
 from core.torch_engine.models.tensor_parallel import is_first, world_size
 
 Target = str | Callable[..., None]
@@ -121,7 +121,7 @@ class _LazyGroup(TyperGroup):
         if name is not None and target is not None:
             module, _, function = target.partition(":")
             alone = _typer()
-            with loading("Loading"), unsearched():
+            with loading("Loading"), gc_frozen():
                 target = getattr(import_module(f"{__package__}.{module}"), function)
             alone.command(name, cls=Command)(target)
             command = typer.main.get_command(alone)

@@ -193,7 +193,7 @@ class Comparison(OnPage):
         seconds, or a chart of the page, such as "throughput". Raises InflightError for another
         view, with the names of all, and for one that there is nothing to draw of.
         """
-        return page.brought(page.plot)(self, view, None)
+        return page.provided(page.plot)(self, view, None)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: wall times, medians of every metric, ratios to the baseline, outputs."""

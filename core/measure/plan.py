@@ -20,7 +20,7 @@ from urllib.parse import quote
 from core import page
 from core.account.metrics import distribution, wall_s
 from core.account.request_times import RequestTimes, SLOs, request_times
-from core.collector import uncollected
+from core.collector import gc_off
 from core.config import ASSETS, EngineConfig, PolicyOrName
 from core.errors import InflightError, InvalidConfig, require
 from core.files import written
@@ -165,7 +165,7 @@ class Plan:
 
     def plot(self) -> Any:
         """A Plotly figure: throughput against TTFT and ITL, each point a setting."""
-        return page.brought(page.plot)(self, "frontier", None)
+        return page.provided(page.plot)(self, "frontier", None)
 
     def save_html(self, path: str | Path, pages: str | Path | None = None) -> None:
         """Write `plot` as one file, which opens from disk. pages: the folder in which the runs of
@@ -224,7 +224,7 @@ def _ended(
     turns: Generator[_T, None, _Made], each: Callable[[_T], object] = lambda _: None
 ) -> _Made:
     """What the turns come to. each: told of every one."""
-    with uncollected():
+    with gc_off():
         while True:
             try:
                 each(next(turns))

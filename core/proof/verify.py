@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from core.collector import uncollected
+from core.collector import gc_off
 from core.config import ASSETS
 from core.engine.engine import EngineCore
 from core.engine.requests import prompt_ids
@@ -193,7 +193,7 @@ def verify(
     engine for the model of a header, before the rest is read; with it the requests run again, all
     arriving at once, and their tokens are compared.
     """
-    with uncollected():
+    with gc_off():
         return _verify(Reader(lines), tokenizer, engine)
 
 

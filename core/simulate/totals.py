@@ -10,7 +10,7 @@ from typing import Any
 
 from core.account.metrics import positions_of
 from core.account.request_times import SLOs
-from core.collector import uncollected
+from core.collector import gc_off
 from core.engine.engine import EngineCore
 from core.errors import require
 from core.trace.events import StepEvent
@@ -165,7 +165,7 @@ def run_stream(
     require(requests, Iterable, "A stream yields requests")
     totals = RunTotals() if totals is None else totals
     coming = (require(request, Request, "A stream yields requests") for request in requests)
-    with uncollected():
+    with gc_off():
         limits = engine.config
         # as it is then, so that the trace says what it cannot follow from the requests
         if limits.num_blocks is None:

@@ -286,7 +286,7 @@ class Trace(OnPage):
         "mask", the packed row of a step and who could attend to whom. Raises InflightError for
         another view, and for a step that there is not.
         """
-        return page.brought(page.plot)(self, view, step)
+        return page.provided(page.plot)(self, view, step)
 
     def animate(
         self, path: str | os.PathLike[str], steps: slice = slice(None), seconds: float = 0.5
@@ -298,7 +298,7 @@ class Trace(OnPage):
         InflightError for another kind of file, for none of its steps or too many, and where it
         cannot be written.
         """
-        page.brought(page.animate)(self, path_of(path), steps, seconds)
+        page.provided(page.animate)(self, path_of(path), steps, seconds)
 
     # -- disk --------------------------------------------------------------------------------------
 
