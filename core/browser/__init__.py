@@ -1,3 +1,3 @@
-"""The same engine in a browser's tab: what Pyodide runs there. Nothing is imported but the standard
-library and `core`.
+"""The engine in a browser's tab: what Pyodide runs there. It imports only the standard library and
+`core`.
 """

@@ -1,1 +1,3 @@
-"""The same scheduler and events on a cost model, labelled as simulated."""
+"""The same scheduler and events with a cost model in place of a model; runs are labelled
+simulated.
+"""
