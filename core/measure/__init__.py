@@ -1,1 +1,3 @@
-"""Runs timed side by side: rounds, comparisons, baselines, the cost of a step, load."""
+"""Measurements: comparisons of runs timed in rounds, baselines, the cost of a step, load, and
+plans.
+"""

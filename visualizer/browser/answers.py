@@ -22,8 +22,7 @@ from visualizer.jobs.attention import attention_weights
 from visualizer.jobs.calls import answered
 from visualizer.jobs.files import Wanted, answer_to, open_files, read_workload
 from visualizer.jobs.limits import IN_TAB, Refused, Spec, check, check_upload
-from visualizer.jobs.measured import Compare, Fork
-from visualizer.jobs.planned import PlanJob, SettingJob
+from visualizer.jobs.measured import KINDS
 from visualizer.jobs.work import LeakyRun, Run, Work
 from visualizer.lessons import tasks
 from visualizer.lessons.document import recorded
@@ -123,16 +122,9 @@ class Answers:
             if not isinstance(task, PolicyTask):
                 return Check(task.name, code)
             return (Beside if spec.get("beside") else Attempt)(task, code, self._limits)
-        kinds: Mapping[str, Callable[..., Work]] = {
-            "compare": Compare,
-            "fork": Fork,
-            "plan": PlanJob,
-            "simulate": SettingJob,
-        }
-        made = kinds.get(kind)
-        if made is None or not isinstance(spec, dict):
+        if kind not in KINDS or not isinstance(spec, dict):
             raise Refused(NO_ANSWER)
-        return made(spec, self._limits)
+        return KINDS[kind](spec, self._limits)
 
     # -- calls -------------------------------------------------------------------------------------
 

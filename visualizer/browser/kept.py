@@ -12,6 +12,7 @@ from core.account.perfetto import chrome_trace
 from core.errors import InflightError
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
+from visualizer.documents import as_text
 from visualizer.documents.places import checked_place
 from visualizer.documents.replay import translated_ranks, translated_replay
 from visualizer.page.bundle import standalone_html
@@ -43,7 +44,7 @@ class Kept:
 
     def put_document(self, document: dict[str, Any]) -> dict[str, Any]:
         """Keep a document; `{"id", "url"}`."""
-        return _named(self._put(_as_text(document)))
+        return _named(self._put(as_text(document)))
 
     def trace(self, run: object) -> Trace:
         """A run's trace by its id or address; raises InflightError if it is gone."""
@@ -61,7 +62,7 @@ class Kept:
         """What lies at an address; raises InflightError if it is gone."""
         name = _name(url)
         if name in self._sources:
-            return _as_text(translated_replay(self.trace(name), self._sources[name]))
+            return as_text(translated_replay(self.trace(name), self._sources[name]))
         return self._text(name)
 
     def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
@@ -114,7 +115,3 @@ def _named(name: str) -> dict[str, Any]:
 
 def _name(of: object) -> str:
     return str(of).removeprefix(_ADDRESS).removeprefix(_ID)
-
-
-def _as_text(document: dict[str, Any]) -> str:
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -6,7 +6,7 @@ and more fields of its own. Its answer is `url`, the address of a document (see
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -24,6 +24,7 @@ from core.workload.workload import Workload
 from visualizer.charts.theme import HUES
 from visualizer.documents.comparison import Shown, document, fork_document
 from visualizer.jobs.limits import Limits, Refused, TimeIsUp, check
+from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Going, Host, Work
 
 _COST_SECONDS = 4.0
@@ -161,3 +162,12 @@ def _turned(config: EngineConfig, knob: object, value: object) -> EngineConfig:
     if changed == config:
         raise Refused("That is what it was already: choose another value.")
     return changed
+
+
+KINDS: Mapping[str, Callable[[dict[str, Any], Limits], Work]] = {
+    "compare": Compare,
+    "fork": Fork,
+    "plan": PlanJob,
+    "simulate": SettingJob,
+}
+"""The kinds of work that any engine can do, by the names by which a page asks for them."""

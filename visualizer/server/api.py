@@ -153,8 +153,8 @@ class Server:
             return Job(LeakyRun(on_cpu, self._limits), self._limits, self._models, self.store)
         if not isinstance(kind, str) or kind not in comparisons.KINDS or not isinstance(spec, dict):
             raise Refused(
-                f"This page can run, leak, {', '.join(comparisons.KINDS)}; ask by name, with a"
-                " spec."
+                f"This page can run, leak, {', '.join(sorted(comparisons.KINDS))}; ask by name,"
+                " with a spec."
             )
         return comparisons.job(kind, spec, self._limits, self._models, self.store)
 

@@ -4,16 +4,13 @@ the recorded comparisons.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.torch_engine.models.libraries import load_libraries
 from visualizer.documents.comparison import RECORDED, document, lettered, load, recorded
-from visualizer.jobs import offers
+from visualizer.jobs import measured, offers
 from visualizer.jobs.limits import Limits, Refused, check
-from visualizer.jobs.measured import Compare, Fork
-from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Going, Host, Work
 from visualizer.server.jobs import Job
 from visualizer.server.lent_gpu import COMPARISONS, is_lent
@@ -60,13 +57,7 @@ class MeasuredEquivalence(Work):
         return {"result": lettered(found)}
 
 
-KINDS: dict[str, Callable[[dict[str, Any], Limits], Work]] = {
-    "compare": Compare,
-    "equivalence": MeasuredEquivalence,
-    "fork": Fork,
-    "plan": PlanJob,
-    "simulate": SettingJob,
-}
+KINDS = {**measured.KINDS, "equivalence": MeasuredEquivalence}
 
 
 def job(kind: str, spec: dict[str, Any], limits: Limits, models: ModelCache, store: Store) -> Job:

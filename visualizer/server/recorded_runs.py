@@ -15,6 +15,7 @@ from typing import Any
 
 from core.errors import InflightError, shown
 from core.trace.trace import Trace
+from visualizer.documents import as_text
 from visualizer.documents.catalogue import (
     RANKED,
     RUNS,
@@ -32,7 +33,7 @@ from visualizer.lessons.sheets import plan, sheet
 from visualizer.lessons.tasks import check
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.one_file import lesson_html
-from visualizer.server.store import Store, as_text
+from visualizer.server.store import Store
 
 _CODE = [Path(__file__).resolve().parents[2] / package for package in ("core", "visualizer")]
 

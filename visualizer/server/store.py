@@ -29,6 +29,7 @@ from core.account.perfetto import chrome_trace
 from core.errors import InflightError, shown
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
+from visualizer.documents import as_text
 from visualizer.documents.places import checked_place
 from visualizer.documents.replay import translated_ranks, translated_replay
 from visualizer.page.bundle import standalone_html
@@ -358,11 +359,6 @@ def write_whole(path: Path, pieces: Iterable[str]) -> Path:
         partial.unlink(missing_ok=True)
         raise
     return path
-
-
-def as_text(data: dict[str, Any]) -> str:
-    """Data as JSON, as the page fetches it."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def write_by_content(folder: Path, data: dict[str, Any]) -> Path:
