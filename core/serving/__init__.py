@@ -1,1 +1,3 @@
-"""One engine for many clients: a thread, a stream of tokens for each request, HTTP in front."""
+"""One engine for many clients: a thread that steps it, a stream of tokens for each request, and
+HTTP.
+"""

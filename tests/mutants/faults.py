@@ -1433,7 +1433,7 @@ FAULTS = (
     Fault(
         "an unforeseen failure does not say that its connection ends",
         "core/serving/http/errors.py",
-        "# uvicorn closes it\n"
+        "# uvicorn closes the connection\n"
         "        return error_response(\n"
         '            500, "Something went wrong in the server.", '
         'headers={"connection": "close"}\n'
@@ -2506,8 +2506,8 @@ FAULTS = (
     Fault(
         "a bug between two steps ends the engine's thread",
         "core/serving/engine_thread.py",
-        "                except BaseException as error:  # as of a step\n",
-        "                except InflightError as error:  # as of a step\n",
+        "                except BaseException as error:  # handled like a failed step\n",
+        "                except InflightError as error:  # handled like a failed step\n",
         (
             "core/test_serving_failures.py::test_a_bug_between_two_steps_ends_the_request_that_met_it",
         ),

@@ -1,5 +1,5 @@
-"""`POST /generate`, as the server article calls it: one JSON object, or one event per token and a
-last one with the rest.
+"""`POST /generate`, as in the server article: one JSON object, or one event per token and a last
+one with the rest.
 """
 
 from __future__ import annotations
