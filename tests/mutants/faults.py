@@ -491,8 +491,8 @@ FAULTS = (
     Fault(
         "keys are not turned by their positions",
         "core/torch_engine/cpu/heads.py",
-        "_turned(source, cos, sin, turned, size, target, like)",
-        "_turned(source, cos, sin, turned if head < heads else 0, size, target, like)",
+        "_rotated(source, cos, sin, rotary_size, size, target, like)",
+        "_rotated(source, cos, sin, rotary_size if head < heads else 0, size, target, like)",
         ("core/test_cpu_blocks.py::test_for_whom_there_is_a_stand_in",),
     ),
     Fault(

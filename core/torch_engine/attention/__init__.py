@@ -1,3 +1,3 @@
-"""Attention over the paged pool, handed to transformers models. See `plug` (how), `cpu` and `dense`
-(with what).
+"""Attention over the paged KV pool for transformers models: `plug` connects it to the model; `cpu`
+and `dense` compute it.
 """

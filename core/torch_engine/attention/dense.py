@@ -1,5 +1,5 @@
-"""One boolean mask over every query and every cached key of the pass, slow and obvious, and
-attention under it.
+"""Reference attention, slow and obvious: one boolean mask over every query and every cached key of
+the pass.
 """
 
 from __future__ import annotations
