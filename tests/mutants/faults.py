@@ -3151,7 +3151,7 @@ FAULTS = (
     Fault(
         "exports are nobody's",
         "visualizer/server/store.py",
-        "        self._prune(path.name, whose)\n",
+        "        self._prune(path.name, client)\n",
         '        self._prune(path.name, "")\n',
         ("visualizer/test_store.py::test_exports_make_room_by_who_has_most_of_them",),
     ),
@@ -3388,8 +3388,8 @@ FAULTS = (
     Fault(
         "a run belongs to whoever stored it last",
         "visualizer/server/store.py",
-        "self._whose.setdefault(newest, whose)",
-        "self._whose[newest] = whose",
+        "self._owners.setdefault(newest, client)",
+        "self._owners[newest] = client",
         ("visualizer/test_store.py::test_a_run_stays_with_who_stored_it_first",),
     ),
     Fault(

@@ -1,1 +1,3 @@
-"""The page's answers without a server: what a tab's worker runs, on the standard library alone."""
+"""Answers the page without a server: Python code for a worker of the browser tab, on the standard
+library alone.
+"""

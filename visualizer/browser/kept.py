@@ -1,4 +1,6 @@
-"""The latest runs, documents and files of a tab, in memory, at addresses that name no server."""
+"""Keeps the latest runs, documents and files of a browser tab in memory, under addresses that begin
+with `tab:`.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,14 @@ from visualizer.page.bundle import standalone_html
 from visualizer.page.step import step_page
 
 GONE = "This run is no longer in this tab: run it again."
-_MOST = 2**25  # bytes of what is kept, packed
+_MOST = 2**25  # compressed bytes
 _ID, _ADDRESS = "tab-", "tab:"
 
 
 class Kept:
-    """What a tab keeps, packed, the latest first; the document of a run is made when asked for."""
+    """Compressed runs, documents and files; the oldest are dropped first. A run's document is made
+    on demand.
+    """
 
     def __init__(self) -> None:
         self._packed: OrderedDict[str, bytes] = OrderedDict()
@@ -32,18 +36,20 @@ class Kept:
         self._opened: tuple[str, Trace] | None = None  # the run that was asked for last
 
     def put(self, trace: Trace, source: str | None = None) -> dict[str, Any]:
-        """Keep a run; `{"id", "url"}`. source: see `replay`."""
+        """Keep a run; returns `{"id", "url"}`. source: see `replay`."""
         name = self._put("".join(f"{line}\n" for line in trace.lines()))
         self._sources[name], self._opened = source, (name, trace)
         return _named(name)
 
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
-        """Keep the runs of an engine's ranks, and a document of all; `{"id", "url"}` of that."""
+        """Keep the runs of an engine's ranks, and a document of all; returns `{"id", "url"}` of
+        that.
+        """
         ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
         return self.put_document(translated_ranks(ranks, ids, source))
 
     def put_document(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Keep a document; `{"id", "url"}`."""
+        """Keep a document; returns `{"id", "url"}`."""
         return _named(self._put(as_text(document)))
 
     def trace(self, run: object) -> Trace:
@@ -59,7 +65,7 @@ class Kept:
         return self._opened[1]
 
     def text(self, url: object) -> str:
-        """What lies at an address; raises InflightError if it is gone."""
+        """The text at an address; raises InflightError if it is gone."""
         name = _name(url)
         if name in self._sources:
             return as_text(translated_replay(self.trace(name), self._sources[name]))
@@ -67,7 +73,7 @@ class Kept:
 
     def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
         """A run as a file, `{"url", "name"}`; see `visualizer.server.store.Store.export`. A page
-        with a figure lacks Plotly where `PLOTLY` stands.
+        with a figure has the placeholder `PLOTLY` instead of Plotly.
         """
         if kind == "html":
             return self.export_page(run, {"step": step})
@@ -100,7 +106,7 @@ class Kept:
         return zlib.decompress(packed).decode("utf-8", "surrogatepass")
 
     def _put(self, text: str) -> str:
-        # unknown to an earlier worker of this tab, whose runs the page may still name
+        # random, since the page may still ask for runs of an earlier worker of this tab
         name = secrets.token_hex(10)
         self._packed[name] = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
         while len(self._packed) > 1 and sum(map(len, self._packed.values())) > _MOST:

@@ -1,3 +1,3 @@
-"""What a page can ask to have computed, without threads, HTTP and torch: for the server and for an
-engine in the visitor's own tab.
+"""The work that a page can ask for, without threads, HTTP and torch: for the server and for an
+engine in the visitor's browser tab.
 """

@@ -1,5 +1,5 @@
-"""The Compare tab on a server: its kinds of work, one at a time so that times can be trusted, and
-the recorded comparisons.
+"""The Compare tab on a server: its kinds of work, of which one runs at a time so that measured
+times can be trusted, and the recorded comparisons.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class MeasuredEquivalence(Work):
-    """Each request alone and in a batch. spec: also "leak", whether they read others' keys."""
+    """Runs each request alone and in a batch, and compares the results. spec: also "leak", whether
+    requests read the keys of others.
+    """
 
     noun = "check"
 
@@ -61,13 +63,13 @@ KINDS = {**measured.KINDS, "equivalence": MeasuredEquivalence}
 
 
 def job(kind: str, spec: dict[str, Any], limits: Limits, models: ModelCache, store: Store) -> Job:
-    """The job of a kind of work; raises InflightError."""
+    """The job for a kind of work; raises InflightError."""
     here = spec | {"device": "cpu"} if is_lent() else spec
     return Job(KINDS[kind](here, limits), limits, models, store, queue="comparisons")
 
 
 def catalogue(limits: Limits, folder: Path = RECORDED, model: str = "") -> dict[str, Any]:
-    """The choices on the Compare tab. model: the one that the page opens with."""
+    """The choices on the Compare tab. model: the one that is selected at first."""
     return {
         "recorded": recorded(folder),
         **offers.for_comparisons(limits, model),
@@ -76,8 +78,8 @@ def catalogue(limits: Limits, folder: Path = RECORDED, model: str = "") -> dict[
 
 
 def open_recorded(name: object, store: Store, folder: Path = RECORDED) -> str:
-    """The address of a recorded comparison's document, written when first requested; raises
-    InflightError for an unknown one.
+    """The address of a recorded comparison's document, which is written when first requested;
+    raises InflightError for an unknown name.
     """
     if not isinstance(name, str) or name not in {entry["name"] for entry in recorded(folder)}:
         raise Refused("There is no such recorded comparison.")

@@ -42,7 +42,7 @@ from visualizer.server.routes import PACKED
 
 
 def story_routes(picture: str | None = None) -> list[Route]:
-    """picture: the address of the picture that previews of links show."""
+    """picture: the address of the image for previews of links."""
 
     @cache
     def page(language: str) -> CachedResponse:
@@ -71,7 +71,7 @@ _TYPES = {".js": "text/javascript", ".json": "application/json"}
 
 
 def engine_routes(files: EngineFiles | None) -> list[Route]:
-    """files: those that the page offers, if any."""
+    """files: those of the engine in the tab, None if the page does not offer it."""
 
     async def file(request: Request) -> Response:
         version, name = request.path_params["version"], request.path_params["name"]
