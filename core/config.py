@@ -186,9 +186,7 @@ SMOLLM2 = "smollm2"
 
 
 def models_folder() -> Path:
-    """The folder of fetched and converted models: INFLIGHT_MODELS_DIR, or one in the user's
-    cache.
-    """
+    """The folder of fetched models: INFLIGHT_MODELS_DIR, or one in the user's cache."""
     named = os.environ.get("INFLIGHT_MODELS_DIR")
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     # not Path.expanduser, which raises where there is no home

@@ -19,24 +19,18 @@ def shown(value: object) -> str:
 
 
 def shown_quoted(value: object) -> str:
-    """The text of a value, cut to a short length, in the quotation marks that translations look
-    for.
-    """
+    """A value's text, shortened, in the quotation marks that translations look for."""
     return f"“{shown(str(value))[1:-1]}”"
 
 
 def first_sentence(error: BaseException) -> str:
-    """The first sentence of an exception's text, without its full stop: some texts are pages
-    long.
-    """
+    """The first sentence of an exception's text, which may be pages long; no full stop."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text.split(". ")[0][:300].rstrip(".: ")
 
 
 def malformed(error: Exception) -> str:
-    """What is wrong with malformed data, without a full stop. error: the exception that a reader
-    raised on it.
-    """
+    """What is wrong with malformed data, without a full stop. error: raised by its reader."""
     if isinstance(error, KeyError):
         return f"it has no {shown(error.args[0])}" if error.args else "something is missing in it"
     if isinstance(error, OSError) and error.strerror:
@@ -75,9 +69,7 @@ class InvalidRequest(InflightError, ValueError):
         return type(self)(self.message, name, param=self.param)
 
     def alone(self) -> InvalidRequest:
-        """The same error without the request's name, as a whole sentence, for a client that sent
-        one request only.
-        """
+        """The same error without the request's name, for a client that sent only one."""
         return type(self)(self.message[:1].upper() + self.message[1:], param=self.param)
 
 
@@ -90,9 +82,7 @@ class InvalidConfig(InflightError, ValueError):
 
 
 class PolicyFailed(InflightError):
-    """A user's policy, named in the message, gave an answer that cannot be followed, or let no
-    request continue.
-    """
+    """A user's policy, which the message names, gave an unusable answer or let nothing run."""
 
 
 class InvalidWorkload(InflightError, ValueError):

@@ -140,18 +140,14 @@ def require_writable(*paths: Path | None, read: Iterable[Path] = ()) -> None:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether no new file can take the place of this one: a pipe, a device, or a stream under its
-    name in /dev.
-    """
+    """Whether no new file can replace this one: a pipe, a device, or a stream in /dev."""
     return (
         path.exists() and not path.is_dir() and (not path.is_file() or path.is_relative_to("/dev"))
     )
 
 
 def _place(path: Path) -> Path:
-    """Where a path leads once its links are followed. Raises OSError for links that form a
-    circle.
-    """
+    """Where a path leads once its links are followed. Raises OSError for circular links."""
     try:
         return path.resolve()
     except RuntimeError:

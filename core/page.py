@@ -70,18 +70,14 @@ def provided(drawing: _Drawing | None) -> _Drawing:
 
 
 class OnPage:
-    """A mixin for what can be shown as a page. A notebook shows it if it is the last expression of
-    a cell.
-    """
+    """A mixin for what has a page, which a notebook shows for the last line of a cell."""
 
     def show(self) -> Page:
         """The page, for a notebook's cell or to be saved as a file."""
         return Page(self, {})
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Write the page as one file, which opens from disk. Raises InflightError if there is
-        nothing to show.
-        """
+        """Write the page as one file. Raises InflightError if there is nothing to show."""
         self.show().save(path)
 
     def _repr_html_(self) -> str | None:

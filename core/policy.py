@@ -109,9 +109,7 @@ class RequestView(Protocol):
 
     @property
     def is_decoding(self) -> bool:
-        """Whether the only token left to compute is the one it generated last, so that a step
-        generates another.
-        """
+        """Whether only the latest generated token is left to compute, so a step gives another."""
 
 
 class Capacity(NamedTuple):
@@ -290,9 +288,7 @@ class Policy:
 
     @property
     def knobs(self) -> tuple[str, ...]:
-        """The limits of an `EngineConfig` that matter under this policy but not under every
-        policy.
-        """
+        """The limits of an `EngineConfig` that matter under this policy, but not under all."""
         in_line = self.token_budget and self.preemption != "after"
         means = {
             "max_num_seqs": not self.one_lane,

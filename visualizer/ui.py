@@ -328,9 +328,7 @@ def _named(host: str) -> str:
 
 
 def _served(app: FastAPI, host: str, port: int) -> tuple[uvicorn.Server, threading.Thread]:
-    """The server, which accepts calls now, and its thread; raises InflightError if it cannot
-    start.
-    """
+    """The server, which takes calls now, and its thread; raises InflightError if it cannot."""
     bounds = ServingLimits(body_s=SILENT, send_s=TAKING, drain_s=_LAST_WORDS)
     # a proxy on this machine names the client, as uvicorn understands it by default
     server = HttpServer(server_config(app, bounds, proxy_headers=True))

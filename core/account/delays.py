@@ -76,9 +76,7 @@ SLOW = 2.0  # a pass is slow if it takes this many times as long as others of it
 
 
 class Span(NamedTuple):
-    """One piece of a request's time, in microseconds since the run began. limit: why it was
-    queued.
-    """
+    """A piece of a request's time, in microseconds of the run. limit: why it was queued."""
 
     part: int
     start: int
@@ -153,9 +151,7 @@ class Gap(NamedTuple):
 
     @property
     def cause(self) -> TimeShare | None:
-        """The largest part other than its own decoding if it is at least a quarter of the gap; else
-        None.
-        """
+        """The largest part but its own decoding, if at least a quarter of the gap; else None."""
         outside = {us: NAMES[i] for i, us in enumerate(self.us) if i != DECODE}
         return outside[max(outside)] if 4 * max(outside) >= self.whole_us > 0 else None
 
@@ -209,9 +205,7 @@ def delays(trace: Trace) -> Delays:
 
 
 def spans(trace: Trace) -> dict[str, list[Span]]:
-    """The pieces of each request's time, in order, by request; neighbouring pieces of one part are
-    joined.
-    """
+    """The pieces of each request's time, in order; neighbours of one part are joined."""
     return {
         request: list(_merged(life.spans or ()))
         for request, life in _RequestClock(trace, keep_spans=True).lives.items()
@@ -305,9 +299,7 @@ class _Reason(NamedTuple):
 
 
 class _RequestClock:
-    """Reads the events once. lives: in order of arrival. gaps: the longest ones, not yet
-    explained.
-    """
+    """Reads the events once. lives: in order of arrival. gaps: the longest, unexplained yet."""
 
     def __init__(self, trace: Trace, keep_spans: bool = False) -> None:
         self.lives: dict[str, _Lifetime] = {}
@@ -375,9 +367,7 @@ class _RequestClock:
         return _Reason(microseconds(event.t_start), index, limit, head, joined)
 
     def _number(self, request: str) -> int:
-        """Its number in the order of arrival; -1 for a request that came in steps that are not
-        shown.
-        """
+        """Its number by arrival; -1 for a request that came in steps that are not shown."""
         return self.lives[request].number if request in self.lives else -1
 
     def _passes(
@@ -423,9 +413,7 @@ class _RequestClock:
                 life.add(BETWEEN, microseconds(event.t_end))
 
     def _own_pass(self, life: _Lifetime, own: Computed, forward: PassTime, label: int) -> int:
-        """Assign the time of a pass that computes the request; returns the part to which its step
-        counts.
-        """
+        """Assign the time of a pass that computes the request; returns the part for its step."""
         if own.again:
             life.again += own.again
             life.add(AGAIN, forward.end)
@@ -473,9 +461,7 @@ class _RequestClock:
         life.us_at_token, life.again_at_token = list(life.us), life.again
 
     def _leave_queue(self, life: _Lifetime, index: int, until: int) -> None:
-        """A request joins or stops waiting at an event: assign the time until then to the queue, by
-        reason.
-        """
+        """A request joins or leaves the queue: assign the time until then by reason."""
         reasons, place = self._reasons, life.queue or 0
         if life.was_preempted:
             life.add(PREEMPTED, until)
@@ -498,9 +484,7 @@ class _RequestClock:
         life.queue = None
 
     def _overtaking(self, life: _Lifetime, index: int) -> tuple[str, ...]:
-        """The requests that came later and joined a lane before the event at which the wait
-        ends.
-        """
+        """Later requests that joined a lane before the event at which the wait ends."""
         first, last = (bisect_left(self._joined, (at,)) for at in (life.since, index))
         late = [r for _, r in self._joined[first:last] if self._number(r) > life.number]
         return tuple(dict.fromkeys(late))

@@ -241,9 +241,7 @@ LOST_TO_PREEMPTION = (
 
 
 def preemption_s(trace: Trace) -> float:
-    """Seconds lost to preemption, see `LOST_TO_PREEMPTION`. Not part of `metrics`, because it takes
-    longer to compute.
-    """
+    """Seconds lost to preemption, see `LOST_TO_PREEMPTION`; slower to compute than `metrics`."""
     if not any(event.preempted for event in trace.events):
         return 0.0
     return sum(delay.us[PREEMPTED] + delay.us[AGAIN] for delay in delays(trace).requests) / 1e6

@@ -68,16 +68,12 @@ class PassSizes:
         return self._like[rows]
 
     def times(self, j: int, event: StepEvent) -> float | None:
-        """How many times as long pass j took as the others of its size; None if there are no
-        others.
-        """
+        """How many times as long pass j took as others of its size; None without others."""
         others = self._others(j, event)
         return _duration(event.passes[j]) / others if others else None
 
     def _others(self, j: int, event: StepEvent) -> int | None:
-        """The median duration of the other passes of the size of pass j; None if there are no
-        others.
-        """
+        """The median duration of the other passes of pass j's size; None without others."""
         mixed, size = _size(j, event)
         others = [
             t

@@ -32,9 +32,7 @@ class SLOs:
                 )
 
     def met(self, ttft_s: float | None, tpot_s: float | None, e2e_s: float | None) -> bool:
-        """Whether a request ended by itself and kept every limit. A request of one token has no
-        TPOT.
-        """
+        """Whether a request ended by itself within every limit; one token has no TPOT."""
         if e2e_s is None or ttft_s is None:
             return False
         times = ((ttft_s, self.ttft_s), (tpot_s, self.tpot_s), (e2e_s, self.e2e_s))
@@ -106,9 +104,7 @@ class RequestTimes:
 
     @property
     def _last(self) -> float | None:
-        """When its last token came; None if it has not ended by itself, or if the time is
-        unknown.
-        """
+        """When its last token came; None if unknown, or if it did not end by itself."""
         return (
             self.token_times[-1] if self.is_done and self.num_tokens and not self.is_cut else None
         )

@@ -25,9 +25,7 @@ class Computed(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A step. state: while its passes run. rows: by request, an entry for each pass that computes
-    it.
-    """
+    """A step. state: while its passes run. rows: by request, one entry for each pass."""
 
     event: StepEvent
     state: RunState
@@ -35,9 +33,7 @@ class Moment(NamedTuple):
 
 
 def walk(trace: Trace) -> Iterator[Moment]:
-    """The run, step by step. The state object is reused for the next step: read it at once, or copy
-    it.
-    """
+    """The run, step by step. The state object is reused: read it at once, or copy it."""
     reached: dict[str, int] = {}  # the most positions computed so far, by request
     for event, state in trace.states():
         for carried in event.resumed.carried if event.resumed else ():

@@ -90,9 +90,7 @@ def _typer(**options: Any) -> typer.Typer:
 
 
 def _first_paragraph(function: Callable[..., None]) -> str:
-    """A command's entry in the list of commands, in full, since Typer would cut it after one
-    line.
-    """
+    """A command's entry in the list of commands, which Typer would cut after one line."""
     return " ".join((function.__doc__ or "").split("\n\n")[0].split())
 
 

@@ -238,9 +238,7 @@ def _metrics(numbers: dict[str, Any]) -> list[str]:
 
 
 def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
-    """Print one row per contender, then the findings on outputs and spread, and where it was
-    measured.
-    """
+    """Print a row per contender, the findings on outputs and spread, and the environment."""
     columns = (
         "policy",
         "wall time",

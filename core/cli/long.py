@@ -23,9 +23,7 @@ MOST_REQUESTS = 10_000
 
 
 def is_long(path: Path) -> bool:
-    """Whether a file is one of our runs with more requests than that; False for anything but a
-    trace.
-    """
+    """Whether a file is a trace of ours with more requests than that."""
     try:
         lines = lines_of(path)
         header = next(lines, "")

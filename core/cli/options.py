@@ -292,9 +292,7 @@ def engine_for(
     device_options: DeviceOptions,
     execution: Execution | None = None,
 ) -> Engine:
-    """Load a model and make its engine, with this program's progress display in place of
-    transformers'.
-    """
+    """Load a model and make its engine, with this program's progress display."""
     with loading("Loading the model"):
         load_libraries()  # takes seconds, and reading a trace does not need it
         import torch

@@ -63,9 +63,7 @@ def err() -> Console:
 
 
 class _PlainConsole(Console):
-    """A console that sends a terminal nothing but colours: names in files may contain any
-    characters.
-    """
+    """A console that sends nothing but colours: names in files may contain any characters."""
 
     def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
         for text, style, control in super().render(*args, **options):
@@ -135,9 +133,7 @@ def table(
     stretch: str | None = None,
     right: Iterable[str] = (),
 ) -> None:
-    """Print a table on stdout. stretch: the column that is cut to fit; right: columns of
-    numbers.
-    """
+    """Print a table. stretch: the column that is cut to fit; right: columns of numbers."""
     made, numbers = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0)), frozenset(right)
     for name in columns:
         justify: Literal["left", "right"] = "right" if name in numbers else "left"
@@ -155,9 +151,7 @@ def seconds(value: float | None) -> str:
 
 
 def percentile(numbers: Mapping[str, Any] | None, name: str) -> str:
-    """A percentile from `core.account.metrics.distribution`, marked as a lower bound if some values
-    are left out.
-    """
+    """A percentile of a distribution, marked as a lower bound if values are left out."""
     if numbers is None or numbers[name] is None:
         return "–"
     return ("≥ " if numbers.get("left_out") else "") + seconds(numbers[name])

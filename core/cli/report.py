@@ -1,6 +1,4 @@
-"""A trace as tables: requests, totals, and steps with a line each; and a sentence on where it was
-measured.
-"""
+"""A trace as tables: requests, totals, and steps; and a sentence on where it was measured."""
 
 from __future__ import annotations
 
@@ -243,9 +241,7 @@ def cost_sentences(cost: Mapping[str, Any] | None) -> list[str]:
 
 
 def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
-    """The metrics in four or five lines. asynchronous: whether the host's time overlapped the
-    device's.
-    """
+    """The metrics in a few lines. asynchronous: whether host and device times overlap."""
     lanes = numbers["lane_steps"]
     positions = numbers["positions"]
     kv = numbers["kv_blocks"]

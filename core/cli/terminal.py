@@ -36,9 +36,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Neighbouring keys or queries of one request, `first` … `end - 1`. new: computed in this
-    pass.
-    """
+    """Adjacent keys or queries of a request, `first` … `end - 1`. new: computed now."""
 
     request: str
     first: int
@@ -233,9 +231,7 @@ class _Grid:
         return sum(min(len(keys), cells) + len(self._gap(i)) for i, keys in enumerate(self._keys))
 
     def lines(self) -> Iterator[Text]:
-        """A line with the requests of the keys, a line per query, and notes on what is not
-        drawn.
-        """
+        """A line with the requests of the keys, one per query, and notes on what is left out."""
         header = Text("keys:".rjust(self._label) + " ")
         for index, keys in enumerate(self._keys):
             header.append(self._gap(index)).append(
@@ -290,9 +286,7 @@ class _Grid:
         return letters if len(keys) <= shown else letters[:middle] + "…" + letters[middle + 1 :]
 
     def _gap(self, index: int) -> str:
-        """The separator before a stretch of keys: a space between requests, a bar before new
-        keys.
-        """
+        """What separates stretches of keys: a space between requests, a bar before new keys."""
         if index == 0:
             return ""
         before, keys = self._keys[index - 1], self._keys[index]

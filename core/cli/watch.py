@@ -29,9 +29,7 @@ class _WatchedEngine:
         self._said = ""
 
     def poll(self) -> list[Update]:
-        """The updates since the last call. Raises InflightError for a place that is not a
-        recording.
-        """
+        """The updates since the last call. Raises InflightError if it is no recording."""
         updates = self.follower.poll()
         if self.follower.is_refused:
             raise InflightError(self.follower.sentence)

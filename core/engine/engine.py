@@ -331,9 +331,7 @@ class EngineCore:
             raise ExecutionFailed(f"{failure}: {reason}.") from error
 
     def _num_blocks_for(self, longest: int) -> int:
-        """Blocks of the KV pool: as configured, or `longest` tokens for each lane if memory
-        allows.
-        """
+        """Blocks of the pool: as configured, or `longest` tokens for each lane if possible."""
         config = self.config
         if config.num_blocks is not None:
             return config.num_blocks
@@ -423,9 +421,7 @@ class EngineCore:
         return step.event(origin, start, end, self._num_pool_blocks, self.config)
 
     def _describe(self) -> None:
-        """Complete the header with how passes are computed, which is known only once the runner
-        exists.
-        """
+        """Complete the header with how passes are computed, which the runner knows."""
         runner, header = self._runner(), self.trace.header
         notes = tuple(runner.notes) or header.notes
         self.trace.header = replace(

@@ -12,9 +12,7 @@ from core.workload.request import Request
 
 
 class Outputs(Protocol):
-    """The protocol of a reader: the engine passes each token on once, in the step that samples
-    it.
-    """
+    """A reader of tokens: the engine passes each on once, in the step that samples it."""
 
     def __len__(self) -> int:
         """The number of answers being read; if 0, no tokens are passed on."""

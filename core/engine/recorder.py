@@ -1,6 +1,4 @@
-"""Recorders keep what an engine did: a trace of everything, or of the last part of an endless
-run.
-"""
+"""Recorders keep what an engine did: everything, or the last part of an endless run."""
 
 from __future__ import annotations
 

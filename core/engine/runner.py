@@ -128,9 +128,7 @@ class Runner(Protocol):
 
     @property
     def own_clock(self) -> bool:
-        """Whether times come from a device's own clock, which may differ from the engine's by
-        microseconds.
-        """
+        """Whether times come from a device's own clock, off by microseconds."""
 
     @property
     def execution(self) -> ExecutionFacts | None:
@@ -168,9 +166,7 @@ class Executor(Protocol):
 
     @property
     def header(self) -> Mapping[str, Any]:
-        """Fields of a trace's header that say where passes are computed: device, dtype,
-        versions.
-        """
+        """Fields of the header that say where passes are computed: device, dtype, versions."""
 
     @property
     def memory_sentence(self) -> str:
@@ -198,9 +194,7 @@ class Executor(Protocol):
         ...
 
     def failure(self, error: Exception) -> str | None:
-        """What happened to the device, as the end of a sentence; None if the device did not
-        fail.
-        """
+        """What happened to the device, as the end of a sentence; None if it did not fail."""
         ...
 
 

@@ -354,9 +354,7 @@ def engine_contender(
 
 
 def greedily(workload: Workload) -> Workload:
-    """The same requests without sampling and without stop strings, so that every contender can run
-    them.
-    """
+    """The same requests without sampling and stop strings, which every contender can run."""
     plain = []
     for request in workload:
         asked = request.sampling
@@ -366,9 +364,7 @@ def greedily(workload: Workload) -> Workload:
 
 
 def median_of(values: Sequence[Any]) -> Any:
-    """The median of each number in dicts of the same shape; None for a number that is missing in
-    one of them.
-    """
+    """The median of each number in dicts of one shape; None where a number is missing."""
     first = values[0]
     if isinstance(first, Mapping):
         return {key: median_of([value.get(key) for value in values]) for key in first}
@@ -378,9 +374,7 @@ def median_of(values: Sequence[Any]) -> Any:
 
 
 def first_differences(reference: RunResult, run: RunResult, name: str) -> list[dict[str, Any]]:
-    """Where each output first differs from the reference: the position, both tokens and the
-    margin.
-    """
+    """Where each output first differs from the reference: position, tokens and margin."""
     found = []
     for request, expected in reference.outputs.items():
         got = run.outputs.get(request, ())

@@ -132,9 +132,7 @@ def measuring_cost(
 
 
 def decode_step(requests: int, context: int) -> SchedulerOutput:
-    """A packed pass in which each request computes token `context`, with all tokens before it
-    cached.
-    """
+    """A packed pass in which each request computes token `context`; all before are cached."""
     each, scheduled = -(-context // _BLOCK), []
     for i in range(requests):
         table = BlockTable(tuple(range(i * each, (i + 1) * each)))

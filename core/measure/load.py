@@ -87,9 +87,7 @@ def workload(sweep: Sweep, rate: float, model: ModelFacts) -> Workload:
 
 
 def times(sweep: Sweep, rate: float) -> Iterable[float]:
-    """When requests arrive at this rate, in seconds: without end, or a file's arrivals at another
-    speed.
-    """
+    """Times of arrivals at a rate, in seconds: endless, or a file's at another speed."""
     if sweep.has_arrivals:
         own = [size.arrival or 0.0 for size in sweep.sizes or ()]
         return [at * (len(own) - 1) / own[-1] / rate for at in own]
@@ -300,9 +298,7 @@ def _fits(point: Mapping[str, Any], load: Mapping[str, Any], asked: Workload | N
 
 
 def _are_of_all(numbers: Mapping[str, Any]) -> bool:
-    """Whether each distribution has as many values as there were requests, or gaps between
-    tokens.
-    """
+    """Whether each distribution has one value per request, or per gap between tokens."""
     first, gap, per_token, end, queue = (
         (numbers[of]["count"], numbers[of]["left_out"])
         for of in ("ttft_s", "itl_s", "tpot_s", "e2e_s", "queue_s")
@@ -318,9 +314,7 @@ def _are_of_all(numbers: Mapping[str, Any]) -> bool:
 def _is_of_met(
     goodput: Mapping[str, Any], slos: Mapping[str, Any], numbers: Mapping[str, Any]
 ) -> bool:
-    """Whether a goodput is of these limits, and follows from the number of requests that met
-    them.
-    """
+    """Whether a goodput has these limits and follows from the requests that met them."""
     met, wall = goodput["met"], numbers["wall_s"]
     return (
         goodput["slos"] == slos

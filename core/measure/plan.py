@@ -89,9 +89,7 @@ class Plan:
 
     @property
     def errors(self) -> dict[str, float | None]:
-        """The relative error of the recorded setting's simulation, by number; above 0 means too
-        large.
-        """
+        """The recorded setting's relative errors by number; above 0: simulated too large."""
         ours, theirs = self.again.numbers or {}, self.measured.numbers or {}
         pairs = {
             f"{name} {share}": (ours[name][share], theirs[name][share])
@@ -198,9 +196,7 @@ class Plan:
         return float(point.numbers["e2e_s"]["p50"] or float("inf"))
 
     def _is_near(self, point: Point, best: Point) -> bool:
-        """Whether a setting is as good as the best one, within the error of the recorded setting's
-        E2E at p50.
-        """
+        """Whether a setting is as good as the best, within the error of E2E at p50."""
         error, least = abs(self.errors["e2e_s p50"] or 0.0), abs(self._rank(best))
         return abs(abs(self._rank(point)) - least) <= error * least
 
@@ -229,9 +225,7 @@ def plan(
 def _ended(
     turns: Generator[_T, None, _Made], each: Callable[[_T], object] = lambda _: None
 ) -> _Made:
-    """Run a generator to its end and return its result. each: called with every value that it
-    yields.
-    """
+    """Run a generator to its end; returns its result. each: called with every value."""
     with gc_off():
         while True:
             try:

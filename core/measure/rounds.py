@@ -80,9 +80,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Progress:
-    """A turn that begins: its index, how many there are, the contender, and the round (0: the
-    warm-up).
-    """
+    """A turn that begins: its index of total, the contender, and the round (0: warm-up)."""
 
     index: int
     total: int

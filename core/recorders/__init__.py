@@ -1,3 +1,1 @@
-"""Recordings of other engines: what runs inside those engines, and what opens their files as
-traces.
-"""
+"""Recordings of other engines: what runs inside them, and what opens their files as traces."""

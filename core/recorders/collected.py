@@ -141,9 +141,7 @@ class Collection:
     # -- a recording and its files -----------------------------------------------------------------
 
     def _stream(self, key: str, header_line: bytes) -> _CollectedStream:
-        """A recording that this process has not seen yet: it continues its files if there are any,
-        or begins.
-        """
+        """A recording that is new to this process: continues its files, or begins."""
         text = header_line.decode("utf-8", "replace")
         if not is_raw(text):
             raise InvalidTrace("The first line is not the header of a recording.")
@@ -169,9 +167,7 @@ class Collection:
         return stream
 
     def _resume(self, stream: _CollectedStream, part: int, path: Path) -> bool:
-        """Continue a recording's newest part, cut to whole lines; a part without a header is
-        deleted.
-        """
+        """Continue a recording's newest part, cut to whole lines, if it has a header."""
         with path.open("r+b") as file:
             header = file.readline()
             if not header.endswith(b"\n"):
@@ -202,9 +198,7 @@ class Collection:
         return [self.folder / name for name in os.listdir(self.folder) if _OURS.fullmatch(name)]
 
     def _make_room(self) -> None:
-        """Delete the parts that were written longest ago, except those that are still being
-        written.
-        """
+        """Delete the parts that were written longest ago, unless they are still growing."""
         now = time.monotonic()
         used = {stream.path for stream in self._streams.values() if now - stream.at < _AT_WORK}
         files = sorted((path for path in self._files() if path not in used), key=modified)
@@ -218,9 +212,7 @@ class Collection:
 
 
 def _append(path: Path, content: bytes, anew: bool = False) -> None:
-    """Append all of the content or nothing. The file's new time shows that the engine is still
-    there.
-    """
+    """Append all or nothing. The file's new time shows that the engine is alive."""
     with path.open("xb" if anew else "ab", buffering=0) as file:
         before = file.seek(0, os.SEEK_END)
         try:
@@ -236,9 +228,7 @@ def _append(path: Path, content: bytes, anew: bool = False) -> None:
 
 
 def _held(path: Path) -> Any:
-    """Lock the folder while this process lives. Raises InflightError if another process has locked
-    it.
-    """
+    """Lock the folder. Raises InflightError if another process has locked it."""
     file = path.open("w")
     with suppress(ImportError):
         import fcntl  # missing on Windows

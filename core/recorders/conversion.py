@@ -72,9 +72,7 @@ class _Known:
 
 
 class Conversion:
-    """Converts the steps of a recording in order. start: time 0 of the events, on the recording's
-    clock.
-    """
+    """Converts a recording's steps in order. start: time 0 of the events, on its clock."""
 
     def __init__(self, recording: Recording, start: float) -> None:
         self.recording, self._start = recording, start
@@ -265,9 +263,7 @@ class Conversion:
         return tuple(ordered)
 
     def _preempted(self, step: Raw) -> tuple[Preempted, ...]:
-        """The preempted requests, the newest first, as the engine chose them; frees their
-        blocks.
-        """
+        """The preempted requests, the newest first, as the engine chose; frees their blocks."""
         arrival = list(self._known)
         found = []
         for request, lost in sorted(step["preempted"], key=lambda p: -arrival.index(p[0])):
@@ -350,9 +346,7 @@ class Conversion:
         run.finished = {r: step for r, step in run.finished.items() if r in over}
 
     def _resumption(self, step: Raw, snapshot: Raw, missing: MissingSteps) -> Resumed:
-        """Requests from before the missing steps keep their lanes; others take the lowest free
-        ones.
-        """
+        """Requests from before the gap keep their lanes; others take the lowest free ones."""
         run, known = self._run, self._known
         rows = {row["request"]: row for row in snapshot["requests"]}
         over = {r: _finish_reason(row["finished"]) for r, row in rows.items() if "finished" in row}
@@ -397,9 +391,7 @@ class Conversion:
         return Carried(request, lane, row["computed"], tokens, tables, was_preempted)
 
     def contradiction(self, snapshot: Raw, step: Raw) -> str | None:
-        """A sentence saying how the snapshot before this step contradicts the steps so far, or
-        None.
-        """
+        """How the snapshot before this step contradicts earlier steps, as a sentence, or None."""
         run = self._run
         gone = self._aborted_before(step["t_start"])
         rows = {row["request"]: row for row in snapshot["requests"] if "finished" not in row}
@@ -433,9 +425,7 @@ class Conversion:
     # -- what was computed -------------------------------------------------------------------------
 
     def _blocks_used(self, step: Raw, given: Raw) -> int:
-        """The number of blocks in use during the passes. A step may change a block table several
-        times.
-        """
+        """The number of blocks in use during the passes, after all changes of tables."""
         first, last = self._first_block, len(given)
         self._changes += [
             BlockChange(request, (), False, group, tuple(block - first for block in ids))
@@ -456,9 +446,7 @@ class Conversion:
         return len(self._run.used_blocks)
 
     def _own(self, tables: Iterable[list[int]]) -> list[tuple[int | None, ...]]:
-        """Recorded block tables by KV cache group, with our block numbers: None for an empty
-        block.
-        """
+        """Recorded block tables by group, with our block numbers: None for an empty block."""
         first = self._first_block
         return [tuple(None if b < first else b - first for b in table) for table in tables]
 
@@ -544,9 +532,7 @@ class Conversion:
         return max(0, step["budget"] - sum(s["length"] for s in step["segments"])), step["budget"]
 
     def _times(self, step: Raw) -> tuple[float, float, float, float]:
-        """Times of start, schedule, output and end. A step never begins before the last one has
-        ended.
-        """
+        """Times of start, schedule, output and end; a step starts after the last one ended."""
         times, began = list[float](), float(step["t_start"])
         for name in ("t_start", "t_scheduled", "t_output", "t_end"):
             self._t = max(self._t, round(step.get(name, began) - self._start, 6))

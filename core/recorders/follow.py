@@ -60,9 +60,7 @@ class RecordingBegun:
 
 @dataclass(frozen=True)
 class RequestSeen:
-    """A request that arrives in the next step. prompt: token ids, LEFT_OUT if they are not
-    recorded.
-    """
+    """A request that arrives in the next step. prompt: token ids, LEFT_OUT if unknown."""
 
     request: str
     prompt: list[int]
@@ -94,9 +92,7 @@ class Follower:
 
     @property
     def sentence(self) -> str:
-        """What to say about the recording now: that it is missing, or the latest sentence about
-        it.
-        """
+        """What to say about the recording now: that it is missing, or the latest sentence."""
         return self._missing or self._said
 
     @property
@@ -136,9 +132,7 @@ class Follower:
     # -- which recording ---------------------------------------------------------------------------
 
     def _another(self, updates: list[Update]) -> bool:
-        """Switch to another recording, or note what is missing; returns whether another is followed
-        now.
-        """
+        """Switch to another recording, or note what is missing; returns whether it switched."""
         self._missing, self.is_refused = "", False
         try:
             found = newest(self.place, self.rank, self.engine)
@@ -343,16 +337,12 @@ class Follower:
         updates += [*requests_seen, event._replace(warnings=self._checker.warnings)]
 
     def _lose(self, sentence: str) -> None:
-        """Note that the engine's state is unknown from here on. sentence: why, without a full
-        stop.
-        """
+        """Note that the engine's state is unknown from here on. sentence: the reason."""
         self._lost = sentence
         self._said = f"{sentence}: {_UNTIL}"
 
     def _say_passed(self, missing: MissingSteps) -> None:
-        """Report steps that cannot be shown in round numbers, so that the sentence rarely
-        changes.
-        """
+        """Report steps that cannot be shown, in round numbers, so that it rarely changes."""
         if str(missing.passed).rstrip("0") in ("1", "2", "5"):
             passed = english(f"At least {missing.passed:,} [step has|steps have] passed meanwhile.")
             self._said = f"{self._lost}: {_UNTIL} {passed}"

@@ -63,9 +63,7 @@ def recording_named(header: RawHeader) -> RawHeader:
 
 
 def engine_of(header: RawHeader) -> str:
-    """A key for an engine, the same for all its ranks and different from other engines', as far as
-    recordings say.
-    """
+    """A key for an engine, shared by all its ranks, as far as recordings tell."""
     return str(header.get("instance") or f"{header.get('engine', 'vllm')} {header.get('model')}")
 
 

@@ -71,9 +71,7 @@ class Recording:
 
     @property
     def untried(self) -> list[str]:
-        """A sentence if the recorder says that it was never tested with this version of the
-        engine.
-        """
+        """A sentence if the recorder was never tested with this version of the engine."""
         if self.header.get("tested") is not False:
             return []
         version = self.version or "of a version that it does not say"
@@ -152,9 +150,7 @@ def is_raw(first_line: str) -> bool:
 
 
 def _said(line: str) -> Any:
-    """The JSON value of a line. Raises ValueError also for NaN, infinities and halves of surrogate
-    pairs.
-    """
+    """The JSON value of a line; raises ValueError also for NaN and lone surrogates."""
     data = json.loads(line)
     json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     return data
@@ -274,9 +270,7 @@ def lost(records: int) -> list[str]:
 
 
 def _sort(recording: Recording) -> None:
-    """Sort by step, because a step may be written after the next one was scheduled, once its output
-    is back.
-    """
+    """Sort by step, because a step is written once its output is back, maybe late."""
     recording.steps.sort(key=lambda step: step["step"])
     recording.faults += lost(recording.dropped)
     if any(earlier["step"] == later["step"] for earlier, later in pairwise(recording.steps)):

@@ -210,9 +210,7 @@ def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
 
 
 def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
-    """What is known about the model, from its configuration if that is here, else from the
-    recording.
-    """
+    """Facts about the model, from its configuration if that is here, else the recording."""
     name, context = Path(facts.get("model", "unknown")).name, facts.get("max_model_len")
     if folder is None:
         return ModelFacts(name=name, vocab_size=facts.get("vocab_size"), context=context)

@@ -91,9 +91,7 @@ class EventSequence:
             self._pending = step
 
     def settle(self, later: frozenset[str] = frozenset()) -> Iterator[StepEvent | Lost]:
-        """Return the event of the step that waits, if any. later: the requests that are
-        `still_there` after it.
-        """
+        """The event of the waiting step, if any. later: requests `still_there` after it."""
         if (step := self._pending) is None:
             return
         self._pending = None
@@ -103,16 +101,12 @@ class EventSequence:
             yield self._lose(step, error)
 
     def restart(self, conversion: Conversion, step: int, error: Exception) -> Lost:
-        """Discard the latest event, which breaks the rules: go on from the next snapshot, with
-        nothing known.
-        """
+        """Discard the latest event, which breaks the rules; wait for the next snapshot."""
         self.conversion = conversion
         return self._lose({"step": step}, error)
 
     def _goes_on(self, missing: MissingSteps, step: Raw, snapshot: Raw | None) -> bool:
-        """Resume at this step if there is a complete snapshot of the state before it; returns
-        whether there is.
-        """
+        """Resume here if a snapshot has the state before this step; returns whether."""
         missing.reach(step)
         state = snapshot and missing.with_prompts(snapshot, self.conversion.prompts)
         if not state:

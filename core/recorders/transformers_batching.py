@@ -40,9 +40,7 @@ def _units(cache: Any) -> int:
 
 
 def _free(cache: Any) -> int:
-    """Units of the pool that no request holds: in free sectors, and free blocks of other
-    sectors.
-    """
+    """Units of the pool that no request holds, in free sectors and in the others."""
     units = _units(cache)
     held = [
         units // a.blocks_per_sector * cache.pool.count_free_blocks(a.index)
@@ -113,9 +111,7 @@ class _Observer:
         return RawWriter(Parts(self.path, header))
 
     def to_schedule(self, scheduler: Any) -> None:
-        """Note new and running requests just before scheduling; may be called several times a
-        step.
-        """
+        """Note new and running requests before scheduling, perhaps several times a step."""
         waiting = scheduler.waiting_requests
         new = [state for request, state in waiting.items() if request not in self.known]
         self.known |= {state.request_id for state in new}

@@ -1,3 +1,1 @@
-"""One engine for many clients: a thread that steps it, a stream of tokens for each request, and
-HTTP.
-"""
+"""One engine for many clients: its thread, a stream of tokens per request, and HTTP."""

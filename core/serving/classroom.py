@@ -62,9 +62,7 @@ class Classroom:
         return config
 
     def hide(self, *, texts: bool | None = None, nicknames: bool | None = None) -> None:
-        """Set whether viewers see prompts and tokens, and nicknames; this applies to earlier
-        messages too.
-        """
+        """Set whether viewers see texts and nicknames, including those of earlier messages."""
         log, given = self._serving.event_log, {"texts": texts, "nicknames": nicknames}
         with self._lock:
             log.hidden = replace(

@@ -57,9 +57,7 @@ class ClassSettings:
 
 
 class Pace:
-    """Decides when the next step may be taken. steps_per_s: None for full speed, 0 for single
-    steps.
-    """
+    """Decides when the next step may run. steps_per_s: None: full speed, 0: single steps."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.steps_per_s: float | None = None
@@ -182,9 +180,7 @@ class EngineThread:
         return self._engine.has_work and self.pace.wait_s == 0 and not self._stopping
 
     def _handle_all(self, wait_s: float | None = 0.0) -> None:
-        """Make all calls that were sent, waiting at most `wait_s` for the first; None waits without
-        end.
-        """
+        """Make all calls that were sent; wait up to `wait_s` for the first, None: for ever."""
         with suppress(queue.Empty):
             while True:
                 call, args = self._inbox.get(block=wait_s != 0, timeout=wait_s)

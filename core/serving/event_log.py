@@ -29,9 +29,7 @@ _MOST_AT_ONCE = 256
 
 
 class ServedStep(NamedTuple):
-    """A step of an engine. texts: the pieces of its tokens by request, in order; None if not
-    decoded.
-    """
+    """A step of an engine. texts: pieces of its tokens by request; None if not decoded."""
 
     event: StepEvent
     texts: dict[str, list[str]] | None = None
@@ -94,9 +92,7 @@ def _encoded(data: Any) -> str:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A batch of messages; empty after long silence. last: the number after which a reader
-    continues.
-    """
+    """A batch of messages; empty after a silence. last: the number to continue after."""
 
     last: int
     taken: tuple[_Entry, ...]
@@ -157,9 +153,7 @@ class EventLog:
         return self._next
 
     def append(self, data: LogEntry, *, state: str | None = None, begins: bool = False) -> None:
-        """Add a message. state: the name of the state that it updates. begins: whether a chapter
-        begins.
-        """
+        """Add a message. state: the state that it updates. begins: whether a chapter begins."""
         with self._lock:
             message = _Entry(self._next, data, state)
             if self._chapters is not None and (begins or not self._begins):
@@ -185,9 +179,7 @@ class EventLog:
         self._wake()
 
     def forget(self) -> None:
-        """Drop all messages: every reader starts over with what follows, beginning with a
-        chapter.
-        """
+        """Drop all messages: every reader starts over with the next chapter."""
         with self._lock:
             self._messages, self._begins = [], []
             self._next += 1  # even a reader that has everything is now behind
@@ -263,9 +255,7 @@ class EventLog:
     def _take_together(
         self, after: int | None, chapters: int | None, tick: int
     ) -> tuple[Excerpt | None, bool]:
-        """The excerpt taken by the first reader woken at this tick, for all readers at its
-        position.
-        """
+        """The excerpt of the first reader of this tick, for all readers at its position."""
         key, shared = (after, chapters, tick, self.shown), self._shared
         if shared is None or shared[0] != key or shared[1][0] is None:
             shared = self._shared = key, self.take(after, chapters)
@@ -393,9 +383,7 @@ async def events_together(
 
 
 async def _next_tick(seconds: float) -> int:
-    """Wait for the loop's next multiple of `seconds`; returns its number, or 0 at once if `seconds`
-    is 0.
-    """
+    """Wait for the next multiple of `seconds`; returns its number, 0 for `seconds` 0."""
     if not seconds:
         return 0
     now = asyncio.get_running_loop().time()

@@ -1,6 +1,4 @@
-"""How every server of this project listens, whatever it serves: sockets, uvicorn's settings, and
-limits on connections.
-"""
+"""How all servers of this project listen: sockets, settings of uvicorn, connection limits."""
 
 from __future__ import annotations
 
@@ -104,9 +102,7 @@ def allow_connections() -> None:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket bound to this address; port 0 picks a free one. Raises InflightError if it is
-    taken.
-    """
+    """A socket bound to this address; port 0: any. Raises InflightError if it is taken."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listening = socket.socket(family[0], socket.SOCK_STREAM)

@@ -63,9 +63,7 @@ _COUNTERS = {
 
 
 class ServingMetrics:
-    """The metrics of one engine, in their own registry. engine: its gauges are read on every
-    scrape.
-    """
+    """The metrics of an engine, in a registry of their own. engine: read on every scrape."""
 
     def __init__(self, model: str, engine: EngineCore) -> None:
         self.registry = CollectorRegistry()

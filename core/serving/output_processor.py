@@ -56,9 +56,7 @@ class ClientText:
         return text
 
     def _show(self, piece: str, shown: int) -> str:
-        """Add a piece; returns the text to show. shown: how many of its characters are not a
-        special token's.
-        """
+        """Add a piece; returns the text to show. shown: its characters but special tokens."""
         if self._over:
             return ""
         text = self._held + piece
@@ -210,9 +208,7 @@ class OutputProcessor:
         stream.call(stream.accept)
 
     def process(self, event: StepEvent) -> None:
-        """Process a step: update streams, log and metrics, with one call for all streams of a
-        loop.
-        """
+        """Process a step: streams, log and metrics, with one call for each loop."""
         self.last_step = event.step
         handed: list[tuple[TokenStream, Piece]] = []
         texts: dict[str, list[str]] = {}
@@ -261,9 +257,7 @@ class OutputProcessor:
         self._hand_over([(stream, Piece(stream.num_tokens, None, "", None, "cancelled"))])
 
     def carried(self, streams: Sequence[TokenStream]) -> None:
-        """These requests move to the queue of another run; their streams do not see an end in this
-        one.
-        """
+        """These requests move to another run's queue; their streams do not end here."""
         for stream in streams:
             del self.streams[stream.id]
         if streams:
@@ -296,9 +290,7 @@ class OutputProcessor:
             call_in(loop, put_all, pieces)
 
     def _end(self, stream: TokenStream) -> None:
-        """Free the place of a request that has ended or never began, and forget it unless another
-        request has its id.
-        """
+        """Free the place of a request that ended or never began, and forget the request."""
         if self.streams.get(stream.id) is stream:
             del self.streams[stream.id]
             self._answers.pop(stream.id, None)

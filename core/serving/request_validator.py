@@ -138,9 +138,7 @@ class RequestValidator:
             )
 
     def chat(self, messages: Sequence[Message], tokenizer: Any) -> tuple[int, ...]:
-        """The token ids of a conversation as the model's template writes it; raises InvalidRequest
-        if it refuses.
-        """
+        """The token ids of a conversation, by the model's template; raises InvalidRequest."""
         text = chat_text(tokenizer, messages)
         self.check_bytes(text)
         return chat_ids(tokenizer, text)
@@ -192,9 +190,7 @@ class TokenizingQueue:
         self._lock, self._at_work = threading.Lock(), False
 
     async def run(self, size: int, work: Callable[[Any], T]) -> T:
-        """The result of `work`, which is called with the tokenizer unless cancelled before. size:
-        of its text.
-        """
+        """The result of `work`, called with the tokenizer unless cancelled. size: of its text."""
         done: Future[T] = Future()
 
         def do() -> None:

@@ -1,3 +1,1 @@
-"""The same scheduler and events with a cost model in place of a model; runs are labelled
-simulated.
-"""
+"""The same scheduler and events with a cost model for a model; runs are labelled simulated."""

@@ -87,6 +87,4 @@ class Cost(Protocol):
         """Whether this load is outside what was measured."""
 
     def to_json(self) -> dict[str, Any]:
-        """What a trace's header has under `cost`; its `assumptions` are to be read beside every
-        result.
-        """
+        """The header's `cost`; its `assumptions` belong to every result."""

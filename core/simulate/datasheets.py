@@ -10,9 +10,7 @@ from typing import NamedTuple
 
 
 class StatedSource(NamedTuple):
-    """The source of a number. note: how the number was derived, if the source does not state it as
-    such.
-    """
+    """The source of a number. note: how it was derived, if it is not stated as such."""
 
     title: str
     url: str

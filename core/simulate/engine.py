@@ -46,9 +46,7 @@ def hardware_of(cost: Cost) -> dict[str, str]:
 
 
 class SimulatedRunner:
-    """A `Runner` without a model: a pass takes the time that it costs, and every sample is the same
-    token.
-    """
+    """A `Runner` without a model: a pass takes what it costs; all samples are one token."""
 
     asynchronous = own_clock = False
     execution = memory = None
@@ -229,9 +227,7 @@ class SimulatedEngine(EngineCore):
         )
 
     def _num_blocks_for(self, longest: int) -> int:
-        """As configured, or all blocks that there is memory for; without a limit, room for every
-        lane.
-        """
+        """As configured, or all that fit into memory; without a limit, room for every lane."""
         if self.config.num_blocks:
             return self.config.num_blocks
         most = self.executor.most_blocks(self.config, longest, self._drop_pool)

@@ -295,9 +295,7 @@ def measured(events: Iterable[StepEvent], per_token: int) -> list[Measured]:
 
 
 def time_between_steps(events: Sequence[StepEvent]) -> float:
-    """The median of the seconds from a step's end to the start of the next one, while there was
-    work.
-    """
+    """The median time from a step's end to the next start, while there was work."""
     there, gaps = set[str](), []
     for event, following in pairwise(events):
         there |= {arrived.request for arrived in event.newcomers}
@@ -421,9 +419,7 @@ def _errors(
 
 
 def _without_warm_up(passes: list[Measured]) -> tuple[list[Measured], list[str]]:
-    """The passes without those of the first step if they took far too long, and a sentence that
-    says so.
-    """
+    """The passes without a far too slow first step, and a sentence that says so."""
     first = [p for p in passes if p.step == passes[0].step] if passes else []
     others = passes[len(first) :]
     if len(others) < LEAST or not _can_be_fitted(passes):

@@ -173,9 +173,7 @@ class Roofline:
 
     @property
     def flops_per_pair(self) -> int:
-        """Operations for a query and a key, in all heads and layers: their product, and that with
-        the value.
-        """
+        """Operations for a query and a key in all heads and layers: scores and values."""
         return 4 * self.model.layers * self.model.heads * self.model.head_size
 
     @cached_property
@@ -263,9 +261,7 @@ class Roofline:
         return [cards for cards in range(1, most + 1) if self.model.kv_heads % cards == 0]
 
     def _fitting(self) -> str:
-        """A clause on the fewest cards that have room for the weights, and the memory that is
-        left.
-        """
+        """A clause on the fewest cards that hold the weights, and the memory left."""
         each = self.memory_bytes / self.cards
         left = ((cards, cards * each - self.weight_bytes) for cards in self._possible())
         for cards, room in left:

@@ -143,9 +143,7 @@ class ModelExecutor:
 
     @property
     def header(self) -> dict[str, Any]:
-        """See `Executor`: device, threads, dtype, versions, and whether attention leaks on
-        purpose.
-        """
+        """See `Executor`: device, threads, dtype, versions, and whether it leaks on purpose."""
         device = self._adapter.device
         return {
             "device": str(device),
@@ -160,16 +158,12 @@ class ModelExecutor:
         }
 
     def check_config(self, config: EngineConfig) -> None:
-        """See `Executor`. Refuses a pool larger than all memory, and an execution that is not
-        available.
-        """
+        """See `Executor`. Refuses pools larger than memory, and unavailable executions."""
         check_pool(config, self._adapter)
         self._choice(config)
 
     def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> int:
-        """See `Executor`. On a GPU this is measured with the largest pass that these limits
-        allow.
-        """
+        """See `Executor`. On a GPU measured with the largest pass within these limits."""
         adapter = self._adapter
         block_bytes = adapter.kv_bytes_per_token * config.block_size
         if adapter.device.type != "cuda":

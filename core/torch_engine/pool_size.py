@@ -85,9 +85,7 @@ def measure_memory(
 
 
 def _largest_pass(adapter: ModelAdapter, tokens: int, longest: int, pool: KVPool) -> PackedBatch:
-    """A pass of `tokens` in prompts of up to `longest`, all in the same blocks, with one row of
-    logits.
-    """
+    """`tokens` in prompts of up to `longest`, all in the same blocks, with one row of logits."""
     table = BlockTable(tuple(range(pool.num_blocks)))
     prompts = tuple(
         ScheduledRequest(

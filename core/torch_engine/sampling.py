@@ -25,9 +25,7 @@ finite if a logit is not.
 def sample(
     logits: torch.Tensor, rows: Sequence[SamplingRow], stats: LogitStats | None = None
 ) -> list[Sample]:
-    """Choose one token for each row of `logits [n, V]`. stats: a kernel that computes
-    `LogitStats`.
-    """
+    """Choose one token for each row of `logits [n, V]`. stats: a kernel for `LogitStats`."""
     if logits.device.type == "mps":
         logits = logits.cpu()  # the noise takes float64, which MPS does not have
     return as_samples(*(chosen.tolist() for chosen in choose_tokens(logits, rows, stats=stats)))

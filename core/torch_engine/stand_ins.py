@@ -50,9 +50,7 @@ _MOST_SIZE = 16384  # of a row, which one program of the GPU's kernel holds in r
 
 
 def fused_norms(model: Any, kernel: RMSNorm) -> Iterator[tuple[dict[str, Any], Callable[..., Any]]]:
-    """The RMS norms of a model that a kernel can replace, with their replacements: see
-    `Forwards`.
-    """
+    """The RMS norms of a model that a kernel can replace, and replacements: see `Forwards`."""
     with torch.inference_mode():
         for module in model.modules():
             eps = epsilon(module)

@@ -61,9 +61,7 @@ class Detokenizer:
         self._patience = _PATIENCE
 
     def add(self, token_id: int) -> str:
-        """The text that this token completes, which is empty for a token in the middle of a
-        character.
-        """
+        """The text that this token completes; empty in the middle of a character."""
         if self._tokenizer is None:
             return f"#{token_id} "
         handed_out = len(self._decode(self._ids)) - self._held
@@ -118,9 +116,7 @@ class AnswerText:
 def pieces(
     tokenizer: Any | None, token_ids: Iterable[int], context: Iterable[int] = ()
 ) -> list[str]:
-    """The piece of text for each token; joined, the pieces are the text. context: the ids before
-    the first token.
-    """
+    """The piece of text for each token. context: the ids before the first token."""
     detokenizer = Detokenizer(tokenizer, context)
     result = [detokenizer.add(token) for token in token_ids]
     if result:

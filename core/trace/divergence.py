@@ -74,9 +74,7 @@ class Divergence:
 
 
 def divergence(before: Ran, after: Ran) -> Divergence | None:
-    """Where two runs diverge, or None if they never do. Raises InflightError for runs of different
-    requests.
-    """
+    """Where two runs diverge, or None. Raises InflightError for different requests."""
     if before.asked != after.asked:
         raise InflightError(
             "These two runs were asked for different requests, so nothing can be said about where"
@@ -116,9 +114,7 @@ def _first_difference(before: Ran, after: Ran) -> _Found | None:
 
 
 def _difference(a: StepEvent, b: StepEvent) -> tuple[str, str | None, str, str] | None:
-    """The aspect, the request and both decisions in words; None if the two steps decide the
-    same.
-    """
+    """The aspect, the request and both decisions in words; None if they are the same."""
     for aspect, (facts, words) in _ASPECTS.items():
         first, second = facts(a), facts(b)
         for request in (*first, *second):

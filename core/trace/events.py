@@ -57,9 +57,7 @@ class Waiting(NamedTuple):
 
 
 class Preempted(NamedTuple):
-    """A request pushed back to the head of the queue; its `tokens_lost` KV entries will be
-    recomputed.
-    """
+    """A request pushed back in the queue; `tokens_lost` KV entries will be recomputed."""
 
     request: str
     tokens_lost: int
@@ -175,9 +173,7 @@ class PrefixHit(NamedTuple):
 
 
 class KV(NamedTuple):
-    """The KV pool while passes ran: `used` of `total` blocks, what changed, and hits in the prefix
-    cache.
-    """
+    """The KV pool while passes ran: `used` of `total` blocks, changes, and prefix hits."""
 
     used: int
     total: int
@@ -191,9 +187,7 @@ class KV(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """The token budget (None if there is none), how it was split, and the limit that bound the
-    step.
-    """
+    """The token budget (None: none), how it was split, and the limit that bound the step."""
 
     limit: int | None
     decode: int
@@ -219,9 +213,7 @@ class Timings(NamedTuple):
 
 
 class Overrun(NamedTuple):
-    """Positions that were computed for a request which had already stopped (asynchronous
-    execution).
-    """
+    """Positions computed for a request that had already stopped (asynchronous execution)."""
 
     request: str
     rows: int
@@ -329,9 +321,7 @@ class StepEvent(NamedTuple):
 
     @property
     def ends(self) -> tuple[Finished, ...]:
-        """The finished requests, including those that finished in steps before this one that are
-        not shown.
-        """
+        """The finished requests, including those of earlier steps that are not shown."""
         return self.finished if self.resumed is None else (*self.resumed.ended, *self.finished)
 
     @property

@@ -58,9 +58,7 @@ class TokenizedRequest(NamedTuple):
 
 
 class TokenTexts(NamedTuple):
-    """The piece of text for each token of a request; joined, the pieces are its prompt or its
-    output.
-    """
+    """The piece of text for each token of a request, of its prompt or its output."""
 
     request: str
     prompt: list[str]
@@ -198,9 +196,7 @@ def lines_of(path: Path) -> Iterator[str]:
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file is compressed by gzip, whatever its name. Raises InvalidTrace if it cannot be
-    read.
-    """
+    """Whether a file is compressed by gzip. Raises InvalidTrace if it cannot be read."""
     try:
         with open_file(path) as content:
             return _is_gzip(content)

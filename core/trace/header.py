@@ -161,16 +161,12 @@ class GroupFacts(Facts):
     most_blocks: int | None = None
 
     def blocks_of(self, tokens: int, block_size: int) -> int:
-        """Blocks of the pool that so many tokens take. block_size: used if the group has none of
-        its own.
-        """
+        """Blocks of the pool that tokens take. block_size: for a group without its own."""
         kept = min(tokens, self.window or tokens) if self.kind == "ring" else tokens
         return -(-kept // (self.block_size or block_size)) * (self.units or 1)
 
     def blocks_for(self, tokens: int, block_size: int) -> int:
-        """Blocks of the pool that must be free for a request of so many tokens to be admitted; see
-        `blocks_of`.
-        """
+        """Blocks that must be free to admit a request of so many tokens; see `blocks_of`."""
         needed, most = self.blocks_of(tokens, block_size), self.most_blocks
         return min(needed, most * (self.units or 1)) if most else needed
 

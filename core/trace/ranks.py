@@ -25,9 +25,7 @@ machine, the wall clock, the wall clock to the second, or none.
 
 @dataclass(frozen=True)
 class Rank:
-    """One of several ranks. offset: the time on the common clock, in seconds, of its trace's time
-    0.
-    """
+    """One of several ranks. offset: its trace's time 0 on the common clock, in seconds."""
 
     number: int
     trace: Trace
@@ -152,9 +150,7 @@ class Placement:
 
     @property
     def count(self) -> int:
-        """The number of ranks of the deployment, as far as it is known, including those that are
-        not opened.
-        """
+        """The number of ranks as far as known, including those that are not opened."""
         # ranks of a dense model do not know how many there are
         return max(max(p.engine.ranks or 1, p.rank + 1) for p in self.places)
 

@@ -73,9 +73,7 @@ class Freed(NamedTuple):
 
 @dataclass(frozen=True)
 class Frame:
-    """The state while the passes of a step ran. blocks: for each used block, the requests that use
-    it.
-    """
+    """The state while a step's passes ran. blocks: for each used block, its requests."""
 
     step: int
     lanes: tuple[LaneRow, ...]
@@ -229,9 +227,7 @@ class RunState:
     # -- record by record --------------------------------------------------------------------------
 
     def resume(self, step: int, resumed: Resumed) -> None:
-        """Set the state after steps that are not shown; whatever the record does not say is
-        unknown.
-        """
+        """Set the state after steps that are not shown; unrecorded facts are unknown."""
         for arrived in resumed.arrived:
             self.since[arrived.request] = self.arrived[arrived.request] = step
         for finished in resumed.ended:
@@ -262,9 +258,7 @@ class RunState:
         self.since[arrived.request] = self.arrived[arrived.request] = step
 
     def preempt(self, step: int, preempted: Preempted) -> None:
-        """A request goes back to the queue, to the place that the policy gives it, and its blocks
-        are free.
-        """
+        """A request goes back to its place in the queue, and its blocks are free."""
         request = preempted.request
         self._free(preempted.lane, request, step, preempted=True)
         self.lost[request] = preempted.tokens_lost

@@ -213,9 +213,7 @@ class Trace(OnPage):
         raise InflightError(f"This trace has no step {shown(step)}; its steps go from {steps}.")
 
     def states(self) -> Iterator[tuple[StepEvent, RunState]]:
-        """Each event with the state while its passes run; the state object is reused for the next
-        event.
-        """
+        """Each event with the state while its passes run; the state object is reused."""
         state = RunState.of(self.prompt_lengths, self.header.policy.requeue)
         for event in self.events:
             state.begin(event)
@@ -362,9 +360,7 @@ class Trace(OnPage):
         return trace
 
     def _break_off(self, texts: Texts) -> None:
-        """Note that the file has no end, and use ids in place of the texts of unfinished
-        requests.
-        """
+        """Note that the file has no end; ids replace the texts of unfinished requests."""
         self.header = replace(self.header, notes=(*self.header.notes, file.BREAKS_OFF))
         outputs = self.outputs
         for request, ids in self.prompts.items():

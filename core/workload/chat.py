@@ -40,9 +40,7 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
 
 
 def template_text(template: str, messages: Sequence[Message], **tokens: Any) -> str:
-    """The text that a template writes for these messages. tokens: the special tokens that it may
-    use.
-    """
+    """The text that a template writes for messages. tokens: special tokens it may use."""
     return _TEMPLATES.text(
         template,
         {

@@ -22,9 +22,7 @@ class DemoWorkload:
 
     @property
     def requests(self) -> tuple[tuple[str, SamplingParams], ...]:
-        """The requests: greedy, and exactly as long as asked for, so that the length of each run is
-        known.
-        """
+        """The requests: greedy, and exactly as long as asked, so that lengths are known."""
         return tuple((prompt, SamplingParams(new, ignore_eos=True)) for prompt, new in self.prompts)
 
 

@@ -37,9 +37,7 @@ def _is_within(value: Any, least: float, most: float = math.inf) -> bool:
 
 
 def is_text(value: object) -> bool:
-    """Whether a value is a string that can be written as UTF-8, without halves of surrogate
-    pairs.
-    """
+    """Whether a value is a string with a UTF-8 form, so without lone surrogates."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
@@ -248,9 +246,7 @@ class Request:
         return replace(self, prompt=None, messages=None, prompt_token_ids=tuple(ids))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: the fields that were given, and the sampling parameters that differ from the
-        defaults.
-        """
+        """JSON: the fields that were given, and sampling parameters that differ from defaults."""
         default = asdict(SamplingParams())
         sampling = {
             k: v

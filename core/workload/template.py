@@ -30,9 +30,7 @@ _LINE = 12 * CHARACTERS + 10_000  # bytes of an answer: escaped, a character tak
 
 
 class TemplateProcess:
-    """The process that runs templates. Safe to call from several threads; texts are made one at a
-    time.
-    """
+    """The process that runs templates, one at a time; may be used by several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

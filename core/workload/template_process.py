@@ -36,9 +36,7 @@ def main() -> None:
 
 
 def answer_to(compiled: Callable[[str], Any], line: bytes) -> dict[str, str]:
-    """The text, or why there is none: `exceeds` names a limit, `refuses` has the text of the
-    exception.
-    """
+    """The text, or why there is none: `exceeds` names a limit, `refuses` has the error."""
     try:
         template, variables = json.loads(line)
         pieces, left = [], CHARACTERS
@@ -135,9 +133,7 @@ def compiler() -> Callable[[str], Any]:
 
 
 def _bound_time(seconds: int) -> None:
-    """End this process with SIGPROF after this much more CPU time, in seconds; 0 removes the
-    limit.
-    """
+    """End this process by SIGPROF after so much more CPU time, in seconds; 0: never."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_PROF, seconds)
 

@@ -92,9 +92,7 @@ class Workload:
         return Workload(requests, self.name, self.arrival_unit)
 
     def as_messages(self) -> Workload:
-        """The same requests with each text as a user's message to a model, which ends its answer
-        itself.
-        """
+        """The same requests as users' messages to a model that ends its answers itself."""
         requests = [
             replace(
                 request,

@@ -1,3 +1,1 @@
-"""Answers the page without a server: Python code for a worker of the browser tab, on the standard
-library alone.
-"""
+"""Answers the page without a server: what a tab's worker runs, on the standard library alone."""

@@ -1,6 +1,4 @@
-"""Keeps the latest runs, documents and files of a browser tab in memory, under addresses that begin
-with `tab:`.
-"""
+"""Keeps the latest runs, documents and files of a browser tab in memory, as `tab:` addresses."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _ID, _ADDRESS = "tab-", "tab:"
 
 
 class Kept:
-    """Compressed runs, documents and files; the oldest are dropped first. A run's document is made
-    on demand.
-    """
+    """Compressed runs, documents and files, the oldest dropped first; replays are made anew."""
 
     def __init__(self) -> None:
         self._packed: OrderedDict[str, bytes] = OrderedDict()
@@ -42,9 +38,7 @@ class Kept:
         return _named(name)
 
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
-        """Keep the runs of an engine's ranks, and a document of all; returns `{"id", "url"}` of
-        that.
-        """
+        """Keep the runs of ranks and a document of all; returns `{"id", "url"}` of that."""
         ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
         return self.put_document(translated_ranks(ranks, ids, source))
 

@@ -1,6 +1,4 @@
-"""The Python side of a browser tab's worker (assets/engine/worker.js): loads models and wraps
-`Answers` in JSON.
-"""
+"""The Python side of a browser tab's worker (assets/engine/worker.js): models, and JSON."""
 
 from __future__ import annotations
 

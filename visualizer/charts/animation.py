@@ -52,9 +52,7 @@ def animated(trace: Trace, path: Path, steps: slice, seconds: float) -> None:
 
 
 def _pictures(trace: Trace, places: range) -> Iterator[Image]:
-    """One picture for each step: its number, its sentence, the lanes so far, and the waiting
-    requests.
-    """
+    """One picture for each step: number, sentence, the lanes so far, waiting requests."""
     from PIL import Image, ImageDraw, ImageFont  # a dependency of Gradio
 
     small, plainly, large = (ImageFont.load_default(size) for size in (14, 17, 26))

@@ -363,9 +363,7 @@ def lane_steps(comparison: Comparison) -> Figure:
 
 
 def pressure(comparison: Comparison) -> Figure:
-    """What each contender paid when KV blocks or budget ran short; raises InflightError if none
-    did.
-    """
+    """What each contender paid when blocks or budget ran short; raises InflightError for none."""
     paid = {name: findings.price(trace) for name, trace in comparison.traces.items()}
     if not any(p.preempted or p.frozen for p in paid.values()):
         raise InflightError("Nothing was short.")
@@ -397,9 +395,7 @@ def pressure(comparison: Comparison) -> Figure:
 
 
 class Chart(NamedTuple):
-    """A figure of a comparison and its title. `draw` raises InflightError if there is no data for
-    it.
-    """
+    """A figure of a comparison and its title. `draw` raises InflightError without data."""
 
     title: str
     draw: Callable[[Comparison], Figure]

@@ -1,6 +1,4 @@
-"""Two figures beside a comparison: the cost of a step by its size, and waiting times by request
-rate.
-"""
+"""Two more figures of a comparison: the cost of a step by size, and waiting times by rate."""
 
 from __future__ import annotations
 

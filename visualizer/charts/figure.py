@@ -17,9 +17,7 @@ class Figure:
 
     @classmethod
     def side_by_side(cls, gap: float, shared: bool = False) -> Figure:
-        """Cells 1 and 2 in a row. gap: between them, as a share of the width. shared: they share
-        one y axis.
-        """
+        """Cells 1 and 2 in a row. gap: a share of the width. shared: they share a y axis."""
         half = (1.0 - gap) / 2
         figure = cls._of_cells(
             [((0.0, half), (0.0, 1.0)), ((half + gap, half + gap + half), (0.0, 1.0))]

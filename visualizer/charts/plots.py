@@ -1,6 +1,4 @@
-"""Figures of a trace, a comparison and a plan in Plotly's Python package, for scripts and
-notebooks.
-"""
+"""Figures of a trace, a comparison and a plan in Plotly's package, for scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -130,9 +128,7 @@ def _one_of(views: dict[str, Callable[..., Figure]], view: str) -> Callable[...,
 
 
 def lanes(trace: Trace, _: None = None) -> Figure:
-    """Which request held which lane in each step: pale during prefill, full colour during
-    decode.
-    """
+    """Which request held which lane: pale during prefill, full colour during decode."""
     picture = Figure()
     cells = _lane_cells(trace, [(event.step, event.step + 1) for event in trace.events])
     picture.add_heatmap(**cells)

@@ -37,9 +37,7 @@ CELLS: Sequence[str] = [EMPTY, *(c for hue in (*HUES, MUTED) for c in (tint(hue,
 
 
 def step_figure(trace: Trace, step: int) -> Figure:
-    """The figure of a step; raises InflightError for an unknown step, and for masks that are too
-    large.
-    """
+    """The figure of a step; raises InflightError for an unknown step or too large masks."""
     event = trace.event(step)
     masks = [trace.mask(step, index) for index in range(len(event.passes))]
     cells = sum(m.num_cells for m in masks)
@@ -120,9 +118,7 @@ def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str
 def _named(
     positions: Sequence[Position], letters: dict[str, str], along: bool = False
 ) -> dict[str, Any]:
-    """Ticks with letter and token if legible, otherwise with letters. along: vertical, for
-    columns.
-    """
+    """Ticks with letter and token if legible, otherwise letters. along: vertical."""
     if len(positions) > _WRITTEN:
         return _letters_at(positions, letters)
     return {

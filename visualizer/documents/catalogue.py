@@ -58,9 +58,7 @@ LEAKS = {name: f"leaks/{name}" for name in ("short-and-long", "three-lengths")}
 
 
 def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The list entry of each recorded run, and the file of its trace, in the order of the
-    presets.
-    """
+    """The list entry and the trace file of each recorded run, in the order of the presets."""
     for name, path in recorded_paths(folder).items():
         yield entry(RUNS[name], Trace.load(path, trusted=True)), path
 
@@ -84,9 +82,7 @@ def recorded_ranks(
 
 
 def ranks(name: str, folder: Path = TRACES, trusted: bool = False) -> Ranks:
-    """The ranks recorded under a name; raises InvalidTrace if there are none. trusted: see
-    `Trace.load`.
-    """
+    """The ranks recorded under a name; raises InvalidTrace for none. trusted: see `Trace.load`."""
     return Ranks.of((path.name, Trace.load(path, trusted)) for path in rank_files(name, folder))
 
 

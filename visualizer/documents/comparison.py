@@ -279,9 +279,7 @@ def csv_text(comparison: Comparison) -> str:
 
 
 def _no_formula(value: Any) -> Any:
-    """A text that a spreadsheet might compute gets a quote before it, since it may be from a
-    stranger.
-    """
+    """A text that a spreadsheet might compute gets a quote before it: it may be anyone's."""
     is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
     return f"'{value}" if is_formula else value
 
@@ -344,9 +342,7 @@ _TEXTS = ("title", "shows", "group")
 
 
 def load(folder: Path) -> Shown:
-    """The comparison in a folder; raises InflightError if there is none, or if it contradicts
-    itself.
-    """
+    """The comparison in a folder; raises InflightError for none, or one with contradictions."""
     try:
         plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
@@ -421,9 +417,7 @@ def _is_machine(where: Mapping[str, Any]) -> bool:
 
 
 def _is_curve(cost: CostCurve, where: Mapping[str, Any]) -> bool:
-    """Whether a cost curve is from the same machine, and in the form that `measuring_cost`
-    returns.
-    """
+    """Whether a cost curve is of this machine, and has the form that `measuring_cost` gives."""
     tokens, kv = ([(p.tokens, p.kv_read) for p in of] for of in (cost.by_tokens, cost.by_kv))
     return (
         all(getattr(cost, name) == where[name] for name in ("model", "device", "dtype"))

@@ -181,9 +181,7 @@ class LiveRun:
         }
 
     def _resume(self, step: int, resumed: Resumed) -> None:
-        """Continue after steps that are not shown; the times of what happened in them are
-        unknown.
-        """
+        """Continue after steps that are not shown, whose times are unknown."""
         lives = self._lives
         for arrived in resumed.arrived:
             lives[arrived.request].arrived = arrived.t
@@ -250,9 +248,7 @@ class LiveRun:
                 lives[left.request].lane_spans[-1][2] = step
 
     def _meet_in_lanes(self, event: StepEvent) -> None:
-        """Count a step for each request in a lane, and note which requests are in lanes
-        together.
-        """
+        """Count a step for each request in a lane, and note which are in lanes together."""
         until_now = {finished.request for finished in event.finished}
         here = {
             r: life

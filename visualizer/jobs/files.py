@@ -107,9 +107,7 @@ def read_workload(text: str, wanted: Wanted, model: ModelDescription) -> dict[st
 
 
 def answer_to(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The result of a file's reader, or `{"error"}` with the reason why the file cannot be
-    opened.
-    """
+    """The result of a file's reader, or `{"error"}` with the reason why there is none."""
     try:
         return read()
     except InflightError as error:
@@ -124,9 +122,7 @@ def answer_to(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def check_lines(text: str) -> None:
-    """Raises Refused, before anything is parsed, for a line that is too long or too deeply
-    nested.
-    """
+    """Raises Refused, before parsing, for a line that is too long or too deeply nested."""
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > LINE_LENGTH:
             raise Refused(f"line {number}: a line of a trace has at most {LINE_LENGTH >> 20} MiB.")

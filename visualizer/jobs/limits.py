@@ -85,9 +85,7 @@ class Spec(NamedTuple):
 
 
 def checked_model(name: object, dtype: object, limits: Limits) -> tuple[str, str]:
-    """Name and dtype of a model that may be loaded here; raises Refused without searching for
-    it.
-    """
+    """Name and dtype of a model that may be loaded; raises Refused, without a search."""
     if not isinstance(name, str) or not isinstance(dtype, str):
         raise Refused("The model and its number format must be names.")
     if dtype not in DTYPES:
@@ -130,9 +128,7 @@ def check(spec: object, limits: Limits) -> Spec:
 
 
 def check_tokens(prompts: Mapping[str, list[int]], workload: Workload, limits: Limits) -> None:
-    """Check the tokenized prompts; raises Refused if there are too many tokens with the new
-    ones.
-    """
+    """Raises Refused if the tokenized prompts and new tokens are too many."""
     total = sum(map(len, prompts.values())) + sum(r.sampling.max_new_tokens for r in workload)
     _at_most(
         total, limits.total_tokens, "The workload has {} tokens, prompts and new ones together"
@@ -151,9 +147,7 @@ def check_upload(size: int, limits: Limits) -> None:
 def as_the_page_says(
     error: InvalidRequest, requests: Iterable[Request | dict[str, Any]]
 ) -> InvalidRequest:
-    """The error about one of these requests, which it then names by the letter on the page, if
-    known.
-    """
+    """The error about one of these requests, named by its letter on the page if known."""
     asked = [
         r.to_json() if isinstance(r, Request) else r
         for r in requests
@@ -167,9 +161,7 @@ def as_the_page_says(
 
 
 def _letters(arrivals: Iterable[tuple[str, float]]) -> dict[str, str]:
-    """The letter of each request by order of arrival, from ids and arrivals in order of
-    submission.
-    """
+    """Each request's letter by order of arrival; given in order of submission."""
     in_order = sorted(arrivals, key=lambda pair: pair[1])
     return {request: letter(i) for i, (request, _) in enumerate(in_order)}
 

@@ -38,9 +38,7 @@ class Host(Protocol):
         ...
 
     def between(self) -> None:
-        """Called between the steps of a timed run, which cannot yield; may raise to stop the
-        run.
-        """
+        """Called between steps of a timed run, which cannot yield; may raise to stop it."""
         ...
 
     def keep(self, trace: Trace) -> dict[str, Any]:
@@ -110,9 +108,7 @@ class Work:
     def followed(
         self, turns: Generator[Turn, None, Made], progress: Callable[[Turn], dict[str, Any]]
     ) -> Generator[None, None, Made]:
-        """Run a generator to its end and return its result; each of its values sets the
-        progress.
-        """
+        """Run a generator to its end; returns its result. Each value sets the progress."""
         try:
             while True:
                 self.progress = progress(next(turns))

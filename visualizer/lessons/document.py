@@ -176,9 +176,7 @@ def _option(text: list[Span], right: bool, why: list[Span]) -> dict[str, Any]:
 
 
 def mask_document(at: At) -> dict[str, Any]:
-    """The mask of the step's last pass, to be painted: labels of rows and columns, and allowed
-    cells.
-    """
+    """The mask of the step's last pass, to be painted: labels, and allowed cells."""
     mask = at.trace.mask(at.step, len(at.event.passes) - 1)
     new = {(q.request, q.position) for q in mask.queries}
 
@@ -215,9 +213,7 @@ def _picture(lesson: Lesson, traces: Traces) -> dict[str, Any] | None:
 
 
 def terms(traces: Traces, language: str) -> dict[str, dict[str, Any]]:
-    """The glossary by term: see `hints`, and a place where it can be seen, {"run", "step",
-    "view"}.
-    """
+    """The glossary by term: `hints`, and a place to see it, {"run", "step", "view"}."""
     return {
         term: {**hint, "run": place.run, "step": place.at(traces).step, "view": view}
         for (term, hint), (place, view) in zip(hints(language).items(), SEEN.values(), strict=True)

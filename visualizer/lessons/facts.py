@@ -119,9 +119,7 @@ class Company:
 
     @property
     def lead(self) -> float:
-        """The largest lead of the best logit, alone, at a place where texts diverge; 0 if none
-        do.
-        """
+        """The largest lead of the best logit, alone, where texts diverge; 0 if none do."""
         parted = [
             ours[n].margin or 0.0
             for ours, theirs in self._pairs
@@ -131,9 +129,7 @@ class Company:
 
 
 def parts_at(alone: Trace, together: Trace) -> int:
-    """The first step of `together` in which a token differs from `alone`; the last step if none
-    does.
-    """
+    """The first step of `together` with a token unlike `alone`; the last if there is none."""
     parted = [
         theirs[n]
         for ours, theirs in _tokens(alone, together)
@@ -437,9 +433,7 @@ def _positions(event: StepEvent) -> int:
 
 
 def _decided_alike(trace: Trace) -> int:
-    """The number of steps before the first that our engine decides differently with the same
-    limits.
-    """
+    """The number of steps before our engine first decides differently with these limits."""
     found = divergence(_ours(trace.header.workload), trace)
     return len(trace.events) if found is None else found.step
 

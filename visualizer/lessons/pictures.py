@@ -1,6 +1,4 @@
-"""Pictures for paper, as SVG that is readable in black and white: the lanes of a run, the mask of a
-step.
-"""
+"""Pictures for paper, as SVG readable in black and white: a run's lanes, a step's mask."""
 
 from __future__ import annotations
 

@@ -57,9 +57,7 @@ _READ = (  # the assets that they read
 
 
 class EngineFiles:
-    """The files of the engine in the tab, with a copy of Pyodide. smollm2: its packed file, if
-    offered.
-    """
+    """The files of the engine in the tab, with Pyodide. smollm2: its packed file, if offered."""
 
     def __init__(self, pyodide: Path, smollm2: Path | None = None) -> None:
         self._pyodide, self._making = pyodide, Lock()
@@ -106,9 +104,7 @@ class EngineFiles:
             return self._made
 
     def write(self, folder: Path) -> int:
-        """Write the files for a page in `folder`, replacing other versions; returns their size in
-        bytes.
-        """
+        """Write the files for a page in `folder`, over other versions; returns their bytes."""
         for old in (*folder.glob("engine/*/manifest.json"), *folder.glob("engine/*/weights.gz")):
             shutil.rmtree(old.parent)
         for name, source in self.beside.items():

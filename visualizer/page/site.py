@@ -160,9 +160,7 @@ def _write_loading(folder: Path, url: str, page: str) -> None:
 
 
 def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
-    """Write the Compare tab's files; returns its options for the page, None without a
-    comparison.
-    """
+    """Write the Compare tab's files; returns its options, None without a comparison."""
     entries = recorded(comparisons)
     if not entries:
         return None

@@ -11,9 +11,7 @@ PLOTLY = "<!--PLOTLY-->"
 
 
 def step_page(trace: Trace, step: int) -> str:
-    """The figure of a step as a page; raises InflightError for an unknown step, and for masks that
-    are too large.
-    """
+    """A step's figure as a page; raises InflightError for an unknown step or too large masks."""
     simulated = ", simulated" if trace.header.is_simulated else ""
     parts = {
         "<!--TITLE-->": f"Inflight: step {step}{simulated}",

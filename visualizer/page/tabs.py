@@ -1,6 +1,4 @@
-"""The other tabs of the page as files that are fetched when first opened: scripts, and compressed
-Plotly.
-"""
+"""The page's other tabs as files, fetched when first opened: scripts, and compressed Plotly."""
 
 from __future__ import annotations
 

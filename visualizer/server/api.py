@@ -131,9 +131,7 @@ class Server:
         return {"job": self.jobs.begin(self._job(kind, spec), visitor, address).id}
 
     def follow(self, job: object, start: int = 0) -> AsyncIterator[bytes]:
-        """A job's deltas from a number on, as server-sent events; raises Refused for an unknown
-        job.
-        """
+        """A job's deltas from a number on, as events; raises Refused for an unknown job."""
         found = self.jobs.find(job)
         if found is None:
             raise Refused(
@@ -162,9 +160,7 @@ class Server:
     # -- files -------------------------------------------------------------------------------------
 
     def upload(self, data: bytes, names: Sequence[str] = (), address: str = "") -> dict[str, Any]:
-        """Open a saved trace, or the ranks of an engine, see `open_upload`; an error is an
-        answer.
-        """
+        """Open a saved trace or an engine's ranks, see `open_upload`; errors are answers."""
         what = f"{'These files' if len(names) > 1 else 'This file'} cannot be opened as a trace: "
         return answering(open_upload, what)(data, self.store, self._limits, names, address)
 

@@ -47,9 +47,7 @@ from visualizer.server.shared_engine import class_address
 
 @dataclass(frozen=True)
 class Collected:
-    """Recordings that engines send, in a folder that is followed. token: the one that engines must
-    send.
-    """
+    """Recordings that engines send, in a followed folder. token: that engines must send."""
 
     collection: Collection
     token: str
@@ -179,9 +177,7 @@ class Followed:
             self.live(name)
 
     def live(self, name: str = "") -> Live:
-        """The stream of a recording, by default of the first. Raises Refused for an unknown
-        name.
-        """
+        """The stream of a recording, by default the first; raises Refused if unknown."""
         streams = self._streams()
         name = name or next(iter(streams))
         with self._lock:
@@ -263,9 +259,7 @@ class Followed:
         return list(found.values())
 
     def loads(self) -> list[dict[str, Any]]:
-        """The followed engines; each rank with its load (`EngineLoad`) and the state of its
-        recording.
-        """
+        """The followed engines; each rank with its `EngineLoad` and its recording's state."""
         engines = self._engines(self._streams())
         for engine in engines:
             for rank in engine["ranks"]:

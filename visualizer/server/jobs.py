@@ -90,9 +90,7 @@ class Job:
     # -- as a Host --------------------------------------------------------------------------------
 
     def engine(self, spec: Spec, config: EngineConfig, leaks: bool = False) -> Engine:
-        """See `Host`. Loading the model shows progress, can be cancelled, and does not count as
-        time.
-        """
+        """See `Host`. Loading the model is progress, can be cancelled, and takes no time."""
         load_libraries()
         from core.torch_engine.engine import Engine
 
@@ -250,9 +248,7 @@ class JobQueue:
         return next((job for job in self._jobs if job.visitor == visitor), None)
 
     def enter(self, job: Job) -> None:
-        """Queue a job: in the round after the last of its address, but not before the current
-        one.
-        """
+        """Queue a job in the round after its address's last, not before the current one."""
         if not self._jobs:
             self._last_round.clear()
         job.round = self._last_round[job.address] = self._next_round(job.address)
@@ -295,9 +291,7 @@ class JobQueue:
 
 
 class Jobs:
-    """All jobs of a server. queues: by name, see `Job.queue`. Use it on the event loop, except for
-    `stop`.
-    """
+    """All jobs of a server. queues: by name, see `Job.queue`. For the event loop, except `stop`."""
 
     def __init__(self, queues: dict[str, JobQueue]) -> None:
         self._queues = queues
@@ -356,9 +350,7 @@ class Jobs:
             self._left(job)
 
     def stop(self, seconds: float) -> None:
-        """Cancel all jobs and wait at most `seconds` for their threads. May be called from any
-        thread.
-        """
+        """Cancel all jobs and wait up to `seconds` for their threads; from any thread."""
         jobs = [job for queue in self._queues.values() for job in queue]
         for job in jobs:
             job.cancel()

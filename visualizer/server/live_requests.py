@@ -135,9 +135,7 @@ class LiveRequests:
                 self._expect_reader(ask)
 
     def cancel(self, key: str) -> bool:
-        """Cancel a request; returns whether there was one. The next step frees its lane and
-        blocks.
-        """
+        """Cancel a request; returns whether it existed. The next step frees its blocks."""
         if key not in self._asks:
             return False
         self._asks[key].stream.cancel()

@@ -47,9 +47,7 @@ def live_of(
     shown: list[Any] = [serving, copy.deepcopy(serving.tokenizer)]
 
     def numbered(message: Any, before: int) -> Any:
-        """Renumbers the beginning of a run, so that no run of an earlier engine has the same
-        number.
-        """
+        """Give a run a number that no run of an earlier engine has."""
         is_run = isinstance(message, dict) and message["kind"] == "run"
         return {**message, "run": message.get("run", 0) + before} if is_run else message
 

@@ -38,9 +38,7 @@ _CODE = [Path(__file__).resolve().parents[2] / package for package in ("core", "
 
 
 def promise_recorded_runs(store: Store, folder: Path = TRACES) -> list[dict[str, Any]]:
-    """The recorded runs as the player lists them, with `id` and `url`; those of several ranks
-    last.
-    """
+    """The recorded runs as the player lists them, with `id` and `url`; ranks last."""
     alone = [entry | _promised(store, path) for entry, path in recorded_runs(folder)]
     return alone + [
         entry | _promised_ranks(store, entry["name"], folder)

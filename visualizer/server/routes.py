@@ -67,9 +67,7 @@ def routes(
     address_of: Callable[[Request], str],
     enter: Callable[[Request], None] = lambda request: None,
 ) -> list[Route]:
-    """address_of: gives the address of a request's client. enter: called in the context of its
-    job.
-    """
+    """address_of: gives the address of a request's client. enter: called in a job's context."""
 
     async def begin(request: Request) -> Response:
         body = await object_in(request)

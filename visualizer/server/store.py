@@ -83,9 +83,7 @@ def address(path: Path) -> str:
 
 
 class Store:
-    """A folder of runs. quota: bytes for all files but pinned ones. url: gives the address of a
-    file.
-    """
+    """A folder of runs. quota: bytes for files but pinned ones. url: gives an address."""
 
     def __init__(self, folder: Path, quota: int, url: Callable[[Path], str] = address) -> None:
         self.folder, self._quota, self._url = folder, quota, url

@@ -62,9 +62,7 @@ def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str
 
 
 def read_sandboxed(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
-    """The result of a reader, given as the name of a module, for a visitor's file; raises
-    Refused.
-    """
+    """The result of a reader, the name of a module, for a visitor's file; raises Refused."""
     command = [sys.executable, "-m", reader, *arguments]
     try:
         process = subprocess.run(

@@ -64,9 +64,7 @@ class Captioner:
         self._asked[request] = max_new_tokens
 
     def keep(self, requests: Set[str]) -> None:
-        """Forget all other requests, which no later event names, except those that just freed a
-        lane.
-        """
+        """Forget other requests, which no event names again, unless they just freed a lane."""
         self.state.keep(requests)
         self._prompt = {r: n for r, n in self._prompt.items() if r in requests}
         self._asked = {r: n for r, n in self._asked.items() if r in requests}
@@ -87,9 +85,7 @@ class Captioner:
         self._last_end = event.t_end
 
     def _waited(self, event: StepEvent) -> float:
-        """Seconds that the device waited for the host before this step; 0 if there was nothing to
-        do.
-        """
+        """Seconds that the device waited for the host; 0 if there was nothing to do."""
         if not self._header.is_asynchronous or self._last_end is None or not self.state.has_work:
             return 0.0
         return max(0.0, event.t_start - self._last_end)

@@ -71,9 +71,7 @@ class CaptionContext:
 
     @property
     def device_waited(self) -> bool:
-        """Whether the device waited long enough to mention it: more than a hundredth of the
-        step.
-        """
+        """Whether the device waited long enough to say so: a hundredth of the step."""
         return self.waited > 0.01 * (self.event.t_end - self.event.t_start)
 
     @property

@@ -39,9 +39,7 @@ def seconds(value: float | None) -> str:
 
 
 def divided(base: float, mine: float) -> float:
-    """The ratio of two durations as a reader would compute it, from the three digits of
-    `seconds`.
-    """
+    """The ratio of two durations as a reader computes it, from the digits of `seconds`."""
     return _three_digits(base) / _three_digits(mine)
 
 
@@ -81,9 +79,7 @@ def percent(share: float | None) -> str:
 
 
 def pair(comparison: Comparison) -> tuple[str, str]:
-    """The two contenders that sentences are about: the first, and the default policy (or the
-    second).
-    """
+    """The two contenders of sentences: the first, and the default policy (or the second)."""
     base, usual = comparison.baseline, EngineConfig().policy.name
     return base, usual if usual in comparison.names and usual != base else comparison.names[:2][-1]
 
@@ -196,9 +192,7 @@ def price(trace: Trace) -> Price:
 
 
 def pressure(comparison: Comparison) -> str:
-    """The contenders that finish first and last, and those that pay most of each price; ties name
-    all.
-    """
+    """The first and last to finish, and those that pay most of each price; ties name all."""
     paid = {name: price(trace) for name, trace in comparison.traces.items()}
 
     def those(kind: str, best: Callable[[Iterable[int]], int]) -> tuple[list[str], int]:

@@ -63,9 +63,7 @@ OTHERS = tuple(sorted(path.stem for path in (ASSETS / "words").glob("*.json")))
 
 @cache
 def catalogue(language: str) -> Mapping[str, str]:
-    """Translations from English to another language; empty for English. The page and Python share
-    them.
-    """
+    """Translations from English, empty for English; the page and Python share them."""
     if language == "en":
         return {}
     return json.loads((ASSETS / "words" / f"{language}.json").read_text(encoding="utf-8"))
@@ -91,9 +89,7 @@ def elsewhere(make: Callable[[], T]) -> dict[str, T]:
 
 
 def t(text: str, **holes: str) -> str:
-    """A piece of a sentence in the current language. holes: names, and texts that are translated
-    already.
-    """
+    """A piece of a sentence in the current language. holes: names, and translated texts."""
     said = _said(text, _spoken.get())
     if said is None:
         missing_keys.add(key_of(text)[0])

@@ -1,6 +1,4 @@
-"""Describes a step in one sentence of at most `MAX_CHARACTERS`: the most important facts that
-fit.
-"""
+"""Describes a step in one sentence of at most `MAX_CHARACTERS`, the important facts first."""
 
 from __future__ import annotations
 
@@ -58,9 +56,7 @@ def sentence(m: CaptionContext) -> Sentence:
 def fitted(
     m: CaptionContext, parts: Mapping[str, Clause | None], telling: Sequence[str]
 ) -> Sentence:
-    """One sentence made of the clauses that fit, in order. telling: their names, the most important
-    first.
-    """
+    """One sentence of the clauses that fit, in order. telling: names, most important first."""
     chosen: dict[str, Sentence] = {}
     for form in (0, 1):  # first all short forms, then the longer ones with reasons
         for name in telling:
@@ -90,9 +86,7 @@ def same(sentence: Sentence) -> Clause:
 
 
 def clause(requests: Sequence[str], does: str, cause: str = "") -> Clause | None:
-    """What requests do, and why; None without requests. does: with # for their number, for
-    plurals.
-    """
+    """What requests do, and why; None for none. does: with # for their number."""
     if not requests:
         return None
     short = [*names(requests), f" {does.replace('#', str(len(requests)))}"]
@@ -152,9 +146,7 @@ def _prefills(m: CaptionContext) -> Clause | None:
 
 
 def _reads(m: CaptionContext, reading: Sequence[Segment]) -> Clause:
-    """How much of some prompts is computed, with the reason if the budget cuts all of them or
-    none.
-    """
+    """How much of some prompts is computed; why, if the budget cuts all or none."""
     who = names([s.request for s in reading])
     if len(reading) == 1:
         return _one_prefill(m, reading[0], who)

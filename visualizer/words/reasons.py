@@ -183,9 +183,7 @@ def _share(m: CaptionContext, s: Segment, why: LimitReached) -> Sentence:
 
 
 def _budget_before(m: CaptionContext, s: Segment) -> int:
-    """The budget left for this prompt after decodes, prompts begun earlier, and earlier
-    admissions.
-    """
+    """The budget left for this prompt after decodes and all earlier prompts."""
     admitted = [a.request for a in m.event.admitted]
     earlier = set(admitted[: admitted.index(s.request)])
     ahead = sum(

@@ -80,9 +80,7 @@ def headline(comparison: Comparison) -> str:
 
 
 def _requests(comparison: Comparison) -> str:
-    """The requests that all contenders ran, as the subject of a sentence; small numbers as
-    words.
-    """
+    """The requests of a comparison, as a subject of sentences; small numbers in words."""
     run = comparison.runs[pair(comparison)[1]]
     count = len(run.outputs) if run.trace is None else len(run.trace.asked)
     if count < 2:
@@ -163,9 +161,7 @@ def _is_disputed(found: Verdict, longer: float) -> bool:
 
 
 def _changed(comparison: Comparison, name: str, mine: str) -> dict[str, tuple[Any, Any]]:
-    """The limits that differ (from, to) for a contender with the same policy; empty for another
-    policy.
-    """
+    """The limits that differ (from, to) for a contender of the same policy, else empty."""
     about, own = (dict(comparison.about.get(n, {})) for n in (name, mine))
     if "policy" not in own or about.get("policy") != own["policy"]:
         return {}
@@ -218,9 +214,7 @@ def _fastest(comparison: Comparison, fastest: str, mine: str, walls: Mapping[str
 
 
 def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
-    """How certain a verdict is, in one line: rounds, chance, the machine, and the meaning of the
-    ratio.
-    """
+    """How certain a verdict is: rounds, chance, the machine, and what the ratio means."""
     base, mine = pair(comparison)
     found = comparison.verdict(mine)
     said = []
@@ -285,9 +279,7 @@ def method(comparison: Comparison) -> str:
 
 
 def named_parts(found: Difference) -> tuple[list[Contribution], list[Contribution]]:
-    """The parts to name, largest first: at most three that explain the difference and two against
-    it.
-    """
+    """The parts to name, largest first: up to three for the difference, two against it."""
     least = max(0.05 * abs(found.seconds), 0.005 * max(found.before_s, found.after_s))
     large = sorted(
         (p for p in found.parts if p.name != "rest" and abs(p.seconds) >= least),

@@ -31,9 +31,7 @@ def once_more(again: int, total: int) -> str:
 
 
 def padding_causes(passes: Sequence[Pass]) -> Sentence:
-    """The causes of padding: finished rows that are still computed, and rows shorter than the
-    longest.
-    """
+    """The causes of padding: finished rows, and rows shorter than the longest."""
     over = sum(len(p.finished_rows) for p in passes)
     positions_over = sum(len(p.finished_rows) * p.width for p in passes)
     shorter = sum(p.padding for p in passes) - positions_over
@@ -57,9 +55,7 @@ def names(requests: Sequence[str], limit: int = NAMED) -> Sentence:
 
 
 def said(sentence: Sentence) -> Sentence:
-    """The sentence in the current language, translated piece by piece; adjacent texts are
-    merged.
-    """
+    """The sentence in the current language, piece by piece; adjacent texts are merged."""
     merged: Sentence = []
     for span in sentence:
         spoken = span if isinstance(span, dict | AsItIs) else t(span)

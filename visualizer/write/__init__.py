@@ -1,3 +1,1 @@
-"""The Write tab: tasks whose answer is a batching policy, and exercises that are checked by
-cases.
-"""
+"""The Write tab: tasks whose answer is a batching policy, and exercises checked by cases."""

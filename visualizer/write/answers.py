@@ -232,9 +232,7 @@ def main() -> None:
 
 
 class _NothingOfOurs:
-    """Refuses to import the engine, which has the right answers; code that wants to can undo
-    that.
-    """
+    """Refuses to import the engine, which has the right answers; code can undo that."""
 
     @staticmethod
     def find_spec(name: str, *_: Any) -> None:

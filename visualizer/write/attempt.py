@@ -140,9 +140,7 @@ class Beside(Attempt):
 
 
 def configured(task: PolicyTask, code: object) -> EngineConfig:
-    """The task's limits with the policy of the code, and with the limits that it changes; raises
-    Fault.
-    """
+    """The task's limits under the code's policy, changed as the code says; raises Fault."""
     own = written(code)
     if other := sorted(set(map(str, own.limits)) - set(task.may_change)):
         if not task.may_change:

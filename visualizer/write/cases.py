@@ -109,9 +109,7 @@ class Reply(NamedTuple):
 
     @classmethod
     def of(cls, text: str | bytes) -> Reply:
-        """A reply from JSON (`answers.py`), which may be anything; raises ValueError if it is not
-        valid.
-        """
+        """A reply from JSON (`answers.py`); raises ValueError if it is not valid."""
         odd = partial(Odd, "float")
         try:
             told = json.loads(text, object_hook=_value, parse_float=odd, parse_constant=odd)

@@ -130,9 +130,7 @@ def judged(task: PolicyTask, reply: Reply) -> Result:
 
 
 def _is_of(task: PolicyTask, trace: Trace) -> bool:
-    """Whether a trace ran the task's requests, each when due and to its full length, within the
-    limits.
-    """
+    """Whether a trace ran the task's requests, when due, in full, and within the limits."""
     config, due = trace.config, task.config("continuous")
     free = {"policy", *task.may_change}
     bound = {f.name for f in fields(EngineConfig)} - free

@@ -1,6 +1,4 @@
-"""The cases of the mask exercise: random packed rows, the smallest first, with the masks of the
-trace.
-"""
+"""The cases of the mask exercise: random packed rows, the smallest first, and their masks."""
 
 from __future__ import annotations
 

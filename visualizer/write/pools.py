@@ -133,9 +133,7 @@ class _Rules:
         return -(-self.positions.get(name, 0) // self.size)
 
     def call(self, op: Op) -> Any:
-        """The right result of a call (grow: whether granted; table: blocks), and the rules after
-        it.
-        """
+        """The right result (grow: whether granted; table: blocks), and the rules after it."""
         name = op.name
         if op.kind == "grow":
             lacks = max(0, -(-op.number // self.size) - self.held(name))

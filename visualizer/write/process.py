@@ -70,9 +70,7 @@ class Process:
         self.end()
 
     def ask(self, lines: Sequence[str]) -> Reply:
-        """The reply to some lines; for an unreadable file always the same. With `ended` it is the
-        last.
-        """
+        """The reply to lines; the same for any, if the file is unreadable. `ended`: the last."""
         if self._last is not None:
             return self._last
         self._count += 1

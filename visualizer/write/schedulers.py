@@ -123,9 +123,7 @@ def _made(requests: list[One]) -> str:
 
 
 def decided(policy: str, asked: State) -> Plan:
-    """The number of positions of each request that the engine's scheduler computes in this
-    state.
-    """
+    """How many positions of each request the engine's scheduler computes in this state."""
     config = EngineConfig(
         policy=policy, max_num_seqs=asked.lanes, max_num_batched_tokens=asked.budget
     )

@@ -1,6 +1,4 @@
-"""Continuous batching as in the GPT-2 article: the caches of all rows are joined for each pass,
-then split.
-"""
+"""Continuous batching as in the GPT-2 article: all caches are joined for a pass, then split."""
 
 from __future__ import annotations
 

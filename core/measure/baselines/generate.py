@@ -1,6 +1,4 @@
-"""`model.generate` on waves of requests, which is static batching, or on one request after
-another.
-"""
+"""`model.generate` on waves of requests (static batching), or on one request at a time."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from core.measure.baselines.records import BaselineRun, Work, prompt_lengths
 
 
 class _Clock(StoppingCriteria):
-    """Records the time of each token. Stops a row that has all its tokens, and all rows at
-    `deadline`.
-    """
+    """Records the time of each token. Stops a row with all its tokens, and all at `deadline`."""
 
     def __init__(
         self, wave: Work, device: torch.device, clock: Callable[[], float], deadline: float

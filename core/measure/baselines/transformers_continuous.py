@@ -1,6 +1,4 @@
-"""transformers' continuous batching, with its loop driven by hand in one thread, without waits
-between threads.
-"""
+"""transformers' continuous batching, its loop driven in one thread without waits."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _FLASH_PAGE = 256  # required by its flash attention's fast path for decodes
 
 
 class Variant(NamedTuple):
-    """A way to run it. attention: a name without "paged|"; None leaves the choice to the
-    library.
-    """
+    """A way to run it. attention: a name without "paged|"; None: the library chooses."""
 
     attention: str | None = None
     use_cuda_graph: bool = False

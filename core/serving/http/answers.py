@@ -40,9 +40,7 @@ def received(serving: ServingEngine, request: Request, count: int = 1) -> Call:
 async def submit_all(
     call: Call, asked: Sequence[CheckedRequest], id: str, **options: Any
 ) -> list[TokenStream]:
-    """Queue all of the requests or none, with these options of `Call.submit`; raises what it
-    raises.
-    """
+    """Queue all requests or none, with options of `Call.submit`; raises what it raises."""
     streams: list[TokenStream] = []
     try:
         for index, (prompt, sampling) in enumerate(asked):

@@ -30,9 +30,7 @@ _CODES = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
 def error_body(
     status: int, message: str, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
-    """An error in OpenAI's form. param: the field at fault. code: for programs to distinguish
-    errors.
-    """
+    """An error in OpenAI's form. param: the field at fault. code: for programs."""
     return {
         "error": {
             "message": message,
@@ -58,9 +56,7 @@ def error_response(
 
 
 def status_of(error: InflightError) -> int:
-    """The HTTP status of an error: 429 if full, 503 if closing, 500 if a step failed, otherwise
-    400.
-    """
+    """The HTTP status of an error: 429 full, 503 closing, 500 failed step, otherwise 400."""
     if isinstance(error, TooManyRequests):
         return 429
     if isinstance(error, Unavailable):
@@ -137,9 +133,7 @@ _SHOULD = re.compile(r"^(?:Input|String|List|Dictionary) should | after validati
 
 
 def _fault(error: Mapping[str, Any]) -> str:
-    """What is wrong with a field, as the rest of a sentence that begins with its name. error: one
-    of pydantic's.
-    """
+    """What is wrong with a field, as the rest of a sentence. error: one of pydantic's."""
     kind, says = error["type"], error["msg"]
     if kind == OF_FIELD:
         return str(says)

@@ -1,6 +1,4 @@
-"""Middleware that guards every route: which calls are answered, and the size and speed of their
-bodies.
-"""
+"""Middleware that guards every route: which calls are answered, and bodies' size and speed."""
 
 from __future__ import annotations
 
@@ -88,9 +86,7 @@ def key_check(api_key: str) -> Check:
 
 
 def json_check(scope: Scope) -> Refusal | None:
-    """Refuses a body whose type is not JSON, because any page may send a form's types without
-    asking.
-    """
+    """Refuses a body that is not JSON, since any page may send a form's types unasked."""
     headers = Headers(scope=scope)
     if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
         return None

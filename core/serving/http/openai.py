@@ -159,9 +159,7 @@ class _Shape:
     def choice(
         self, index: int, pieces: Sequence[Piece], content: Callable[[str], dict[str, Any]]
     ) -> dict[str, Any]:
-        """A choice with these pieces of an answer. content: makes its text's field, `whole` or
-        `part`.
-        """
+        """A choice with these pieces. content: makes the field of its text, whole or part."""
         text = "".join(piece.text for piece in pieces)
         logprobs = self._logprobs(index, pieces) if self.logprobs else None
         return {
@@ -291,9 +289,7 @@ class TokenNames:
         return str(tokenizer.decode([token_id, token_id]))[len(text) :].encode()
 
     def name(self, token_id: int) -> str:
-        """The token's text. If it has none: its bytes, as in OpenAI's API, or its id, as in
-        vLLM's.
-        """
+        """The token's text. Without one: its bytes, as in OpenAI's API, or its id, as in vLLM."""
         own = self.bytes(token_id)
         if own is None:
             return f"token_id:{token_id}"
@@ -303,9 +299,7 @@ class TokenNames:
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in own)
 
     def distinct(self, token_ids: Iterable[int]) -> dict[int, str]:
-        """The names of several tokens. If several have the same name, all but the first are named
-        by id.
-        """
+        """The names of several tokens; all but the first of equal names become ids."""
         names: dict[int, str] = {}
         for token_id in dict.fromkeys(token_ids):
             name = self.name(token_id)

@@ -52,9 +52,7 @@ def _must(be: str) -> Any:
 
 
 def _at_most(most: int, of_what: str, count: Callable[[Any], int] = len) -> Any:
-    """Refuse a list or object that is too long before its content is validated, which would take
-    time.
-    """
+    """Refuse an overlong list or object before its content is validated."""
 
     def bounded(given: Any) -> Any:
         if isinstance(given, list | dict) and count(given) > most:

@@ -102,9 +102,7 @@ class PackedBatch:
         return self._masks[key]
 
     def tables(self, window: int | None) -> tuple[SegmentTable, SegmentTable]:
-        """The tables of decodes (segments with one query) and of chunks, built once per pass and
-        window.
-        """
+        """The tables of decodes (with one query) and of chunks, built once per window."""
         if window not in self._tables:
             decodes: list[AttentionSegment] = []
             chunks: list[AttentionSegment] = []

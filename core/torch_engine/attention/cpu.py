@@ -43,9 +43,7 @@ def _of_segments(
     batch: PackedBatch,
     spec: AttentionSpec,
 ) -> Iterator[torch.Tensor]:
-    """The output of each segment in turn, `[1, Q, H, Dv]`, in float32 at least; in a padded row
-    with its pads.
-    """
+    """Each segment's output, `[1, Q, H, Dv]`, in float32 at least, with pads if padded."""
     kv_heads = keys.shape[1]
     groups = query.shape[1] // kv_heads
     packed = batch.layout == "packed"

@@ -60,9 +60,7 @@ class Observation:
     def build_mask(
         self, q_length: int, kv_length: int, mask_function, device, **kwargs
     ) -> torch.Tensor:
-        """Replaces transformers' mask builders: builds a bool mask `[1, 1, Q, K]` and keeps its
-        rule.
-        """
+        """Replaces transformers' mask builders: a bool mask `[1, 1, Q, K]` with its rule."""
         zero = torch.zeros((), dtype=torch.long, device=device)
 
         def rule(query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:

@@ -97,9 +97,7 @@ class Kernel:
         return self._compiled[dtype].address
 
     def __call__(self, dtype: torch.dtype, numbers: Sequence[int], factor: float = 0.0) -> None:
-        """Run the kernel on a number format. Tensors whose addresses are passed must live until it
-        returns.
-        """
+        """Run the kernel on a number format. Tensors must live until it returns."""
         address = (
             compiled.address if (compiled := self._compiled.get(dtype)) else self.prepare(dtype)
         )

@@ -98,9 +98,7 @@ _gate = Kernel(_gate_share)
 
 
 def gated(x: torch.Tensor, activation: str) -> torch.Tensor:
-    """The second halves of rows `[..., 2 D]`, multiplied by "silu" or "gelu" of the first
-    halves.
-    """
+    """The second halves of rows `[..., 2 D]` times "silu" or "gelu" of the first halves."""
     return _each_row(
         _gate, x, width=x.shape[-1] // 2, factor=_GELU if activation == "gelu" else 0.0
     )
@@ -108,9 +106,7 @@ def gated(x: torch.Tensor, activation: str) -> torch.Tensor:
 
 @within
 def _block(logits, begin, count, block, lanes):
-    """The highest of a block of logits, and the sum of their exponentials relative to the
-    highest.
-    """
+    """The highest of a block of logits, and the sum of exponentials relative to it."""
     for i in range(count):
         block[i] = wide(logits[begin + i])
     for i in range(count, _BLOCK):

@@ -54,9 +54,7 @@ class CoreShares:
                 self._at_work -= 1
 
     def apply(self) -> int:
-        """Give the calling thread its current share of the cores, between steps; returns the
-        number.
-        """
+        """Give the calling thread its share of the cores, between steps; returns the number."""
         import torch  # late: a server of recorded runs never needs it
 
         with self._lock:

@@ -74,9 +74,7 @@ class Leaving:
         self._first: dict[tuple[str, int], int] = {}
 
     def of_step(self, scheduled: dict[str, int], blocks: list[list[Any]]) -> list[list[Any]]:
-        """[request, group, ids] of the blocks that left before this step. blocks: those that the
-        step adds.
-        """
+        """[request, group, ids] of the blocks that left. blocks: those that the step adds."""
         left: list[list[Any]] = []
         changed = {request: tables for request, tables, _ in blocks}
         for request, _, kind in blocks:

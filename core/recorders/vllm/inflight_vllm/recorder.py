@@ -397,9 +397,7 @@ def _place(index: int | None, size: int | None) -> tuple[int, int | None]:
 
 
 def _instance(read: _Fields, scheduler: Any) -> str | None:
-    """An id of the engine that all its ranks share: on several machines, the address of the
-    first.
-    """
+    """An id that all ranks of an engine share: on several machines, the first address."""
     parallel = "parallel_config"
     size, here = (
         read(scheduler, f"{parallel}.data_parallel_size{where}") for where in ("", "_local")

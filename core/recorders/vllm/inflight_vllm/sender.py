@@ -66,9 +66,7 @@ class Sender:
         self._closing = threading.Event()
 
     def open(self, closing: threading.Event) -> None:
-        """Connects later. closing: is set when the engine shuts down; then one more attempt is
-        made.
-        """
+        """Connects later. closing: is set at shutdown, when one more attempt is made."""
         self._closing = closing
 
     def write(self, line: str) -> bool:

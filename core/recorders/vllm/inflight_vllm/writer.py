@@ -97,9 +97,7 @@ class RawWriter:
 
     @property
     def has_room_for_snapshot(self) -> bool:
-        """Whether the writer keeps up, and a snapshot is wanted or would be a small share of all
-        bytes.
-        """
+        """Whether the writer keeps up, and a snapshot is wanted or not too large."""
         is_small = self.wants_snapshot or self._bytes_since >= SNAPSHOT_SHARE * self._snapshot_bytes
         return is_small and len(self._records) < self._queued // 2
 
