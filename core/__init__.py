@@ -1,8 +1,7 @@
 """Inflight's engine: continuous batching and its older relatives on a real model, with every step
 recorded.
 
-Each name is imported when it is first used, so a program that only reads traces does not load
-torch.
+Each name is imported when it is first used, so programs that only read traces do not load torch.
 """
 
 import importlib

@@ -122,9 +122,7 @@ class EngineConfig:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> EngineConfig:
-        """Inverse of `to_json`; raises InvalidConfig for an unknown field. The policy may be a
-        `Policy`, too.
-        """
+        """Inverse of `to_json`; raises InvalidConfig for unknown fields. Takes a `Policy`, too."""
         known = {f.name for f in fields(cls)}
         if unknown := set(require(data, Mapping, "The config is an object")) - known:
             raise InvalidConfig(f"An engine has no limit called {shown(min(unknown, key=str))}.")

@@ -1,6 +1,4 @@
-"""Every refusal of the engine: one exception type, one clear sentence, raised before any state
-changes.
-"""
+"""All refusals of the engine: one exception type, one sentence, before any state changes."""
 
 from __future__ import annotations
 

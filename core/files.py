@@ -1,6 +1,4 @@
-"""Files that are written atomically: until the new content is complete, the old file stays as it
-was.
-"""
+"""Files that are written atomically: the old file stays until the new content is complete."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ from core.errors import InflightError, require, shown
 
 
 def path_of(path: str | os.PathLike[str]) -> Path:
-    """The path that a caller gave. Raises InflightError for anything else, and for a name that no
-    file can have.
-    """
+    """The path that a caller gave. Raises InflightError if it is none, or an impossible name."""
     at = Path(require(path, (str, os.PathLike), "A file is given by its path"))
     with suppress(UnicodeEncodeError):
         if b"\0" not in os.fsencode(at):
@@ -36,8 +32,7 @@ def written(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     an exception; otherwise it is removed.
 
     A symbolic link is kept, and its target is replaced. A pipe or a device is written to directly.
-    A file whose name ends with .gz is compressed. Raises InflightError if the file cannot be
-    written.
+    A file whose name ends with .gz is compressed. Raises InflightError if that fails.
     """
     at = path_of(path)
     with _named(path):
@@ -70,8 +65,7 @@ def _opened(partial: Path, compressed: bool) -> TextIO:
 
 def open_file(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a file for reading. Raises OSError for anything but a regular file, because opening a
-    pipe would wait until somebody writes to it; standard streams under their names in /dev are
-    allowed.
+    pipe would wait for a writer; standard streams under their names in /dev are allowed.
     """
     file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -32,8 +32,7 @@ def return_large_blocks() -> None:
     if glibc allocates them.
 
     By default glibc raises that size as the program runs and takes large blocks from its heap,
-    between small ones that stay, so that a server grows over hours by memory that is free but not
-    returned.
+    between small ones that stay, so that a server grows over hours by free memory.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):  # other C libraries have no such setting

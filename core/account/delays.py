@@ -130,8 +130,7 @@ class Gap(NamedTuple):
     passes of the gap, by request. together: whether a pass that computed the request also computed
     some of these. uncompared: whether the run has no pass to compare such a pass with. again:
     tokens computed again, of `request` and of those beside it. why: the limit that stalled it.
-    times: how many times as long as others of its size its longest pass in the gap took, if there
-    are others.
+    times: its longest pass in the gap, relative to others of its size, if any.
     """
 
     request: str

@@ -1,5 +1,4 @@
-"""A trace in numbers: latencies, throughput, and how the work was spent, computed from the events
-alone.
+"""A trace in numbers: latencies, throughput, and how the work was spent, from the events alone.
 
 `DEFINITIONS` defines every number, for the page and the command line. A token's time is the end of
 the pass that produced it; a request arrives at the `t` of its `arrived` record.

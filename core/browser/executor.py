@@ -52,8 +52,7 @@ class BrowserExecutor:
     """The `Executor` of a model in a tab.
 
     machine: "device_name" and "versions" of the trace's header. leaks: every request also reads the
-    keys of the next one in its pass, which is the mistake of `core.proof.mistakes.leaky`; traces
-    say so.
+    keys of the next one in its pass, the mistake of `core.proof.mistakes.leaky`; traces say so.
     """
 
     memory_sentence = ""
@@ -116,9 +115,7 @@ class BrowserExecutor:
 
 
 class BrowserRunner:
-    """The `Runner` of a model in a tab, which computes each pass at once. leaks: see
-    `BrowserExecutor`.
-    """
+    """The `Runner` of a model in a tab; computes passes at once. leaks: see `BrowserExecutor`."""
 
     asynchronous = own_clock = False
     execution = memory = None

@@ -1,6 +1,5 @@
 """Pyodide (MPL-2.0), the Python that runs in a browser: five files of the npm package of that name.
-They are taken from where npm or the page's owner has put them; otherwise they are fetched once and
-checked.
+They are taken from where npm or the page's owner has put them, or fetched once and checked.
 """
 
 from __future__ import annotations

@@ -67,9 +67,7 @@ def _pattern(step: Mapping[str, Any]) -> str | None:
 
 
 def byte_characters() -> dict[int, str]:
-    """The character that stands for each byte: itself if it is printable, otherwise one from code
-    point 256 on.
-    """
+    """The character for each byte: itself if it is printable, otherwise one from U+0100 on."""
     seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
     unseen = [byte for byte in range(256) if byte not in seen]
     return {byte: chr(byte) for byte in seen} | {
@@ -138,9 +136,7 @@ class PlainTokenizer:
         return {"input_ids": ids}
 
     def decode(self, token_ids: Iterable[int], **_: Any) -> str:
-        """The text of some ids. Bytes that form no character become U+FFFD, and an unknown id is
-        left out.
-        """
+        """The text of token ids. Incomplete characters become U+FFFD; unknown ids are left out."""
         return b"".join(map(self._bytes, token_ids)).decode(errors="replace")
 
     def _bytes(self, token_id: int) -> bytes:

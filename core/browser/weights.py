@@ -113,9 +113,7 @@ def packed_file(header: Mapping[str, Any], numbers: bytes) -> bytes:
 
 
 def _end_tokens(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
-    """The tokens at which generation stops; the generation config takes precedence over the model's
-    own.
-    """
+    """The tokens at which generation stops; the generation config comes before the model's."""
     path = folder / "generation_config.json"
     generation = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     found = generation.get("eos_token_id")

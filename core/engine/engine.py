@@ -42,8 +42,7 @@ class EngineCore:
     by default all of it; it may be replaced between runs. clock, sleep: in seconds, replaced in
     tests and simulations. policy: used instead of the config's, by name or as a `Policy`.
 
-    Raises InvalidConfig for an unknown policy, and for limits under which the executor cannot run
-    its model.
+    Raises InvalidConfig for an unknown policy, and for limits that the executor does not support.
     """
 
     _most_sleep = 60.0  # seconds at a time
@@ -177,8 +176,7 @@ class EngineCore:
         name: str = INTERACTIVE,
         config: EngineConfig | None = None,
     ) -> None:
-        """Drop all work and start a new trace at step 0, with the runner ready and the clock at
-        zero.
+        """Drop all work and start a new trace at step 0, with the runner ready and the clock at 0.
 
         arrival_unit: the unit of the requests' arrivals. config: new limits from now on. Raises
         InvalidConfig, changing nothing, for limits that are not possible here, and ExecutionFailed

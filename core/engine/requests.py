@@ -19,8 +19,7 @@ def validate_request(
     """The prompt's token ids. Raises InvalidRequest if this model cannot run the request under
     these limits, because of its characters, token ids or length.
 
-    No other code checks a prompt: `Engine.add_request` takes the ids of a request that has passed
-    this check.
+    No other code checks a prompt: `Engine.add_request` takes ids that have passed this check.
     """
     ids = prompt_ids(request, tokenizer)
     vocab_size, context = model.vocab_size or 2**31, model.context

@@ -19,9 +19,7 @@ from core.workload.request import SamplingParams
 
 
 class SamplingRow(NamedTuple):
-    """How to choose the token at `position`. prompt, generated: the tokens before it, if `params`
-    need them.
-    """
+    """How to choose the token at `position`. prompt, generated: earlier tokens, if needed."""
 
     params: SamplingParams
     position: int
@@ -66,9 +64,7 @@ class Sample(NamedTuple):
 def as_samples(
     tokens: Iterable[float], logprobs: Iterable[float], margins: Iterable[float]
 ) -> list[Sample]:
-    """Samples from plain numbers. A token or a logprob that is not finite means that the logits
-    were not.
-    """
+    """Samples from numbers; a token or a logprob that is not finite means bad logits."""
     return [
         (
             Sample(int(token), round(logprob, 5), round(margin, 5))

@@ -1,6 +1,4 @@
-"""One step from plan to record: the passes launched, their results, and the event that records
-them.
-"""
+"""One step from plan to record: the launched passes, their results, and the event."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A run written to a file while it goes on: whatever ends the run, the file has every step up to
-then.
-"""
+"""A run written to a file while it continues; if it breaks off, the file has every step."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""Measurements: comparisons of runs timed in rounds, baselines, the cost of a step, load, and
-plans.
-"""
+"""Measurements: comparisons timed in rounds, baselines, the cost of a step, load, and plans."""

@@ -94,8 +94,7 @@ def measuring_cost(
     clock: Callable[[], float] = time.perf_counter,
 ) -> Generator[tuple[int, int], None, CostCurve]:
     """Measure both curves, in rounds over the whole grid, so that a busy moment does not spoil a
-    single point. Yields how many measurements are done and how many there are, and returns the
-    curves.
+    single point. Yields how many measurements are done, and of how many; returns the curves.
 
     Contexts longer than the model's are left out. After `seconds` no further round begins; every
     point is measured at least once.

@@ -51,9 +51,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Difference:
-    """before_s, after_s: wall times of both runs. error: the fit's median error on passes it had
-    not seen.
-    """
+    """before_s, after_s: wall times of the runs. error: the fit's median error on new passes."""
 
     before_s: float
     after_s: float
@@ -71,9 +69,7 @@ class Difference:
 
 
 def difference(before: Trace, after: Trace) -> Difference:
-    """Why two runs took different times. Raises InflightError for runs of two engines, and for too
-    few passes.
-    """
+    """Why two runs took different times. Raises InflightError for two engines, or few passes."""
     traces = (before, after)
     if before.header.engine != after.header.engine:
         raise InflightError(

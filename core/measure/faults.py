@@ -1,6 +1,4 @@
-"""Checks whether the record of a comparison contradicts itself: its rounds, its runs and what is
-said about them.
-"""
+"""Checks whether a record of a comparison contradicts itself: rounds, runs and statements."""
 
 from __future__ import annotations
 
@@ -156,8 +154,7 @@ def _wrong_time(comparison: Comparison, name: str) -> str | None:
 
 def wrong_time(found: Mapping[str, Any], walls: Sequence[float], is_one: bool) -> str | None:
     """The name of the first time or rate in a run's metrics, or in their medians over rounds of
-    `walls` seconds, that does not fit the others. is_one: whether rates are those of the median
-    round.
+    `walls` seconds, that does not fit the others. is_one: rates are of the median round.
     """
     seconds = found["wall_s"]
     for rate, counts in _RATES.items() if is_one else ():

@@ -48,8 +48,7 @@ def _plainly(text: str, **names: str) -> str:
 @dataclass(frozen=True)
 class Point:
     """One setting. numbers: those of `numbers_of`, None if it cannot run these requests. refused:
-    why it cannot. beyond: a sentence if some passes lay beyond what was measured. requests: their
-    times.
+    why it cannot. beyond: a sentence if passes lay beyond what was measured. requests: their times.
     """
 
     config: EngineConfig
@@ -71,9 +70,8 @@ class Point:
 @dataclass(frozen=True, repr=False)
 class Plan:
     """The result of a plan. measured: the recorded run. again: its setting, simulated. points: the
-    other settings, best first if they are ranked, otherwise in the order in which they were
-    requested. slos: the limits of a good request. notes: how a simulated run differs. trace: the
-    recorded run.
+    other settings, best first if they are ranked, otherwise as requested. slos: the limits of a
+    good request. notes: how a simulated run differs. trace: the recorded run.
     """
 
     measured: Point

@@ -1,5 +1,4 @@
-"""How everything is timed: contenders take turns in rounds, in an order that rotates from round to
-round.
+"""How everything is timed: contenders take turns in rounds, in an order that rotates every round.
 
 Each contender runs once to warm up; then each round runs all of them, so that none always runs
 first or after the same one. Ratios are taken within a round, where the machine was in the same

@@ -42,8 +42,7 @@ def equivalence(
     `config`, and compare. Returns JSON: the sums, and each request (`_compared`).
 
     leak: in the batch, every request may also read its neighbour's keys. on_step: called with each
-    step; may raise to stop. Raises InflightError for a leak in a model that makes its own attention
-    masks.
+    step; may raise. Raises InflightError for a leak in a model that makes its own attention masks.
     """
     engine = (
         leaky_engine(model, tokenizer, config)

@@ -56,9 +56,8 @@ class _CollectedStream:
 
 class Collection:
     """The folder, used by one process at a time. part_bytes: size at which a new part begins.
-    most_bytes: of all recordings together; beyond it, the parts that were written longest ago are
-    deleted. tell: called with each line for the log. Raises InflightError if the folder cannot be
-    used.
+    most_bytes: of all recordings together; beyond it, the oldest parts are deleted. tell: called
+    with each line for the log. Raises InflightError if the folder cannot be used.
     """
 
     def __init__(

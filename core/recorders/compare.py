@@ -184,9 +184,7 @@ def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
 
 
 def _first_hits(trace: Trace) -> int:
-    """Tokens found in the prefix cache at first admissions; vLLM does not count those after a
-    preemption.
-    """
+    """Prefix-cache hits at first admissions; vLLM does not count those after a preemption."""
     seen, total = set[str](), 0
     for event in trace.events:
         hits = event.kv.cached_tokens

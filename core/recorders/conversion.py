@@ -58,8 +58,7 @@ class _Known:
     """Facts about a request that `RunState` does not hold.
 
     place: the key by which the engine orders the queue, None if it is not recorded. has_arrived,
-    is_over: whether the events so far say so. num_in_events: how many output tokens the events
-    have.
+    is_over: whether the events so far say so. num_in_events: output tokens in the events.
     """
 
     prompt: list[int]
@@ -242,9 +241,8 @@ class Conversion:
         return tuple(admitted)
 
     def _queue(self) -> tuple[str, ...]:
-        """The waiting requests, if the engine orders them by something other than arrival: by its
-        own rule if the priorities are recorded, otherwise as in the snapshot, with newer requests
-        at the end.
+        """The waiting requests, if the engine orders them not by arrival: by its own rule if the
+        priorities are recorded, otherwise as in the snapshot, with newer requests at the end.
         """
         waiting = self._run.waiting
         if self._config.policy.order_by == "arrival":

@@ -108,9 +108,7 @@ class Opened:
 
 
 def open_all(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
-    """Open several files, each given as its name and a function that opens it. Raises the first
-    error if all fail.
-    """
+    """Open several files, each given by name and function. Raises the first error if all fail."""
     traces: list[tuple[str, Trace]] = []
     errors: list[tuple[str, InflightError]] = []
     for name, opening in openings:

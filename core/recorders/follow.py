@@ -71,8 +71,7 @@ Update = RecordingBegun | RequestSeen | StepEvent
 
 
 class Follower:
-    """Follows the newest recording at a place (a file or a folder), and each newer one that
-    replaces it.
+    """Follows the newest recording at a place (a file or a folder), and newer ones that replace it.
 
     rank, engine: which recordings to consider, see `newest`. By default it switches to another
     engine only after the current one has ended or stopped writing. sentence: the state of the

@@ -195,9 +195,8 @@ class Lines:
         self._open(path, part_of(header))
 
     def next(self) -> str | None:
-        """The next line with its line end, or None if it is not complete yet. The last line of a
-        part that was left unfinished comes without a line end. Raises InvalidTrace for a line that
-        is too long.
+        """The next line with its line end, or None if it is not complete yet. The last line of an
+        unfinished part has no line end. Raises InvalidTrace for a line that is too long.
         """
         assert self._file is not None
         read = self._file.readline(MAX_LINE_BYTES)

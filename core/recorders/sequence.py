@@ -53,8 +53,7 @@ class Contradiction(NamedTuple):
 
 class EventSequence:
     """Takes steps in order and returns their events, each one once the step after it is known,
-    because an engine that schedules ahead may compute one more row for a request that has just
-    ended.
+    because an engine that schedules ahead may compute a row for a request that has just ended.
 
     missing: the steps that cannot be shown, while the state is not known.
     """
@@ -125,8 +124,7 @@ class EventSequence:
 
 def still_there(step: Raw, following: Raw) -> frozenset[str]:
     """Requests that may keep their lanes and blocks through the following step although they have
-    ended: those with a row in it and, if it was scheduled before this step's output was back, those
-    that end in it.
+    ended: those with a row in it and, if it was scheduled before this output, those that end in it.
     """
     is_ahead = following["t_start"] < step.get("t_output", step["t_start"])
     ending = {request for request, _ in step.get("finished", ())} if is_ahead else set[str]()

@@ -7,8 +7,7 @@
 
 A subclass of the configured scheduler observes `schedule_batch` and `finish_request`. Tokens and
 the time at which they are ready are known to the processor only, and are read around
-`update_batch`. Asynchronous batching is refused, since its tokens cannot be assigned to steps from
-outside.
+`update_batch`. Asynchronous batching is refused, since its tokens cannot be assigned to steps.
 
 Source: transformers 5.23, `generation/continuous_batching/scheduler.py` and `continuous_api.py`.
 """

@@ -162,8 +162,7 @@ def schedule_running(
 
 
 def admit(state: SchedulerState, left: int, plan: Plan, growing: int = 0) -> int:
-    """Admit the head of the queue again and again until the policy objects; returns the remaining
-    budget.
+    """Admit the head of the queue until the policy objects; returns the remaining budget.
 
     growing: blocks that running requests still need in this step.
     """
@@ -182,9 +181,7 @@ def admit(state: SchedulerState, left: int, plan: Plan, growing: int = 0) -> int
 def _why_not(
     state: SchedulerState, request: RequestState, capacity: Capacity
 ) -> LimitReached | None:
-    """Why the policy does not let a request join, or what the request lacks under any policy; None
-    if it may join.
-    """
+    """Why a request may not join, by the policy or under any; None if it may."""
     why = state.policy.admit(request, capacity)
     if why is None:
         return capacity.lacks(request)

@@ -199,9 +199,7 @@ class ServingEngine:
         even_if_closed: bool = False,
         **options: Any,
     ) -> TokenStream:
-        """`receive`, `Call.check`, and `Call.submit` with these options, for one request. Raises
-        what they raise.
-        """
+        """`receive`, `Call.check` and `Call.submit` for one request. Raises what they raise."""
         with self.receive(client, even_if_closed=even_if_closed) as call:
             return await call.submit(await call.check(prompt, sampling), sampling, **options)
 
@@ -215,8 +213,7 @@ class ServingEngine:
         **options: Any,
     ) -> TokenStream:
         """Like `submit`, for a text written by a person. A model with a chat template gets it as a
-        message, after the system prompt that the teacher has set; any other model continues the
-        text.
+        message, after the teacher's system prompt; any other model continues the text.
         """
         with self.receive(client, even_if_closed=even_if_closed) as call:
             prompt: str | Sequence[int] = text
@@ -275,8 +272,7 @@ class Call:
         is_bot: bool = False,
         conversation: tuple[Message, ...] | None = None,
     ) -> TokenStream:
-        """Queue a request, which takes one of the places; returns as soon as the engine has queued
-        it.
+        """Queue a request, which takes one of the places; returns once the engine has queued it.
 
         num_top_logprobs: how many top tokens to report for each token. is_bot: whether it is asked
         by one of our own programs, under a nickname that no client may have and that is never

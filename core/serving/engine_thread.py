@@ -100,8 +100,7 @@ _log = logging.getLogger("inflight.serving")
 
 class EngineThread:
     """works: False if the engine could not be made ready. held: unfinished requests that wait for
-    the next run. next_change: the limits of the next run. last_change: the latest limits that took
-    effect.
+    the next run. next_change: the limits of the next run. last_change: the latest that took effect.
     """
 
     def __init__(self, engine: EngineCore, session: Session, outputs: OutputProcessor) -> None:

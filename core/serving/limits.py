@@ -15,8 +15,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True)
 class ServingLimits:
-    """max_requests: in progress at once, including waiting ones; max_requests_per_client: of one
-    address.
+    """max_requests: in progress, including waiting ones; max_requests_per_client: of one address.
 
     max_prompt_tokens, max_new_tokens: of a request. max_choices: prompts times `n` in one call.
     max_stop_strings and max_stop_characters: of a request. max_body_bytes: of a call. body_s:

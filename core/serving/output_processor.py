@@ -35,8 +35,7 @@ from core.workload.request import Request
 class ClientText:
     """The text of an answer that a client sees: up to a stop string, found where `AnswerText` finds
     it, and without special tokens. Text that may be the beginning of a stop string is held back
-    until that is decided. special: the texts of special tokens. It is given pieces of text and
-    decodes nothing.
+    until that is decided. special: the texts of special tokens. It gets text and decodes nothing.
     """
 
     def __init__(self, stop: Sequence[str], special: Mapping[int, str]) -> None:

@@ -1,5 +1,4 @@
-"""Checks of what clients send, before it reaches the engine: prompts, sampling parameters,
-nicknames.
+"""Checks what clients send, before the engine does: prompts, sampling parameters, nicknames.
 
 A `RequestValidator` may be called from any thread, with a tokenizer that belongs to the caller.
 Prompts are tokenized one at a time (`TokenizingQueue`), because tokenizers are not thread-safe.
@@ -66,8 +65,7 @@ class RequestValidator:
         """The prompt's token ids; raises InvalidRequest if this server would not run it.
 
         config: the engine's. tokenizer: used for a text, which may take a while. Prompts are
-        checked only here; the engine's thread repeats the check only if its limits have changed
-        since.
+        checked only here; the engine's thread repeats the check only if limits have changed.
         """
         limits = self._limits
         if sampling.max_new_tokens > limits.max_new_tokens:

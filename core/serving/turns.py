@@ -18,8 +18,7 @@ T = TypeVar("T")
 class Turns:
     """A number of places with a queue before them. One address holds at most half of the places and
     half of the queue, so there is always room for others, while a class behind one router gets in.
-    A place that becomes free goes to the address that has been served least recently. Use it on one
-    event loop.
+    A free place goes to the address that was served least recently. Use it on one event loop.
 
     places: held at once. what: what they are held for, as in "400 viewers are connected". waiting:
     how many may wait for a place. retry_after: in seconds, for clients that are refused.

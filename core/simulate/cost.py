@@ -23,8 +23,7 @@ class Load(NamedTuple):
 
 
 class Deployment(NamedTuple):
-    """The model that a cost model stands for, and what it runs on. device: a short name; hardware:
-    a description.
+    """The model of a cost model, and its hardware. device: a short name; hardware: a description.
 
     context: the most tokens of a request. context, vocab_size and parameters are None if unknown.
     kv_bytes: memory left for the KV pool, None for no limit. dtype: of weights and KV.

@@ -8,8 +8,7 @@ long each pass would have taken.
 
 Time is simulated too: the clock moves by what the passes cost and by the waits between arrivals;
 scheduling itself costs nothing. Tokens are made up (always the same one) and have no text, so
-neither an end-of-sequence token nor a stop string ever comes: every request runs to its full
-length.
+neither an end-of-sequence token nor a stop string ever comes: requests run to their full length.
 """
 
 from __future__ import annotations
@@ -213,9 +212,7 @@ class SimulatedEngine(EngineCore):
         self.outputs = StopStrings(None)  # made-up tokens have no text, so none is found
 
     def under(self, config: EngineConfig) -> SimulatedEngine:
-        """An engine with other limits, otherwise like this one, with its own clock. Raises
-        InvalidConfig.
-        """
+        """An engine with other limits and its own clock. Raises InvalidConfig."""
         return SimulatedEngine(
             self.cost,
             config,

@@ -1,5 +1,4 @@
-"""The cost of a forward pass, fitted to the measured steps of a run: ours, or a recording of
-another engine.
+"""The cost of a forward pass, fitted to the measured steps of a run: ours, or another engine's.
 
     cost = fit(trace)
 """
@@ -177,8 +176,7 @@ class Linear:
 
 
 def fit(trace: Trace) -> Linear:
-    """A cost fitted to all passes of a measured run, and its error on passes left out; see
-    `fit_passes`.
+    """A cost fitted to all passes of a measured run, and its error on others; see `fit_passes`.
 
     The seconds of a pass are its own, its share of the rest of the step, and its share of the
     median time until the next step. Raises InflightError for a simulated trace, for one with too

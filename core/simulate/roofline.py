@@ -40,8 +40,7 @@ _ALL_REDUCES = 2  # in a layer: after attention, after the MLP
 
 @dataclass(frozen=True)
 class Roofline:
-    """A model on one card, or on several cards of a server that share it. Raises InflightError if
-    it does not fit.
+    """A model on one card or several cards of a server. Raises InflightError if it does not fit.
 
     Some numbers are assumptions and come from no data sheet. reached: the share of each peak number
     that is reached in practice. overhead_s: seconds that each pass takes besides. memory_share: the

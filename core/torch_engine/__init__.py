@@ -1,4 +1,3 @@
-"""Runs a transformers model for the engine: computes the passes that a scheduler decided, with
-plain torch anywhere, or with kernels and graphs on a GPU. The engine and the scheduler know no
-torch.
+"""Runs a transformers model for the engine: computes the passes that a scheduler decided, in plain
+torch, or with kernels and graphs on a GPU. The engine and the scheduler know no torch.
 """

@@ -42,8 +42,7 @@ ON_ANY_DEVICE = AttentionChoice(False, cpu.BACKEND)
 def choose_attention(
     adapter: ModelAdapter, config: EngineConfig, execution: Execution, backend: Backend | None
 ) -> AttentionChoice:
-    """Choose the attention for a model on its device. A backend that the caller gives is always
-    used.
+    """Choose the attention for a model on its device. A given backend is always used.
 
     Raises InvalidConfig if the kernel is requested by name and not available.
     """

@@ -1,6 +1,4 @@
-"""Replaces a model's modules by other functions while an engine's pass runs; afterwards the model
-is unchanged.
-"""
+"""Replaces modules of a model by functions while a pass runs; the model itself stays as it is."""
 
 from __future__ import annotations
 

@@ -155,9 +155,7 @@ def _admission(event: StepEvent, request: str | None, lane: int | None) -> str:
 
 
 def _unlimited(decided: str, trace: Ran, otherwise: str) -> str:
-    """An admission in words. If the other run waits for its token budget and this policy has none,
-    it says so.
-    """
+    """An admission in words; says so if the other run waits for a budget that this one lacks."""
     policy = trace.config.policy
     if policy.token_budget or not decided.startswith(_TAKES) or "budget" not in otherwise:
         return decided

@@ -1,5 +1,4 @@
-"""What happened in a step, as facts: named tuples of ids and numbers, never a picture and never a
-live object.
+"""What happened in a step, as facts: named tuples of ids and numbers, never a live object.
 
 Times are seconds since the run began. Ids stand for requests, lanes and blocks count from 0.
 """
@@ -47,9 +46,7 @@ class Admitted(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """How many requests wait, which one is at the head of the queue, and why it waits; the others
-    wait behind it.
-    """
+    """How many requests wait, which is the head of the queue, and why; others wait behind it."""
 
     count: int  # type: ignore[assignment]  # shadows tuple.count, which nothing needs here
     request: str | None = None

@@ -213,8 +213,7 @@ def _unreadable(path: Path, error: OSError) -> InvalidTrace:
 
 
 class Reader:
-    """Reads a trace line by line; every record that it yields has been checked against all records
-    before it.
+    """Reads a trace line by line; every record is checked against all records before it.
 
     trusted: only checksums are checked, not the rules. header: that of the trace. Raises
     InvalidTrace naming the line at fault.

@@ -63,9 +63,8 @@ class ModelFacts(Facts):
     """The model that ran; less is known of another engine's model.
 
     parameters: their number. context: the most tokens that a request may have, prompt and answer.
-    eos_token_ids: tokens that end a request unless it ignores them. windows: the length in tokens
-    of each layer's sliding window, None for a layer without one. plug: how its attention was
-    replaced.
+    eos_token_ids: tokens that end a request unless it ignores them. windows: each layer's sliding
+    window in tokens, None without one. plug: how its attention was replaced.
     """
 
     name: str | None = None
@@ -85,8 +84,7 @@ class ClockFacts(Facts):
     """The readings, in nanoseconds, of the clocks of an engine's machine at the trace's time 0.
 
     monotonic_ns: of the clock that all processes of the machine share until it restarts. boot:
-    identifies the machine's current boot. whole_seconds: the wall clock is known only to the
-    second.
+    identifies the machine's current boot. whole_seconds: the wall clock is in whole seconds.
     """
 
     monotonic_ns: int | None = None

@@ -1,5 +1,4 @@
-"""The state of a run in plain rows: who waits, who holds which lane, how long each cache is, who
-owns each block.
+"""The state of a run in plain rows: queue, lanes, lengths of caches, owners of blocks.
 
 A `RunState` follows the events one by one; its state at a step depends on that step and those
 before, never on later ones. It is the only account of a run: the rules check an event against it,
@@ -86,8 +85,7 @@ class RunState:
     """The state after the events so far. For each event call `begin`, which applies everything up
     to its passes, read the state, and call `end`, which applies the passes and what they ended.
 
-    Both are made of the methods below, one for each kind of record; the rules call these one by
-    one.
+    Both are made of the methods below, one for each kind of record; the rules call them singly.
     """
 
     num_tokens: dict[str, int]  # prompt and generated, by request

@@ -146,9 +146,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def _all_fit(values: tuple[Any, ...], hint: Any) -> bool:
-    """Whether all values fit the annotation. Records whose fields have the same types are examined
-    together.
-    """
+    """Whether all values fit the annotation; records with the same types go together."""
     if not hasattr(hint, "_fields"):
         return all([fits(v, hint) for v in values])
     if any(type(v) is not hint for v in values):

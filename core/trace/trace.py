@@ -30,11 +30,9 @@ NO_TEXT = "—"  # in place of a token of a simulated run, which no model chose
 
 @dataclass(frozen=True)
 class Texts:
-    """The piece of text for each token of each request; joined, the pieces are its prompt or its
-    output.
+    """The piece of text for each token of each request; joined they are its prompt or output.
 
-    The pieces of a simulated run's output are empty, because no model ran and its tokens mean
-    nothing.
+    The pieces of a simulated run's output are empty, since its tokens mean nothing.
     """
 
     prompt: dict[str, list[str]]
@@ -170,8 +168,7 @@ class Trace(OnPage):
 
     def text(self, request: str) -> str:
         """The answer to a request as one reads it, without the token by which the model ended it;
-        `texts` has every token. Empty in a simulated run. Raises InflightError for an unknown
-        request.
+        `texts` has every token. Empty if simulated. Raises InflightError for an unknown request.
         """
         return self._answers[self._known(request)]
 

@@ -36,8 +36,7 @@ def arrivals(rate: float, seed: int = 0, burstiness: float = 1.0) -> Iterator[fl
     """Times in seconds, without end: gaps drawn from a gamma distribution of mean 1 / rate and
     shape `burstiness`.
 
-    An infinite rate puts everything at 0. Raises InflightError for a rate or burstiness that is not
-    above 0.
+    An infinite rate puts all at 0. Raises InflightError for a rate or burstiness not above 0.
     """
     if not rate > 0:
         raise InflightError(f"A rate must be above 0 requests a second, not {rate!r}.")

@@ -12,9 +12,7 @@ from core.workload.request import SamplingParams
 
 @dataclass(frozen=True)
 class DemoWorkload:
-    """A prepared burst. shows: what there is to see, in one line. prompts: each with its number of
-    new tokens.
-    """
+    """A prepared burst. shows: what it shows, in one line. prompts: with numbers of new tokens."""
 
     name: str
     shows: str

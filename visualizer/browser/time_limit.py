@@ -1,6 +1,5 @@
 """Limits the time of a visitor's code in a worker that cannot be interrupted from outside: the
-interpreter checks the clock itself (`interrupt` in assets/engine/worker.js) and sends itself a
-signal.
+interpreter checks the clock itself (`interrupt` in assets/engine/worker.js) and signals itself.
 """
 
 from __future__ import annotations

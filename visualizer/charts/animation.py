@@ -1,6 +1,4 @@
-"""Animates a run for slides: its lanes as they fill, one picture per step, drawn by Pillow in the
-page's colours.
-"""
+"""Animates a run for slides: its lanes as they fill, one picture per step, drawn by Pillow."""
 
 from __future__ import annotations
 

@@ -249,8 +249,7 @@ def latency(comparison: Comparison) -> Figure:
 
 def throughput(comparison: Comparison) -> Figure:
     """Output tokens per second, in windows of a fortieth of the slowest run. A last window of less
-    than half that length joins the one before, since otherwise a few tokens would look like a
-    burst.
+    than half that length joins the one before, since a few tokens would look like a burst.
     """
     runs = traced(comparison)
     width = max(run.trace.events[-1].t_end - run.start for run in runs) / _BINS or 1.0
@@ -305,9 +304,7 @@ def _over_time(
 
 
 def lane_steps(comparison: Comparison) -> Figure:
-    """How all lane-steps were spent, as shares; the counts are in hover texts and, where they fit,
-    in the bars.
-    """
+    """How all lane-steps were spent, as shares; counts are in hover texts and wide bars."""
     counted = {
         n: c
         for n in reversed(comparison.names)

@@ -33,9 +33,7 @@ FONT = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 
 
 class Hues:
-    """Gives each request a hue at its first admission, as the player does: the least used one that
-    comes next.
-    """
+    """Gives each request a hue at its first admission, as the player does: the least used."""
 
     def __init__(self) -> None:
         self.live: dict[str, int] = {}  # of requests in a lane, or preempted

@@ -62,8 +62,7 @@ class Shown:
 
     workload: its name. load: a sweep of request rates, from `core.measure.load.sweep_load`.
     environment: see `core.measure.compare`. source: "recorded" or "live". equivalence: the results
-    of `core.proof.equivalence`, "honest" and "leak". group: the heading under which it is listed,
-    if any.
+    of `core.proof.equivalence`, "honest" and "leak". group: its heading in the list, if any.
     """
 
     comparison: Comparison

@@ -18,7 +18,6 @@ HAND = ASSETS / "story" / "hand.json"
 def shipped() -> Any:
     """{"letters", "hues": of the requests; "length", "lanes", "arrival": [first, last, increment,
     recorded value]; "decided": policy → a list with an entry for each combination, arrivals
-    innermost: for each request its lane, its first step, its last, and the last in which its row
-    was computed}
+    innermost: each request's lane, first step, last step, and last computed step}
     """
     return json.loads(HAND.read_text(encoding="utf-8"))

@@ -28,8 +28,7 @@ HIDDEN = "•"  # replaces every token's text
 
 @dataclass
 class Life:
-    """A request as a new viewer needs to know it. Steps are numbers, times are seconds since the
-    run began.
+    """A request as a new viewer needs to know it. Steps are numbers, times are seconds of the run.
 
     waits: [first step, last step or None, preempted]. laneSpans: [lane, first step, last step or
     None]. computed: when its first pass began. is_unseen: that was in steps that are not shown.

@@ -1,6 +1,4 @@
-"""The place at which a saved page opens: a step, perhaps of one rank, or a moment common to all
-ranks.
-"""
+"""The place at which a saved page opens: a step, perhaps of a rank, or a common moment."""
 
 from __future__ import annotations
 

@@ -72,9 +72,7 @@ def drawn(trace: Trace, source: str | None = None) -> dict[str, Any]:
 
 
 def captions_in(trace: Trace, language: str) -> dict[str, Any]:
-    """The sentences about a run in another language, to replace those of its replay: {"captions",
-    "totals"}.
-    """
+    """The sentences about a run in another language, as in a replay: {"captions", "totals"}."""
     with speaking(language):
         return spoken(trace)
 
@@ -133,9 +131,8 @@ def _ranks_letters(ranks: Ranks) -> dict[int, dict[str, str]]:
 
 
 class Deltas:
-    """Converts a run piece by piece, in order: `delta(events)` returns what these events add.
-    header, tokenizer: of the trace. `meet` announces requests before their step. numbers: see
-    `Captioner`.
+    """Converts a run piece by piece, in order: `delta` returns what events add. header, tokenizer:
+    of the trace. `meet` announces requests before their step. numbers: see `Captioner`.
     """
 
     def __init__(
@@ -173,9 +170,7 @@ class Deltas:
         max_new_tokens: int | None,
         messages: Sequence[Message] | None = None,
     ) -> None:
-        """Announce a request that will arrive. prompt: its token ids; messages: those that it was
-        made from.
-        """
+        """Announce a request. prompt: its token ids; messages: those that it was made from."""
         self._prompts[request] = prompt
         if messages is not None:
             self._conversations[request] = messages
@@ -192,8 +187,7 @@ class Deltas:
         """`{"events", "captions", "translations": captions by language, "letters", "texts": the new
         pieces of each request, those of the prompt when it arrives}`.
 
-        texts: for each event the pieces of its tokens, by request, if they have been decoded
-        already.
+        texts: for each event the pieces of its tokens, by request, if they are decoded already.
         """
         prompts: dict[str, list[str]] = {}
         conversations: dict[str, list[str | None]] = {}

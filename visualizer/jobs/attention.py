@@ -25,8 +25,7 @@ def attention_weights(
     """For each segment of a pass `{"request", "start", "weights"}`: rows are the queries, columns
     the keys from position 0. layers: how many the model has.
 
-    Raises InflightError for a step, pass, layer or head that does not exist, or for more cells than
-    a page can show.
+    Raises InflightError for a step, pass, layer or head that does not exist, or for too many cells.
     """
     event = trace.event(step)
     if not 0 <= pass_index < len(event.passes):

@@ -1,8 +1,7 @@
 """The calls of a page that wait for an answer: their names and arguments, the same for a server and
 for an engine in the browser tab.
 
-Invalid calls are refused here, so that an error message repeats at most a few dozen characters of
-the input.
+Invalid calls are refused here, so that an error repeats at most a few dozen characters of input.
 """
 
 from __future__ import annotations

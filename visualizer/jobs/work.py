@@ -1,5 +1,4 @@
-"""Base of all work that a page can ask for: each kind has a checked spec and does its work in a
-generator.
+"""The work that a page can ask for: each kind has a checked spec and runs as a generator.
 
 The generator yields wherever it can be stopped or may have news, and returns its answer, which
 becomes the last delta. Its driver limits the time and does other things in between: a thread of the

@@ -107,9 +107,7 @@ class Company:
 
     @property
     def drift(self) -> float:
-        """The largest difference in the log-probability of a token that both runs generated after
-        the same text.
-        """
+        """The largest change in the log-probability of a token after the same text."""
         same = [
             (a, b)
             for ours, theirs in self._pairs
@@ -416,9 +414,7 @@ def _shared_prefix(prompts: list[list[int]]) -> int:
 
 
 def _first_hits(trace: Trace) -> int:
-    """Cached tokens found when requests are first admitted; after a preemption a request may find
-    its own.
-    """
+    """Cached tokens at first admissions; after a preemption a request may find its own."""
     found: dict[str, int] = {}
     for event in trace.events:
         hits = event.kv.cached_tokens

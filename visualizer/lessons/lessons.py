@@ -24,8 +24,7 @@ _ASKED = ("number", "wrong", "request", "among", "options", "holds", "paint")
 
 @dataclass(frozen=True)
 class Stop:
-    """name: the key of its texts. place: what the player shows; then: the place after the question
-    is answered.
+    """name: the key of its texts. place: what the player shows; then: the place after the answer.
 
     views: the panels to look at; the others are dimmed. pin: the letter of a request to highlight.
     places: other places, by their names in the texts. table: a table of

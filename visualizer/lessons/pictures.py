@@ -15,9 +15,7 @@ _LABEL = 46
 
 
 def lanes_picture(at: At, blank_after: bool = False) -> Element:
-    """Which request computed in which lane; the step of the place is marked. blank_after: later
-    steps are blank.
-    """
+    """Which request computed in which lane, up to a marked step. blank_after: later is blank."""
     events, hues = at.trace.events, deal(at.trace)
     cell = max(5.0, min(_CELL, 640 / len(events)))
     width, height = _LABEL + cell * len(events) + 4, 18 + _CELL * at.config.num_lanes + 6

@@ -95,9 +95,7 @@ def plain(spans: list[Span]) -> str:
 
 
 def number(found: int | float, language: str, share: bool = False, how: str = "") -> str:
-    """A number as the language writes it. share: in percent. how: "word", "Word", or the number of
-    decimals.
-    """
+    """A number as the language writes it. share: in percent. how: "word", "Word", or decimals."""
     if share:
         return f"{found * 100:.0f} %"
     if how in ("word", "Word") and isinstance(found, int) and found < len(COUNTS[language]):

@@ -43,9 +43,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w
 
 @cache
 def script(entry: str = "watch/player.js") -> str:
-    """`entry` and all that it imports as a classic script. That of the player sets
-    `window.Inflight.mount`.
-    """
+    """`entry` and its imports as a classic script; the player's sets `window.Inflight.mount`."""
     return (
         (PLAYER / "parts" / "modules.js")
         .read_text(encoding="utf-8")

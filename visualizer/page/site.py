@@ -222,9 +222,7 @@ def _tab(folder: Path, name: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _brought(folder: Path, url: str, data: object) -> str:
-    """Write data as a script, which a page on disk can load (it could not fetch JSON); returns its
-    address.
-    """
+    """Write data as a script, since a page on disk cannot fetch JSON; returns its address."""
     return _written(folder, url, f"inflightBring({inert_json(url)}, {inert_json(data)});\n")
 
 

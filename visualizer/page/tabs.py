@@ -73,9 +73,7 @@ EDITOR = ASSETS / "vendor" / "codemirror.js"
 
 
 def write_files(folder: Path) -> dict[str, Path]:
-    """Write the files that the page fetches, named by content; returns them by tab, "plotly" and
-    "codemirror".
-    """
+    """Write the files that the page fetches; returns them by tab, "plotly" and "codemirror"."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = {name: tab_script(name).encode() for name in ("compare", "learn", "live", "write")}
     contents |= {"plotly": packed_plotly(), "codemirror": EDITOR.read_bytes()}

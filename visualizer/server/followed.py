@@ -66,9 +66,7 @@ class Collected:
         ]
 
     def announce(self, page: str) -> str:
-        """The message for the operator. page: the address of the page, up to the part that a link
-        names.
-        """
+        """The message for the operator. page: its address, up to the part that a link names."""
         return (
             "Engines send their steps to it if they are started with"
             f" INFLIGHT_TRACE='{page.rstrip('/')}{COLLECT}?token={self.token}'"

@@ -48,8 +48,7 @@ def limits(
     """The limits here: the smaller ones if strangers can reach the page, which they can on a Space
     and on any address but loopback.
 
-    host: the address that the page listens on. trusted: visitors are trusted and get the limits of
-    a page at home.
+    host: the address that the page listens on. trusted: visitors get the limits of a page at home.
     """
     numbers = SPACE if is_space(environment) or are_strangers(host, trusted) else HERE
     return replace(numbers, offered=owners_models(environment.get("INFLIGHT_MODELS", "")))

@@ -1,6 +1,5 @@
-"""Middleware between the network and Gradio: limits the size of requests, answers only the
-addresses and sites that the page uses, adds security headers, and identifies the visitor behind a
-proxy.
+"""Middleware between the network and Gradio: limits requests, answers only the addresses and sites
+that the page uses, adds security headers, and identifies the visitor behind a proxy.
 """
 
 from __future__ import annotations

@@ -94,9 +94,7 @@ class Lessons:
         self._store, self._folder, self._traces = store, traces, recorded(traces)
 
     def document(self, language: str) -> str:
-        """The address of the Learn tab's document in a language; raises InflightError for an
-        unknown language.
-        """
+        """The address of the Learn tab's document; raises InflightError for an unknown language."""
         return self._kept(("lessons", language), lambda: document(self._traces, language))
 
     def file(self, lesson: str, kind: str, language: str) -> str:

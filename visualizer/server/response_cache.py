@@ -167,9 +167,7 @@ def packed(status: int, media_type: str, body: bytes) -> CachedResponse:
 
 
 def cached_answer(cached: CachedResponse, control: str, scope: Scope) -> Response:
-    """The response to a request: the bytes in an encoding that it accepts, or 304. control: the
-    `cache-control`.
-    """
+    """The response: the bytes in an accepted encoding, or 304. control: the `cache-control`."""
     request = Headers(scope=scope)
     headers = {
         "content-type": cached.media_type,

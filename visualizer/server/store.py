@@ -178,9 +178,8 @@ class Store:
     # -- reading -----------------------------------------------------------------------------------
 
     def open(self, name: str) -> tuple[BinaryIO, str | None]:
-        """A file by its name, opened because another thread may remove it at any moment, and its
-        name for downloads (None for files that the page fetches). Raises InflightError if it does
-        not exist.
+        """A file by its name, open because other threads may remove it, and its name for downloads
+        (None for files that the page fetches). Raises InflightError if it does not exist.
         """
         if not _NAME.fullmatch(name) or name.endswith(".partial"):
             raise InflightError(_NOT_HERE)
@@ -196,8 +195,7 @@ class Store:
     def export(
         self, kind: object, run: object, step: int | None = None, client: str = ""
     ) -> dict[str, Any]:
-        """A run as a file, `{"url", "name"}`; raises InflightError for an unknown kind, run or
-        step.
+        """A run as a file, `{"url", "name"}`; raises InflightError for unknown arguments.
 
         kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, opened at the step),
         "plotly" (a step as a figure). run: its id or the url of its replay. client: see `put`.

@@ -1,5 +1,4 @@
-"""Composes every sentence about a step from its event and the state of the run before it, without
-guessing.
+"""Composes every sentence about a step from its event and the state before it, without guessing.
 
 `visualizer.words.vocabulary` defines what a sentence is.
 """
@@ -37,8 +36,7 @@ def captions(trace: Trace) -> list[dict[str, Any]]:
 
 class Captioner:
     """Follows a run event by event. header: of the trace. `meet` announces requests before the step
-    in which they arrive. numbers: an iterator for their letters, which may be shared with other
-    runs.
+    in which they arrive. numbers: an iterator for their letters, which runs may share.
     """
 
     def __init__(self, header: Header, numbers: Iterator[int] | None = None) -> None:

@@ -13,9 +13,8 @@ from core.trace.run_state import RunState
 class CaptionContext:
     """An event while its passes run.
 
-    state: after all earlier events. prompt: the number of prompt tokens of each request. asked: the
-    most new tokens of each request. waited: seconds that the device waited for the host before this
-    step.
+    state: after all earlier events. prompt: prompt tokens of each request. asked: the most new
+    tokens of each. waited: seconds that the device waited for the host before this step.
     """
 
     event: StepEvent
@@ -94,9 +93,7 @@ class CaptionContext:
         return not self.own and self.prompt.get(request, 0) + tokens == self.context
 
     def has_stop_string(self, request: str) -> bool:
-        """Whether a request that stops does so at a stop string, since it is not one of its tokens
-        that ends it.
-        """
+        """Whether a request that stops does so at a stop string, not at one of its tokens."""
         tokens = [s.token_id for s in self.event.sampled if s.request == request]
         ends = self.header.model.eos_token_ids
         return self.own and ends is not None and bool(tokens) and tokens[-1] not in ends
@@ -110,9 +107,7 @@ class CaptionContext:
         return max(0, min(self.state.lost.get(s.request, 0), s.kv_len) - s.start)
 
     def cut_by_budget(self, s: Segment) -> bool:
-        """Whether the budget cut a segment: that is recorded, or the budget is spent and the pool
-        was not full.
-        """
+        """Whether the budget cut a segment: by the record, or it is spent but the pool is not."""
         if any(a.request == s.request and a.why.limit == "budget" for a in self.event.admitted):
             return True
         full = self.event.kv.used == self.event.kv.total and any(

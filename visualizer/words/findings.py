@@ -243,9 +243,7 @@ def cost(curve: CostCurve) -> str:
 
 
 def equivalence(found: Mapping[str, Any]) -> str:
-    """The differences between texts alone, in a batch and from `model.generate`: see
-    `core.proof.equivalence`.
-    """
+    """How texts alone, in a batch and from `generate` differ: see `core.proof.equivalence`."""
     logits, differing = found["max_logit_difference"], found["differing_tokens"]
     leaking, tokens = "With the leak " if found["leak"] else "", num_places(found, "solo")
     said = t(f"{leaking}{differing:,} of {tokens:,} tokens differ from those written alone")
@@ -304,9 +302,7 @@ def _parting(found: Divergence) -> Sentence:
 
 
 def decision(text: str) -> str:
-    """A decision in the words of `core.trace.divergence`: what was decided, and perhaps why, after
-    a colon.
-    """
+    """A decision of `core.trace.divergence` in words: what, and perhaps why, after a colon."""
     what, colon, why = text.partition(": ")
     return t(what) + (f"{colon}{t(why)}" if colon else "")
 

@@ -1,6 +1,5 @@
 """Translates texts. English is the source and the key (see `core.trace.messages` for keys). If an
-entry is missing, the English text is used, and its key is added to `missing_keys`, which a test
-checks.
+entry is missing, the English stays, and its key is added to `missing_keys`, which a test checks.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 about whether other engines make the same decisions, step by step.
 
 A verdict counts rounds, in each of which two times of the same round are divided. It is decided if
-a fair coin would split the rounds this one-sidedly in at most one of ten tries (two-sided sign
-test).
+a fair coin would be so one-sided in at most one of ten tries (two-sided sign test).
 """
 
 from __future__ import annotations
@@ -90,9 +89,7 @@ def _requests(comparison: Comparison) -> str:
 
 
 def total_time(comparison: Comparison) -> str:
-    """Which contender was faster, by how much and how often; under other limits; and a third if
-    that is fastest.
-    """
+    """Which contender was faster, by how much, how often; under other limits; a fastest third."""
     base, mine = pair(comparison)
     walls = {n: statistics.median(comparison.walls[n]) for n in comparison.names}
     if base == mine:
@@ -372,9 +369,7 @@ def others(comparison: Comparison) -> dict[str, Trace]:
 
 
 def decisions(comparison: Comparison) -> str:
-    """Which engines decide as ours does in every step, and where others first differ; empty without
-    others.
-    """
+    """Which engines always decide as ours does, and where others first differ, if there are any."""
     theirs = others(comparison)
     mine = next((name for name in comparison.names if name not in theirs), None)
     ours = comparison.runs[mine].trace if mine is not None else None

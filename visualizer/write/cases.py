@@ -1,5 +1,4 @@
-"""Checks answers that are functions or classes, case by case, from the smallest on, to the first
-that is wrong.
+"""Checks functions and classes case by case, from the smallest on, to the first that is wrong.
 
     cases ─ lines of Python ─→ ask: the learner's code, wherever that runs ─ values ─→ the case
     judges them

@@ -1,6 +1,4 @@
-"""Turns a visitor's code into a policy, and errors of the code into sentences. For use in a sandbox
-only.
-"""
+"""Turns a visitor's code into a policy, and its errors into sentences. For sandboxes only."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Grades a file for tasks of the Write tab, each in a process of its own. The results are judged
-here: the values of the cases of an exercise, or the run of a policy, which must keep the rules of
-every run.
+here: the values of the cases of an exercise, or the run of a policy, which must keep all rules.
 """
 
 from __future__ import annotations

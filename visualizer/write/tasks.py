@@ -44,9 +44,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Help:
-    """A hint for a typical mistake. holds: "same", for unchanged code, or a measure and a limit
-    that it exceeds.
-    """
+    """A hint for a mistake. holds: "same", for unchanged code, or a measure with its limit."""
 
     holds: str
     says: str
@@ -125,9 +123,7 @@ class PolicyTask(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise(Task):
-    """A task whose answer is a function or class, checked by cases. given: code that the file
-    begins with, by name.
-    """
+    """A task whose answer is a function or class, checked by cases. given: code by name."""
 
     kind = "exercise"
     answer: str

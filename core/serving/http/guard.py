@@ -96,12 +96,10 @@ def json_check(scope: Scope) -> Refusal | None:
 
 
 class Guard:
-    """ASGI middleware that answers a call which one of the checks refuses, and answers 413 to a
-    body that is too large, whether it announces its length or not, and 408 to one that arrives too
-    slowly.
+    """ASGI middleware that answers calls that a check refuses, 413 to a body that is too large,
+    whether it announces its length or not, and 408 to one that arrives too slowly.
 
-    bounds: returns the bounds of a call. refusal: makes an application that answers with a status
-    and a sentence.
+    bounds: returns the bounds of a call. refusal: makes the answer from a status and a sentence.
     """
 
     def __init__(

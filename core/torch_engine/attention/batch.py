@@ -1,6 +1,4 @@
-"""Converts a scheduled pass to the tensors of its forward pass. Pure: it reads only a
-`SchedulerOutput`.
-"""
+"""Converts a scheduled pass, a `SchedulerOutput`, to the tensors of its forward pass."""
 
 from __future__ import annotations
 
@@ -113,8 +111,7 @@ class PackedBatch:
 
     def buffer(self, index: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Scratch memory of undefined content for use within a layer. All layers of the pass share
-        it, since memory fresh from the system is several times as slow. index: which of several
-        buffers.
+        it, since memory fresh from the system is several times as slow. index: of the buffer.
         """
         size = math.prod(shape)
         room = self._buffers.get((index, dtype))

@@ -1,6 +1,4 @@
-"""Reference attention, slow and obvious: one boolean mask over every query and every cached key of
-the pass.
-"""
+"""Reference attention, slow and obvious: one boolean mask over all queries and cached keys."""
 
 from __future__ import annotations
 

@@ -28,9 +28,7 @@ MaskRule = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class PrivateMask(Exception):
-    """A layer whose mask is neither causal nor a sliding window; the message completes "its layer 3
-    …".
-    """
+    """A layer has neither causal nor sliding-window attention; completes "its layer 3 …"."""
 
 
 @dataclass

@@ -51,9 +51,7 @@ def store(
 
 @dataclass(frozen=True)
 class Backend:
-    """The functions that compute attention. leaks: it is faulty on purpose: requests read the keys
-    of the next one.
-    """
+    """The functions of an attention. leaks: requests read the next one's keys, on purpose."""
 
     attend: Attend
     store: Store = store

@@ -32,8 +32,7 @@ from core.torch_engine.stand_ins import Forwards, RMSNorm, are_close, epsilon, f
 class CPUKernels(NamedTuple):
     """Kernels that replace torch operations on a CPU, besides attention: those of
     `core.torch_engine.cpu.rows`, and `core.torch_engine.cpu.heads.place`, which turns projections
-    into queries and writes keys and values to the pool. norm, stats: None if torch is to compute
-    them.
+    into queries and writes keys and values to the pool. norm, stats: None if torch computes them.
     """
 
     gelu: Operation

@@ -138,8 +138,7 @@ def _store_eight(place, a, b, c, d, e, f, g, h):
 @numba.njit(inline="always")
 def _keys(query, lanes, pads, length, window):
     """The range of keys for a block of queries: from the first that any query may see to the last.
-    query: index of the first query among the keys. A block with pads, which see nothing, uses all
-    keys.
+    query: index of the first query among the keys. A block with pads, which see none, uses all.
     """
     if pads > 0:
         return 0, length

@@ -121,9 +121,7 @@ def _sums(s, weights, room, lowest, count, begin, end, sums):
 
 @numba.njit(inline="always")
 def _heads_before(work, length, heads):
-    """How many of a request's heads begin within this much work; a head's work is its number of
-    keys.
-    """
+    """How many of a request's heads begin within this much work; a head takes its keys."""
     return min(max(-(-work // length), 0), heads)
 
 

@@ -49,9 +49,7 @@ def wide(typing, number):
 
 @intrinsic
 def narrow(typing, number, like):
-    """The inverse of `wide`: a float32 rounded to the format of the pointer `like`, ties to
-    even.
-    """
+    """The inverse of `wide`: a float32 rounded to the format of pointer `like`, ties to even."""
 
     def generate(context, builder, signature, arguments):
         exact = arguments[0]

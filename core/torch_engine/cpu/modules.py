@@ -5,8 +5,7 @@ Linear layers multiply with a second copy of their weights, in oneDNN's layout: 
 product reads the weights again for each of few rows, and reaches less than half the rate for many.
 bfloat16 stays bfloat16 if the CPU can multiply it; otherwise, and for float16, the copy is float32
 and only inputs and outputs are converted. The copies take once or twice the memory of the weights,
-so their size is bounded. GELU by tanh, which takes six operations in transformers' GPT-2, becomes
-one.
+so their size is bounded. GELU by tanh, six operations in transformers' GPT-2, becomes one.
 """
 
 from __future__ import annotations

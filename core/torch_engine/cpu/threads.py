@@ -33,9 +33,7 @@ def wait_passively(environment: MutableMapping[str, str] = os.environ) -> bool:
 
 
 class CoreShares:
-    """Divides the cores of a machine evenly among the active runs. A run is a thread that computes
-    with torch.
-    """
+    """Divides a machine's cores evenly among the active runs (threads that compute with torch)."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -126,8 +126,7 @@ def fma(typing, a, b, c):
 def store_sums(typing, pointer, offset, a, b, c, d):
     """Write the sum of each of four vectors, as four numbers side by side.
 
-    Halves of two vectors are combined into one, again and again, so four vectors take the time of
-    two.
+    Halves of two vectors are combined into one, again and again, so four take the time of two.
     """
 
     def generate(context, builder, signature, arguments):

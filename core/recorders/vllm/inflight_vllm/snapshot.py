@@ -1,6 +1,4 @@
-"""The whole state of vLLM's scheduler at one moment, from which a reader of the recording can
-continue.
-"""
+"""The whole state of vLLM's scheduler at one moment, from which a reader can continue."""
 
 from __future__ import annotations
 

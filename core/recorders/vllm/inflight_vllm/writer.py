@@ -175,8 +175,7 @@ class Parts:
     newest are kept. Each begins with the header, which has the number of the part.
 
     An earlier recording is never touched: if the file exists already, the new one is
-    `run.20261122-170501.raw.jsonl` beside it. A pipe or a device is written to directly, as a
-    single part.
+    `run.20261122-170501.raw.jsonl` beside it. A pipe or a device gets a single part.
 
     max_bytes: size at which the next file begins; 0 for a single file. max_files: how many are
     kept; 0 keeps all.
