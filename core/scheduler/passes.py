@@ -1,5 +1,5 @@
-"""The passes of a step, layout by layout: who computes in which pass, who joins, and who gives way
-when KV blocks run out.
+"""The passes of a step, layout by layout: which requests compute in which pass, which join, and
+which give way when KV blocks run out.
 
 A layout is a generator: run each pass and report its result before asking for the next, since the
 split layout decides its decode pass from the results of its prefill passes. The policy decides who

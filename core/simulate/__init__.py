@@ -1,1 +1,1 @@
-"""The same scheduler and events with a cost model for a model; runs are labelled simulated."""
+"""The scheduler and its events with a cost model in place of a model; labelled simulated."""

@@ -1,6 +1,6 @@
 """The cost of a forward pass, fitted to the measured steps of a run: ours, or another engine's.
 
-    cost = fit(trace)
+cost = fit(trace)
 """
 
 from __future__ import annotations

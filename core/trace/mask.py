@@ -1,5 +1,4 @@
-"""Who may attend to whom, derived from the segments of a pass: labels and rows of booleans, without
-tensors.
+"""The attention mask of a pass, from its segments: labels and rows of booleans, without tensors.
 
 A query at position p of a request may attend to the keys at positions p - window + 1 … p of the
 same request, cached or new. Pads attend to nothing and nothing attends to them.
