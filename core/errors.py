@@ -107,9 +107,7 @@ class UnsupportedModel(InflightError):
 
 
 class ExecutionFailed(InflightError):
-    """A step that could not be computed: the device ran out of memory, or a kernel failed.
-    Everything before it is recorded.
-    """
+    """A step could not be computed (out of memory, failed kernel); earlier ones are recorded."""
 
 
 class Unavailable(InflightError):

@@ -429,9 +429,7 @@ class _RequestClock:
         return DECODE if label == STALLED else label
 
     def _token(self, life: _Lifetime, index: int, n: int) -> None:
-        """Note that the request got n tokens at once. Requests whose time since the last token was
-        spent in the same way share a gap.
-        """
+        """Note n tokens at once. Requests with the same time since the last share a gap."""
         gap = life.at - life.token_at
         if life.tokens and (gap > self._least or (life.token_at, gap) in self._moments):
             again = life.again - life.again_at_token

@@ -30,9 +30,7 @@ Rows = Iterator["array[int]"]
 
 
 def pack_weights(folder: Path) -> bytes:
-    """The packed file of the model in a folder, a GPT-2 or Llama in float16. Raises
-    UnsupportedModel for any other.
-    """
+    """The packed file of a GPT-2 or Llama in float16; raises UnsupportedModel for others."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     reader = _Safetensors(folder / "model.safetensors")
     packed = _Packed()

@@ -1,6 +1,4 @@
-"""Readers that turn an engine's tokens into text while it steps: for stop strings alone, or for all
-clients of a server.
-"""
+"""Readers that turn tokens into text as they come: for stop strings, or for clients."""
 
 from __future__ import annotations
 

@@ -159,9 +159,7 @@ class Comparison(OnPage):
         return {r: {name: found[r] for name, found in times.items() if r in found} for r in asked}
 
     def verdict(self, name: str, against: str | None = None) -> Verdict:
-        """One contender compared with another or with the baseline. Raises InflightError for a name
-        that was not compared.
-        """
+        """One contender against another or the baseline. Raises InflightError if unknown."""
         for one in (name, against or name):
             if one not in self.names:
                 raise InflightError(f"{shown(one)} was not compared; {', '.join(self.names)} were.")

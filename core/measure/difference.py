@@ -121,9 +121,7 @@ def _counts(trace: Trace) -> Mapping[str, float]:
 
 
 def _left_over(trace: Trace, cost: Linear) -> dict[str, float]:
-    """Seconds that the fit does not explain: of mixed steps, and of everything else, including the
-    time between steps.
-    """
+    """Seconds that the fit does not explain: of mixed steps, and of everything else."""
     found = {MIXED: 0.0, REST: wall_s(trace)}
     for event in trace.events:
         passes = measured([event], cost.kv_bytes_per_token)

@@ -1,6 +1,4 @@
-"""Comparisons in one call: of one engine under several policies, timed side by side, or of traces,
-as if they had just been timed.
-"""
+"""Comparisons in one call: of an engine under several policies, or of recorded traces."""
 
 from __future__ import annotations
 

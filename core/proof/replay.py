@@ -115,9 +115,7 @@ class Replay:
         return None
 
     def _follow(self, event: StepEvent) -> None:
-        """Let the loop launch the step of the event, once the previous step is settled or, if
-        possible, while that is still in flight.
-        """
+        """Launch the step once the previous one is settled or, if possible, in flight."""
         is_next = event.step == self._loop.number  # otherwise nothing could be launched by then
         self._runner.event = event
         self._arrivals.begin(event, self._before)

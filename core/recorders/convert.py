@@ -99,9 +99,7 @@ def open_run(path: Path) -> Trace:
 
 @dataclass(frozen=True)
 class Opened:
-    """What could be opened. traces: each with its file's name. refused: a sentence for each file
-    that cannot be read.
-    """
+    """Opened traces, each with its file's name, and a sentence for each file refused."""
 
     traces: tuple[tuple[str, Trace], ...]
     refused: tuple[str, ...] = ()

@@ -30,9 +30,7 @@ def confine_to(names: Iterable[str]) -> None:
 
 
 def model_folder(name: str) -> Path | None:
-    """The folder of the model's files (for a GGUF file, the one made from it); None if they are not
-    on this machine.
-    """
+    """The folder of a model's files (for GGUF, the converted one); None if it is not here."""
     may = _confined is None or name in _confined or name == SMOLLM2
     named = [Path(model_source(name))] if may else []
     if may and is_gguf(name):

@@ -367,9 +367,7 @@ def _pass_over(state: SchedulerState) -> tuple[Plan, dict[RequestState, int], Li
 
 
 def preempt_blocked(state: SchedulerState, blocked: dict[RequestState, int]) -> bool:
-    """Preempt requests that lack blocks until the others have enough; at least one stays. Returns
-    whether any was preempted.
-    """
+    """Preempt requests until the others have enough blocks, or one is left; returns whether."""
     leaving: list[RequestState] = []
     free = state.pool.num_free
     while blocked and len(state.running) - len(leaving) > 1 and sum(blocked.values()) > free:

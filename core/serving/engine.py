@@ -95,9 +95,7 @@ class ServingEngine:
 
     @property
     def status(self) -> Status:
-        """The state of the server. failed: the engine could not be restored after a failed step;
-        the next request tries again.
-        """
+        """The state of the server. failed: the next request tries to restore the engine."""
         if self._draining or self._thread.has_ended:
             return "draining"
         return "ok" if self._thread.works else "failed"

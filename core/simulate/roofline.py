@@ -177,9 +177,7 @@ class Roofline:
 
     @cached_property
     def coefficients(self) -> Coefficients:
-        """See `Cost`: all cards together, with the all-reduces of a pass. Reading KV and computing
-        its pairs overlap.
-        """
+        """See `Cost`: all cards with all-reduces. Reading KV and computing pairs overlap."""
         flops, read = (
             self.cards * self.reached * peak for peak in (self.card.flops, self.card.bytes_per_s)
         )

@@ -1,6 +1,4 @@
-"""Runs one scheduled pass: pack, forward, sample. It owns the KV tensors, returns tokens and
-timings, and changes nothing else.
-"""
+"""Runs one scheduled pass: pack, forward, sample. Owns the KV tensors, returns tokens."""
 
 from __future__ import annotations
 

@@ -66,9 +66,7 @@ class TokenTexts(NamedTuple):
 
 
 class End(NamedTuple):
-    """The last line. complete: whether the run was not cut short. is_written: False if the file
-    breaks off without this line.
-    """
+    """The last line. complete: not cut short. is_written: False if the file has no such line."""
 
     complete: bool
     is_written: bool = True

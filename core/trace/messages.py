@@ -26,9 +26,7 @@ def key_of(text: str) -> tuple[str, list[str]]:
 def fill(
     template: str, given: Sequence[str], language: str, written: Callable[[str], str] = str
 ) -> str:
-    """Fill a template's placeholders in order; those without a value stay. written: how a number or
-    a quote is written.
-    """
+    """Fill a template's placeholders in order, as far as given. written: writes a value."""
     parts, number = iter(given), next(iter(given), "0")
 
     def filled(hole: re.Match[str]) -> str:

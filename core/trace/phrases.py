@@ -69,9 +69,7 @@ GOES_ON = "; the run goes on from a snapshot."
 
 
 def not_shown(resumed: Resumed) -> str:
-    """Which steps before a resumption are missing, or are not shown because others are missing;
-    without a full stop.
-    """
+    """Which steps before a resumption are missing or not shown; without a full stop."""
     first, last, missing = resumed.first, resumed.last, resumed.missing
     number = last - first + 1
     steps = f"Steps {first} {'and' if number == 2 else 'to'} {last} are"

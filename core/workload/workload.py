@@ -184,9 +184,7 @@ def save_requests(
     name: str,
     arrival_unit: ArrivalUnit = "s",
 ) -> None:
-    """Write a workload file with one request per line as they are drawn. Raises InflightError if it
-    cannot be written.
-    """
+    """Write a workload file, one request per line as drawn; raises InflightError."""
     heading = Workload([], name, arrival_unit).heading()
     with written(path) as out:
         out.write(json.dumps(heading, ensure_ascii=False)[:-1] + ', "requests": [')

@@ -54,9 +54,7 @@ _PRICES = (
 
 
 class TracedRun(NamedTuple):
-    """A contender that left a trace, for figures over time. name: escaped for Plotly. start: where
-    its time axis begins.
-    """
+    """A contender with a trace. name: escaped for Plotly. start: where its time axis begins."""
 
     name: str
     trace: Trace

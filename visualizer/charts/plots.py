@@ -24,9 +24,7 @@ _TICKS = [round(step * 10.0**decade, 6) for decade in range(-4, 4) for step in (
 
 
 def frontier(plan: Plan) -> Figure:
-    """The measured run beside the simulation of its setting, and the other settings with the
-    numbers of their rows.
-    """
+    """The measured run beside its simulation, and the other settings with their row numbers."""
     picture = Figure.side_by_side(0.12)
     rows = [*enumerate((plan.again, *plan.points))]
     points = [point for _, point in rows if point.numbers is not None]

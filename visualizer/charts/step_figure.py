@@ -94,9 +94,7 @@ def _packed_row(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> di
 
 
 def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str, Any]:
-    """Queries by keys: cached keys pale, new keys in full colour, blocked cells empty; hover texts
-    give the reason.
-    """
+    """Queries by keys: cached pale, new full, blocked empty; hover texts give reasons."""
     new = {(q.request, q.position) for q in mask.queries}
     columns = [_code(k, hues, 2 if (k.request, k.position) in new else 1) for k in mask.keys]
     return {

@@ -23,9 +23,7 @@ _TIMES = ("ttft_s", "itl_s", "e2e_s")
 
 
 def plan_document(plan: Plan, trace: Trace, run: str) -> dict[str, Any]:
-    """The document of a plan. trace: the recorded run. run: its id, with which the page requests
-    the simulation of a setting.
-    """
+    """The document of a plan. trace: the recorded run. run: its id, to simulate it again."""
     header = trace.header
     return {
         "schema": 1,

@@ -1,3 +1,1 @@
-"""The work that a page can ask for, without threads, HTTP and torch: for the server and for an
-engine in the visitor's browser tab.
-"""
+"""The work that a page can ask for, for a server and for a tab: no threads, HTTP or torch."""

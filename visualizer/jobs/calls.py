@@ -36,9 +36,7 @@ CALLS: Mapping[str, tuple[type | UnionType, ...]] = {
 def answered(
     functions: Mapping[str, Callable[..., dict[str, Any]]], name: str, args: object
 ) -> dict[str, Any]:
-    """The answer of the function of that name. Raises Refused for an unknown name, and for
-    arguments of other types.
-    """
+    """The answer of a function by name; raises Refused for unknown names and wrong arguments."""
     kinds = CALLS.get(name)
     if kinds is None or name not in functions:
         raise Refused(f"There is nothing called {shown(name)} to ask for here.")

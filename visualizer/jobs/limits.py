@@ -26,9 +26,7 @@ class Refused(InflightError):
 
 
 class TimeIsUp(Exception):
-    """A job has run for as long as the page allows. It is not a `Refused`, since the interrupted
-    work may catch those.
-    """
+    """A job's time is up. This is not a `Refused`, which the interrupted work may catch."""
 
 
 @dataclass(frozen=True)

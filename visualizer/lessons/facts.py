@@ -299,9 +299,7 @@ REQUEST_FACTS: dict[str, Callable[[At, str], Any]] = {
 
 
 def measured_gains() -> dict[str, tuple[float, float, float, float]]:
-    """For each of `GAINS`: the median seconds of static and of continuous batching, and the
-    smallest and largest ratio of the rounds.
-    """
+    """For each of `GAINS`: static and continuous median seconds, least and largest ratio."""
     found = {}
     for name, (comparison, policy) in GAINS.items():
         policies = _json(f"comparisons/{comparison}/comparison.json")["policies"]

@@ -206,9 +206,7 @@ def _jinja() -> dict[str, str]:
 
 
 def modules_in_tab() -> dict[str, str]:
-    """Module to file: `_ENTRY` and all that it imports, at once or later, as far as the standard
-    library is sufficient.
-    """
+    """Module to file: `_ENTRY` and its imports, as far as the standard library suffices."""
     known = _modules()
     found: dict[str, str] = {}
     todo = [name for name in known if f"{name}.".startswith(f"{_ENTRY}.")]

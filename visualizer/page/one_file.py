@@ -63,9 +63,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 
 def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en") -> str:
-    """The page of one lesson: the player, its recorded runs and its texts; raises InflightError for
-    an unknown lesson.
-    """
+    """One lesson with the player, runs and texts; raises InflightError for an unknown one."""
     chosen = [known for known in LESSONS if known.name == lesson]
     if not chosen:
         raise InflightError(f"There is no lesson {shown(lesson)}.")

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredEquivalence(Work):
-    """Runs each request alone and in a batch, and compares the results. spec: also "leak", whether
-    requests read the keys of others.
-    """
+    """Each request alone and in a batch. spec: also "leak", whether they read others' keys."""
 
     noun = "check"
 

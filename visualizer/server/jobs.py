@@ -155,9 +155,7 @@ class Job:
             )
 
     def sleep(self, seconds: float) -> None:
-        """Wait for the engine's next arrival: a cancellation ends the wait, and meanwhile another
-        job may use the place.
-        """
+        """Wait for an arrival unless cancelled; another job may use the place meanwhile."""
         self.is_idle = True
         self._wake()
         try:
@@ -185,9 +183,7 @@ class Job:
                 self._ended.set()
 
     def _done(self) -> dict[str, Any]:
-        """The answer of the work. The work can be stopped wherever it yields; if its time is up, it
-        may still return an answer.
-        """
+        """The answer of the work, which is stopped where it yields, but may answer first."""
         with closing(self.work.run(self)) as going:
             try:
                 while True:

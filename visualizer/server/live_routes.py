@@ -41,9 +41,7 @@ OWN = 32  # the most requests in one stream
 def live_of(
     serving: ServingEngine, successor: Callable[[], ServingEngine | None] = lambda: None
 ) -> Live:
-    """Shows a serving engine from now on. successor: called when the engine has closed; gives the
-    engine to be shown next.
-    """
+    """Shows a serving engine from now on. successor: gives the next engine once it closed."""
     shown: list[Any] = [serving, copy.deepcopy(serving.tokenizer)]
 
     def numbered(message: Any, before: int) -> Any:

@@ -47,9 +47,7 @@ def promise_recorded_runs(store: Store, folder: Path = TRACES) -> list[dict[str,
 
 
 def promise_opening(store: Store, folder: Path = RECORDED) -> dict[str, Any] | None:
-    """The `id` and `url` of the opening's document, see `visualizer.documents.opening`; None if it
-    is not recorded.
-    """
+    """The opening's `id` and `url`, see `visualizer.documents.opening`; None if unrecorded."""
     if not is_recorded(folder):
         return None
     sources = sorted((folder / COMPARISON).iterdir())

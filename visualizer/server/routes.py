@@ -288,9 +288,7 @@ def refused(error: InflightError | str, status: int = 422) -> Response:
 
 
 class _Sent(StreamingResponse):
-    """A streaming response that ends if its reader takes nothing for too long, which frees its
-    place and its memory.
-    """
+    """A streaming response that ends, and frees its place, if its reader takes nothing."""
 
     async def stream_response(self, send: Send) -> None:
         async def sent(message: Message) -> None:

@@ -268,9 +268,7 @@ def _generated(found: Mapping[str, Any]) -> str:
 
 
 def num_places(found: Mapping[str, Any], other: str) -> int:
-    """The number of places in the texts of the batch or another run, over all requests; either text
-    may be longer.
-    """
+    """The number of places in the batch's and other texts; either may be longer."""
     texts = [(r["batched"], r[other]) for r in found["requests"] if r[other] is not None]
     return sum(max(map(len, pair)) for pair in texts)
 

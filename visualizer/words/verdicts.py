@@ -151,9 +151,7 @@ def _is_open(found: Verdict) -> bool:
 
 
 def _is_disputed(found: Verdict, longer: float) -> bool:
-    """Whether the rounds decide for one contender, but the median times for the other. longer:
-    ratio of the medians.
-    """
+    """Whether rounds and median times disagree on the winner. longer: ratio of the medians."""
     return found.decided and (found.faster - found.slower) * longer > 0
 
 

@@ -109,9 +109,7 @@ def _run(line: str, scope: dict[str, Any]) -> Any:
 
 
 def _raised(error: BaseException) -> dict[str, Any]:
-    """The message of an exception, the learner's line where it happened, and a missing name if that
-    was the cause.
-    """
+    """An exception's message, the learner's line, and a missing name if that was the cause."""
     line, why = line_of(error.__traceback__), ""
     with contextlib.suppress(BaseException):
         why = str(error.msg if isinstance(error, SyntaxError) else error)

@@ -141,9 +141,7 @@ Ask = Callable[[Sequence[str]], Reply]
 
 
 def here(source: str | bytes) -> Ask:
-    """Runs a file's code in this Python, which must be a sandbox; an endless loop is stopped there
-    by KeyboardInterrupt.
-    """
+    """Runs a file's code in this Python, a sandbox, whose time limit is KeyboardInterrupt."""
     answers = StudentsAnswers(source)
 
     def ask(lines: Sequence[str]) -> Reply:

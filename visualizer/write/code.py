@@ -40,9 +40,7 @@ class Fault(InflightError):
 
 
 class Written(NamedTuple):
-    """policy: an instance of the last class that the code defines. limits: those of the engine that
-    the code sets.
-    """
+    """policy: of the last class that the code defines. limits: of the engine, by the code."""
 
     policy: Policy
     limits: Mapping[str, Any]
@@ -114,9 +112,7 @@ def overdue(line: int | None, step: int | None = None) -> Fault:
 
 
 def told(error: BaseException, step: int | None = None) -> Fault:
-    """The fault for an exception from the code, or from an engine that runs it. step: of the run,
-    if it has begun.
-    """
+    """The fault for an exception from code or engine. step: of the run, if it has begun."""
     if isinstance(error, Fault):
         return error
     if isinstance(error, SyntaxError) and error.filename == FILE:

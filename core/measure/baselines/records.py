@@ -58,9 +58,7 @@ class BaselineRun:
         return RunResult(self.outputs, self.metrics())
 
     def metrics(self) -> dict[str, Any]:
-        """The metrics of `core.account.metrics` that can be observed; the others are None. All
-        requests arrive at 0.
-        """
+        """The observable part of `core.account.metrics`; others are None. All arrive at 0."""
         output, prompt = sum(map(len, self.outputs.values())), sum(self.prompts.values())
         numbers: dict[str, Any] = {
             "wall_s": round(self.wall_s, 6),

@@ -1,6 +1,4 @@
-"""What the routes share: queueing several requests at once, merging their pieces, and cancelling
-them when the client leaves.
-"""
+"""Shared by routes: queueing requests together, merging their pieces, and cancelling them."""
 
 from __future__ import annotations
 

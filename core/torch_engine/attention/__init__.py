@@ -1,3 +1,1 @@
-"""Attention over the paged KV pool for transformers models: `plug` connects it to the model; `cpu`
-and `dense` compute it.
-"""
+"""Attention over the paged KV pool: `plug` connects models, `cpu` and `dense` compute it."""

@@ -105,9 +105,7 @@ class ObservingCache(CacheOfNoLength):
     def update(
         self, key_states, value_states, layer_idx, *args, **kwargs
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Note the shapes of a layer's keys and values, `[batch, heads, tokens, head size]`, and
-        return them as they are.
-        """
+        """Note the shapes of keys and values, `[batch, heads, tokens, head size]`."""
         self.shapes[layer_idx] = KVShape(
             key_states.shape[1], key_states.shape[3], value_states.shape[3]
         )

@@ -89,9 +89,7 @@ def _mask(scores, first, end, query, pads, window):
 
 @within
 def _softmax(scores, first, end, highest, totals):
-    """Softmax of every column, in place, but not divided by `totals`, which are 0 where there is no
-    key to attend to.
-    """
+    """Softmax of every column, in place, still to be divided by `totals`; 0 without keys."""
     for lane in range(_QUERIES):
         highest[lane], totals[lane] = _LOWEST, np.float32(0.0)
     for place in range(first, end):

@@ -1,6 +1,4 @@
-"""The number formats that compiled kernels read and write, and the exponential function in float32,
-in which they always compute.
-"""
+"""The number formats that compiled kernels read and write, and exp in float32."""
 
 from __future__ import annotations
 
