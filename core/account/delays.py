@@ -458,7 +458,7 @@ class _RequestClock:
         life.us_at_token, life.again_at_token = list(life.us), life.again
 
     def _leave_queue(self, life: _Lifetime, index: int, until: int) -> None:
-        """A request joins or leaves the queue: assign the time until then by reason."""
+        """A request leaves the queue at an event: assign the time until then by reason."""
         reasons, place = self._reasons, life.queue or 0
         if life.was_preempted:
             life.add(PREEMPTED, until)

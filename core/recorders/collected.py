@@ -166,7 +166,7 @@ class Collection:
         return stream
 
     def _resume(self, stream: _CollectedStream, part: int, path: Path) -> bool:
-        """Continue a recording's newest part, cut to whole lines, if it has a header."""
+        """Continue the newest part, cut to whole lines; one without a header is deleted."""
         with path.open("r+b") as file:
             header = file.readline()
             if not header.endswith(b"\n"):

@@ -34,7 +34,7 @@ from visualizer.server.uploads import open_dataset, open_upload
 
 _Args = ParamSpec("_Args")
 
-# seconds after the latest file, but at most after the first, at which preparing for a run begins
+# preparing for a run begins so many seconds after the latest file, or after the first
 _QUIET_S, _LATEST_S = 1.0, 5.0
 
 

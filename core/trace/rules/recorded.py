@@ -118,7 +118,7 @@ class RecordedRules:
         return None
 
     def queue(self, event: StepEvent, state: RunState) -> str | None:
-        """The head of the queue stays, until it is admitted or another request comes first."""
+        """The head is the first to arrive or, by another order, stays until one joins or comes."""
         head, before = event.waiting.request, self._next
         self._next = None if event.waiting.why in (SKIPPED, UNRECORDED) else head
         if head is None or self._holds_blocks or self._policy.order_by == NOT_RECORDED:
@@ -202,7 +202,7 @@ class RecordedRules:
         return f"request {quoted(request)} does not take the lane that the header's rule gives it"
 
     def _lacks(self, request: str, event: StepEvent, state: RunState) -> int:
-        """The least number of blocks that the request lacked in this step."""
+        """The most blocks that the request may have needed in this step beyond its own."""
         ends = [s.kv_len for s in event.segments if s.request == request]
         most = max([state.num_tokens[request], *ends]) + self.ahead
         lacks = 0
