@@ -10,8 +10,7 @@ from contextlib import contextmanager
 @contextmanager
 def gc_off() -> Iterator[None]:
     """Switch the garbage collector off inside the block. The records of a run contain no reference
-    cycles, so the collector would walk them again and again and free nothing; on a GPU each walk is
-    a gap between steps.
+    cycles, so the collector would walk them in vain; on a GPU each walk is a gap between steps.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -1,5 +1,4 @@
-"""The Gradio app: one Blocks with the player, mounted on an application of our own, and how that is
-served.
+"""The Gradio app: one Blocks with the player, mounted on an application of our own, and its server.
 
 This is the only module that imports Gradio. Gradio serves the page but has no functions: the routes
 of the server are separate (`visualizer.server.routes`). Moving through a run involves no Python:

@@ -177,8 +177,7 @@ def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
 
 def goodput(trace: Trace, slos: SLOs) -> dict[str, Any]:
     """Requests that meet all SLOs: their number, their share of arrivals, and their rate per
-    second. Requests that ended in steps that are not shown are left out, since it is not known
-    whether they did.
+    second. Requests that ended in steps that are not shown are left out, since that is unknown.
     """
     times = request_times(trace).values()
     lives = [life for life in times if life.arrival is not None and not life.is_cut]

@@ -1,6 +1,5 @@
 """A trace as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: a track for each
-lane, counters for budget and KV and, in a separate process, a track for each request that shows
-where its time went.
+lane, counters for budget and KV and, in a separate process, a track for the time of each request.
 
 Times are microseconds since the run began.
 """

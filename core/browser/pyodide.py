@@ -34,8 +34,7 @@ _NPM = ASSETS.parent / "node_modules" / "pyodide"
 
 def find_pyodide(folder: Path | None = None) -> Path:
     """The folder of the npm package: the given one, else that of INFLIGHT_PYODIDE, else where `npm
-    ci` or `fetch_pyodide` puts it. Raises InflightError, with a sentence that says how to get it,
-    if it is not there.
+    ci` or `fetch_pyodide` puts it. Raises InflightError, which says how to get it.
     """
     named = folder or os.environ.get("INFLIGHT_PYODIDE")
     places = (Path(named),) if named else (_NPM, _fetched())

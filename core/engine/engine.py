@@ -80,8 +80,7 @@ class EngineCore:
         """Run a workload from an empty engine to its end; returns the trace. After Ctrl-C the trace
         so far is in `engine.trace`.
 
-        on_event: called with each step's event as it happens. Raises what `stream`, `step` and
-        `on_event` raise.
+        on_event: called with each event. Raises what `stream`, `step` and `on_event` raise.
         """
         require(on_event, (Callable, NoneType), "What is told of each step is a function")
         events = self.stream(workload)

@@ -147,8 +147,7 @@ class Runner(Protocol):
         the blocks of each request's table, and choose a token for every request that samples.
         params: sampling parameters by request id.
 
-        Exceptions of the device pass through, here or from `result`; `Executor.failure` interprets
-        them.
+        Errors of the device are raised here or by `result`, see `Executor.failure`.
         """
         ...
 

@@ -97,8 +97,7 @@ class Verdict:
 
 @dataclass(repr=False)
 class Comparison(OnPage):
-    """The same requests under several contenders, in rounds, with every output compared with the
-    first one.
+    """The same requests under several contenders, in rounds; outputs are compared with the first.
 
     walls: seconds of the run by contender, one per round. runs: by contender, the run whose time is
     nearest to the median. medians: of each metric, by contender. differences: where an output
@@ -228,8 +227,7 @@ def compare(
     on_run: Callable[[Progress], None] = lambda progress: None,
     until: type[BaseException] | tuple[()] = (),
 ) -> Comparison:
-    """Time every contender `repeats` times in rotated order, and compare every output with the
-    first one.
+    """Time every contender `repeats` times in rotated order, and compare outputs with the first.
 
     until: exceptions that end the comparison early; it then has the complete rounds, if there are
     any. Raises InflightError for no contenders, two of the same name, fewer than one repeat, or a

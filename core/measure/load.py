@@ -135,8 +135,7 @@ def sweep_load(
     on_point: Callable[[str, float], None] = lambda policy, rate: None,
     until: type[BaseException] | tuple[()] = (),
 ) -> dict[str, Any]:
-    """Throughput against latency for each policy at each rate, as plain data; policies take turns
-    at a rate.
+    """Throughput against latency for each policy at each rate, as JSON; policies take turns.
 
     A point is a rate under a policy. offered: requests due to arrive. numbers: the metrics of the
     run until it ended or was cut, with a goodput if limits are stated. cut: whether its time was up

@@ -135,8 +135,7 @@ class Finished(NamedTuple):
 
 
 class LaneReleased(NamedTuple):
-    """A request that had ended gave up its lane and its blocks, before the passes of the step or
-    after them.
+    """An ended request gave up its lane and blocks, before the passes of the step or after.
 
     Preempted requests leave before the passes, and have a `Preempted` instead.
     """
@@ -147,8 +146,7 @@ class LaneReleased(NamedTuple):
 
 
 class BlockChange(NamedTuple):
-    """Blocks that joined the end of a request's block table, or (`released`) all its tables given
-    back after the step.
+    """Blocks added to a request's block table, or (`released`) all its tables given back.
 
     group: of layers that share a table; an engine whose layers are not alike has several. left:
     blocks of the table that were given back before any joined, since the layers' window had passed

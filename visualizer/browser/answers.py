@@ -107,8 +107,7 @@ class Answers:
 
     def begin(self, kind: str, spec: Any) -> ComputedJob:
         """A job as an iterator of deltas. kind: run, leak, compare, fork, plan, simulate, or
-        policy, which runs a visitor's code and must be called in a sandbox. Raises InflightError
-        for an invalid spec.
+        policy, which runs a visitor's code in a sandbox. Raises InflightError for an invalid spec.
         """
         return ComputedJob(self._work(kind, spec), self)
 

@@ -1,5 +1,4 @@
-"""A run for the browser, as JSON: the trace's events, the texts of its tokens, and the sentences
-about its steps.
+"""A run for the browser, as JSON: events, the texts of tokens, and the sentences about steps.
 
     {"schema": 3, "records": …, "header": …, "complete": …, "letters": {request: …}, "texts":
         {"prompt": …, "said": …, "output": …}, "events": […], "captions": […], "totals": […],

@@ -1,11 +1,10 @@
-"""The lessons as JSON for the page, in one language; every sentence has its numbers from the
-recorded runs.
+"""The lessons as JSON for the page, in one language; sentences have numbers from recorded runs.
 
 {"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question",
-"minutes", "picture": {"run", "step", "view", "clock"},
- "stops": [{"name", "title", "text", "run", "step", "views", "pin", "quiet", "ask", "then", "goals":
- [{"name", "text"}]}]}], "terms": {…}, "catalogue": the page's texts, by their English, "questions":
- a lesson, in which every stop is a question}
+"minutes", "picture": {"run", "step", "view", "clock"}, "stops": [{"name", "title", "text", "run",
+"step", "views", "pin", "quiet", "ask", "then", "goals": [{"name", "text"}]}]}], "terms": {…},
+"catalogue": the page's texts, by their English, "questions": a lesson, in which every stop is a
+question}
 """
 
 from __future__ import annotations

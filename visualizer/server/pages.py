@@ -1,16 +1,15 @@
-"""The addresses of what is the same for all visitors: the story, the embeddable page, the engine in
-the tab.
+"""Routes that are the same for all visitors: the story, the embeddable page, the engine in the tab.
 
-    GET story[?lang=de]            the essay; without a language in English, which goes on to the
-                                   one that the reader has chosen
-    GET inflight/story/NAME        a font of it
-    GET embed                      a page that any site may frame: it holds recorded runs alone, and
-                                   nothing in it acts. What it shows stands behind the #, see
-                                   assets/player/figure/embed.js
-    GET inflight/embed/NAME-de.json  a recorded run for it, in a language
-    GET engine/VERSION/NAME        a file of the engine in the tab, see
-                                   `visualizer.page.engine_files`, or one beside it; another
-                                   version's address has nothing
+GET story[?lang=de]            the essay; without a language in English, which goes on to the
+                               one that the reader has chosen
+GET inflight/story/NAME        a font of it
+GET embed                      a page that any site may frame: it holds recorded runs alone, and
+                               nothing in it acts. What it shows stands behind the #, see
+                               assets/player/figure/embed.js
+GET inflight/embed/NAME-de.json  a recorded run for it, in a language
+GET engine/VERSION/NAME        a file of the engine in the tab, see
+                               `visualizer.page.engine_files`, or one beside it; another
+                               version's address has nothing
 """
 
 from __future__ import annotations

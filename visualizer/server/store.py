@@ -235,8 +235,7 @@ class Store:
         """The replays of all ranks as one page, `{"url", "name"}`; raises InflightError if they do
         not exist. run: the id of their document.
 
-        step and rank: the rank to open and its step; at: or a common moment, in seconds. client:
-        see `put`.
+        step and rank: the rank to open and its step; at: or a common moment. client: see `put`.
         """
         return self._page(self._path(run, ".json"), client, step, rank, at)
 

@@ -1,5 +1,4 @@
-"""Runs a learner's file in a Python process of its own, which answers case by case within a time
-limit for all of them.
+"""Runs a learner's file in a Python process of its own, which answers cases within a time limit.
 
 The answers come over a pipe that its prints do not reach, and are judged here. The process is
 killed, with all processes it has started, when its time is up and when it is no longer needed. It

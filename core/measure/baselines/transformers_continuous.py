@@ -192,8 +192,7 @@ def ready(
     variant: Variant = _PLAIN,
     limit_s: float = math.inf,
 ) -> Iterator[Callable[[], BaselineRun]]:
-    """Set up a pool and a loop, and tear them down at the end; the function that is yielded runs
-    the loop once.
+    """Set up a pool and a loop, and tear them down at the end. The yielded function runs it once.
 
     A run goes from the first submission to the last result, or is cut after `limit_s` seconds. It
     raises InflightError if a request is dropped.
