@@ -1,14 +1,14 @@
-"""A built-in model's weights as `assets/engine/kernels.c` reads them: float16, put in order once
-when a site is made, so that a tab only widens them. A GGUF file is packed elsewhere, in
+"""A built-in model's weights in the layout that `assets/engine/kernels.c` reads: float16, arranged
+once when a site is made, so that a tab only has to widen them. GGUF files are packed in
 `core/torch_engine/models/gguf_for_tab.py`.
 
-A packed file is a header's length (4 bytes), the header (JSON), and the numbers. The header says
-what the model is, see `ModelFacts`, its sizes, whether the numbers are "float16", and of each
-tensor where it begins, in bytes of a tab's memory behind the first one, its outputs and inputs.
+A packed file is the header's length (4 bytes), the header (JSON), and the numbers. The header has
+the facts of the model, see `ModelFacts`, its sizes, whether the numbers are "float16", and for each
+tensor its offset in bytes in a tab's memory, its outputs and its inputs.
 
-A matrix stands in panels of eight outputs, `[outputs / 8][inputs][8]`, the last one filled up with
-zeros: eight outputs are two of the machine's registers. Matrices that read the same input stand
-together: queries, keys and values; gate and up.
+A matrix is stored in panels of eight outputs, `[outputs / 8][inputs][8]`, the last one padded with
+zeros: eight outputs are two of the machine's registers. Matrices that read the same input are
+stored together: queries, keys and values; gate and up.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ Rows = Iterator["array[int]"]
 
 
 def pack_weights(folder: Path) -> bytes:
-    """The packed file of the model in a folder, GPT-2 or Llama in float16. Raises UnsupportedModel
-    for another one.
-    """
+    """The packed file of a GPT-2 or Llama in float16; raises UnsupportedModel for others."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     reader = _Safetensors(folder / "model.safetensors")
     packed = _Packed()
@@ -61,7 +59,7 @@ def model_facts(
     parameters: int,
     ends: tuple[int, ...],
 ) -> ModelFacts:
-    """What a trace will say of the model. ends: tokens at which generation stops."""
+    """The facts of the model in a trace. ends: tokens at which generation stops."""
     return ModelFacts(
         name=name,
         type=config["model_type"],
@@ -118,8 +116,8 @@ def rope_factors(config: Mapping[str, Any]) -> list[float]:
 
 
 def panels(rows: Sequence[bytes], widths: Sequence[int]) -> bytearray:
-    """Rows, as many as fill whole panels, in panels: number by number, those of eight rows side by
-    side. widths: bytes of the numbers in a block, of which each row is made.
+    """Rows, which must fill whole panels, in panels: number by number, those of eight rows side by
+    side. widths: the bytes of each number in a block; a row consists of such blocks.
     """
     size, made = sum(widths), bytearray(len(rows) * len(rows[0]))
     for output in range(PANEL):
@@ -140,9 +138,7 @@ def packed_file(header: Mapping[str, Any], numbers: bytes) -> bytes:
 
 
 def _end_tokens(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
-    """The tokens at which generation stops: the generation config says so before the model's own
-    does.
-    """
+    """The tokens at which generation stops; the generation config comes before the model's."""
     path = folder / "generation_config.json"
     generation = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     found = generation.get("eos_token_id")
@@ -183,7 +179,7 @@ class _Safetensors:
 
 
 class _Packed:
-    """Tensors in the order in which they are added. tensors: by name, where one begins once it is
+    """Tensors in the order in which they are added. tensors: by name, its offset once it is
     widened, its outputs and its inputs.
     """
 
@@ -198,7 +194,7 @@ class _Packed:
         self._add(name, array("H", panels(outputs, (2,))), count, size // 2)
 
     def vector(self, name: str, numbers: array[int]) -> None:
-        """As it is, filled up with zeros to whole panels."""
+        """The numbers as they are, padded with zeros to whole panels."""
         self._add(name, numbers + array("H", bytes(2 * (-len(numbers) % PANEL))), len(numbers), 1)
 
     def _add(self, name: str, numbers: array[int], outputs: int, inputs: int) -> None:

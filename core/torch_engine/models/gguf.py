@@ -121,9 +121,7 @@ class GgufFile:
         del self._head
 
     def content(self, tensor: Tensor, size: int, begin: int = 0) -> bytes:
-        """So many bytes of a tensor from one of them on. Raises BadWeights where the file ends
-        before.
-        """
+        """Bytes of a tensor from one of them on. Raises BadWeights if the file ends before."""
         found = self.read(tensor.at + begin, size)
         if len(found) < size:
             raise BadWeights(_NO_FILE)
