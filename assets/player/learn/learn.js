@@ -224,6 +224,7 @@ export class Learn {
   async go(by) {
     const to = this.at + by;
     if (to < 0) return;
+    if (by > 0 && this.drawn !== this._place()) return; // its run is on the way: nobody has seen it
     if (to >= this.lesson.stops.length) return this.options.only ? undefined : this.close();
     await this.open(this.lesson, to);
   }
@@ -257,7 +258,11 @@ export class Learn {
       `${stop.title}. ${stop.text.map(sentenceText).join(" ")} ${ask ? sentenceText(ask.text) : ""}`,
     );
     $(".stop-card").focus({ preventScroll: true });
-    this.drawn = `${lesson.name}/${stop.name}`;
+    this.drawn = this._place();
+  }
+
+  _place() {
+    return `${this.lesson.name}/${this.lesson.stops[this.at].name}`;
   }
 
   /** The stops of the lesson: which has been seen, and whose question is answered. */
