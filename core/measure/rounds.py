@@ -29,7 +29,8 @@ class RunResult:
     outputs: generated ids by request. metrics: the numbers of `core.account.metrics`, None for what
     cannot be observed. margins: for each token, how far the best logit was ahead of the runner-up,
     None where that is not known. trace: of an engine's run. seconds: replaces the measured time,
-    for example if a step is measured and not the whole turn.
+    for example if a step is measured and not the whole turn. cut: requests that something outside
+    ended, such as a client that left.
     """
 
     outputs: Mapping[str, Sequence[int]]
@@ -37,6 +38,7 @@ class RunResult:
     margins: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     trace: Trace | None = None
     seconds: float | None = None
+    cut: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, trace: Trace) -> RunResult:
@@ -48,7 +50,9 @@ class RunResult:
             for sampled in event.sampled:
                 margins[sampled.request].append(sampled.margin)
         seconds = wall_s(trace) if trace.header.is_simulated else None
-        return cls(trace.outputs, metrics(trace), margins, trace, seconds)
+        ended = (end for event in trace.events for end in event.ends)
+        cut = frozenset(e.request for e in ended if e.finish_reason not in ("length", "stop"))
+        return cls(trace.outputs, metrics(trace), margins, trace, seconds, cut)
 
 
 Read = Callable[[Any], RunResult]

@@ -316,6 +316,8 @@ def listed(words: Sequence[str]) -> str:
 
 def outputs(comparison: Comparison) -> str:
     """Whether all outputs are the same."""
+    if comparison.outputs_identical and comparison.is_cut:
+        return t("Every run wrote the same tokens, as long as the clients stayed.")
     if comparison.outputs_identical:
         return t("Every run wrote the same tokens.")
     first = comparison.differences[0]
