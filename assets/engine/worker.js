@@ -380,12 +380,9 @@ self.onmessage = async ({ data }) => {
     const value = await asked[data.do](data);
     if (value !== undefined) say({ kind: "answer", id: data.id, value });
   } catch (error) {
-    if (!(error instanceof Refused)) console.error(error);
-    const {
-      message: sentence,
-      lasting,
-      more,
-    } = error instanceof Refused ? error : new Refused(FAILED);
-    say({ kind: "failed", id: data.id, sentence, lasting, more });
+    const refused = error instanceof Refused ? error : new Refused(FAILED);
+    if (refused !== error) console.error(error);
+    const { message, lasting, more } = refused;
+    say({ kind: "failed", id: data.id, sentence: message, lasting, more });
   }
 };

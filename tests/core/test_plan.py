@@ -350,7 +350,7 @@ def test_the_picture_has_a_point_for_every_setting() -> None:
     axis = inflight.plan(measured(24, 8), lanes=[1, 6]).plot().layout.yaxis
     assert axis.type == "log" and axis.ticktext[axis.tickvals.index(0.5)] == "500ms"
     with pytest.raises(InflightError, match="There is no view 'waste' of it; there are frontier"):
-        page.brought(page.plot)(made, "waste", None)
+        page.provided(page.plot)(made, "waste", None)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The HTTP addresses of the Live tab, and how many viewers they serve at once.
+"""The HTTP routes of the Live tab, and the limits on simultaneous viewers.
 
 GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events,
                                             see `core.serving.event_log`; of=NAME, repeatable:
@@ -34,20 +34,18 @@ if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
 
 PERIOD = 0.25  # seconds for which messages are gathered
-VIEWERS = 400  # at once, of an address half
-OWN = 32  # requests in one stream
+VIEWERS = 400  # at once; half of them from one address
+OWN = 32  # the most requests in one stream
 
 
 def live_of(
     serving: ServingEngine, successor: Callable[[], ServingEngine | None] = lambda: None
 ) -> Live:
-    """What a serving engine does, from now on. successor: once that engine has closed, gives the
-    one that is shown in its place.
-    """
+    """Shows a serving engine from now on. successor: gives the next engine once it closed."""
     shown: list[Any] = [serving, copy.deepcopy(serving.tokenizer)]
 
     def numbered(message: Any, before: int) -> Any:
-        """A run's beginning with a number that no run of an engine before it had."""
+        """Give a run a number that no run of an earlier engine has."""
         is_run = isinstance(message, dict) and message["kind"] == "run"
         return {**message, "run": message.get("run", 0) + before} if is_run else message
 
@@ -77,9 +75,10 @@ def live_app(
     bots: Bots | None = None,
     is_teacher: Callable[[Request], bool] = lambda request: False,
 ) -> Router:
-    """To be mounted. live: returns what is shown, by its name, which is empty for the default.
-    asks: None if no requests are possible because a growing recording is shown. address_of: gives
-    the address of a request's client. is_teacher: whether it has the teacher's token.
+    """An ASGI application to be mounted. live: gives what is shown by name; the name is empty for
+    the default. asks: None if no requests are possible because a growing recording is shown.
+    address_of: gives the address of a request's client. is_teacher: whether a request has the
+    teacher's token.
     """
 
     async def watch(request: Request) -> Response:

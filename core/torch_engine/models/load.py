@@ -40,9 +40,7 @@ _loading = threading.Lock()
 
 
 def resolve_device(device: str | torch.device = "auto") -> torch.device:
-    """ "auto" takes CUDA, then MPS, then CPU; raises UnsupportedModel for a device that does not
-    exist.
-    """
+    """CUDA, MPS or CPU for "auto", in this order; raises UnsupportedModel for unknown devices."""
     if str(device) == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
