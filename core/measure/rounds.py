@@ -28,7 +28,8 @@ class RunResult:
     outputs: generated ids by request. metrics: the numbers of `core.account.metrics`, None for
     those that cannot be observed. margins: for each token, the best logit minus the second best,
     None if unknown. trace: of an engine's run. seconds: used instead of the measured time, for
-    example if only a step of the turn is measured.
+    example if only a step of the turn is measured. cut: requests that something outside ended, such
+    as a client that left.
     """
 
     outputs: Mapping[str, Sequence[int]]
@@ -36,6 +37,7 @@ class RunResult:
     margins: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     trace: Trace | None = None
     seconds: float | None = None
+    cut: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, trace: Trace) -> RunResult:
@@ -47,7 +49,9 @@ class RunResult:
             for sampled in event.sampled:
                 margins[sampled.request].append(sampled.margin)
         seconds = wall_s(trace) if trace.header.is_simulated else None
-        return cls(trace.outputs, metrics(trace), margins, trace, seconds)
+        ended = (end for event in trace.events for end in event.ends)
+        cut = frozenset(e.request for e in ended if e.finish_reason not in ("length", "stop"))
+        return cls(trace.outputs, metrics(trace), margins, trace, seconds, cut)
 
 
 Read = Callable[[Any], RunResult]

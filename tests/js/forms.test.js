@@ -85,6 +85,37 @@ test("Enter sends a prompt, but not that which ends a composed word or begins a 
   assert.equal(sent, 1);
 });
 
+test("a prompt is sent once, and what is typed while it is sent stays", async () => {
+  const fields = {};
+  const asked = [];
+  const answers = [];
+  const ask = ({ prompt }) => {
+    asked.push(prompt);
+    return new Promise((resolve) => answers.push(resolve));
+  };
+  const parts = { ".ask-button": new El("button"), ".ask-error": new El() };
+  const form = Object.assign(new El("form"), {
+    elements: fieldsOf(fields),
+    querySelector: (selector) => parts[selector],
+  });
+  new AskForm(/** @type {any} */ (form), /** @type {any} */ ({ ask }), () => {});
+  const submit = () => form.dispatchEvent(new Event("submit", { cancelable: true }));
+  const answered = async () => {
+    answers.pop()();
+    await new Promise((resolve) => setTimeout(resolve));
+  };
+  fields.prompt.value = "first";
+  submit();
+  submit();
+  assert.deepEqual(asked, ["first"]);
+  fields.prompt.value = "second";
+  await answered();
+  assert.equal(fields.prompt.value, "second");
+  submit();
+  await answered();
+  assert.deepEqual([asked, fields.prompt.value], [["first", "second"], ""]);
+});
+
 test("a teacher's form shows the limits that are waited for", () => {
   const fields = {};
   const now = { policy: "continuous", max_num_seqs: 4, max_num_batched_tokens: 64 };

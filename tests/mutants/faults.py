@@ -6648,6 +6648,45 @@ FAULTS = (
         ("js/learn.test.js",),
     ),
     Fault(
+        "Next passes over a stop whose run is still on the way",
+        "assets/player/learn/learn.js",
+        "if (by > 0 && !this.drawn) return;",
+        "",
+        ("js/learn.test.js",),
+    ),
+    Fault(
+        "a prompt that is typed while another is sent is gone",
+        "assets/player/live/own_requests.js",
+        "if (prompt.value === value) prompt",
+        "prompt",
+        ("js/forms.test.js",),
+    ),
+    Fault(
+        "Enter sends a prompt twice while it is on its way",
+        "assets/player/live/own_requests.js",
+        "if (this.button.disabled) return; // one is on its way",
+        "",
+        ("js/forms.test.js",),
+    ),
+    Fault(
+        "a client that left sooner in one run is a difference of outputs",
+        "core/measure/compare.py",
+        "if request in reference.cut | run.cut:",
+        "if not request:",
+        (
+            "core/test_comparison_faults.py::test_a_client_that_leaves_sooner_in_one_run_than_in_the_other_is_no_difference",
+        ),
+    ),
+    Fault(
+        "a run of a command has a page that says a server ran it",
+        "visualizer/page/one_file.py",
+        'translated_replay(what, "recorded")',
+        "translated_replay(what)",
+        (
+            "visualizer/test_one_file.py::test_a_run_of_a_command_or_a_notebook_is_called_recorded_as_no_server_ran_it",
+        ),
+    ),
+    Fault(
         "Show me counts as an answer",
         "assets/player/learn/learn.js",
         "if (own) this.progress.answered(this.lesson, stop);",
