@@ -21,7 +21,7 @@ from core.serving.event_log import Hidden
 from core.serving.limits import ServingLimits
 from visualizer.server import live_requests as module
 from visualizer.server.live_requests import Bots, LiveRequests, request_id
-from visualizer.server.live_routes import live_app
+from visualizer.server.live_routes import OWN, live_app
 from worlds.server_events import messages_in
 from worlds.serving import Served, char_engine, served
 
@@ -200,6 +200,17 @@ def test_many_calls_at_once_with_one_key_are_one_request_and_hurt_nobody():
             assert len(text) == 8 and ended["finish_reason"] == "length"
         assert text_of(server, other)[1]["tokens"] == 200
         assert server.serving.num_requests == 0 and server.serving.num_step_failures == 0
+
+
+def test_one_stream_reads_so_many_requests_and_what_is_no_place_is_none():
+    def app(serving: ServingEngine):
+        return live_app(nobodys_live, LiveRequests(serving), lambda request: "me")
+
+    with served(char_engine(max_num_seqs=2), app=app) as server:
+        places = ["no-place", "k:x", "k:-1", *(f"{number:020}:0" for number in range(40))]
+        found = server.get(f"/requests?places={','.join(places)}")
+        gone = [told["of"] for told in messages_in(found.text)]
+    assert len(gone) == OWN - 3 and set(gone) == {f"{number:020}" for number in range(OWN - 3)}
 
 
 @pytest.mark.slow

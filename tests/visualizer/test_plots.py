@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 import inflight
 from core import Engine
@@ -11,6 +11,7 @@ from core.errors import InflightError
 from core.simulate.engine import SimulatedEngine
 from core.simulate.roofline import Roofline
 from core.trace.mask import Position
+from core.trace.phrases import letter
 from core.workload.workload import Workload
 from visualizer.charts.step_figure import CELLS, _token
 from visualizer.charts.theme import HUES, tint
@@ -93,6 +94,21 @@ def test_an_animation_has_a_picture_for_each_step(trace, tmp_path):
     trace.animate(tmp_path / "last.gif", steps=slice(-1, None))
     with Image.open(tmp_path / "last.gif") as film:
         assert film.n_frames == 1
+
+
+def test_an_animation_names_some_of_those_who_wait_and_counts_the_rest(tmp_path, monkeypatch):
+    """Thirty for one lane: the second to the twenty-fifth by letter, and five more."""
+    told, draw = [], ImageDraw.ImageDraw.text
+    monkeypatch.setattr(
+        ImageDraw.ImageDraw,
+        "text",
+        lambda ink, at, text, *how, **more: told.append(text) or draw(ink, at, text, *how, **more),
+    )
+    many = memory_trace(*[(3, 2)] * 30, max_num_seqs=1)
+    many.animate(tmp_path / "run.gif", steps=slice(0, 1))
+    (waiting,) = (text for text in told if text.startswith("waiting: "))
+    assert waiting == f"waiting: {' '.join(map(letter, range(1, 25)))} and 5 more"
+    assert "Step 0" in told and letter(0) in told
 
 
 def _hex(pixel: tuple[int, ...]) -> str:
