@@ -29,7 +29,8 @@ from visualizer.server.followed import EngineLoad, Followed, at_work
 from visualizer.server.live import CHAPTER, CHAPTERS
 from worlds.ranks import FILES, ranks, text
 from worlds.server_events import messages_in
-from worlds.visual import record, request
+from worlds.visual import record as recorded_run
+from worlds.visual import request as asked_for
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 VLLM = DATA / "vllm-0.32.raw.jsonl.gz"
@@ -113,11 +114,14 @@ def test_the_load_of_an_engine_is_that_of_its_latest_steps():
     """Two lanes: two run and one waits, then who is over no longer runs, and at last nobody holds a
     block; tokens are those of the last seconds.
     """
-    load, trace = EngineLoad(), record(
-        EngineConfig(max_num_seqs=2, block_size=4),
-        request("a", 4, 2),
-        request("b", 4, 4),
-        request("c", 4, 3),
+    load, trace = (
+        EngineLoad(),
+        recorded_run(
+            EngineConfig(max_num_seqs=2, block_size=4),
+            asked_for("a", 4, 2),
+            asked_for("b", 4, 4),
+            asked_for("c", 4, 3),
+        ),
     )
     assert set(load.to_json().values()) == {None}
     seen = []
