@@ -231,6 +231,16 @@ def test_durations_have_units(value, text):
     assert findings.seconds(value) == text
 
 
+def test_the_totals_of_a_run_that_was_cut_are_lower_bounds():
+    """One lane, cut after three steps: `b` has waited for its first token until then."""
+    whole = record(EngineConfig(max_num_seqs=1), request("a", 3, 9), request("b", 3, 2))
+    cut = dataclasses.replace(whole, events=whole.events[:3], complete=False)
+    told = [
+        {one["name"]: one["value"] for one in findings.totals(run)}["TTFT"] for run in (whole, cut)
+    ]
+    assert told == ["46.0 ms, worst 91.0 ms", "≥ 15.0 ms, worst ≥ 29.0 ms"]
+
+
 def test_a_duration_among_the_totals_is_in_seconds_once_it_is_written_as_one():
     assert [findings._duration(s) for s in (0.9994, 0.9996, 1.0)] == ["999 ms", "1.00 s", "1.00 s"]
 

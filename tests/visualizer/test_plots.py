@@ -10,11 +10,13 @@ from core import Engine
 from core.errors import InflightError
 from core.simulate.engine import SimulatedEngine
 from core.simulate.roofline import Roofline
+from core.trace.events import Admitted, Finished, LaneReleased, LimitReached
 from core.trace.mask import Position
 from core.trace.phrases import letter
 from core.workload.workload import Workload
 from visualizer.charts.step_figure import CELLS, _token
-from visualizer.charts.theme import HUES, tint
+from visualizer.charts.theme import HUES, Hues, tint
+from worlds.by_hand import event
 from worlds.small import MemoryModel, memory_trace, request, requests
 
 ROWS = ((3, 2), (2, 1), (2, 1, 3))  # prompt, new tokens, arrival
@@ -40,6 +42,25 @@ def test_lanes_are_drawn_as_they_were_held(trace):
         "r0: decode, 4 in its cache",
     )
     assert figure.layout.title.text.startswith("small under continuous: 3 requests, 3 steps")
+
+
+@pytest.mark.parametrize(
+    ("left", "step"),
+    [
+        ({"released": (LaneReleased("r3", 3, "before"),)}, 1),
+        ({"finished": (Finished("r3", "cancelled"),)}, 1),
+        ({"released": (LaneReleased("r3", 3, "after"),)}, 0),
+    ],
+)
+def test_a_newcomer_has_the_hue_of_who_has_just_left(left, step):
+    """With as many requests as hues: whoever left before a step or after the one before."""
+    why = LimitReached("none")
+    first = event(0, admitted=tuple(Admitted(f"r{n}", n, why) for n in range(len(HUES))))
+    second = event(1, admitted=(Admitted("new", 3, why),))
+    hues, events = Hues(), [first, second]
+    events[step] = events[step]._replace(**left)
+    assert hues.deal(events[0]) == {f"r{n}": n for n in range(len(HUES))}
+    assert hues.deal(events[1]) == {"new": 3}
 
 
 def test_kv_and_mask_are_those_of_the_trace(trace):
