@@ -2153,6 +2153,68 @@ FAULTS = (
     ),
     # -- what got past everything once
     Fault(
+        "figures one above the other leave no gap between them",
+        "visualizer/charts/figure.py",
+        "bottoms = [sum(shares[:i]) + i * gap",
+        "bottoms = [sum(shares[:i])",
+        (
+            "visualizer/test_comparison_views.py::test_figures_one_above_the_other_leave_a_gap_between_them",
+        ),
+    ),
+    Fault(
+        "the table's ratio is not that of the times that stand in it",
+        "visualizer/documents/comparison.py",
+        "findings.divided(base, wall['median'])",
+        "base / wall['median']",
+        (
+            "visualizer/test_comparison_views.py::test_a_reader_who_divides_two_times_of_the_table_finds_its_ratio",
+        ),
+    ),
+    Fault(
+        "what lies beside the story's fonts is served",
+        "visualizer/server/pages.py",
+        'path.parent != FONTS or path.suffix != ".woff2" or',
+        "path.parent != FONTS or",
+        ("visualizer/test_public.py::test_what_the_page_does_not_use_is_shut",),
+    ),
+    Fault(
+        "a name that the owner allows is a stranger's",
+        "visualizer/ui.py",
+        "else (host, *allow_hosts)",
+        "else (host,)",
+        ("visualizer/test_public.py::test_a_page_answers_to_the_names_that_its_owner_allows",),
+    ),
+    Fault(
+        "a pass of almost a millisecond takes 1,000 microseconds",
+        "core/cli/fit.py",
+        "elif rounded >= 1e-3:",
+        "elif seconds >= 1e-3:",
+        ("core/test_fitted.py::test_a_time_of_a_pass_is_rounded_before_its_unit_is_chosen",),
+    ),
+    Fault(
+        "in a plan whoever leaves does so later than it did",
+        "core/measure/plan.py",
+        "one.request.arrival + leaves - now)",
+        "one.request.arrival + leaves)",
+        (
+            "core/test_plan.py::test_the_run_of_a_setting_is_valid_where_another_engine_was_recorded",
+        ),
+    ),
+    Fault(
+        "a GPU's pool is foreseen no larger than a CPU's",
+        "core/torch_engine/pool_size.py",
+        'MOST_ON_CPU if device == "cpu" else 2**63',
+        "MOST_ON_CPU",
+        ("core/test_gpu_memory.py::test_a_pool_is_foreseen_beside_the_weights",),
+    ),
+    Fault(
+        "nobody is told that a GPU lacks the paged kernel",
+        "core/torch_engine/choose.py",
+        'if execution.attention == "auto" and backend is None:\n            notes',
+        'if execution.attention == "sdpa" and backend is None:\n            notes',
+        ("core/test_gpu_memory.py::test_what_a_gpu_lacks_is_noted_with_the_reason",),
+    ),
+    Fault(
         "the worst of a run that was cut is told as if it were over",
         "visualizer/words/findings.py",
         "worst {least}{_duration(spread['max'])}",

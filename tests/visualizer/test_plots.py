@@ -15,7 +15,7 @@ from core.trace.mask import Position
 from core.trace.phrases import letter
 from core.workload.workload import Workload
 from visualizer.charts.step_figure import CELLS, _token
-from visualizer.charts.theme import HUES, Hues, tint
+from visualizer.charts.theme import HUES, Hues, escaped, tint
 from worlds.by_hand import event
 from worlds.small import MemoryModel, memory_trace, request, requests
 
@@ -153,6 +153,7 @@ def test_an_animation_that_cannot_be_made_is_refused_and_leaves_no_file(
 
 
 def test_names_and_texts_of_a_trace_are_data_in_a_figure():
+    assert escaped("a\n<b>\tc\x00&") == "a↵&lt;b&gt;→c␀&amp;"
     ran = Engine(MemoryModel()).run(Workload([request("<b>a</b>", 3, 2)], "<i>w</i>"))
     figure = ran.plot()
     assert figure.data[0].text[0][1].startswith("&lt;b&gt;a&lt;/b&gt;: decode")
