@@ -2153,6 +2153,22 @@ FAULTS = (
     ),
     # -- what got past everything once
     Fault(
+        "the tenth rank is opened before the second",
+        "visualizer/documents/catalogue.py",
+        "key=lambda path: (len(path.name), path.name))",
+        "key=lambda path: path.name)",
+        ("visualizer/test_store.py::test_ranks_are_in_the_order_of_their_numbers",),
+    ),
+    Fault(
+        "viewers of a shared engine are left alone while another comes",
+        "visualizer/server/shared_engine.py",
+        "if self._changing.locked() or self._serving is not None else None",
+        "if self._serving is not None else None",
+        (
+            "visualizer/test_shared_engine.py::test_viewers_of_an_engine_that_makes_room_are_shown_the_one_that_comes",
+        ),
+    ),
+    Fault(
         "figures one above the other leave no gap between them",
         "visualizer/charts/figure.py",
         "bottoms = [sum(shares[:i]) + i * gap",

@@ -107,6 +107,13 @@ def test_each_language_has_papers_of_its_own(tmp_path):
         assert kind == "offline" or ('lang="en"' in english and 'lang="de"' in german)
 
 
+def test_ranks_are_in_the_order_of_their_numbers(tmp_path):
+    names = [f"run.rank{rank}.jsonl" for rank in range(12)]
+    for name in (*reversed(names), "run.jsonl", "other.rank0.jsonl"):
+        (tmp_path / name).touch()
+    assert [path.name for path in rank_files("run", tmp_path)] == names
+
+
 def test_a_figure_is_kept_without_a_copy_of_plotly(tmp_path):
     store = Store(tmp_path, 2**24)
     name = store.export("plotly", store.put(trace())["id"], 1)["url"].rsplit("/", 1)[-1]
