@@ -2153,6 +2153,27 @@ FAULTS = (
     ),
     # -- what got past everything once
     Fault(
+        "1,536 cached positions are called 1k",
+        "visualizer/charts/cost.py",
+        "if k >= 1024 and k % 1024 == 0 else str(k)",
+        "if k >= 1024 else str(k)",
+        ("visualizer/test_comparison_views.py::test_cost_curve_has_medians_and_their_spread",),
+    ),
+    Fault(
+        "a point of the cost curve tells its fastest run as its slowest",
+        "visualizer/charts/cost.py",
+        "[[len(p.step_s), max(p.step_s) * 1000]",
+        "[[len(p.step_s), min(p.step_s) * 1000]",
+        ("visualizer/test_comparison_views.py::test_cost_curve_has_medians_and_their_spread",),
+    ),
+    Fault(
+        "a bot asks what another has asked",
+        "visualizer/server/live_requests.py",
+        "(bot + BOTS * turn) % len",
+        "(bot + turn) % len",
+        ("visualizer/test_live_bots.py::test_of_as_many_prompts_as_requests_each_is_asked_once",),
+    ),
+    Fault(
         "the tenth rank is opened before the second",
         "visualizer/documents/catalogue.py",
         "key=lambda path: (len(path.name), path.name))",

@@ -481,6 +481,15 @@ def test_cost_curve_has_medians_and_their_spread():
     assert list(measured.error_y.array) == pytest.approx([1, 8]) and list(
         measured.error_y.arrayminus
     ) == pytest.approx([1, 2])
+    # how many, and the slowest, for who points at one
+    assert [list(point) for point in measured.customdata] == [
+        [3, pytest.approx(12)],
+        [3, pytest.approx(30)],
+    ]
+    longer = dataclasses.replace(
+        CURVE, by_kv=tuple(StepCost(8, kv, (0.02,)) for kv in (512, 1024, 1536, 8192))
+    )
+    assert drawn(cost(longer)).layout.xaxis2.ticktext == ("512", "1k", "1536", "8k")
 
 
 @pytest.mark.parametrize("count", range(1, 9))
