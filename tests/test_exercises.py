@@ -346,6 +346,11 @@ def test_the_command_shows_the_run(tmp_path, monkeypatch, capsys):
     assert main(["mine.py", "static", "--html", "run.html"]) == 0
     assert "static: right." in capsys.readouterr().out
     assert "exercise: static" in (tmp_path / "run.html").read_text()
+    # of several the last one that came to a run
+    assert main(["mine.py", "static", "continuous", "mask", "--html", "run.html"]) == 0
+    shown = (tmp_path / "run.html").read_text()
+    assert "exercise: continuous" in shown and "exercise: static" not in shown
+    capsys.readouterr()
     code = HEAD + WRONG["continuous"]["decodes not first"][0]
     (tmp_path / "unseen.py").write_text(code, encoding="utf-8")
     assert main(["unseen.py", "continuous", "--html", "run.html"]) == 1

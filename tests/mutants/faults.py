@@ -2153,6 +2153,22 @@ FAULTS = (
     ),
     # -- what got past everything once
     Fault(
+        "the run of a new engine has the number of one before",
+        "visualizer/server/live_routes.py",
+        "before = last + 1",
+        "before = last",
+        (
+            "visualizer/test_live_requests.py::test_runs_of_an_engine_that_takes_the_place_of_another_are_numbered_on",
+        ),
+    ),
+    Fault(
+        "the page of a grade shows the first run instead of the last",
+        "visualizer/__main__.py",
+        "for one in reversed(found) if",
+        "for one in found if",
+        ("test_exercises.py::test_the_command_shows_the_run",),
+    ),
+    Fault(
         "1,536 cached positions are called 1k",
         "visualizer/charts/cost.py",
         "if k >= 1024 and k % 1024 == 0 else str(k)",
