@@ -2153,6 +2153,22 @@ FAULTS = (
     ),
     # -- what got past everything once
     Fault(
+        "a published workload is read to as many requests as a page takes",
+        "visualizer/jobs/files.py",
+        "min(REQUESTS, limits.requests)",
+        "limits.requests",
+        (
+            "visualizer/test_uploads.py::test_of_a_published_workload_as_many_requests_are_read_as_one_can_follow",
+        ),
+    ),
+    Fault(
+        "a second takes 1,000.0 ms in the terminal",
+        "core/cli/output.py",
+        "if value < 0.99995 else",
+        "if value < 1 else",
+        ("core/test_cli.py::test_a_time_is_rounded_before_its_unit_is_chosen",),
+    ),
+    Fault(
         "the run of a new engine has the number of one before",
         "visualizer/server/live_routes.py",
         "before = last + 1",
