@@ -478,6 +478,11 @@ def test_a_size_is_rounded_before_its_unit_is_chosen():
     assert [_parameters(n) for n in (999_940_000, 999_960_000)] == ["999.9 M", "1.0 B"]
 
 
+def test_a_time_is_rounded_before_its_unit_is_chosen():
+    told = [output.seconds(value) for value in (None, 0.0, 0.01234, 0.99994, 0.99996, 61.5)]
+    assert told == ["–", "0.0 ms", "12.3 ms", "999.9 ms", "1.00 s", "61.50 s"]
+
+
 def test_memory_is_told_by_what_took_it(three):
     header = replace(three.header, memory={"weights": 2**30})
     assert circumstances(header) == ["memory: weights 1.00 GiB"]

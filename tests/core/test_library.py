@@ -5,7 +5,9 @@ become elsewhere.
 from __future__ import annotations
 
 import ast
+import html
 import pydoc
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -420,6 +422,13 @@ def test_two_traces_part_in_a_sentence():
         " taken."
     )
     assert (found.step, found.request, two.diff(two)) == (0, "r1", None)
+
+
+def test_a_page_in_a_cell_is_as_high_as_was_asked_and_holds_the_run_as_a_text(trace):
+    cell = page.Page(trace, {}, height=300)._repr_html_()
+    assert "height:300px" in cell and "height:820px" in trace.show()._repr_html_()
+    (inside,) = re.findall(r'srcdoc="([^"]*)"', cell)
+    assert html.unescape(inside) == page.Page(trace, {}).html(in_cell=True)
 
 
 def test_a_page_is_refused_in_a_sentence(trace, tmp_path, monkeypatch):

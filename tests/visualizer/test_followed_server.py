@@ -18,6 +18,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from core.config import EngineConfig
 from core.errors import InflightError
 from core.recorders.convert import import_recording
 from core.recorders.follow import MOST_LINES, Follower
@@ -30,6 +31,8 @@ from visualizer.server.live import CHAPTER, CHAPTERS
 from visualizer.server.live_routes import live_app
 from worlds.ranks import FILES, ranks, text
 from worlds.server_events import messages_in
+from worlds.visual import record as recorded_run
+from worlds.visual import request as asked_for
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 VLLM = DATA / "vllm-0.32.raw.jsonl.gz"
@@ -107,6 +110,36 @@ def test_the_load_of_an_engine_is_read_while_it_takes_steps():
     while follower.is_alive():
         seen.append(load.to_json())
     assert any(one["tokens_s"] for one in seen)
+
+
+def test_the_load_of_an_engine_is_that_of_its_latest_steps():
+    """Two lanes: two run and one waits, then who is over no longer runs, and at last nobody holds a
+    block; tokens are those of the last seconds.
+    """
+    load, trace = (
+        EngineLoad(),
+        recorded_run(
+            EngineConfig(max_num_seqs=2, block_size=4),
+            asked_for("a", 4, 2),
+            asked_for("b", 4, 4),
+            asked_for("c", 4, 3),
+        ),
+    )
+    assert set(load.to_json().values()) == {None}
+    seen = []
+    for event in trace.events:
+        load.take(event)
+        told = load.to_json()
+        seen.append((told["running"], told["waiting"], told["kv_used"] > 0))
+        assert told["kv_total"] == event.kv.total
+    assert seen == [(2, 1, True), (1, 1, True), (2, 0, True), (1, 0, True), (0, 0, False)]
+    # nine tokens in five steps, each ten milliseconds after the one before and nine long
+    assert told["tokens_s"] == pytest.approx(9 / 0.049)
+    late = trace.events[-1]._replace(t_start=9.0, t_end=9.5, sampled=())
+    load.take(late)
+    assert load.to_json()["tokens_s"] == 0.0
+    load.take(trace.events[0])  # another recording
+    assert load.to_json()["tokens_s"] == pytest.approx(2 / 0.009)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 
 from core.config import BUILTIN_FOLDER, EngineConfig
 from core.errors import InflightError
-from visualizer.jobs.files import SEPARATOR, answer_to, check_lines
+from visualizer.jobs.files import REQUESTS, SEPARATOR, Wanted, answer_to, check_lines
 from visualizer.jobs.limits import HERE
 from visualizer.server import uploads
 from visualizer.server.limits import SPACE
@@ -117,6 +117,13 @@ def test_what_is_no_trace_is_refused_in_words(store, content, words):
     with pytest.raises(InflightError, match=words):
         open_upload(content.encode("utf-8", "surrogatepass"), store, SPACE)
     assert not list(store.folder.iterdir())
+
+
+def test_of_a_published_workload_as_many_requests_are_read_as_one_can_follow():
+    wanted = Wanted.within(HERE, "azure.csv", "shakespeare-bpe")
+    assert wanted.requests == REQUESTS < HERE.requests
+    few = Wanted.within(replace(HERE, requests=3), "", "shakespeare-bpe")
+    assert (few.requests, few.name) == (3, "This file")
 
 
 def test_what_is_no_text_is_called_that(store):
