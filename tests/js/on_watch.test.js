@@ -1,0 +1,375 @@
+// What Watch does at a key or a press, and what it says then, without a page.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { documentOf, El, finding } from "./elements.js";
+import { arrivals, event, runOf } from "./worlds.js";
+
+/** @type {Record<string, (e: any) => void>} */
+const keys = {};
+Object.assign(globalThis, {
+  window: { addEventListener() {} },
+  HTMLElement: El,
+  document: documentOf({ addEventListener: (name, act) => (keys[name] = act) }),
+  location: { hash: "", search: "", href: "http://x/", origin: "http://x", protocol: "http:" },
+});
+await import("../../assets/player/parts/tabs.js");
+const pageParts = /** @type {any} */ (window).inflightParts;
+const { Detail } = await import("../../assets/player/watch/detail.js");
+const { Leak } = await import("../../assets/player/watch/leak.js");
+const { Live } = await import("../../assets/player/watch/live.js");
+const { Messages } = await import("../../assets/player/watch/messages.js");
+const { openAddress } = await import("../../assets/player/watch/open_file.js");
+const { pageActions } = await import("../../assets/player/watch/page_actions.js");
+const { Player } = await import("../../assets/player/watch/player.js");
+const { Cursor } = await import("../../assets/player/watch/pointing.js");
+const { Ranks } = await import("../../assets/player/watch/ranks.js");
+const { showSlow } = await import("../../assets/player/watch/slow.js");
+const { Store } = await import("../../assets/player/watch/store.js");
+const { playerKeys, Transport } = await import("../../assets/player/watch/transport.js");
+const { Weights } = await import("../../assets/player/watch/weights.js");
+const { runBeside } = await import("../../assets/player/watch/what_if.js");
+const { loadWorkload } = await import("../../assets/player/watch/workload_file.js");
+
+const none = () => {};
+const soon = () => new Promise((done) => setTimeout(done));
+/** An object of a class, without what its constructor needs. */
+const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
+/** A player with this state, that has so much more. */
+const playerOf = (state, more = {}) => {
+  const store = new Store(/** @type {any} */ ({}));
+  store.set(state);
+  return of(Player, { store, redraw: none, changed: none, ...more });
+};
+
+test("an arrow takes a step, with Shift ten, either way; other keys go where they say", () => {
+  const went = [];
+  const app = playerOf(
+    { run: { length: 99 }, index: 40 },
+    {
+      ranks: { all: false },
+      root: { getClientRects: () => [1], querySelector: () => null, classList: { add: none } },
+      step: (by) => went.push(by),
+      seek: (to) => went.push(`to ${to}`),
+    },
+  );
+  app.transport = of(Transport, { app });
+  playerKeys(app);
+  const after = (key, shiftKey = false) => {
+    keys.keydown({ key, shiftKey, target: { tagName: "DIV" }, preventDefault: none });
+    return went.splice(0);
+  };
+  assert.deepEqual(
+    ["ArrowRight", "ArrowLeft"].flatMap((key) => after(key)),
+    [1, -1],
+  );
+  assert.deepEqual(
+    ["ArrowRight", "ArrowLeft"].flatMap((key) => after(key, true)),
+    [10, -10],
+  );
+  assert.deepEqual(
+    ["PageUp", "PageDown", "Home", "End"].flatMap((key) => after(key)),
+    ["to 30", "to 50", "to 0", "to Infinity"],
+  );
+});
+
+test("a step that a lesson turns to has nothing selected, and moves from the one before", () => {
+  const [run, moved] = [runOf([event(0), event(1), event(2)]), []];
+  const app = playerOf(
+    { run, index: 0, pinned: { id: "a" }, pass: Infinity },
+    {
+      mask: { zoom: { view: [] } },
+      tooltip: { el: {}, hide: none },
+      transport: { track: run },
+      ranks: {},
+      motion: { settle: none, went: (...how) => moved.push(how) },
+    },
+  );
+  pageActions(app).turnToStep(1);
+  assert.deepEqual([app.index, app.pinned, app.mask.zoom, moved], [1, null, null, [[0, 1, true]]]);
+});
+
+test("behind the newest step one is by so many as come after the one on screen", () => {
+  const run = runOf([event(0), event(1), event(2), event(3)]);
+  const badge = new El();
+  const said = (index, following, shown = run) => {
+    const app = playerOf({ run: shown, index, following }, { ranks: {}, $: () => badge });
+    app.transport = of(Transport, { app });
+    app.store.set({ edge: { going: true, run } });
+    of(Live, { app }).draw();
+    return [badge.textContent, badge.classes.has("behind"), badge.hidden];
+  };
+  assert.deepEqual(said(3, true), ["live", false, false]);
+  assert.deepEqual(said(1, false), ["2 behind: back to live", true, false]);
+  assert.deepEqual(said(3, false), ["back to live", true, false]);
+  assert.deepEqual(said(1, false, runOf([event(0), event(1)])), ["back to live", true, false]);
+});
+
+test("a replay from elsewhere is marked so, and a simulated one stays simulated, of ranks each", async () => {
+  const opened = [];
+  const app = {
+    options: {},
+    openReplay: ({ ranks, header }) =>
+      opened.push(ranks?.map(({ id, replay }) => [id, replay.header.source]) ?? header.source),
+    toast: (sentence) => opened.push(sentence),
+    changed: none,
+  };
+  const opens = async (doc) => {
+    globalThis.fetch = /** @type {any} */ (async () => Response.json(doc));
+    await openAddress(app, ["/r.json"]);
+    return opened.splice(0)[0];
+  };
+  const replay = (source) => ({ header: { source }, events: [], captions: [] });
+  assert.equal(await opens(replay("recorded")), "uploaded");
+  assert.equal(await opens(replay("live")), "uploaded");
+  assert.equal(await opens(replay("simulated")), "simulated");
+  const ranks = ["live", "simulated"].map((source, rank) => ({
+    ...{ rank, offset: 0, id: "theirs" },
+    replay: replay(source),
+  }));
+  assert.deepEqual(await opens({ ranks, says: [] }), [
+    [null, "uploaded"],
+    [null, "simulated"],
+  ]);
+});
+
+test("weights that come late are not those of the run that was opened meanwhile", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let answer = none;
+  const drawn = [];
+  const app = {
+    runId: "a",
+    engines: { can: () => true, call: () => new Promise((done) => (answer = done)) },
+    ...{ leak: {}, transport: {}, lanes: {}, run: { header: { model: { layers: 1 } } } },
+    redraw: () => drawn.push(true),
+  };
+  const weights = new Weights(/** @type {any} */ (app));
+  const asks = async (meanwhile) => {
+    weights.reset();
+    weights.on = true;
+    const frame = /** @type {any} */ ({ event: { step: 0 } });
+    const look = () => weights.state(frame, /** @type {any} */ ({ index: 0 }));
+    look();
+    t.mock.timers.tick(1000);
+    meanwhile();
+    answer({ segments: [{ request: "r" }] });
+    for (let n = 0; n < 3; n += 1) await null;
+    return look().found?.size ?? null;
+  };
+  assert.equal(await asks(none), 1);
+  drawn.length = 0;
+  const other = { header: { model: { layers: 1 } } };
+  assert.deepEqual([await asks(() => (app.run = other)), drawn], [null, []]);
+});
+
+test("of more requests than a table has rows, those that were found are counted", () => {
+  const ids = Array.from({ length: 205 }, (_, n) => `r${n}`);
+  const run = runOf([event(0, { arrived: arrivals(...ids) })]);
+  const time = { us: [1e6], steps: [1], queued: {}, uncompared: 0, ended: true };
+  run.delays = /** @type {any} */ ({
+    parts: [["decode", "decode", "answers"]],
+    limits: {},
+    worst: [],
+    requests: Object.fromEntries(ids.map((id) => [id, time])),
+  });
+  const dialog = Object.assign(new El("dialog"), { showModal: none });
+  showSlow({ run, root: { querySelector: () => dialog }, pinned: null });
+  const [field, says] = [dialog.querySelector("input"), dialog.querySelector(".slow-says")];
+  const shown = (piece) => {
+    field.value = piece;
+    field.dispatchEvent(new Event("input"));
+    return [dialog.querySelectorAll(".slow-id").length, !says.hidden && says.textContent];
+  };
+  assert.deepEqual(shown(""), [200, "and 5 more, which “show --delays” prints"]);
+  assert.deepEqual(shown("r20"), [6, false]);
+  assert.deepEqual(shown("nobody"), [0, "No request has this as its letter or in its id."]);
+});
+
+test("a link opens Full only where it names what Simple has no place for", () => {
+  globalThis.localStorage = /** @type {any} */ ({ getItem: () => null });
+  const shown = (hash) => {
+    const root = { dataset: {}, querySelectorAll: () => [] };
+    const detail = new Detail(playerOf({}, { options: {}, root }));
+    detail.follow(new URLSearchParams(hash));
+    return root.dataset.detail;
+  };
+  const full = ["rank=0", "layer=1", "request=x", "axis=time", "view=kv", "tab=queue"];
+  const simple = ["axis=steps", "view=mask", "tab=text", "step=3", "detail=odd"];
+  assert.deepEqual([...new Set(full.map(shown))], ["full"]);
+  assert.deepEqual([...new Set(simple.map(shown))], ["simple"]);
+  assert.equal(shown("layer=1&detail=simple"), "simple");
+});
+
+test("of two runs the one at work is counted from the first, and what it waits for is said", async () => {
+  const said = [];
+  const ask = async (_kind, _spec, _who, progress) => {
+    progress({ total: 0 });
+    progress({ ahead: 3, total: 2 });
+    for (const index of [0, 1]) progress({ total: 2, index });
+    throw new Error("The end.");
+  };
+  const spec = { config: { policy: "static" } };
+  const editor = { specOnScreen: async () => spec, titleOf: () => "" };
+  const app = { run: {}, engines: { ask }, visit: {}, editor };
+  assert.equal(await runBeside(app, "continuous", (words) => said.push(words)), "The end.");
+  assert.deepEqual(said, [
+    "Starting the engine.",
+    "Loading the model.",
+    "3 ahead of yours.",
+    "Run 1 of 2.",
+    "Run 2 of 2.",
+  ]);
+});
+
+test("keys that come back to a picture explain again what stands where they left it", () => {
+  const hovered = [];
+  const surface = { canvas: { parentElement: new El() }, visible: true };
+  const places = [0, 10].map((x) => ({ x, y: 0, w: 8, h: 8 }));
+  const view = { surface, places: () => places, hit: (x) => ({ request: null, lines: [], x }) };
+  const app = playerOf({ run: {} }, { frame: { i: 0 }, hover: (found) => hovered.push(found?.x) });
+  const cursor = new Cursor(app, /** @type {any} */ (view), "tokens");
+  const { el } = cursor;
+  Object.assign(el, { matches: () => true, getBoundingClientRect: () => ({ left: 0, top: 0 }) });
+  const after = (type, more = {}) => {
+    document.activeElement = type === "blur" ? null : /** @type {any} */ (el);
+    el.dispatchEvent(Object.assign(new Event(type), more));
+    return hovered.splice(0);
+  };
+  assert.deepEqual(after("focus"), [4]);
+  assert.deepEqual(after("keydown", { key: "ArrowRight" }), [14]);
+  assert.deepEqual(after("keydown", { key: "ArrowRight" }), [], "it is the last");
+  assert.deepEqual([after("blur"), after("focus")], [[undefined], [14]]);
+});
+
+test("a leak that is on its way is not asked for twice, and one that failed can be asked again", async () => {
+  const [fails, toasts] = [[], []];
+  const app = playerOf(
+    { run: { header: {} }, entry: { leak: "u" } },
+    {
+      pair: {},
+      toast: (words) => toasts.push(words),
+      fetch: () => new Promise((_, fail) => fails.push(fail)),
+    },
+  );
+  const leak = new Leak(app);
+  const pressed = async (times) => {
+    const toggled = Array.from({ length: times }, () => leak.toggle());
+    await soon();
+    const asked = fails.splice(0);
+    for (const fail of asked) fail(new Error("Away."));
+    await Promise.all(toggled);
+    return [asked.length, toasts.splice(0), leak.working];
+  };
+  assert.deepEqual(await pressed(2), [1, ["Away."], ""]);
+  assert.deepEqual(await pressed(1), [1, ["Away."], ""]);
+});
+
+test("prompts that share their beginning share blocks under a policy that can, and no other", async () => {
+  const answer = { workload: { name: "w" }, block_size: 512, says: ["Scaled."] };
+  const policies = ["plain", "sharing"].map((name, n) => ({
+    name,
+    knobs: n ? ["prefix_caching"] : [],
+  }));
+  const loaded = async (policy, size = 10) => {
+    const said = [];
+    let config = null;
+    const editor = {
+      limits: { upload_bytes: 2 ** 20 },
+      frame: { busy: none, say: (...words) => said.push(words) },
+      app: { engines: { send: async () => answer } },
+      model: {},
+      spec: () => ({ config: { policy, block_size: 16 } }),
+      state: { policies },
+      setAside: (act) => act(),
+      edit: (spec) => ({ config } = spec),
+      field: () => ({}),
+      $: finding(),
+    };
+    const file = { name: "f.jsonl", size, text: async () => "not json" };
+    const input = /** @type {any} */ ({ files: [file], value: "f" });
+    await loadWorkload(/** @type {any} */ (editor), input);
+    return config ?? said.at(-1);
+  };
+  assert.deepEqual(await loaded("plain"), { policy: "plain", block_size: 16 });
+  assert.deepEqual(await loaded("sharing"), {
+    ...{ policy: "sharing", block_size: 512, prefix_caching: true },
+  });
+  assert.deepEqual(await loaded("plain", 3 * 2 ** 20), [
+    "f.jsonl has 3 MiB; this page opens at most 1 MiB.",
+    true,
+  ]);
+});
+
+test("a part whose script could not be fetched is fetched again when it is opened again", async () => {
+  let [tries, shown] = [0, 0];
+  const toasts = [];
+  const page = { dataset: {} };
+  const head = {
+    append: (script) => {
+      tries += 1;
+      if (tries > 1) window.late = () => ({ shown: () => (shown += 1) });
+      queueMicrotask(() => script.dispatchEvent(new Event(tries > 1 ? "load" : "error")));
+    },
+  };
+  Object.assign(globalThis, {
+    window: {
+      addEventListener() {},
+      inflightWatch: { pause: none, toast: (words) => toasts.push(words) },
+    },
+    document: documentOf({ documentElement: page, head }),
+  });
+  const parts = { late: { script: "late.js", mounts: "late", options: {} } };
+  const open = pageParts({ append: none }, parts);
+  await open("late");
+  assert.deepEqual(
+    [page.dataset.part, toasts],
+    ["watch", ["This part could not be opened: the script could not be fetched."]],
+  );
+  await open("late");
+  await open("late");
+  assert.deepEqual([page.dataset.part, tries, shown], ["late", 2, 2]);
+});
+
+test("a prompt that was changed since becomes one message, an unchanged one its own again", () => {
+  const form = new El("form");
+  const [label, box] = [new El("label"), new El("input")];
+  box.setAttribute("name", "as_messages");
+  label.append(box);
+  form.append(label);
+  form.querySelector = () => box;
+  const [system, user] = [
+    { role: "system", content: "Be brief." },
+    { role: "user", content: "Why?" },
+  ];
+  const row = { el: new El(), prompt: new El("textarea"), request: { messages: [system, user] } };
+  const messages = new Messages(/** @type {any} */ (form), () => [row], none);
+  messages.added(/** @type {any} */ (row));
+  const turned = (on, typed = row.prompt.value) => {
+    row.prompt.value = typed;
+    messages.turn(on);
+    return [row.prompt.value, /** @type {any} */ (row).messages];
+  };
+  assert.equal(row.prompt.value, "Why?");
+  assert.deepEqual(turned(false), ["Be brief.\nWhy?", null]);
+  assert.deepEqual(turned(true), ["Why?", [system, user]]);
+  turned(false);
+  assert.deepEqual(turned(true, "Why not?"), ["Why not?", [{ role: "user", content: "Why not?" }]]);
+});
+
+test("a rank between two of its steps is said to be idle after the one that ended", () => {
+  const ranked = (now) => {
+    const runs = [0, 1].map(() => runOf([event(2), event(5)]));
+    const app = playerOf({ run: runs[0], index: 0 }, { detail: {} });
+    const members = runs.map((run, rank) => ({ rank, offset: 0, run }));
+    const moment = new El();
+    const ranks = of(Ranks, { app, members, from: 0, span: 6, moment });
+    ranks.hold(now);
+    ranks.draw();
+    return moment.textContent.replace(/^.*: /, "");
+  };
+  assert.equal(ranked(1), "before its first step");
+  assert.equal(ranked(3), "idle after step 2");
+  assert.equal(ranked(6), "idle after step 5");
+  assert.match(ranked(2.25), /^All ranks at 2\.25 of/);
+});
