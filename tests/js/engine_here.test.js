@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { Download } from "../../assets/engine/download.js";
 import { DeviceField } from "../../assets/player/engine/device_field.js";
 import { Engines } from "../../assets/player/engine/engines.js";
-import { documentOf, El } from "./elements.js";
+import { documentOf, El, Event } from "./elements.js";
 
 Object.assign(globalThis, {
   document: documentOf(),

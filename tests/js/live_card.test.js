@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { documentOf, El, finding } from "./elements.js";
+import { documentOf, El, Event, finding } from "./elements.js";
 import { event, runOf } from "./worlds.js";
 
 Object.assign(globalThis, {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { documentOf, El, finding } from "./elements.js";
+import { documentOf, El, Event, finding } from "./elements.js";
 import { arrivals, event, runOf } from "./worlds.js";
 
 /** @type {Record<string, (e: any) => void>} */
@@ -309,7 +309,7 @@ test("a part whose script could not be fetched is fetched again when it is opene
     append: (script) => {
       tries += 1;
       if (tries > 1) window.late = () => ({ shown: () => (shown += 1) });
-      queueMicrotask(() => script.dispatchEvent(new Event(tries > 1 ? "load" : "error")));
+      soon().then(() => script.dispatchEvent(new Event(tries > 1 ? "load" : "error")));
     },
   };
   Object.assign(globalThis, {

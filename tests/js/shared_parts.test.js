@@ -12,7 +12,7 @@ import { Palette } from "../../assets/player/parts/colours.js";
 import { Server } from "../../assets/player/parts/server.js";
 import { speak, Speech } from "../../assets/player/parts/speech.js";
 import { clipped, measure, setFont } from "../../assets/player/parts/surface.js";
-import { documentOf, El } from "./elements.js";
+import { documentOf, El, Event } from "./elements.js";
 
 globalThis.document = documentOf();
 
