@@ -20,6 +20,8 @@ test("a spec goes into an address and comes back; one that is too long does not"
   ).join("");
   assert.equal(await pack({ noise }), null);
   await assert.rejects(unpack("not a spec"));
+  const large = String(await pack({ text: "x".repeat(2 ** 20) })); // packed it is short
+  await assert.rejects(unpack(large), /it has more than 1 MiB/);
 });
 
 test("the same requests are the same text, whatever the order of keys; the unit of arrival counts", () => {

@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { Download } from "../../assets/engine/download.js";
 import { DeviceField } from "../../assets/player/engine/device_field.js";
+import { LoadingBar } from "../../assets/player/engine/loading_bar.js";
 import { Engines } from "../../assets/player/engine/engines.js";
 import { documentOf, El, Event } from "./elements.js";
 
@@ -124,4 +125,30 @@ test("pieces of a file that has become shorter are dropped, and it is fetched wh
   kept.set("http://page.test/n?from=0", new Uint8Array(1)); // of another
   for (let n = 0; n < 2; n += 1) await new Download("http://page.test/m", 20, cache).begin();
   assert.deepEqual([asked, [...kept.keys()]], [["bytes=8-", "all"], ["http://page.test/n?from=0"]]);
+});
+
+test("a large model is offered with its size in millions of bytes, and what of it is here", async () => {
+  const host = new El();
+  globalThis.document = documentOf({ body: host, querySelectorAll: () => [] });
+  const bar = new LoadingBar();
+  const offered = async (about, presses) => {
+    const answer = bar.offer("smollm2", about, undefined);
+    const words = host.querySelector("p").textContent;
+    host.querySelectorAll("button")[presses].click();
+    return [words, await answer, host.children.length];
+  };
+  assert.deepEqual(await offered({ size: 2 ** 27, kept: true }, 0), [
+    "To run here, smollm2 is fetched once: 134 MB.",
+    true,
+    0,
+  ]);
+  assert.deepEqual(await offered({ size: 9.9e7, arrived: 2.1e7, kept: false }, 1), [
+    "To run here, smollm2 is fetched: 99 MB. 21 MB of it are here already.",
+    false,
+    0,
+  ]);
+  const [first, second] = ["a", "b"].map((name) => bar.offer(name, { size: 1e8 }, undefined));
+  assert.equal(await first, false, "another is asked about");
+  host.querySelector("button").click();
+  assert.equal(await second, true);
 });

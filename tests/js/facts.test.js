@@ -103,3 +103,10 @@ test("how a request went, whoever it was", () => {
   assert.equal(whereabouts(null, { id: "a" }), "On its way.");
   assert.equal(whereabouts(null, { id: "a", ends: [1, 2] }), "2 tokens so far.");
 });
+
+test("another engine is named with its version, and its rank where it has several", () => {
+  const named = (more) => facts({ engine: { name: "vLLM", version: "0.11", ...more } }).Engine;
+  assert.equal(named({ ranks: 1, rank: 0 }), "vLLM 0.11");
+  assert.equal(named({ ranks: 2, rank: 1 }), "vLLM 0.11, rank 1 of 2");
+  assert.equal(named({ scheduler: "v1", async: true }), "vLLM 0.11, v1, asynchronous");
+});

@@ -4,17 +4,22 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Drawer } from "../../assets/player/parts/drawer.js";
+import { chip } from "../../assets/player/parts/chips.js";
 import { onDrag } from "../../assets/player/parts/dom.js";
+import { Menu } from "../../assets/player/parts/floating.js";
+import { goalItem } from "../../assets/player/parts/goal.js";
 import { keepEntry, keptEntries } from "../../assets/player/parts/kept.js";
 import { putLanguage } from "../../assets/player/parts/language.js";
 import { hideToast, showToast } from "../../assets/player/parts/look.js";
+import { ModelField } from "../../assets/player/parts/model_field.js";
 import { Palette } from "../../assets/player/parts/colours.js";
 import { Server } from "../../assets/player/parts/server.js";
 import { speak, Speech } from "../../assets/player/parts/speech.js";
+import { Tables } from "../../assets/player/parts/tables.js";
 import { clipped, measure, setFont } from "../../assets/player/parts/surface.js";
 import { documentOf, El, Event } from "./elements.js";
 
-globalThis.document = documentOf();
+Object.assign(globalThis, { document: documentOf(), HTMLElement: El });
 
 test("a toast stays as long as it was given, whatever was said just before it", (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
@@ -226,4 +231,93 @@ test("hatching has the colours that were asked for, and one tile for each pair",
     asked,
   );
   assert.equal(tiles.length, 3);
+  globalThis.document = documentOf();
+});
+
+test("a menu opens and closes at its button, and what is chosen closes it first", () => {
+  const done = [];
+  const box = { left: 0, top: 0, right: 500, bottom: 500, width: 500 };
+  const measured = (el) => Object.assign(el, { getBoundingClientRect: () => box });
+  const el = Object.assign(new El(), { hidden: true, contains: () => false });
+  const menu = new Menu(el, { root: measured(new El()) });
+  const [one, other] = [0, 1].map(() => measured(Object.assign(new El("button"), { focus() {} })));
+  const items = (/** @type {string} */ text) => [{ text, act: () => done.push(el.hidden) }, "-"];
+  const toggled = (button, text) => {
+    menu.toggle(button, items(text));
+    const said = el.querySelector("button")?.textContent;
+    return [el.hidden, said, ...[one, other].map((b) => b.getAttribute("aria-expanded"))];
+  };
+  assert.deepEqual(toggled(one, "A"), [false, "A", "true", null]);
+  assert.deepEqual(toggled(one, "A"), [true, "A", "false", null]);
+  toggled(one, "A");
+  assert.deepEqual(toggled(other, "B"), [false, "B", "false", "true"]);
+  el.querySelector("button").click();
+  assert.deepEqual([el.hidden, done], [true, [true]]);
+});
+
+test("pictures become tables at once, and come back", () => {
+  const [canvas, holder] = [new El("canvas"), new El()];
+  holder.append(canvas);
+  let draws = 0;
+  const table = () => ({ caption: "Lanes", columns: ["Lane"], rows: [["0"]] });
+  const part = { root: new El(), redraw: () => (draws += 1) };
+  const tables = new Tables(part, [[{ table }, canvas]]);
+  const shown = () => {
+    const draw = draws;
+    tables.toggle();
+    tables.draw(/** @type {any} */ ({}));
+    const [, held] = holder.children;
+    return [draws - draw, canvas.style.visibility, held.hidden, held.textContent];
+  };
+  assert.deepEqual(shown(), [1, "hidden", false, "LanesLane0"]);
+  assert.deepEqual(shown().slice(0, 3), [1, "", true]);
+});
+
+test("a request has its colour from the step on in which it gets a lane, and none before", () => {
+  const request = { index: 0, id: "a", letter: "A", hue: 3, laneSpans: [{ from: 2 }] };
+  const coloured = (index, held) => {
+    const set = [];
+    const style = { setProperty: (...how) => set.push(how.join(": ")) };
+    const createElement = (tag) => Object.assign(new El(tag), { style });
+    globalThis.document = documentOf({ createElement });
+    chip(/** @type {any} */ ({ index }), /** @type {any} */ (request), held);
+    return set.join();
+  };
+  assert.deepEqual(
+    [1, 2, 9].map((i) => coloured(i, true)),
+    ["", "--tint: var(--tint-3)", "--tint: var(--tint-3)"],
+  );
+  assert.equal(coloured(2, false), "--hue: var(--hue-3)");
+  globalThis.document = documentOf();
+});
+
+test("whether a goal is met is said to who does not see its mark", () => {
+  const item = (met, says) => {
+    const el = goalItem({ met, asks: ["Be quick"], says, heard: met ? "Met: " : "Not met: " });
+    const hidden = el.querySelector(".hidden-text")?.textContent;
+    return [el.classes.has("met"), el.querySelector(".goal-mark").textContent, hidden];
+  };
+  assert.deepEqual(item(true, ["1 s"]), [true, "✓", "Met: "]);
+  assert.deepEqual(item(false, ["9 s"]), [false, "", "Not met: "]);
+  assert.deepEqual(item(false, null), [false, "", undefined], "before a run");
+});
+
+test("what is found out about a model is of the one that is chosen now", async () => {
+  const form = new El("form");
+  const dtype = new El("select");
+  dtype.setAttribute("name", "dtype");
+  const label = new El("label");
+  label.append(dtype);
+  form.append(label);
+  const answers = {};
+  const call = (_name, { model }) => new Promise((done) => (answers[model] = done));
+  let told = 0;
+  const field = new ModelField(/** @type {any} */ (form), { call, changed: () => (told += 1) });
+  const [first, second] = ["org/a", "org/b"].map((name) => field._look(name));
+  answers["org/b"]({ error: "There is no org/b." });
+  await second;
+  answers["org/a"]({ name: "org/a" });
+  await first;
+  assert.deepEqual([field.facts, field.error, told], [null, "There is no org/b.", 1]);
+  assert.equal(field.says.textContent, "There is no org/b.");
 });
