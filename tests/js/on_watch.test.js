@@ -16,18 +16,29 @@ Object.assign(globalThis, {
 });
 await import("../../assets/player/parts/tabs.js");
 const pageParts = /** @type {any} */ (window).inflightParts;
+const { writeAddress } = await import("../../assets/player/parts/link.js");
+const { Ask } = await import("../../assets/player/watch/ask.js");
+const { Beside } = await import("../../assets/player/watch/beside.js");
+const { Conversation } = await import("../../assets/player/watch/conversation.js");
 const { Detail } = await import("../../assets/player/watch/detail.js");
+const { Editor } = await import("../../assets/player/watch/editor.js");
+const { Happens } = await import("../../assets/player/watch/happens.js");
+const { setAxis } = await import("../../assets/player/watch/layout.js");
 const { Leak } = await import("../../assets/player/watch/leak.js");
 const { Live } = await import("../../assets/player/watch/live.js");
 const { Messages } = await import("../../assets/player/watch/messages.js");
+const { Motion } = await import("../../assets/player/watch/motion.js");
 const { openAddress } = await import("../../assets/player/watch/open_file.js");
 const { pageActions } = await import("../../assets/player/watch/page_actions.js");
 const { Player } = await import("../../assets/player/watch/player.js");
 const { Cursor } = await import("../../assets/player/watch/pointing.js");
+const { focusView } = await import("../../assets/player/watch/presenter.js");
 const { Ranks } = await import("../../assets/player/watch/ranks.js");
+const { Visit } = await import("../../assets/player/watch/runs_card.js");
 const { showSlow } = await import("../../assets/player/watch/slow.js");
 const { Store } = await import("../../assets/player/watch/store.js");
 const { playerKeys, Transport } = await import("../../assets/player/watch/transport.js");
+const { viewState } = await import("../../assets/player/watch/view_state.js");
 const { Weights } = await import("../../assets/player/watch/weights.js");
 const { runBeside } = await import("../../assets/player/watch/what_if.js");
 const { loadWorkload } = await import("../../assets/player/watch/workload_file.js");
@@ -372,4 +383,255 @@ test("a rank between two of its steps is said to be idle after the one that ende
   assert.equal(ranked(3), "idle after step 2");
   assert.equal(ranked(6), "idle after step 5");
   assert.match(ranked(2.25), /^All ranks at 2\.25 of/);
+});
+
+test("one view stands alone until its key is pressed again, or another's; a seventh there is not", () => {
+  const app = { root: { dataset: {} }, redraw: none, changed: none };
+  const after = (/** @type {any} */ view) => (
+    focusView(/** @type {any} */ (app), view),
+    app.root.dataset.focusView
+  );
+  assert.deepEqual([1, 1, 2, 6, "mask", 7, null].map(after), [
+    "row",
+    undefined,
+    "mask",
+    "lanes",
+    "mask",
+    "mask",
+    undefined,
+  ]);
+});
+
+test("the button of the axis says which it is, and is pressed on that of time", () => {
+  const button = new El("button");
+  const app = playerOf({}, { $: () => button });
+  const after = (clock) => {
+    setAxis(app, clock);
+    return [app.clock, button.textContent, button.getAttribute("aria-pressed")];
+  };
+  assert.deepEqual(after(true), [true, "Axis: time", "true"]);
+  assert.deepEqual(after(false), [false, "Axis: steps", "false"]);
+});
+
+test("a step that is not taken does not move, and one that is moves its own way", () => {
+  globalThis.matchMedia = /** @type {any} */ (() => ({ matches: false }));
+  const moved = [];
+  const root = { getClientRects: () => [1] };
+  const app = { root, ranks: {}, lanes: {}, strip: {}, transport: {}, redraw: none };
+  const motion = new Motion(/** @type {any} */ (app));
+  motion._run = (...how) => moved.push(how.slice(0, 3).join());
+  const after = (from, to, more = {}) => {
+    Object.assign(app, { lanes: {}, ranks: {}, ...more });
+    motion._last = -Infinity;
+    motion.went(from, to, true);
+    return moved.splice(0).join();
+  };
+  assert.deepEqual([after(3, 4), after(4, 3)], ["4,0,1", "4,1,0"]);
+  assert.deepEqual([after(4, 4), after(4, 6)], ["", ""]);
+  assert.deepEqual(
+    [after(3, 4, { lanes: { dragging: true } }), after(3, 4, { ranks: { current: {} } })],
+    ["", ""],
+  );
+});
+
+test("an address names a layer that the model has, counted from 0, and a step that is there", () => {
+  const run = runOf([event(2), event(4)]);
+  run.windows = [null, 128];
+  const looked = (wanted) => {
+    const app = playerOf({ run, index: 0 }, { mask: { layer: null } });
+    app.look(wanted);
+    return [app.index, app.mask.layer];
+  };
+  assert.deepEqual(
+    [0, 1, 2].map((layer) => looked({ layer })[1]),
+    [0, 1, null],
+  );
+  assert.deepEqual(
+    [4, 3, 99].map((step) => looked({ step })[0]),
+    [1, 0, 1],
+  );
+});
+
+test("Escape closes a card of a question mark and nothing behind it, and other keys pass", () => {
+  const app = { root: Object.assign(new El(), { querySelectorAll: () => [] }) };
+  const { note } = new Ask(/** @type {any} */ (app));
+  const stopped = (key) => {
+    let stops = false;
+    const e = Object.assign(new Event("keydown"), { key, stopPropagation: () => (stops = true) });
+    note.dispatchEvent(e);
+    return stops;
+  };
+  assert.deepEqual(["Escape", "Enter", "Tab"].map(stopped), [true, false, false]);
+});
+
+test("messages are added and removed until one is left, each in its turn", () => {
+  const said = [];
+  const two = [
+    { role: "user", content: "Why?" },
+    { role: "assistant", content: "So." },
+  ];
+  const talk = new Conversation(two, (messages) =>
+    said.push(messages.map(({ role }) => role).join()),
+  );
+  Object.assign(talk.el, { open: true });
+  talk.show(two);
+  const removes = () =>
+    talk.list
+      .querySelectorAll("button")
+      .filter((b) => /^Remove/.test(b.getAttribute("aria-label") || ""));
+  assert.deepEqual(
+    removes().map(({ disabled }) => disabled),
+    [false, false],
+  );
+  removes()[1].click();
+  assert.deepEqual(
+    removes().map(({ disabled }) => disabled),
+    [true],
+  );
+  removes()[0].click();
+  assert.deepEqual(said, ["user"]);
+  talk._insert(1);
+  talk._insert(0);
+  assert.deepEqual(said, ["user", "user,assistant", "system,user,assistant"]);
+  assert.equal(talk.summary.textContent, "3 messages");
+});
+
+test("the run of this visit that ended last stands first, and is told of", () => {
+  const told = [];
+  const dispatchEvent = (/** @type {any} */ { detail }) => told.push(detail.id);
+  const visit = new Visit(/** @type {any} */ ({ root: { dispatchEvent } }));
+  const run = runOf([event(0), event(1)]);
+  for (const id of ["a", "b"]) visit.add(run, { id }, {}, `Title ${id}`);
+  assert.deepEqual(
+    [visit.runs.map(({ title }) => title), told],
+    [
+      ["Title b", "Title a"],
+      ["a", "b"],
+    ],
+  );
+  assert.deepEqual([visit.runs[0].says, visit.runs[0].steps], ["continuous, 2 lanes", 2]);
+  visit.remove(visit.runs[0]);
+  assert.deepEqual(
+    visit.runs.map(({ title }) => title),
+    ["Title a"],
+  );
+});
+
+test("what happens is said on the one panel where it is seen, and on none once play goes on", () => {
+  const panels = Object.fromEntries(
+    ["kv", "lanes", "text", "row"].map((name) => [`.panel.${name}`, new El()]),
+  );
+  for (const panel of Object.values(panels)) Object.assign(panel, { getClientRects: () => [1] });
+  const run = runOf([
+    event(0, { arrived: arrivals("a"), admitted: [{ request: "a", lane: 0, why: {} }] }),
+    event(1, { preempted: [{ request: "a", lane: 0 }] }),
+    event(2),
+  ]);
+  const app = { $: (name) => panels[name], following: false, transport: { played: 0 } };
+  const happens = new Happens(/** @type {any} */ (app));
+  const shown = (index, simple = true) => {
+    app.transport.played = index;
+    happens.draw(/** @type {any} */ ({ run, frame: { event: run.events[index] }, index, simple }));
+    return Object.entries(panels)
+      .filter(([, panel]) => panel.classes.has("happens"))
+      .map(([name, panel]) => `${name} ${panel.textContent}`);
+  };
+  assert.deepEqual(shown(0), [".panel.lanes A takes a lane"]);
+  assert.deepEqual(shown(1), [".panel.kv A gives the memory back"]);
+  assert.deepEqual([shown(2), shown(0, false)], [[], []]);
+});
+
+test("each request of a form is sampled with a seed of its own, counted from the one that was typed", () => {
+  const fields = {};
+  const editor = of(Editor, {
+    field: (name) => (fields[name] ??= new El("input")),
+    $: () => new El(),
+    messages: { added: none },
+    model: { choose: none, spec: { model: "m" } },
+    device: { choose: none, value: "auto" },
+    touchedSampling: new Set(),
+    _policy: none,
+    _compare: none,
+  });
+  const asks = (sampling) => ({ id: `r${sampling?.seed ?? ""}`, prompt: "p", sampling });
+  const requests = [asks({ max_new_tokens: 4, seed: 5 }), asks({ max_new_tokens: 4, seed: 9 })];
+  editor.fill({ workload: { requests }, config: { policy: "continuous" }, model: "m" });
+  const seeds = () => editor.spec().workload.requests.map(({ sampling }) => sampling.seed);
+  assert.deepEqual(seeds(), [5, 9], "as they were given");
+  editor._row({ prompt: "q", arrival: 0 });
+  assert.deepEqual(seeds(), [5, 9, 7], "an added one");
+  fields.seed.value = "20";
+  editor.touchedSampling.add("seed");
+  assert.deepEqual(seeds(), [20, 21, 22]);
+});
+
+test("beside a lesson type is large as in the presenter, and what plays fast is drawn fast", () => {
+  const run = runOf([event(0), event(1)]);
+  const state = (given, more = {}) => {
+    const app = playerOf(
+      { run, ...given },
+      {
+        ...{ lanes: {}, strip: {}, pair: {}, leak: {}, ranks: {}, speech: {} },
+        weights: { state: none },
+        transport: { playing: false, speed: 2 },
+        root: { dataset: {} },
+        ...more,
+      },
+    );
+    const { presenter, fast } = viewState(app);
+    return [presenter, Boolean(fast)];
+  };
+  assert.deepEqual(state({}), [false, false]);
+  assert.deepEqual([state({ large: true })[0], state({ presenter: true })[0]], [true, true]);
+  const plays = (speed) => state({}, { transport: { playing: true, speed } })[1];
+  assert.deepEqual([8, 15].map(plays), [false, true]);
+  assert.ok(state({}, { lanes: { dragging: true } })[1]);
+});
+
+test("Back returns to another page of the same part, not to that of another part", () => {
+  let turned = 0;
+  globalThis.history = /** @type {any} */ ({ pushState: () => (turned += 1), replaceState: none });
+  const writes = (from, to, written) => {
+    turned = 0;
+    Object.assign(location, { hash: from });
+    writeAddress(new URLSearchParams(to), "lesson", written);
+    return turned;
+  };
+  assert.equal(writes("#part=learn&lesson=a", "part=learn&lesson=b", "#x"), 1);
+  assert.equal(writes("#part=learn&lesson=a", "part=learn&lesson=a&stop=2", "#x"), 0);
+  assert.equal(
+    writes("#part=learn&lesson=a", "part=learn&lesson=b", undefined),
+    0,
+    "it wrote none yet",
+  );
+  assert.equal(writes("#part=compare", "part=learn&lesson=b", "#x"), 0);
+  Object.assign(location, { hash: "" });
+});
+
+test("of many who wait the longest are named, the others counted, and all are in the sum", () => {
+  const ids = ["a", "b", "c", "d"];
+  const run = runOf(
+    [
+      event(0, { arrived: arrivals(...ids), admitted: [{ request: "a", lane: 0, why: {} }] }),
+      event(1),
+      event(2, { admitted: [{ request: "b", lane: 1, why: {} }] }),
+      event(3),
+    ],
+    {},
+    { policy: "continuous" },
+  );
+  const told = (layout) => {
+    const line = new El();
+    of(Beside, {})._tell(line, /** @type {any} */ ({ layout, clock: false }), run, 3);
+    return line.children.map((child) => child.textContent);
+  };
+  const [name, ...longest] = ["continuous", "c4 steps", "d4 steps"];
+  assert.deepEqual(told("desk"), [
+    name,
+    "waited so far",
+    ...longest,
+    "B2 steps",
+    "10 steps in all",
+  ]);
+  assert.deepEqual(told("phone"), [name, "waited", ...longest, "+1", "10 steps in all"]);
 });
