@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { documentOf, El, finding } from "./elements.js";
+import { two } from "./worlds.js";
 
 Object.assign(globalThis, {
   window: { addEventListener() {} },
@@ -17,7 +18,9 @@ Object.assign(globalThis, {
 const { Chooser } = await import("../../assets/player/compare/chooser.js");
 const { Compare } = await import("../../assets/player/compare/compare.js");
 const { EquivalencePanel } = await import("../../assets/player/compare/equivalence.js");
+const { NewComparison } = await import("../../assets/player/compare/new_comparison.js");
 const { Race } = await import("../../assets/player/compare/race.js");
+const { Racer } = await import("../../assets/player/compare/racer.js");
 
 /** An object of a class, without what its constructor needs. */
 const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
@@ -115,4 +118,60 @@ test("comparisons for which the bar has no room are listed in their order, never
   assert.deepEqual(fitted(30, "a"), ["abc", "de", false, false]);
   assert.deepEqual(fitted(20, "e"), ["ae", "bcd", false, false]);
   assert.deepEqual(fitted(5, "c"), ["c", "abde", false, true], "it is cut, and says so");
+});
+
+test("a run of a race has a pace once its clock goes, by seconds alone, and at its end its time", () => {
+  const race = { unit: "seconds", clock: true, hues: {}, about: {}, palette: {}, layout: "desk" };
+  const racer = new Racer(/** @type {any} */ (race), "r", two()); // 5 tokens in 3.5 s
+  racer.end = () => 0;
+  const said = (now, more = {}) => {
+    Object.assign(race, { now, clock: true, unit: "seconds", layout: "desk" }, more);
+    racer.draw();
+    const ended = !racer.final.hidden && racer.final.textContent;
+    return [racer.numbers.textContent, ended];
+  };
+  assert.deepEqual(said(0), ["0 tokens in 0 steps", false]);
+  assert.deepEqual(said(2), ["3 tokens in 2 steps · 2 tok/s", false]);
+  assert.deepEqual(said(3.5), ["5 tokens in 3 steps · 1 tok/s", "3.50 s"]);
+  assert.deepEqual(said(7), ["5 tokens in 3 steps · 1 tok/s", "3.50 s"], "it does not slow down");
+  assert.deepEqual(said(4, { clock: false, unit: "steps" }), ["5 tokens in 3 steps", "3 steps"]);
+  assert.deepEqual(said(2, { layout: "phone" })[0], "3 tokens");
+});
+
+test("a comparison says whether all its rounds were measured, or how many", async () => {
+  const measured = async (asked, rounds) => {
+    const said = [];
+    const box = (value) => ({ value: String(value) });
+    const spec = { config: { policy: "static" }, dtype: "bfloat16" };
+    /** @type {any} */ let sent;
+    const form = of(NewComparison, {
+      presets: [{ name: "six", spec, shows: "" }],
+      fields: {
+        ...{ preset: { value: "six" }, repeats: box(asked) },
+        ...{ max_num_seqs: box(4), max_num_batched_tokens: box(64) },
+      },
+      model: { fault: null, spec: { model: "m" } },
+      device: { value: "auto" },
+      drawer: {
+        form: { querySelectorAll: () => [box("static"), box("continuous")] },
+        busy: (on) => said.push(on),
+        say: (...words) => said.push(words.join()),
+      },
+      options: {
+        ask: async (_kind, what) => ((sent = what), { url: "u", rounds }),
+        done: async () => {},
+        phone: () => false,
+      },
+    });
+    await form._run();
+    assert.deepEqual(sent, {
+      ...{ model: "m", device: "auto", policies: ["static", "continuous"], repeats: asked },
+      config: { policy: "static", max_num_seqs: 4, max_num_batched_tokens: 64 },
+    });
+    assert.deepEqual([said[0], said.at(-1), form._running], [true, false, false]);
+    return said.at(-2);
+  };
+  assert.equal(await measured(3, 3), "Done: the race shows the runs of median time.");
+  assert.equal(await measured(1, 1), "Done: the race shows the run of each.");
+  assert.equal(await measured(5, 2), "Time was up after 2 of 5 rounds: the race shows these.");
 });
