@@ -15,10 +15,12 @@ Object.assign(globalThis, {
     observe() {}
   },
 });
+const { Charts } = await import("../../assets/player/compare/charts.js");
 const { Chooser } = await import("../../assets/player/compare/chooser.js");
 const { Compare } = await import("../../assets/player/compare/compare.js");
 const { EquivalencePanel } = await import("../../assets/player/compare/equivalence.js");
 const { NewComparison } = await import("../../assets/player/compare/new_comparison.js");
+const { PlanPanel } = await import("../../assets/player/compare/plan.js");
 const { Race } = await import("../../assets/player/compare/race.js");
 const { Racer } = await import("../../assets/player/compare/racer.js");
 
@@ -174,4 +176,50 @@ test("a comparison says whether all its rounds were measured, or how many", asyn
   assert.equal(await measured(3, 3), "Done: the race shows the runs of median time.");
   assert.equal(await measured(1, 1), "Done: the race shows the run of each.");
   assert.equal(await measured(5, 2), "Time was up after 2 of 5 rounds: the race shows these.");
+});
+
+test("a figure's page holds its words as data: no markup in them is markup there", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] }); // the file's address is given up later
+  /** @type {any} */ let saved;
+  URL.createObjectURL = (blob) => ((saved = blob), "blob:");
+  const plotly = { Plotly: {}, source: "var s = '</script>';" };
+  const charts = of(Charts, { of: "six", _plotly: Promise.resolve(plotly), options: {} });
+  const figure = { data: [{ name: "</script><b>", text: "</script><i>" }], layout: {} };
+  await charts._save({ name: "a_b", finding: "x", figure }, "html");
+  const page = await saved.text();
+  assert.equal(page.split("</script>").length, 4, "of its three scripts alone");
+  assert.ok(!page.includes("<b>") && !page.includes("<i>"));
+  const [, data] = /type="application\/json">(.*?)<\/script>/.exec(page) || [];
+  assert.deepEqual(JSON.parse(data || ""), figure);
+});
+
+test("settings of a plan are what stands between commas, each once; others are refused", async () => {
+  const asked = [];
+  const run = async (typed) => {
+    const said = [];
+    const plan = of(PlanPanel, {
+      run: "r",
+      el: { hasAttribute: () => false, toggleAttribute() {} },
+      options: { ask: async (_kind, spec) => asked.push(spec) && {}, done: async () => {} },
+      $: (selector) => ({ value: typed[selector.slice(6, -1)] ?? "" }),
+      _message: (...words) => said.push(words),
+    });
+    await plan._run();
+    return asked.splice(0)[0] ?? said.at(-1);
+  };
+  assert.deepEqual(await run({ lanes: "4, 8,,8 ", policies: "static,", ttft_s: " 0.5 " }), {
+    ...{ run: "r", lanes: [4, 8], budgets: [], blocks: [], policies: ["static"] },
+    slos: { ttft_s: 0.5 },
+  });
+  const whole = "Lanes, budgets and blocks are whole numbers, with commas between them.";
+  assert.deepEqual(await run({ blocks: "4.5" }), [whole, true]);
+  assert.deepEqual(await run({ budgets: "many" }), [whole, true]);
+  const above = "The limits of a good request are seconds above 0.";
+  assert.deepEqual(
+    [await run({ e2e_s: "0" }), await run({ tpot_s: "soon" })],
+    [
+      [above, true],
+      [above, true],
+    ],
+  );
 });

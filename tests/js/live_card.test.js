@@ -16,6 +16,7 @@ const { FindRequest } = await import("../../assets/player/live/find.js");
 const { House } = await import("../../assets/player/live/house.js");
 const { addressOf } = await import("../../assets/player/live/join.js");
 const { Live } = await import("../../assets/player/live/live.js");
+const { OwnRequests } = await import("../../assets/player/live/own_requests.js");
 const { FollowedView } = await import("../../assets/player/live/panels.js");
 const { Room } = await import("../../assets/player/live/room.js");
 const { sharedModel } = await import("../../assets/player/live/shared_model.js");
@@ -202,4 +203,35 @@ test("how far an answer is counts what is written of what was asked, by one or b
   assert.equal(told(1, 40), "Your lane: 2. 1 of 40 tokens so far.");
   assert.equal(told(1200, 4000), "Your lane: 2. 1,200 of 4,000 tokens so far.");
   assert.equal(told(3, null), "Your lane: 2. 3 tokens so far.");
+});
+
+test("of one's own requests the newest twenty stay in the list, and are kept without their texts", async () => {
+  const kept = new Map();
+  globalThis.sessionStorage = /** @type {any} */ ({
+    getItem: () => null,
+    setItem: (key, text) => kept.set(key, JSON.parse(text)),
+  });
+  let n = 0;
+  const server = /** @type {any} */ ({
+    post: async () => ({ id: `r${(n += 1)}` }),
+    once: async function* () {},
+  });
+  const mine = of(OwnRequests, { server, requests: [], changed() {}, _follow() {} });
+  for (let i = 0; i < 21; i += 1) await mine.ask({ prompt: `p${i}`, tokens: 4, nickname: "" });
+  const ids = mine.requests.map(({ id }) => id);
+  assert.deepEqual([ids.length, ids[0], ids.at(-1)], [20, "r21", "r2"]);
+  assert.ok(mine.has("r2") && !mine.has("r1"));
+  const [own] = mine.requests;
+  mine._take({
+    of: own.key,
+    last: 0,
+    messages: [{ text: "To" }, { text: " be", ended: { tokens: 2 } }],
+  });
+  assert.deepEqual([own.text, own.ends, own.next, mine.open.length], ["To be", [2, 5], 1, 19]);
+  mine.forget(mine.requests[1]);
+  const [first, ...others] = kept.get("inflight-live-requests");
+  assert.deepEqual(
+    [first.id, others[0].id, "text" in first, first.seed === own.seed],
+    ["r21", "r19", false, true],
+  );
 });

@@ -77,6 +77,23 @@ test("in the tab a job that waits is cancelled alone, and one that computes may 
   assert.equal(engine.worker, null);
 });
 
+test("a job that is cancelled has stopped, whatever its worker says then; another one has failed", async () => {
+  const { engine, last, hear, ready } = engineHere();
+  await ready("small");
+  const ended = async (cancels) => {
+    const job = await engine.begin("run", { model: "small" }, "");
+    if (cancels) await engine.cancel(job);
+    hear("failed", last("begin"), { sentence: "It broke." });
+    const said = [];
+    for await (const delta of engine.follow(job)) said.push(delta);
+    engine.end();
+    await ready("small");
+    return said;
+  };
+  assert.deepEqual(await ended(false), [{ done: true, error: "It broke." }]);
+  assert.deepEqual(await ended(true), [{ done: true, stopped: "It broke." }]);
+});
+
 test("whoever is cancelled leaves a load to the others who wait for it", async () => {
   const { engine, last, hear } = engineHere();
   const stop = new AbortController();

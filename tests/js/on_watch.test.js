@@ -18,6 +18,7 @@ await import("../../assets/player/parts/tabs.js");
 const pageParts = /** @type {any} */ (window).inflightParts;
 const { writeAddress } = await import("../../assets/player/parts/link.js");
 const { Ask } = await import("../../assets/player/watch/ask.js");
+const { Bar } = await import("../../assets/player/watch/bar.js");
 const { Beside } = await import("../../assets/player/watch/beside.js");
 const { Conversation } = await import("../../assets/player/watch/conversation.js");
 const { Detail } = await import("../../assets/player/watch/detail.js");
@@ -32,6 +33,7 @@ const { openAddress } = await import("../../assets/player/watch/open_file.js");
 const { pageActions } = await import("../../assets/player/watch/page_actions.js");
 const { Player } = await import("../../assets/player/watch/player.js");
 const { Cursor } = await import("../../assets/player/watch/pointing.js");
+const { Pair } = await import("../../assets/player/watch/pair.js");
 const { focusView } = await import("../../assets/player/watch/presenter.js");
 const { Ranks } = await import("../../assets/player/watch/ranks.js");
 const { Visit } = await import("../../assets/player/watch/runs_card.js");
@@ -634,4 +636,56 @@ test("of many who wait the longest are named, the others counted, and all are in
     "10 steps in all",
   ]);
   assert.deepEqual(told("phone"), [name, "waited", ...longest, "+1", "10 steps in all"]);
+});
+
+test("a request has one colour in both runs of a pair, and closing it returns to where it was", () => {
+  const [before, after] = [0, 1].map(() =>
+    runOf([event(0, { arrived: arrivals("a", "b") }), event(4)]),
+  );
+  for (const [n, request] of after.requests.entries()) request.hue = n;
+  before.requests[0].hue = 5;
+  const put = [];
+  const app = playerOf({ run: before, index: 1, pass: Infinity }, {});
+  app.put = ({ run }, { step }) => put.push([run === before ? "before" : "after", step]);
+  const pair = of(Pair, { app, members: [] });
+  const members = [before, after].map((run) => ({ run, entry: null, replay: null, name: "" }));
+  pair.open({ members, step: 4, says: () => "", caption: [] });
+  assert.deepEqual(
+    after.requests.map(({ hue }) => hue),
+    before.requests.map(({ hue }) => hue),
+  );
+  assert.equal(after.requests[0].hue, 5);
+  pair.flip();
+  pair.close();
+  pair.close();
+  assert.deepEqual(put, [
+    ["after", 4],
+    ["after", 4],
+    ["before", 4],
+  ]);
+});
+
+test("the legend has a word for padding where a policy pads, and for overruns where there are any", () => {
+  const shown = (layout, more = {}) => {
+    const $ = finding();
+    const source = $(".source");
+    for (const name of ["word", "rest"])
+      source.append(Object.assign(new El("span"), { className: name }));
+    const header = { policy: "p", config: {}, batching: { layout }, ...more };
+    const run = Object.assign(runOf([event(0), event(1)]), { header });
+    const root = { querySelectorAll: () => [], toggleAttribute: none };
+    const app = playerOf(
+      { run },
+      { $, root, options: { catalogue: [], terms: {} }, engines: null },
+    );
+    of(Bar, { app, chips: [], fitChips: none }).marks();
+    return [$(".legend-pad").hidden, $(".mask .legend-overrun").hidden];
+  };
+  assert.deepEqual(
+    [shown("packed"), shown("padded")],
+    [
+      [true, true],
+      [false, true],
+    ],
+  );
 });
