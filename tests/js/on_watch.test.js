@@ -23,6 +23,7 @@ const { Beside } = await import("../../assets/player/watch/beside.js");
 const { Conversation } = await import("../../assets/player/watch/conversation.js");
 const { Detail } = await import("../../assets/player/watch/detail.js");
 const { Editor } = await import("../../assets/player/watch/editor.js");
+const { picture } = await import("../../assets/player/watch/export.js");
 const { Happens } = await import("../../assets/player/watch/happens.js");
 const { setAxis } = await import("../../assets/player/watch/layout.js");
 const { Leak } = await import("../../assets/player/watch/leak.js");
@@ -688,4 +689,71 @@ test("the legend has a word for padding where a policy pads, and for overruns wh
       [false, true],
     ],
   );
+});
+
+test("in a picture texts are scrolled, fields filled and canvases drawn as they are on the page", async () => {
+  const make = (tag, more = {}) => Object.assign(new El(tag), { style: {} }, more);
+  const lists = (found) => (selector) => found[selector] ?? [];
+  const canvas = { width: 40, clientWidth: 20, toDataURL: () => "data:canvas" };
+  const sources = {
+    canvas: [canvas, { width: 1 }],
+    ".texts": [{ scrollTop: 40 }],
+    "input, select, textarea": [
+      { tagName: "INPUT", value: "7", checked: true },
+      { tagName: "TEXTAREA", value: "Why?" },
+      { tagName: "SELECT", selectedIndex: 1 },
+    ],
+  };
+  const gone = [];
+  const drawn = make("canvas", { replaceWith: (img) => gone.push(img.getAttribute("src")) });
+  const small = make("canvas", { remove: () => gone.push("small") });
+  const options = [make("option"), make("option")];
+  const fields = [make("input"), make("textarea"), make("select", { options })];
+  const texts = make("div");
+  const tooltip = make("div", { remove: () => gone.push("tooltip") });
+  const copy = make("div", {
+    querySelectorAll: (selector) =>
+      selector.startsWith(".tooltip")
+        ? [tooltip]
+        : lists({ canvas: [drawn, small], ".texts": [texts], "input, select, textarea": fields })(
+            selector,
+          ),
+  });
+  const root = {
+    getBoundingClientRect: () => ({ width: 300, height: 200 }),
+    cloneNode: () => copy,
+    querySelectorAll: lists(sources),
+  };
+  let svg = "";
+  Object.assign(globalThis, {
+    window: { devicePixelRatio: 1 },
+    document: documentOf({
+      createElement: (tag) => make(tag, { toBlob: (done) => done("a picture") }),
+      querySelectorAll: () =>
+        [".inflight { x: y }", "other"].map((textContent) => ({ textContent })),
+    }),
+    XMLSerializer: class {
+      serializeToString = (el) => `<p>${el.children[0].textContent}\u0007</p>`;
+    },
+    Image: class {
+      set src(url) {
+        svg = decodeURIComponent(url);
+      }
+      async decode() {}
+    },
+  });
+  assert.equal(await picture({ root }), "a picture");
+  assert.deepEqual([texts.style.marginTop, texts.style.overflow], ["-40px", "hidden"]);
+  assert.deepEqual(gone, ["data:canvas", "small", "tooltip"]);
+  const [input, textarea] = fields;
+  assert.deepEqual([input.getAttribute("value"), input.getAttribute("checked")], ["7", ""]);
+  assert.deepEqual(
+    [textarea.textContent, options.map((o) => o.getAttribute("selected"))],
+    ["Why?", [null, ""]],
+  );
+  assert.match(svg, /width="600" height="400" viewBox="0 0 300 200"/);
+  assert.ok(
+    svg.includes(".inflight { x: y }") && !svg.includes("other") && !svg.includes("\u0007"),
+  );
+  globalThis.document = documentOf();
 });
