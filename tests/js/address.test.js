@@ -66,3 +66,35 @@ test("a pair's address names the run in front first", () => {
   const flipped = { ...link, racer: "continuous", beside: "static" };
   assert.deepEqual(addressOf?.call(pair(below.run)), flipped);
 });
+
+test("an address names the pass that was chosen, and a request as its engine does", () => {
+  const hash = (state, header = {}) => {
+    const app = {
+      ...{ run: { length: 9, header, stepOf: (i) => i + 1 }, entry: { name: "six" }, index: 3 },
+      ...{ pass: Infinity, pinned: null, pair: {}, ranks: {}, mask: { zoom: null, layer: null } },
+      ...{
+        layout: "desk",
+        tab: "mask",
+        beside: {},
+        clock: false,
+        detail: {},
+        root: { dataset: {} },
+      },
+      ...{ store: { state: {} }, options: {} },
+      ...state,
+    };
+    return Object.assign(Object.create(Address.prototype), { app })._hash();
+  };
+  globalThis.location = /** @type {any} */ ({ hash: "" });
+  assert.equal(hash({}), "#run=six&step=4");
+  assert.equal(hash({ pass: 0 }), "#run=six&step=4&pass=0");
+  const pinned = { id: "req-7", letter: "C" };
+  assert.equal(hash({ pinned }), "#run=six&step=4&pin=C");
+  assert.equal(hash({ pinned }, { engine: { name: "vLLM" } }), "#run=six&step=4&request=req-7");
+  const mask = { zoom: { view: [0, 4, 2, 9] }, layer: 0 };
+  assert.equal(hash({ mask }), "#run=six&step=4&zoom=0%2C4%2C2%2C9&layer=0");
+  assert.equal(
+    hash({ layout: "phone", tab: "text", clock: true }),
+    "#run=six&step=4&tab=text&axis=time",
+  );
+});

@@ -14,7 +14,7 @@ Object.assign(globalThis, {
 });
 const { Conversation } = await import("../../assets/player/watch/conversation.js");
 const { Editor } = await import("../../assets/player/watch/editor.js");
-const { picture } = await import("../../assets/player/watch/export.js");
+const { picture, take } = await import("../../assets/player/watch/export.js");
 const { Leak } = await import("../../assets/player/watch/leak.js");
 const { Messages } = await import("../../assets/player/watch/messages.js");
 const { openAddress } = await import("../../assets/player/watch/open_file.js");
@@ -168,8 +168,8 @@ test("prompts that share their beginning share blocks under a policy that can, a
   assert.deepEqual(await loaded("sharing"), {
     ...{ policy: "sharing", block_size: 512, prefix_caching: true },
   });
-  assert.deepEqual(await loaded("plain", 3 * 2 ** 20), [
-    "f.jsonl has 3 MiB; this page opens at most 1 MiB.",
+  assert.deepEqual(await loaded("plain", 1.6 * 2 ** 20), [
+    "f.jsonl has 2 MiB; this page opens at most 1 MiB.",
     true,
   ]);
 });
@@ -230,6 +230,8 @@ test("messages are added and removed until one is left, each in its turn", () =>
   talk._insert(0);
   assert.deepEqual(said, ["user", "user,assistant", "system,user,assistant"]);
   assert.equal(talk.summary.textContent, "3 messages");
+  talk._insert(1);
+  assert.equal(said.at(-1), "system,user,user,assistant", "after the system a user speaks");
 });
 
 test("the run of this visit that ended last stands first, and is told of", () => {
@@ -368,5 +370,37 @@ test("in a picture texts are scrolled, fields filled and canvases drawn as they 
   assert.ok(
     svg.includes(".inflight { x: y }") && !svg.includes("other") && !svg.includes("\u0007"),
   );
+  globalThis.document = documentOf();
+});
+
+test("of a file that is large its size is said, in MiB, and a figure is named after its step", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] }); // the file's address is given up later
+  const [saved, said] = [[], []];
+  globalThis.document = documentOf({
+    createElement: () => ({
+      click() {
+        saved.push(this.download);
+      },
+    }),
+  });
+  URL.createObjectURL = () => "blob:";
+  globalThis.fetch = /** @type {any} */ (async (url) => new Response(new Uint8Array(Number(url))));
+  const taken = async (kind, size) => {
+    const run = { header: { policy: "static", source: "recorded" } };
+    const app = playerOf(
+      { run, entry: { name: "six", id: "r" } },
+      {
+        ...{ frame: { event: { step: 7 } }, ranks: {}, toast: (words) => said.push(words) },
+        engines: { call: async () => ({ url: String(size) }) },
+      },
+    );
+    await take(app, kind);
+    return [...saved.splice(0), ...said.splice(0)];
+  };
+  assert.deepEqual(await taken("jsonl", 2 ** 20), ["inflight-six.jsonl"]);
+  assert.deepEqual(await taken("html", 3 * 2 ** 19), [
+    "inflight-six-step-7.html",
+    "The file has 1.5 MiB.",
+  ]);
   globalThis.document = documentOf();
 });

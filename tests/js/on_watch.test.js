@@ -21,7 +21,7 @@ const { Ask } = await import("../../assets/player/watch/ask.js");
 const { Bar } = await import("../../assets/player/watch/bar.js");
 const { Beside } = await import("../../assets/player/watch/beside.js");
 const { Detail } = await import("../../assets/player/watch/detail.js");
-const { Happens } = await import("../../assets/player/watch/happens.js");
+const { Happens, paceOf } = await import("../../assets/player/watch/happens.js");
 const { setAxis } = await import("../../assets/player/watch/layout.js");
 const { Live } = await import("../../assets/player/watch/live.js");
 const { Motion } = await import("../../assets/player/watch/motion.js");
@@ -411,4 +411,63 @@ test("the legend has a word for padding where a policy pads, and for overruns wh
       [false, true],
     ],
   );
+});
+
+test("n and b go to the nearest event of a kind, and say so where there is none", () => {
+  const run = runOf([event(0), event(1, { preempted: [] }), event(2), event(3), event(4)]);
+  run.eventSteps = () => [1, 3];
+  const went = [];
+  const app = playerOf({ run, index: 2 }, { ranks: {}, detail: { simple: false } });
+  Object.assign(app, { seek: (to) => went.push(to), toast: (words) => went.push(words) });
+  const transport = of(Transport, { app, kind: { value: "chunk" }, select: {}, speed: 2 });
+  const jumps = (index, by) => {
+    app.store.set({ index });
+    transport.jump(by);
+    return went.splice(0)[0];
+  };
+  assert.deepEqual([jumps(2, 1), jumps(2, -1), jumps(3, -1), jumps(1, 1)], [3, 1, 1, 3]);
+  assert.equal(jumps(3, 1), "No later chunk in this run.");
+  assert.equal(jumps(1, -1), "No earlier chunk in this run.");
+  const speeds = (by, times) => {
+    for (let n = 0; n < times; n += 1) transport.faster(by);
+    return [transport.speed, transport.select.value];
+  };
+  assert.deepEqual(
+    [speeds(1, 1), speeds(1, 9), speeds(-1, 9)],
+    [
+      [4, "4"],
+      [60, "60"],
+      [1, "1"],
+    ],
+  );
+});
+
+test("a request that is pressed again is let go, and steps that come leave who looks back", () => {
+  const run = runOf([event(0, { arrived: arrivals("a", "b") }), event(1)]);
+  const motion = { went: none };
+  const app = playerOf(
+    { run, index: 0, following: false },
+    { mask: { zoom: {} }, motion, empty: none },
+  );
+  const [a, b] = run.requests;
+  const after = (request) => (app.pin(request), app.pinned && app.pinned.id);
+  assert.deepEqual([after(a), after(b), after(b), app.mask.zoom], ["a", "b", null, null]);
+  const came = (step) => {
+    app.extend({ events: [event(step)], captions: [] });
+    return [run.length, app.index];
+  };
+  assert.deepEqual(came(2), [3, 0]);
+  app.store.set({ following: true });
+  assert.deepEqual(came(3), [4, 3]);
+});
+
+test("play stands where something happens, and passes what is between in under a second", () => {
+  const run = runOf(Array.from({ length: 30 }, (_, n) => event(n)));
+  run.eventSteps = () => [0, 10, 11];
+  const [stands, passes] = [1 / 1.8, 10 / 0.8];
+  assert.deepEqual(paceOf(run, 0), { rate: stands, goal: 10 });
+  assert.deepEqual(paceOf(run, 4), { rate: passes, goal: 10 });
+  assert.deepEqual(paceOf(run, 9), { rate: 2, goal: 10 }, "the step before is seen to move");
+  assert.deepEqual(paceOf(run, 10), { rate: stands, goal: 11 });
+  assert.deepEqual(paceOf(run, 12), { rate: 19 / 0.8, goal: 30 }, "to its end");
 });

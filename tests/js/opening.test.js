@@ -162,3 +162,14 @@ test("played again at its end the opening begins anew; paused, it stays where it
   assert.deepEqual(after(LENGTH, true), [0, true]);
   assert.deepEqual(after(7, true), [7, true]);
 });
+
+test("each request goes through the door when the clock comes to it, the second time anew", () => {
+  const plot = plotOf();
+  const [, , , d, e] = plot.entries(plot.slow, false);
+  assert.equal(d, e);
+  assert.ok(d > 7 && d < 10.8 && Math.abs(plot.moment(d) - 4) < 0.1, `${d}`);
+  const again = plot.entries(plot.fast, true);
+  assert.ok(again.slice(0, 3).every((at) => at === 11.9));
+  assert.ok(again[3] > 11.9 && again[3] < again[4] && again[4] < 18.2);
+  assert.ok(Math.abs(plot.moment(again[3]) - 2) < 0.1);
+});
