@@ -11,6 +11,7 @@ Object.assign(globalThis, {
   HTMLElement: El,
   document: documentOf(),
   location: { hash: "", search: "" },
+  cancelAnimationFrame() {},
   ResizeObserver: class {
     observe() {}
   },
@@ -222,4 +223,106 @@ test("settings of a plan are what stands between commas, each once; others are r
       [above, true],
     ],
   );
+});
+
+test("the keys of a race go to the nearest request that is done, in whichever run", () => {
+  const landings = (...seconds) => ({ landings: seconds.map((s) => ({ seconds: s })), length: 9 });
+  const race = of(Race, {
+    clock: true,
+    span: 9,
+    racers: [landings(1, 4), landings(2, 7)],
+    redraw() {},
+  });
+  const after = (now, by) => {
+    race.now = now;
+    race.land(by);
+    return race.now;
+  };
+  assert.deepEqual([after(0, 1), after(2, 1), after(7, 1)], [1, 4, 7]);
+  assert.deepEqual([after(9, -1), after(4, -1), after(1, -1)], [7, 2, 1]);
+  const steps = (now, by) => ((race.now = now), race.step(by), race.now);
+  assert.deepEqual([steps(4.5, 1), steps(0, -1)], [4.59, 0]);
+});
+
+test("who races is chosen one by one, and one always does", () => {
+  const $ = finding();
+  const names = ["a", "b", "c"];
+  const page = of(Compare, {
+    ...{ $, chosen: new Set(["a", "b"]), race: { now: 1, seek() {} }, _race() {}, _heads() {} },
+    doc: { names, runs: { a: {}, b: {}, c: {} }, about: {}, hues: {} },
+  });
+  globalThis.CSS = /** @type {any} */ ({ escape: (text) => text });
+  const pressed = (name) => {
+    page._who();
+    const button = $(".who").children.find((one) => one.textContent === name);
+    button.click();
+    return [...page.chosen].sort().join("");
+  };
+  assert.deepEqual(["a", "b", "c", "b"].map(pressed), ["b", "b", "bc", "c"]);
+  page.doc.runs.c = null; // it left no trace
+  page._who();
+  assert.deepEqual([$(".who").hidden, $(".who").children.length], [true, 2]);
+});
+
+test("what was measured is taken away as a table and as data, each named and marked as what it is", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const saved = [];
+  URL.createObjectURL = (blob) => (saved.push(blob), "blob:");
+  globalThis.document = documentOf({
+    createElement: () => ({
+      click() {
+        saved.push(this.download);
+      },
+    }),
+  });
+  const taken = async (kind, name) => {
+    of(Compare, { doc: { csv: "a,b", data: { a: 1 }, name } })._save(kind);
+    const [blob, file] = saved.splice(0);
+    return [file, blob.type, await blob.text()];
+  };
+  assert.deepEqual(await taken("csv", "six"), ["inflight-six-compared.csv", "text/csv", "a,b"]);
+  const data = ["application/json", '{\n "a": 1\n}'];
+  assert.deepEqual(await taken("json", "a/b"), ["inflight-comparison-compared.json", ...data]);
+  globalThis.document = documentOf();
+});
+
+test("of a long prompt its end stands before the texts that are compared", () => {
+  const $ = finding();
+  const panel = of(EquivalencePanel, { $, leak: { checked: false } });
+  const request = { request: "a", letter: "A", solo: [1], batched: [1], max_logit_difference: 0 };
+  const shown = (prompt) => {
+    panel.prompts = new Map([["a", prompt]]);
+    const requests = [{ ...request, solo_text: "x", batched_text: "x" }];
+    panel.kept = { honest: { says: "", requests } };
+    panel.say();
+    return $(".pairs").querySelector(".asked")?.textContent;
+  };
+  assert.equal(shown("Why?"), "Why?");
+  const long = shown(`${"word ".repeat(40)}end`);
+  assert.match(long, /^….* end$/);
+  assert.ok(long.length <= 122, `${long.length}`);
+  assert.equal(shown(undefined), undefined);
+});
+
+test("on a phone two charts lie one below the other, unless they share an axis", async () => {
+  const drawn = [];
+  const Plotly = { newPlot: async (_plot, _bars, layout) => drawn.push(layout) };
+  const hues = Array(8).fill({ solid: "#000000" });
+  const palette = { hues, panel: "#ffffff" };
+  const layoutOf = async (layout, phone = true) => {
+    const plot = new El();
+    const charts = of(Charts, {
+      _plotly: Promise.resolve({ Plotly }),
+      options: { palette: () => palette, phone: () => phone },
+    });
+    await charts._draw({ data: { figure: { data: [], layout } }, plot });
+    const { xaxis, yaxis2 } = drawn.pop();
+    return [xaxis.domain, yaxis2?.domain, plot.classes.has("stacked")];
+  };
+  const half = { xaxis: { domain: [0, 0.4] }, xaxis2: {}, yaxis: {}, yaxis2: {} };
+  assert.deepEqual(await layoutOf(half), [[0, 1], [0, 0.38], true]);
+  assert.deepEqual(await layoutOf(half, false), [[0, 0.4], undefined, false]);
+  const shared = { ...half, yaxis2: { matches: "y" } };
+  assert.deepEqual(await layoutOf(shared), [[0, 0.4], undefined, false]);
+  assert.deepEqual(await layoutOf({ xaxis: {} }), [undefined, undefined, false]);
 });

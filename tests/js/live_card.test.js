@@ -16,12 +16,13 @@ const { FindRequest } = await import("../../assets/player/live/find.js");
 const { House } = await import("../../assets/player/live/house.js");
 const { addressOf } = await import("../../assets/player/live/join.js");
 const { Live } = await import("../../assets/player/live/live.js");
-const { OwnRequests } = await import("../../assets/player/live/own_requests.js");
+const { AskForm, OwnRequests } = await import("../../assets/player/live/own_requests.js");
 const { FollowedView } = await import("../../assets/player/live/panels.js");
 const { Room } = await import("../../assets/player/live/room.js");
 const { sharedModel } = await import("../../assets/player/live/shared_model.js");
 const { Teacher } = await import("../../assets/player/live/teacher.js");
 const { whereabouts } = await import("../../assets/player/live/whereabouts.js");
+const { says } = await import("../../assets/player/live/words.js");
 const { speak } = await import("../../assets/player/parts/speech.js");
 
 const soon = () => new Promise((done) => setTimeout(done));
@@ -234,4 +235,78 @@ test("of one's own requests the newest twenty stay in the list, and are kept wit
     [first.id, others[0].id, "text" in first, first.seed === own.seed],
     ["r21", "r19", false, true],
   );
+});
+
+test("one's own requests are followed in one stream, of those that have not ended", async () => {
+  const streams = [];
+  const server = /** @type {any} */ ({
+    once: async function* (path, signal) {
+      streams.push([path.split("places=")[1], signal]);
+      await new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason)));
+    },
+  });
+  const own = (key, more = {}) => ({ key, id: key, next: 0, ends: [], text: "", ...more });
+  const requests = [own("a", { next: 3 }), own("b", { ended: {} }), own("c", { lost: "gone" })];
+  const mine = of(OwnRequests, { server, requests, changed() {}, _stop: null });
+  const first = mine._follow();
+  requests.unshift(own("d"));
+  const second = mine._follow();
+  await first;
+  assert.deepEqual(
+    streams.map(([places, signal]) => [places, signal.aborted]),
+    [
+      ["a:3", true],
+      ["d:0,a:3", false],
+    ],
+  );
+  mine._stop.abort();
+  await second;
+});
+
+test("what a server refuses is said, with when to try again where it says so", () => {
+  const form = of(AskForm, { error: new El() });
+  const said = (more) => {
+    form.refuse(Object.assign(new Error("Too many requests."), more));
+    return [form.error.textContent, form.error.hidden];
+  };
+  assert.deepEqual(said({ retryAfter: 5 }), ["Too many requests. Try again in 5 s.", false]);
+  assert.deepEqual(said({ retryAfter: null }), ["Too many requests.", false]);
+  form.say("");
+  assert.ok(form.error.hidden);
+});
+
+test("what a teacher is typing stays, and shows what the engine has once it is left", () => {
+  const set = { system: "Be brief.", hide_texts: true };
+  const batch = { state: { pace: 4, class: set } };
+  const parts = ["button", "paceSays", "pace", "told", "system"].map((name) => [name, new El()]);
+  const teacher = of(Teacher, {
+    ...{ isOn: true, live: { batch }, _touched: true, ...Object.fromEntries(parts) },
+    checks: { querySelectorAll: () => [] },
+  });
+  const drawn = (active) => {
+    document.activeElement = active;
+    teacher.draw();
+    return [teacher.system.value, teacher.pace.value, teacher.paceSays.textContent];
+  };
+  teacher.system.value = "Be lo";
+  teacher.pace.value = "9";
+  assert.deepEqual(drawn(teacher.system), ["Be lo", "4", "at most 4 steps a second"]);
+  teacher.pace.value = "9";
+  assert.deepEqual(drawn(teacher.pace).slice(0, 2), ["Be brief.", "9"]);
+  batch.state.pace = null;
+  assert.equal(drawn(null)[1], "20", "full speed is the slider's end");
+  document.activeElement = null;
+});
+
+test("that an engine ran before anybody watched is said before what was skipped of it", () => {
+  const said = (state, skipped = false) =>
+    says(
+      { run: null, state: { class: {}, ...state }, broken: "" },
+      { skipped, teaches: true, asked: false },
+    );
+  assert.match(said({ late: true }), /^The engine was running before anyone watched/);
+  assert.match(said({ late: true }, true), /^The engine was running/);
+  assert.match(said({}, true), /^Your connection fell behind/);
+  assert.match(said({}), /Or send a burst\.$/);
+  assert.match(said({ class: null }), /^The engine is starting/);
 });
