@@ -471,3 +471,21 @@ test("play stands where something happens, and passes what is between in under a
   assert.deepEqual(paceOf(run, 10), { rate: stands, goal: 11 });
   assert.deepEqual(paceOf(run, 12), { rate: 19 / 0.8, goal: 30 }, "to its end");
 });
+
+test("another rank is shown at the moment at which the one before it stood", () => {
+  const runs = [
+    [0, 2, 4],
+    [1, 3],
+  ].map((steps) => runOf(steps.map((n) => event(n))));
+  const members = runs.map((run, rank) => ({ rank, offset: 0, run }));
+  const app = playerOf({ run: runs[0], index: 0 }, { transport: { toggle: none } });
+  app.enter = ({ run }) => app.store.set({ run, index: 0 });
+  const ranks = of(Ranks, { app, members, from: 0, span: 5, number: 0, showAll: none });
+  ranks.hold(3.2);
+  const seen = () => [ranks.number, app.index, ranks.now];
+  const after = (member, index) => (ranks.choose(member, index), seen());
+  assert.deepEqual(seen(), [0, 1, 3.2]);
+  assert.deepEqual(after(members[1]), [1, 1, 3.2]);
+  assert.deepEqual(after(members[0]), [0, 1, 3.2]);
+  assert.deepEqual(after({ run: runs[0] }), [0, 1, 3.2], "it is none of these");
+});
