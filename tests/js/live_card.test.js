@@ -240,9 +240,11 @@ test("of one's own requests the newest twenty stay in the list, and are kept wit
 test("one's own requests are followed in one stream, of those that have not ended", async () => {
   const streams = [];
   const server = /** @type {any} */ ({
-    once: async function* (path, signal) {
+    async *once(path, signal) {
       streams.push([path.split("places=")[1], signal]);
-      await new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason)));
+      yield* await new Promise((_, fail) =>
+        signal.addEventListener("abort", () => fail(signal.reason)),
+      );
     },
   });
   const own = (key, more = {}) => ({ key, id: key, next: 0, ends: [], text: "", ...more });
