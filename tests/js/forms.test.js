@@ -178,10 +178,17 @@ test("a file is taken where it is dropped on Watch, not on the player of another
   const { dataset } = document.documentElement;
   const takes = (part) => {
     dataset.part = part;
-    const dragged = new Event("dragover", { cancelable: true });
-    return !root.dispatchEvent(Object.assign(dragged, { dataTransfer: { types: ["Files"] } }));
+    return ["dragover", "drop"].map((type) => {
+      const dragged = new Event(type, { cancelable: true });
+      const dataTransfer = { types: ["Files"], files: [] };
+      return !root.dispatchEvent(Object.assign(dragged, { dataTransfer }));
+    });
   };
-  assert.deepEqual(["watch", "learn", "live"].map(takes), [true, false, false]);
+  assert.deepEqual(["watch", "learn", "live"].map(takes), [
+    [true, true], // else the browser would leave the page for the file
+    [false, false],
+    [false, false],
+  ]);
   delete dataset.part;
 });
 
@@ -421,7 +428,7 @@ test("of several engines one that is busy and silent is said to be, and what is 
     of,
     rank: 0,
     running,
-    waiting: 0,
+    waiting: 2,
     kv_used: 1,
     kv_total: 4,
     silent_s: 30,
@@ -430,14 +437,15 @@ test("of several engines one that is busy and silent is said to be, and what is 
   const followed = { engines, of: "a", ranks: [], all: [], streams: [], says: [], all_says: [] };
   const rows = (all) => {
     view.draw(followed, null, all, engines);
-    return [...view.engines.rows.values()].map(({ button, model }) => [
+    return [...view.engines.rows.values()].map(({ button, model, cells }) => [
       button.getAttribute("aria-pressed"),
       model.textContent,
+      cells.map((cell) => cell.textContent).join(),
     ]);
   };
   assert.deepEqual(rows(null), [
-    ["true", "m"],
-    ["false", "m · no step for 30 s"],
+    ["true", "m", "0,2,25 %,–"],
+    ["false", "m · no step for 30 s", "1,2,25 %,–"],
   ]);
   assert.deepEqual(
     rows("all").map(([pressed]) => pressed),
