@@ -111,13 +111,13 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         return 2
 
     from core.errors import InflightError  # after the help and the port: this loads Gradio
-    from core.start import own_process, return_large_blocks, unsearched
+    from core.start import gc_frozen, own_process, return_large_blocks
     from visualizer.page.stubs import skip_stubs
 
     skip_stubs()
     own_process()  # until it is interrupted, it serves the page
     return_large_blocks()
-    with unsearched():
+    with gc_frozen():
         from visualizer.ui import launch
 
     try:

@@ -1,8 +1,7 @@
-"""Inflight's engine: continuous batching and its older relatives on a real model, every step on
-record.
+"""Inflight's engine: continuous batching and its older relatives on a real model, with every step
+recorded.
 
-Names are imported when they are first asked for: those who read traces need no torch, and wait for
-none.
+Each name is imported when it is first used, so programs that only read traces do not load torch.
 """
 
 import importlib

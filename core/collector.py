@@ -1,4 +1,4 @@
-"""Python's search for garbage, kept out of loops that make none."""
+"""Python's garbage collector, switched off while loops run that create no cycles."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Runs without the garbage collector: a run's records are trees without cycles, which it would
-    walk again and again and find nothing. On a GPU such a walk is a gap between steps.
+def gc_off() -> Iterator[None]:
+    """Switch the garbage collector off inside the block. The records of a run contain no reference
+    cycles, so the collector would walk them in vain; on a GPU each walk is a gap between steps.
     """
     was_on = gc.isenabled()
     gc.disable()

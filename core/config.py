@@ -45,6 +45,14 @@ def _check_switches(config: object, *names: str) -> None:
             raise InvalidConfig(f"{name} must be true or false, not {shown(value)}.")
 
 
+def check_count(name: str, value: object) -> None:
+    """Raises InvalidConfig for what is no whole number above 0, or is too large for an engine."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        raise InvalidConfig(
+            f"{name} must be a whole number from 1 to {_MOST:,}, not {shown(value)}."
+        )
+
+
 @dataclass(frozen=True)
 class EngineConfig:
     """The limits of an engine.
@@ -74,10 +82,7 @@ class EngineConfig:
             value = getattr(self, name)
             if name == "num_blocks" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-                raise InvalidConfig(
-                    f"{name} must be a whole number from 1 to {_MOST:,}, not {shown(value)}."
-                )
+            check_count(name, value)
         _check_switches(self, "chunked_prefill", "prefix_caching", "prefill_first")
         decode_first = not self.prefill_first or self.policy.layout == "split"
         if (
@@ -122,9 +127,7 @@ class EngineConfig:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> EngineConfig:
-        """Inverse of `to_json`; raises InvalidConfig for an unknown field. The policy may be a
-        `Policy`, too.
-        """
+        """Inverse of `to_json`; raises InvalidConfig for unknown fields. Takes a `Policy`, too."""
         known = {f.name for f in fields(cls)}
         if unknown := set(require(data, Mapping, "The config is an object")) - known:
             raise InvalidConfig(f"An engine has no limit called {shown(min(unknown, key=str))}.")
@@ -136,15 +139,15 @@ Attention = Literal["auto", "triton", "sdpa"]
 
 @dataclass(frozen=True)
 class Execution:
-    """How passes are computed, which changes times and never decisions: for measurements that
-    switch one thing off at a time.
+    """How passes are computed. None of this changes a decision, only times, so that a measurement
+    can switch off one thing at a time.
 
-    attention: "triton" is the paged kernel, "sdpa" a call for each sequence; "auto" takes the
-    kernel on CUDA where it can be had, and on a CPU for larger models one that numba compiles, for
-    decodes, where numba is installed. cuda_graphs: launch a pass of few tokens as one CUDA graph,
-    padded to the next bucket. asynchronous: launch the next step before this one is read back (not
-    with the split policies); None does so on CUDA. fused_sampling: one kernel from logits to
-    tokens. fused_norms: one kernel for an RMS norm. fused_rotary: one kernel that turns queries
+    attention: "triton" is the paged kernel, "sdpa" one call of SDPA for each sequence; "auto" takes
+    the paged kernel on CUDA where Triton is available, and on a CPU, for larger models, kernels
+    compiled by numba where it is installed. cuda_graphs: launch a pass of few tokens as one CUDA
+    graph, padded to the next bucket. asynchronous: launch the next step before this one is read
+    back (not with the split policies); None does so on CUDA. fused_sampling: one kernel from logits
+    to tokens. fused_norms: one kernel for an RMS norm. fused_rotary: one kernel that turns queries
     and keys by their positions. gpu_memory_utilization: share of the device's memory that may be in
     use, KV pool included.
 
@@ -160,7 +163,7 @@ class Execution:
     gpu_memory_utilization: float = 0.9
 
     def __post_init__(self) -> None:
-        if self.attention not in get_args(Attention):
+        if not isinstance(self.attention, str) or self.attention not in get_args(Attention):
             raise InvalidConfig(
                 f"There is no attention {shown(self.attention)}; there are"
                 f" {', '.join(get_args(Attention))}."
@@ -186,7 +189,7 @@ SMOLLM2 = "smollm2"
 
 
 def models_folder() -> Path:
-    """Where fetched and converted models lie: INFLIGHT_MODELS_DIR, or the user's cache."""
+    """The folder of fetched models: INFLIGHT_MODELS_DIR, or one in the user's cache."""
     named = os.environ.get("INFLIGHT_MODELS_DIR")
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     # not Path.expanduser, which raises where there is no home
@@ -194,7 +197,7 @@ def models_folder() -> Path:
 
 
 def model_source(name: str) -> str:
-    """The folder of a built-in model; the name of any other, which is a folder's or a hub id."""
+    """The folder of a built-in model; for any other model the name itself, a folder or a hub id."""
     if name == SMOLLM2:
         return str(models_folder() / SMOLLM2)
     return str(BUILTIN_FOLDER / name) if name in BUILTIN_MODELS else name

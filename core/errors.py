@@ -1,6 +1,4 @@
-"""Every refusal of the engine: one exception type, one clear sentence, raised before any state
-changes.
-"""
+"""All refusals of the engine: one exception type, one sentence, before any state changes."""
 
 from __future__ import annotations
 
@@ -19,23 +17,23 @@ def shown(value: object) -> str:
 
 
 def shown_quoted(value: object) -> str:
-    """Its text in the quotation marks that translations know, cut to a short length."""
+    """A value's text, shortened, in the quotation marks that translations look for."""
     return f"“{shown(str(value))[1:-1]}”"
 
 
 def first_sentence(error: BaseException) -> str:
-    """What went wrong, in one sentence without its full stop: exceptions can be pages long."""
+    """The first sentence of an exception's text, which may be pages long; no full stop."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text.split(". ")[0][:300].rstrip(".: ")
 
 
 def malformed(error: Exception) -> str:
-    """What is wrong with data on which a reader stumbled, without a full stop."""
+    """What is wrong with malformed data, without a full stop. error: raised by its reader."""
     if isinstance(error, KeyError):
         return f"it has no {shown(error.args[0])}" if error.args else "something is missing in it"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    if isinstance(error, ValueError | OSError | InflightError):
+    if isinstance(error, ValueError | OSError | EOFError | InflightError):
         return first_sentence(error)
     return f"a value is of the wrong kind ({first_sentence(error)})"
 
@@ -45,8 +43,8 @@ class InflightError(Exception):
 
 
 def require(value: T, kinds: Any, takes: str) -> T:
-    """The value, where it is of one of these kinds; raises InflightError where it is not. takes:
-    the start of that sentence, which says what is taken, and where one comes from.
+    """The value itself if it is of one of these kinds; otherwise raises InflightError. takes: the
+    beginning of its sentence, which says what is expected.
     """
     if not isinstance(value, kinds):
         raise InflightError(f"{takes}, not {'None' if value is None else type(value).__name__}.")
@@ -54,8 +52,8 @@ def require(value: T, kinds: Any, takes: str) -> T:
 
 
 class InvalidRequest(InflightError, ValueError):
-    """A request that could never run: its prompt, its sampling parameters or its length. request:
-    its id, where it has one. param: the field at fault, where it is one.
+    """A request that could never run: its prompt, its sampling parameters or its length is invalid.
+    request: its id, if known. param: the field at fault, if it is a single one.
     """
 
     def __init__(
@@ -65,16 +63,16 @@ class InvalidRequest(InflightError, ValueError):
         self.message, self.request, self.param = message, request, param
 
     def called(self, name: str) -> InvalidRequest:
-        """The same refusal under the name by which the reader knows the request."""
+        """The same error with another name for the request."""
         return type(self)(self.message, name, param=self.param)
 
     def alone(self) -> InvalidRequest:
-        """The same refusal as a whole sentence, for a reader who asked for one request only."""
+        """The same error without the request's name, for a client that sent only one."""
         return type(self)(self.message[:1].upper() + self.message[1:], param=self.param)
 
 
 class TooLong(InvalidRequest):
-    """A request whose prompt and answer have more tokens than are taken."""
+    """A request whose prompt and answer together have more tokens than the engine accepts."""
 
 
 class InvalidConfig(InflightError, ValueError):
@@ -82,7 +80,7 @@ class InvalidConfig(InflightError, ValueError):
 
 
 class PolicyFailed(InflightError):
-    """A user's policy, named in the message, cannot be followed, or lets nobody continue."""
+    """A user's policy, which the message names, gave an unusable answer or let nothing run."""
 
 
 class InvalidWorkload(InflightError, ValueError):
@@ -90,8 +88,8 @@ class InvalidWorkload(InflightError, ValueError):
 
 
 class InvalidTrace(InflightError, ValueError):
-    """A trace that is truncated, reordered, altered or foreign; `line` is the 1-based line at
-    fault, and `file` the file's name, where it is one.
+    """A trace that is truncated, reordered, altered or of another program. line: the line at fault,
+    counted from 1, if there is one. file: the file's name, if it was read from a file.
     """
 
     def __init__(self, message: str, line: int | None = None, file: str | None = None) -> None:
@@ -100,7 +98,7 @@ class InvalidTrace(InflightError, ValueError):
         self.message, self.line, self.file = message, line, file
 
     def in_file(self, name: str) -> InvalidTrace:
-        """The same refusal of a file of that name."""
+        """The same error with the name of the file."""
         return self if self.file else type(self)(self.message, self.line, name)
 
 
@@ -109,9 +107,7 @@ class UnsupportedModel(InflightError):
 
 
 class ExecutionFailed(InflightError):
-    """A step that could not be computed: the device ran out of memory, or a kernel failed.
-    Everything before it is recorded.
-    """
+    """A step could not be computed (out of memory, failed kernel); earlier ones are recorded."""
 
 
 class Unavailable(InflightError):

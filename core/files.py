@@ -1,6 +1,4 @@
-"""Files that are written whole. Until a new one is complete, what was there before stays as it
-was.
-"""
+"""Files that are written atomically: the old file stays until the new content is complete."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ from core.errors import InflightError, require, shown
 
 
 def path_of(path: str | os.PathLike[str]) -> Path:
-    """The path that a caller gave; raises InflightError for anything else, and for a name that no
-    file can have.
-    """
+    """The path that a caller gave. Raises InflightError if it is none, or an impossible name."""
     at = Path(require(path, (str, os.PathLike), "A file is given by its path"))
     with suppress(UnicodeEncodeError):
         if b"\0" not in os.fsencode(at):
@@ -32,11 +28,11 @@ def path_of(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def written(path: str | os.PathLike[str]) -> Iterator[TextIO]:
-    """A text file (UTF-8, lines end with LF) that takes its place at `path` when the block ends
-    without an exception; otherwise it is removed.
+    """Open a text file (UTF-8, lines end with LF) that replaces `path` when the block ends without
+    an exception; otherwise it is removed.
 
-    A link stays one, and what is no file, a pipe or a device, is written to as it is. A name that
-    ends with .gz is compressed. Raises InflightError if it cannot be written.
+    A symbolic link is kept, and its target is replaced. A pipe or a device is written to directly.
+    A file whose name ends with .gz is compressed. Raises InflightError if that fails.
     """
     at = path_of(path)
     with _named(path):
@@ -68,8 +64,8 @@ def _opened(partial: Path, compressed: bool) -> TextIO:
 
 
 def open_file(path: str | os.PathLike[str]) -> BufferedReader:
-    """A file, to be read. Raises OSError for what is none: at a pipe one would wait until somebody
-    writes to it. Streams under their names in /dev are as good as files.
+    """Open a file for reading. Raises OSError for anything but a regular file, because opening a
+    pipe would wait for a writer; standard streams under their names in /dev are allowed.
     """
     file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -85,7 +81,7 @@ def _without_waiting(name: str, flags: int) -> int:
 
 
 def require_file(path: Path) -> Path:
-    """Raises InflightError if there is no such file."""
+    """The path itself; raises InflightError if no regular file is there."""
     if path.is_file():
         return path
     if not path.exists():
@@ -101,8 +97,8 @@ def save_json(path: str | os.PathLike[str], data: object) -> None:
 
 
 def require_writable(*paths: Path | None, read: Iterable[Path] = ()) -> None:
-    """Raises InflightError, before anything runs, for a file that cannot be written, for two that
-    are one, and for one of those that are read.
+    """Raises InflightError, before anything runs, for a path that cannot be written, for two paths
+    of one file, and for a path that is among those to be read.
     """
     places = set[Path]()
     for path in filter(None, paths):
@@ -138,14 +134,14 @@ def require_writable(*paths: Path | None, read: Iterable[Path] = ()) -> None:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether nothing can take its place: a pipe, a device, or a stream under its name in /dev."""
+    """Whether no new file can replace this one: a pipe, a device, or a stream in /dev."""
     return (
         path.exists() and not path.is_dir() and (not path.is_file() or path.is_relative_to("/dev"))
     )
 
 
 def _place(path: Path) -> Path:
-    """Where it is, behind links. Raises OSError for links that go round in a circle."""
+    """Where a path leads once its links are followed. Raises OSError for circular links."""
     try:
         return path.resolve()
     except RuntimeError:
@@ -153,7 +149,9 @@ def _place(path: Path) -> Path:
 
 
 def _partial(place: Path) -> Path:
-    """Beside it, to be moved there; named by process, so that two do not write into one."""
+    """The file beside `place` that is written first and then moved there. Its name has the process
+    id, so two processes never write to the same one.
+    """
     # 255 bytes are the most of a name, and a character has up to four
     name = place.name if len(os.fsencode(place.name)) <= 230 else place.name[-57:]
     return place.with_name(f"{name}.{os.getpid()}.partial")
@@ -161,7 +159,7 @@ def _partial(place: Path) -> Path:
 
 @contextmanager
 def _named(path: str | os.PathLike[str]) -> Iterator[None]:
-    """What goes wrong in writing as one sentence that names the file."""
+    """Turn an OSError about this file into one sentence that names it."""
     ours = {None, os.fspath(path)}
     with suppress(OSError):
         ours |= {str(_place(Path(path))), str(_partial(_place(Path(path))))}

@@ -1,5 +1,5 @@
-"""Pages and pictures of what is made here. Nothing in `core` draws: who can says so in `draw`,
-`plot` and `animate`, as `visualizer` does when it is imported.
+"""Pages and pictures of runs. Nothing in `core` draws: whatever can draw sets `draw`, `plot` and
+`animate`, as `visualizer` does when it is imported.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from core.files import written
 
 draw: Callable[[Any, bool, dict[str, Any]], str] | None = None
 """(a `Trace` or a `Comparison`, whether it is for a cell of a notebook, the place where it opens) →
-one file, which fetches nothing. Raises InflightError for one that cannot be shown.
+the HTML of one file, which fetches nothing. Raises InflightError for a run that cannot be shown.
 """
 plot: Callable[[Any, str, int | None], Any] | None = None
 """(a `Trace`, a `Comparison` or a `Plan`, the view, a step) → a Plotly figure. Raises InflightError
-for a view that there is not.
+for an unknown view.
 """
 animate: Callable[[Any, Path, slice, float], None] | None = None
 """Writes (a `Trace`) to (a file), with (these of its steps), each shown for (so many seconds).
@@ -31,8 +31,8 @@ _Drawing = TypeVar("_Drawing", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Page:
-    """A run or a comparison to look at, at a place. As the last expression of a notebook's cell it
-    is shown, `height` pixels high.
+    """The page of a run or a comparison, opened at a place such as a step. A notebook shows it,
+    `height` pixels high, if it is the last expression of a cell.
     """
 
     what: Any
@@ -40,13 +40,13 @@ class Page:
     height: int = 820
 
     def html(self, in_cell: bool = False) -> str:
-        """One file with everything in it: it opens from disk, without network or server. Raises
+        """The page as one file, which opens from disk without a network or a server. Raises
         InflightError if there is nothing to show.
         """
-        return brought(draw)(self.what, in_cell, self.place)
+        return provided(draw)(self.what, in_cell, self.place)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write that file; raises InflightError if it cannot be made or written."""
+        """Write the page to a file. Raises InflightError if it cannot be made or written."""
         text = self.html()
         with written(path) as out:
             out.write(text)
@@ -62,22 +62,22 @@ class Page:
         )
 
 
-def brought(drawing: _Drawing | None) -> _Drawing:
-    """One of the functions above; raises InflightError where none was given."""
+def provided(drawing: _Drawing | None) -> _Drawing:
+    """The drawing function itself; raises InflightError if none has been set."""
     if drawing is None:
         raise InflightError("Nothing here draws pages: `import inflight` brings what does.")
     return drawing
 
 
 class OnPage:
-    """What has a page. In notebooks it is shown where it is the last expression of a cell."""
+    """A mixin for what has a page, which a notebook shows for the last line of a cell."""
 
     def show(self) -> Page:
-        """It in a notebook's cell, or as a file once that is saved."""
+        """The page, for a notebook's cell or to be saved as a file."""
         return Page(self, {})
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Write it as one file, which opens from disk. Raises InflightError for nothing to show."""
+        """Write the page as one file. Raises InflightError if there is nothing to show."""
         self.show().save(path)
 
     def _repr_html_(self) -> str | None:

@@ -1,5 +1,5 @@
-"""What a batching policy is: data, and three questions that the scheduler asks it. Those
-that come with the engine are at the end.
+"""What a batching policy is: data, and three questions that the scheduler asks it. The built-in
+policies are at the end.
 
     order          which waiting request is next
     admit          may this request join now; if not, what prevents it
@@ -77,15 +77,15 @@ class RequestView(Protocol):
 
     @property
     def id(self) -> str:
-        """As the request was submitted."""
+        """The id under which the request was submitted."""
 
     @property
     def arrival_index(self) -> int:
-        """Its place among all requests in order of submission, from 0."""
+        """Its place among all requests in the order of submission, from 0."""
 
     @property
     def priority(self) -> int:
-        """Its priority: 0 unless its sender gave another, and the lower, the sooner."""
+        """Its priority: 0 unless the client gave another; lower numbers come first."""
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -97,7 +97,7 @@ class RequestView(Protocol):
 
     @property
     def max_num_tokens(self) -> int:
-        """The most tokens it may ever have: its prompt and `max_new_tokens`."""
+        """The most tokens that it may ever have: its prompt and `max_new_tokens`."""
 
     @property
     def num_computed_tokens(self) -> int:
@@ -109,17 +109,17 @@ class RequestView(Protocol):
 
     @property
     def is_decoding(self) -> bool:
-        """Whether only a token that it generated is left to compute: a step gives another."""
+        """Whether only the latest generated token is left to compute, so a step gives another."""
 
 
 class Capacity(NamedTuple):
-    """What is free at the moment in which a waiting request asks to join.
+    """What is free at the moment at which a waiting request asks to join.
 
-    running: in the order in which they were admitted. held: who holds a lane, finished rows
-    included. wave: how many ran when the step began. blocks_free: without the cached blocks found
-    for this request and those that running requests still need in this step. cuts_prompts: a prompt
-    may be computed in chunks. is_short: a running request lacks blocks. recovering: a request has
-    given way, and none has finished since.
+    running: in the order of admission. held: the requests that hold a lane, finished rows included.
+    wave: how many requests ran when the step began. blocks_free: free blocks, not counting the
+    cached blocks found for this request and the blocks that running requests still need in this
+    step. cuts_prompts: whether a prompt may be computed in chunks. is_short: whether a running
+    request lacks blocks. recovering: whether a request has given way and none has finished since.
     """
 
     running: Sequence[RequestView]
@@ -137,7 +137,7 @@ class Capacity(NamedTuple):
     recovering: bool
 
     def blocks_for(self, tokens: int) -> int:
-        """KV blocks that so many tokens fill, the last one perhaps in part."""
+        """KV blocks that so many tokens fill; the last one may be filled in part."""
         return -(-tokens // self.block_size)
 
     def lacks(self, request: RequestView) -> LimitReached | None:
@@ -288,7 +288,7 @@ class Policy:
 
     @property
     def knobs(self) -> tuple[str, ...]:
-        """The limits of an `EngineConfig` that matter under this policy, and not under all."""
+        """The limits of an `EngineConfig` that matter under this policy, but not under all."""
         in_line = self.token_budget and self.preemption != "after"
         means = {
             "max_num_seqs": not self.one_lane,
@@ -321,14 +321,14 @@ class TransformersFifo(Policy):
     prefix_caching: bool = False
 
     def admit(self, request: RequestView, capacity: Capacity) -> LimitReached | None:
-        """No one joins from when a request gives way until one finishes."""
+        """After a request has given way, none joins until one finishes."""
         return LimitReached("recovery", 0, 1, 1) if capacity.recovering else capacity.lacks(request)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Priority(Policy):
-    """The lowest number joins first, and of the highest the newest gives way and joins the queue at
-    its place: vLLM's `--scheduling-policy priority`.
+    """The lowest priority number joins first. Among requests with the highest number the newest
+    gives way, and it joins the queue at its place: vLLM's `--scheduling-policy priority`.
     """
 
     order_by: str = "priority"
@@ -340,20 +340,20 @@ class Priority(Policy):
         return request.priority
 
     def select_victim(self, candidates: Sequence[RequestView]) -> RequestView:
-        """The newest of those with the highest number."""
+        """The newest of the requests with the highest number."""
         return max(candidates, key=lambda request: (request.priority, request.arrival_index))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedPolicy(Policy):
-    """A trace's policy that is not installed here: its data without its rules, so nothing can run
-    under it. own: fields of its class.
+    """The policy of a trace that is not installed here: its data without its rules, so nothing can
+    run under it. own: the fields of its class that `Policy` does not have.
     """
 
     own: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
-        """As its header had it, the fields of its class among the others."""
+        """The fields as the trace's header had them."""
         data = super().to_json()
         return data | data.pop("own")
 
@@ -381,7 +381,7 @@ def register_policy(name: str, policy: Policy | type[Policy]) -> Policy:
 
 
 def _reserved(name: str, shows: str, **fields: Any) -> Policy:
-    """Room for the whole answer is reserved, so no request ever gives way."""
+    """A policy that reserves room for the whole answer, so no request ever gives way."""
     return Policy(name=name, shows=shows, **{"reserve": "output", "preemption": "never", **fields})
 
 

@@ -1,9 +1,9 @@
-"""What a process that is ours does at its start: large libraries are loaded sooner, and memory goes
-back to the system.
+"""Settings of a process that runs nothing but this program: large libraries load sooner, and freed
+memory goes back to the system.
 
-Python searches for garbage whenever enough was made, and goes through what there is to do so.
-Imports make a million objects that stay: a fifth of the time that torch and transformers take goes
-into searching them in vain, and later searches interrupt steps.
+Python's garbage collector runs whenever enough objects have been made, and walks through all that
+exist. Imports make a million objects that stay: a fifth of the time that importing torch and
+transformers takes goes into walks that find nothing, and later walks interrupt steps.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _M_MMAP_THRESHOLD, _LARGE = -3, 2**20  # glibc's name of a setting, and bytes
 
 
 def own_process() -> None:
-    """Say that this process runs a program of ours alone; until then, nothing in it is changed."""
+    """Say that this process runs nothing but this program; until then nothing in it is changed."""
     global _is_ours
     _is_ours = True
-    # what is not taken apart at the end, some libraries report as leaks
+    # some libraries report objects that are not freed at exit as leaks
     atexit.register(gc.unfreeze)
 
 
 def return_large_blocks() -> None:
-    """From now on blocks of a mebibyte and more go back to the system when they are freed, where
-    glibc allocates.
+    """From now on memory blocks of a mebibyte and more go back to the system when they are freed,
+    if glibc allocates them.
 
-    Otherwise it takes ever larger ones from the memory between small ones that stay, and a server
-    of many hours grows by what is free in there.
+    By default glibc raises that size as the program runs and takes large blocks from its heap,
+    between small ones that stay, so that a server grows over hours by free memory.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):  # other C libraries have no such setting
@@ -40,8 +40,10 @@ def return_large_blocks() -> None:
 
 
 @contextmanager
-def unsearched() -> Iterator[None]:
-    """Nothing is searched for garbage inside, nor what there is by then ever after."""
+def gc_frozen() -> Iterator[None]:
+    """Switch the garbage collector off inside the block, and exempt all objects that exist at its
+    end from every later collection.
+    """
     if not _is_ours or not gc.isenabled():
         yield
         return

@@ -1,5 +1,4 @@
-"""The page on which a run is watched. Reads traces and events; starts and stops engines only
-through core's public names.
+"""The page that shows runs. It reads traces, and runs engines only through core's public names.
 
 Importing it gives runs and comparisons their pages and pictures, in files and in notebooks.
 """

@@ -1,9 +1,8 @@
-"""The Gradio app: one Blocks with the player, mounted on an application of our own, and how that is
-served.
+"""The Gradio app: one Blocks with the player, mounted on an application of our own, and its server.
 
-The only module that imports Gradio here. Gradio serves the page and has no functions: the server's
-own addresses are beside it (`visualizer.server.routes`). Scrubbing never involves Python: the
-player fetches a replay by its address and calls the server only to run, open or export.
+This is the only module that imports Gradio. Gradio serves the page but has no functions: the routes
+of the server are separate (`visualizer.server.routes`). Moving through a run involves no Python:
+the player fetches a replay and calls the server only to run, open or export.
 """
 
 from __future__ import annotations
@@ -67,14 +66,14 @@ from visualizer.server.routes import TAKING, routes
 from visualizer.server.shared_engine import SharedEngine
 from visualizer.server.store import Store, address, own_folder
 
-# what the first picture is made of is fetched while Gradio's own scripts are
+# the data of the first picture is fetched in parallel to Gradio's own scripts
 _PRELOAD = '<link rel="preload" as="fetch" crossorigin="anonymous" href="{}">'
 _LAST_WORDS = 1.0  # seconds for answers still being written at the end
 
 
 def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
-    """The page: Watch, and each of `parts` (see assets/player/parts/tabs.js), fetched when its tab
-    is first opened. options: more options of the player.
+    """The page: Watch, and each of `parts` (see assets/player/parts/tabs.js), which is fetched when
+    its tab is first opened. options: further options of the player.
     """
     options = {"opening": server.opening, "embed": "embed"} | options
     options |= player_options(server.catalogue, next(iter(parts.values()))["options"]["tabs"]) | {
@@ -125,27 +124,27 @@ def launch(
 ) -> None:
     """Build the page and serve it until Ctrl-C.
 
-    share: whether Gradio's tunnel gives it a public address, see `is_shared`. root_path: under
-    which a proxy serves it. trust_visitors: on a public address they get the limits of a page at
-    home. trace_hosts: see `origins_of`. allow_hosts: public names under which the page is reached
-    without a proxy that `root_path` or, on loopback, trust_visitors speaks of. live: whether
-    visitors share an engine, running `live_model` or else `model`; by default everywhere except on
-    a Space, where they are strangers to each other. teacher_token: generated if not given. follow:
-    recordings of another engine to show instead; collect: a folder that takes what engines send,
-    and is followed; tokenizer: for recordings that are followed or opened, if their model's is not
-    where they say. model: the one that the page opens with, which visitors may then choose. Raises
-    InflightError under torchrun, and for a model that strangers may not run.
+    share: whether Gradio's tunnel gives the page a public address, see `is_shared`. root_path: the
+    path under which a proxy serves it. trust_visitors: visitors of a public address get the limits
+    of a page at home. trace_hosts: see `origins_of`. allow_hosts: public host names of the page
+    without a proxy for which `root_path` or, on loopback, trust_visitors is set. live: whether
+    visitors share an engine, with `live_model` or else `model`; by default everywhere except on a
+    Space, where visitors do not know each other. teacher_token: generated if not given. follow:
+    recordings of another engine to show instead; collect: a folder for steps that engines send,
+    which is followed; tokenizer: for recordings that are followed or opened, if that of their model
+    is not found. model: selected at first, and offered to visitors. Raises InflightError under
+    torchrun, and for a model that strangers may not run.
     """
     if world_size() > 1:
         raise InflightError("The page runs in one process: start it without torchrun.")
     allow_connections()
-    # torch is not loaded yet: the first run loads it, or the page once it is served
+    # before torch is loaded, which happens in the first run or once the page is served
     wait_passively()
     share = is_shared(share)
     reached = "shared" if share else host
     strangers = are_strangers(reached, trust_visitors)
     origins = origins_of(trace_hosts)
-    # Where a proxy or a tunnel stands in front it has names of its own, which only it knows.
+    # a proxy or a tunnel has host names of its own, which are unknown here
     if is_space():
         _bring_what_a_space_shows()
     behind = is_space() or share or root_path or (trust_visitors and not are_strangers(host, False))
@@ -198,13 +197,13 @@ def application(
     names: Sequence[str] | None,
     root_path: str | None = None,
 ) -> FastAPI:
-    """The page, mounted beside the server's own addresses. files: of the page's parts, and the
-    picture that previews of links show. origins: see `SafeAnswers`. names: see `page_guard`. Its
-    lifespan is never begun: that of Gradio starts its queue, which would look every millisecond.
+    """The page, mounted beside the routes of the server. files: of the parts of the page, and the
+    picture for previews of links. origins: see `SafeAnswers`. names: see `page_guard`. The lifespan
+    is never started, since that of Gradio starts its queue, which would poll every millisecond.
     """
     engine = engine_files()
     in_tab, picture = engine.options if engine else {}, address(files["picture"])
-    # its owner came to see an engine
+    # the owner of a followed engine wants to see that engine first
     opening = None if isinstance(shared, Followed) else server.opening
     page = build(
         server,
@@ -229,7 +228,7 @@ def application(
             Middleware(
                 page_guard, names=names, question=here.question_bytes, file=here.upload_bytes
             ),
-            Middleware(CORSMiddleware),  # no other site may read: Gradio then leaves it at that
+            Middleware(CORSMiddleware),  # no other site may read; Gradio adds no rules then
             Middleware(
                 ResponseCache,
                 is_everybodys=server.store.is_pinned,
@@ -261,7 +260,7 @@ def of_a_space() -> str:
 
 
 def checked_name(name: str) -> str:
-    """The name of a model as the owner gives it; raises UnsupportedModel for no model's folder."""
+    """The name of a model as given by the owner; raises UnsupportedModel if it names no model."""
     name = model_named(name)
     if name and (fault := folder_fault(name)):
         raise UnsupportedModel(
@@ -272,7 +271,7 @@ def checked_name(name: str) -> str:
 
 
 def _bring_what_a_space_shows() -> None:
-    """SmolLM2 wrote what visitors of a Space see first, and Write runs in Pyodide."""
+    """Download SmolLM2, which the first run on a Space needs, and Pyodide, which Write needs."""
     from core.browser.pyodide import fetch_pyodide
     from core.torch_engine.models.smollm2 import fetch  # imports transformers
 
@@ -323,7 +322,7 @@ def _store_with_the_pages_files(here: Limits) -> tuple[Store, dict[str, Path]]:
 
 
 def _named(host: str) -> str:
-    """A host as it stands in an address."""
+    """A host in the form for an address."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -342,7 +341,7 @@ def _served(app: FastAPI, host: str, port: int) -> tuple[uvicorn.Server, threadi
 
 
 def _tunnel(host: str, port: int) -> str | None:
-    """The public address that Gradio's tunnel gives the page, printed; None without one."""
+    """The public address of Gradio's tunnel, which is printed; None without one."""
     try:
         public = networking.setup_tunnel(
             local_host=host,
@@ -351,7 +350,7 @@ def _tunnel(host: str, port: int) -> str | None:
             share_server_address=None,
             share_server_tls_certificate=None,
         )
-    except Exception as error:  # no network, no program for the tunnel: the page is there without
+    except Exception as error:  # no network or no tunnel program: the page works without
         print(f"No public address could be had through Gradio's tunnel: {error}", flush=True)
         return None
     print(f"* Running on public URL: {public}", flush=True)
@@ -363,7 +362,7 @@ def _serve_until_interrupted(
 ) -> None:
     """Wait for Ctrl-C or SIGTERM, then end: requests in the shared engine are finished, other
     engines end at their next step, the folder is removed, and no other thread is waited for. A
-    second signal ends it at once.
+    second signal ends at once.
     """
     interrupted = False
 
@@ -383,7 +382,7 @@ def _serve_until_interrupted(
             signal.signal(number, order)
 
     heed(begin)
-    # no lock is waited for, which the code that a signal interrupts could hold
+    # do not wait for a lock, which the code that a signal interrupts could hold
     while not interrupted:
         time.sleep(0.2)
     if shared is not None:
@@ -395,5 +394,5 @@ def _serve_until_interrupted(
 
 
 def _enter(request: Request) -> None:
-    """Set the request as Gradio does for its events: ZeroGPU reads whose quota to use."""
+    """Set the request as Gradio does for its events: ZeroGPU reads from it whose quota to use."""
     LocalContext.request.set(gr.Request(request))

@@ -41,7 +41,8 @@ for (let h = 0; h < 65536; h++) {
 
 /**
  * @typedef {{layers: number, hidden: number, heads: number, kv_heads: number, head_size: number, inner: number, positions: number,
- *   epsilon: number, rope_theta?: number}} Sizes
+ *   epsilon: number, rope_theta?: number, rope_factors?: number[], no_rope_interval?: number}} Sizes rope_factors: what divides the rotary
+ *   frequencies, if anything does; no_rope_interval: the last of so many layers turns nothing
  * @typedef {{w: number, b: number, outputs: number, inputs: number, kind?: string}} Matrix kind: of its blocks, where it is quantized
  * @typedef {{row: number, count: number, start: number, reads: number, blocks: Int32Array, seen?: number, at?: number}} Part
  * @typedef {{getBuffer: (type: string) => {data: Int32Array, release: () => void}}} PythonArray
@@ -187,14 +188,13 @@ export class Model {
 
   /** Cosines and sines of every position, rounded where torch rounds them. */
   #rope() {
-    const { positions, head_size: d, rope_theta: theta } = this.sizes,
+    const { positions, head_size: d, rope_theta: theta, rope_factors } = this.sizes,
       at = this.#take(positions * d),
       f = this.f,
       to = at >> 2;
     for (let p = 0; p < d / 2; p++) {
-      const frequency = Math.fround(
-        1 / Math.fround(/** @type {number} */ (theta) ** ((2 * p) / d)),
-      );
+      const usual = Math.fround(1 / Math.fround(/** @type {number} */ (theta) ** ((2 * p) / d))),
+        frequency = Math.fround(usual / (rope_factors?.[p] ?? 1));
       for (let t = 0; t < positions; t++) {
         const angle = Math.fround(t * frequency);
         f[to + t * d + p] = Math.cos(angle);
@@ -352,7 +352,7 @@ export class Model {
 
   /** Queries, keys and values of a layer, to the pool. @param {Laid} laid @param {number} l */
   #project(laid, l) {
-    const { heads, kv_heads, head_size: d, epsilon } = this.sizes,
+    const { heads, kv_heads, head_size: d, epsilon, no_rope_interval = 0 } = this.sizes,
       { x, h, places, slots } = this.#at,
       { norm, qkv, headNorms } = this.layers[l];
     const rows = laid.ids.length,
@@ -368,7 +368,8 @@ export class Model {
       if (g)
         for (let row = at, r = 0; r < rows; row += 4 * stride, r++)
           this.#run("norm", 1, row, row, g, 0, count, d, epsilon);
-      if (this.table) this.#run("rope", rows >> 2, at, this.table, places, rows, count, stride, d);
+      if (this.table && (l + 1) % no_rope_interval !== 0)
+        this.#run("rope", rows >> 2, at, this.table, places, rows, count, stride, d);
     });
     const store = (/** @type {number} */ pool, /** @type {{at: number, stride: number}} */ part) =>
       this.#run("store", rows >> 2, pool + layer, part.at, slots, rows, part.stride, size);
@@ -516,31 +517,18 @@ export class Model {
     this.top = behind; // what is kept for a run stays: this text has a pool behind it
     try {
       return read(ids, (numbers) => {
-        this.#keep(numbers.length);
-        const places = Int32Array.from(numbers, (_, t) => t);
-        const laid = this.#lay(
-          Int32Array.of(
-            this.owner,
-            1,
-            1,
-            0,
-            numbers.length,
-            0,
-            -1,
-            0,
-            numbers.length,
-            ...numbers,
-            ...places,
-          ),
-        );
+        const n = numbers.length;
+        this.#keep(n);
+        const told = [this.owner, 1, 1, 0, n, 0, -1, 0, n, ...numbers, ...numbers.keys()];
+        const laid = this.#lay(Int32Array.from(told));
         this.#begin(laid);
         for (let l = 0; l < layer; l++) {
           this.#project(laid, l);
           this.#attend(laid, l);
-          this.#transform(numbers.length, l);
+          this.#transform(n, l);
         }
         this.#project(laid, layer);
-        return this.#weights(numbers.length, layer, head);
+        return this.#weights(n, layer, head);
       });
     } finally {
       Object.assign(this, { slots, keys, values, behind });

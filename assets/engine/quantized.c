@@ -6,8 +6,11 @@
 //   q8_0  8 float16 d, 256 numbers of 8 bits: number 8p + o is input p of output o
 //   q4_1  8 float16 d, 8 float16 m, 128 bytes: byte 16c + 8i + o has input 2c + i (low half) and 16 + 2c + i (high half) of output o
 //   q4_0  the same without m, which is -8d
+//   q5_1  as q4_1, but between m and these bytes 32 others: bit p % 8 of byte 8 (p / 8) + o is 16 times as much of input p of output o
+//   q5_0  the same without m, which is -16d
 //   q4_k  256 inputs: 8 float16 d, 8 float16 n, 12 × 8 bytes of scales and minima, six bits of each for 32 inputs, 128 × 8 bytes: four bits of
 //         32 inputs (low half) and of the next 32 (high half); the weight is q (d scale) - n minimum
+//   q5_k  the same with 32 × 8 bytes before the last ones: bit g of byte 8j + o is 16 times as much of input 32g + j of output o
 //   q6_k  256 inputs: 128 × 8 bytes with four bits each, 64 × 8 with two more, 16 × 8 scales of 8 bits, 8 float16 d; the weight is (d scale) q
 #include "panel.h"
 typedef unsigned char byte;
@@ -44,26 +47,45 @@ IN V halves(const void *p) {
     }                                                                                                \
   }
 
-// Four bits of 32 inputs: of 16 in the low halves of bytes, of 16 in the high ones
-#define HALVES(DO, q_, d0, d1, m0, m1)                                                               \
+// Four bits of 32 inputs: of 16 in the low halves of bytes, of 16 in the high ones. MORE: what is made of q, the numbers of inputs p and p + 1
+#define HALVES(DO, q_, d0, d1, m0, m1, MORE)                                                         \
   UNROLL for (int high = 0; high < 2; high++)                                                        \
     UNROLL for (int j = 0; j < 16; j += 2) {                                                                \
       V q = LD(q_ + 8 * j);                                                                          \
       q = wasm_v128_and(high ? wasm_u16x8_shr(q, 4) : q, wasm_i8x16_splat(15));                      \
+      q = MORE(q, q_, 16 * high + j);                                                                \
       DO(16 * high + j, MADD(PART(q, 0), d0, m0), MADD(PART(q, 1), d1, m1))                      \
       DO(16 * high + j + 1, MADD(PART(q, 2), d0, m0), MADD(PART(q, 3), d1, m1))                  \
     }
 
+#define FOUR(q, q_, p) q
+// The fifth bits of 32 inputs stand before the others.
+#define EACH(bit) (0x0101010101010101u << (bit))
+#define FIVE(q, q_, p) wasm_v128_or(q, wasm_v128_and(wasm_i8x16_splat(16), wasm_i8x16_ne(wasm_i8x16_splat(0), \
+    wasm_v128_and(wasm_v128_load64_splat(q_ - 32 + (p) / 8 * 8), wasm_i64x2_make(EACH((p) % 8), EACH((p) % 8 + 1))))))
+
 #define Q4_1(DO)                                                                                     \
   {                                                                                                  \
     V d0 = halves(w), d1 = halves(w + 8), m0 = halves(w + 16), m1 = halves(w + 24);                  \
-    HALVES(DO, w + 32, d0, d1, m0, m1)                                                               \
+    HALVES(DO, w + 32, d0, d1, m0, m1, FOUR)                                                         \
+  }
+
+#define Q5_1(DO)                                                                                     \
+  {                                                                                                  \
+    V d0 = halves(w), d1 = halves(w + 8), m0 = halves(w + 16), m1 = halves(w + 24);                  \
+    HALVES(DO, w + 64, d0, d1, m0, m1, FIVE)                                                         \
   }
 
 #define Q4_0(DO)                                                                                     \
   {                                                                                                  \
     V d0 = halves(w), d1 = halves(w + 8), m0 = wasm_f32x4_mul(d0, S(-8)), m1 = wasm_f32x4_mul(d1, S(-8)); \
-    HALVES(DO, w + 16, d0, d1, m0, m1)                                                               \
+    HALVES(DO, w + 16, d0, d1, m0, m1, FOUR)                                                         \
+  }
+
+#define Q5_0(DO)                                                                                     \
+  {                                                                                                  \
+    V d0 = halves(w), d1 = halves(w + 8), m0 = wasm_f32x4_mul(d0, S(-16)), m1 = wasm_f32x4_mul(d1, S(-16)); \
+    HALVES(DO, w + 48, d0, d1, m0, m1, FIVE)                                                         \
   }
 
 #define Q8_0(DO)                                                                                     \
@@ -92,7 +114,8 @@ IN void six_bits(const byte *w, int s, V *scale, V *minimum) {
   *minimum = wasm_v128_or(wasm_u16x8_shr(both, 4), wasm_i16x8_shl(wasm_u16x8_shr(ROW(s), 6), 4));
 }
 
-#define Q4_K(DO)                                                                                     \
+// q_: where the last bytes begin. MORE: what is made of q, the numbers of the g-th 32 inputs' j-th and next
+#define BY_32(DO, q_, MORE)                                                                          \
   {                                                                                                  \
     V d0 = halves(w), d1 = halves(w + 8), n0 = wasm_f32x4_neg(halves(w + 16)), n1 = wasm_f32x4_neg(halves(w + 24));\
     for (int g = 0; g < 8; g++) {                                                                    \
@@ -101,13 +124,18 @@ IN void six_bits(const byte *w, int s, V *scale, V *minimum) {
       V s0 = wasm_f32x4_mul(d0, FIRST(scale)), s1 = wasm_f32x4_mul(d1, LAST(scale));                 \
       V m0 = wasm_f32x4_mul(n0, FIRST(minimum)), m1 = wasm_f32x4_mul(n1, LAST(minimum));             \
       for (int j = 0; j < 32; j += 2) {                                                              \
-        V q = LD(w + 128 + 256 * (g >> 1) + 8 * j);                                                  \
+        V q = LD(q_ + 256 * (g >> 1) + 8 * j);                                                       \
         q = wasm_v128_and(g & 1 ? wasm_u16x8_shr(q, 4) : q, wasm_i8x16_splat(15));                   \
+        q = MORE(q, w + 128 + 8 * j, g);                                                             \
         DO(32 * g + j, MADD(PART(q, 0), s0, m0), MADD(PART(q, 1), s1, m1))                       \
         DO(32 * g + j + 1, MADD(PART(q, 2), s0, m0), MADD(PART(q, 3), s1, m1))                   \
       }                                                                                              \
     }                                                                                                \
   }
+
+#define Q4_K(DO) BY_32(DO, w + 128, FOUR)
+#define FIFTH(q, five, g) wasm_v128_or(q, wasm_i16x8_shl(wasm_v128_and(wasm_u16x8_shr(LD(five), g), wasm_i8x16_splat(1)), 4))
+#define Q5_K(DO) BY_32(DO, w + 384, FIFTH)
 
 #define Q6_K(DO)                                                                                     \
   {                                                                                                  \
@@ -179,6 +207,9 @@ IN void six_bits(const byte *w, int s, V *scale, V *minimum) {
 LINEAR(f16, F16, 4, 64)
 LINEAR(q4_0, Q4_0, 32, 144)
 LINEAR(q4_1, Q4_1, 32, 160)
+LINEAR(q5_0, Q5_0, 32, 176)
+LINEAR(q5_1, Q5_1, 32, 192)
 LINEAR(q8_0, Q8_0, 32, 272)
 LINEAR(q4_k, Q4_K, 256, 1152)
+LINEAR(q5_k, Q5_K, 256, 1408)
 LINEAR(q6_k, Q6_K, 256, 1680)

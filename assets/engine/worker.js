@@ -85,18 +85,20 @@ const turn = () =>
     port2.postMessage(0);
   });
 
-/** What kind of machine computes, for a trace's header. */
-function machine() {
+/** A browser's name and version, from what it says of itself. @param {string} agent */
+export function browserOf(agent) {
   // Edge and Opera call themselves Chrome first, Android's WebView a Version
   const names = [/(Firefox|Edg|OPR)\/(\d+)/, /(Chrome)\/(\d+)/, /(Version)\/(\d+)/];
-  const [, name, version] =
-    names.map((found) => found.exec(navigator.userAgent)).find(Boolean) || [];
+  const [, name, version] = names.map((found) => found.exec(agent)).find(Boolean) || [];
   const known = { Chrome: "Chromium", Edg: "Edge", OPR: "Opera", Version: "Safari" };
-  return {
-    device_name: `${name ? `${known[name] || name} ${version}` : "a browser"}, WebAssembly`,
-    versions: { pyodide: python.version },
-  };
+  return name ? `${known[name] || name} ${version}` : "a browser";
 }
+
+/** What kind of machine computes, for a trace's header. */
+const machine = () => ({
+  device_name: `${browserOf(navigator.userAgent)}, WebAssembly`,
+  versions: { pyodide: python.version },
+});
 
 async function start(/** @type {Files} */ files) {
   const sources = files.get(["sources.json"]);
@@ -380,12 +382,9 @@ self.onmessage = async ({ data }) => {
     const value = await asked[data.do](data);
     if (value !== undefined) say({ kind: "answer", id: data.id, value });
   } catch (error) {
-    if (!(error instanceof Refused)) console.error(error);
-    const {
-      message: sentence,
-      lasting,
-      more,
-    } = error instanceof Refused ? error : new Refused(FAILED);
-    say({ kind: "failed", id: data.id, sentence, lasting, more });
+    const refused = error instanceof Refused ? error : new Refused(FAILED);
+    if (refused !== error) console.error(error);
+    const { message, lasting, more } = refused;
+    say({ kind: "failed", id: data.id, sentence: message, lasting, more });
   }
 };

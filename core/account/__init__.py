@@ -1,1 +1,1 @@
-"""A run in numbers: metrics, times of requests, where their time went, tables."""
+"""A run in numbers: metrics, the times of requests, where their time went, tables."""

@@ -1,12 +1,12 @@
-"""Where each request's time went: from its arrival to its end every microsecond and every step
+"""Where each request's time went. From its arrival to its end every microsecond and every step
 belongs to one part, so the parts add up to the whole.
 
     arrival ── queued ──┬─ prefill ─ decode ─ others ─ stalled ─ between ─┬── end
                         └──────── preempted ─ again ──────────────────────┘
 
-A request ends with its last token, or at the start of the step that finds it cancelled; one that
-has not ended is followed to the end of the last step, or of the last step before some that are not
-shown. Measured time is split at the recorded times, in whole microseconds; only `others` is a
+A request ends with its last token, or at the start of the step that finds it cancelled. A request
+that has not ended is followed to the end of the last step, or of the last step before a gap in the
+record. Measured time is split at the recorded times, in whole microseconds; only `others` is a
 comparison, see `TIME_SHARES`. `delays` also finds the longest gaps between tokens and the longest
 waits, and what in the record explains them. Reads only the events.
 """
@@ -62,21 +62,21 @@ TIME_SHARES: dict[TimeShare, str] = {
 SHARE_NAMES: dict[TimeShare, str] = {
     share: meaning.partition(":")[0].lower() for share, meaning in TIME_SHARES.items()
 }
-"""The name of each, in a few words, with which its definition begins."""
+"""The short name of each part, which is the beginning of its definition."""
 QUEUED, PREFILL, DECODE, OTHERS, PREEMPTED, AGAIN, STALLED, BETWEEN = range(len(TIME_SHARES))
 NAMES: tuple[TimeShare, ...] = tuple(TIME_SHARES)
 Cause = Limit | Literal["overtaken", "passed"]
 """Why a request was queued."""
 NOT_RECORDED: Limit = "unrecorded"
-"""In place of a limit, where the record does not say why nobody joined. "none": no limit, until a
-step and a pass of it began.
+"""In place of a limit where the record does not say why nobody joined. "none" means that no limit
+applied and the request only waited for its next step and pass to begin.
 """
 WORST = 5
-SLOW = 2.0  # times as long as others of its size: worth a word
+SLOW = 2.0  # a pass is slow if it takes this many times as long as others of its size
 
 
 class Span(NamedTuple):
-    """One piece of a request's time, in microseconds since the run began. limit: of the queue."""
+    """A piece of a request's time, in microseconds of the run. limit: why it was queued."""
 
     part: int
     start: int
@@ -85,12 +85,13 @@ class Span(NamedTuple):
 
 
 class Delay(NamedTuple):
-    """A request's time. us, steps: by part, in the order of `TIME_SHARES`; they add up to
-    `whole_us` and `whole_steps`. queued_us, queued_steps: the time in the queue by its cause.
-    overtaken_by: those that came later and joined a lane meanwhile.
+    """Where one request's time went. us, steps: by part, in the order of `TIME_SHARES`; they add up
+    to `whole_us` and `whole_steps`. queued_us, queued_steps: the time in the queue by its cause.
+    overtaken_by: requests that came later and joined a lane meanwhile.
 
-    reason: None for one that has not ended. uncompared_us: of its decoding, passes with others'
-    prompts as well with which the run has none to compare, so that nothing of them is in `others`.
+    reason: None for a request that has not ended. uncompared_us: its decode passes that also
+    computed others' prompts, if the run has no passes to compare them with, so that none of their
+    time is in `others`.
     """
 
     request: str
@@ -107,7 +108,7 @@ class Delay(NamedTuple):
     overtaken_by: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: parts by name, those that are 0 included."""
+        """Plain data with the parts by name, including those that are 0."""
         return {
             "request": self.request,
             "ended": self.reason is not None,
@@ -121,15 +122,15 @@ class Delay(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """The time between two tokens of a request. token: which one ended it, counted from 1. step:
-    that gave it; since: that gave the one before. beside: other requests whose tokens came after
-    the same time, and whose time went the same way.
+    """The time between two tokens of a request. token: the number of the second one, counted from
+    1. step, since: the steps that gave the second and the first one. beside: other requests with
+    the same gap, whose time was spent in the same way.
 
-    us: by part, of `request`; their sum is the gap. prompts: tokens of others' prompts in the
-    passes of the gap, by request. together: whether a pass that computed the request computed some
-    of them. uncompared: whether the run has no pass to compare such a pass with. again: tokens
-    computed again, of `request` and of those beside it. why: the limit that stalled it. times: how
-    many times as long as others of its size its longest pass in the gap took, if any.
+    us: by part, for `request`; their sum is the gap. prompts: tokens of others' prompts in the
+    passes of the gap, by request. together: whether a pass that computed the request also computed
+    some of these. uncompared: whether the run has no pass to compare such a pass with. again:
+    tokens computed again, of `request` and of those beside it. why: the limit that stalled it.
+    times: its longest pass in the gap, relative to others of its size, if any.
     """
 
     request: str
@@ -154,7 +155,7 @@ class Gap(NamedTuple):
         return outside[max(outside)] if 4 * max(outside) >= self.whole_us > 0 else None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: parts by name, those that are 0 included."""
+        """Plain data with the parts by name, including those that are 0."""
         return {
             "request": self.request,
             "token": self.token,
@@ -172,8 +173,9 @@ class Gap(NamedTuple):
 class Delays(NamedTuple):
     """Where the time of requests went.
 
-    requests: in order of arrival. gaps: the longest between tokens. waits: those queued for
-    longest, without any that only waited for the next step. Both are at most `WORST`, in order.
+    requests: in order of arrival. gaps: the longest between tokens. waits: the requests queued for
+    longest, without those that only waited for the next step. Both are in order and have at most
+    `WORST` entries.
     """
 
     requests: tuple[Delay, ...]
@@ -181,7 +183,7 @@ class Delays(NamedTuple):
     waits: tuple[Delay, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; `waits` by id."""
+        """Plain data; `waits` has the ids of requests."""
         return {
             "requests": [delay.to_json() for delay in self.requests],
             "gaps": [gap.to_json() for gap in self.gaps],
@@ -190,7 +192,7 @@ class Delays(NamedTuple):
 
 
 def delays(trace: Trace) -> Delays:
-    """Where the time of every request that arrived went, and the worst of it."""
+    """Where the time of every request that arrived went, with the longest gaps and waits."""
     require_trace(trace)
     found = _RequestClock(trace)
     requests = tuple(life.delay() for life in found.lives.values())
@@ -202,7 +204,7 @@ def delays(trace: Trace) -> Delays:
 
 
 def spans(trace: Trace) -> dict[str, list[Span]]:
-    """By request the pieces of its time, in order; neighbours of one part are one piece."""
+    """The pieces of each request's time, in order; neighbours of one part are joined."""
     return {
         request: list(_merged(life.spans or ()))
         for request, life in _RequestClock(trace, keep_spans=True).lives.items()
@@ -215,8 +217,9 @@ def _named(counts: tuple[int, ...], whole: int) -> dict[str, int]:
 
 @dataclass
 class _Lifetime:
-    """A request while its events are read. at: up to when its time has been assigned to parts.
-    number: by arrival. queue: the index of the reason at which its wait began, None in a lane.
+    """A request while its events are read. at: the time up to which everything has been assigned to
+    a part. number: in the order of arrival. queue: the index of the reason at which its wait began,
+    None while it holds a lane.
     """
 
     request: str
@@ -247,7 +250,7 @@ class _Lifetime:
         self.us_at_token = self.us
 
     def add(self, part: int, until: int, limit: Cause | None = None) -> None:
-        """All time up to `until` that has not been given away goes to a part."""
+        """Assign all time up to `until` that has not been assigned yet to a part."""
         if until <= self.at:
             return
         self.us[part] += until - self.at
@@ -258,7 +261,7 @@ class _Lifetime:
         self.at = until
 
     def delay(self) -> Delay:
-        """What has become of it."""
+        """Where its time went."""
         return Delay(
             self.request,
             self.start,
@@ -276,9 +279,9 @@ class _Lifetime:
 
 
 class _Reason(NamedTuple):
-    """Why those who wait do, from an event on, until the next of these. event: its index. head,
-    joined: of the first in the queue, and of the last to come of those that joined, their number by
-    arrival, where somebody who came before them waits; otherwise -1.
+    """Why requests wait, from one event until the next of these. event: its index. head, joined:
+    the numbers, in the order of arrival, of the head of the queue and of the latest request that
+    joined, if a request that came before them is waiting; otherwise -1.
     """
 
     start: int
@@ -288,14 +291,14 @@ class _Reason(NamedTuple):
     joined: int = -1
 
     def of(self, number: int) -> Cause:
-        """Why the request with this number by arrival waits."""
+        """Why the request with this number waits."""
         if self.head > number:
             return "overtaken"
         return "passed" if self.joined > number else self.limit
 
 
 class _RequestClock:
-    """Reads the events once. lives: in order of arrival. gaps: the longest, not yet explained."""
+    """Reads the events once. lives: in order of arrival. gaps: the longest, unexplained yet."""
 
     def __init__(self, trace: Trace, keep_spans: bool = False) -> None:
         self.lives: dict[str, _Lifetime] = {}
@@ -317,7 +320,7 @@ class _RequestClock:
     def _follow(self, index: int, moment: Moment) -> None:
         event, state, rows = moment
         start, lives = microseconds(event.t_start), self.lives
-        # what happened in the steps that are not shown is not claimed
+        # nothing is said about what happened in steps that are not shown
         if event.resumed is not None:
             for known in lives.values():
                 if not known.over:
@@ -349,7 +352,7 @@ class _RequestClock:
                 life.over, life.reason = True, finished.finish_reason
 
     def _unfinished(self, request: str) -> _Lifetime | None:
-        """None also for one that came in steps that are not shown."""
+        """The request, or None if it has ended or came in steps that are not shown."""
         life = self.lives.get(request)
         return None if life is None or life.over else life
 
@@ -363,7 +366,7 @@ class _RequestClock:
         return _Reason(microseconds(event.t_start), index, limit, head, joined)
 
     def _number(self, request: str) -> int:
-        """By arrival; -1 for one that came in steps that are not shown."""
+        """Its number by arrival; -1 for a request that came in steps that are not shown."""
         return self.lives[request].number if request in self.lives else -1
 
     def _passes(
@@ -373,7 +376,7 @@ class _RequestClock:
         rows: Mapping[str, list[Computed]],
         running: Iterable[str],
     ) -> None:
-        """What the passes of a step did for those that hold a lane."""
+        """Assign the time of a step's passes for the requests that hold a lane."""
         ending = {f.request for f in event.finished if f.when == "after"}
         passes = [self._sizes.time_of(forward, j, event) for j, forward in enumerate(event.passes)]
         start = microseconds(event.t_start)
@@ -409,7 +412,7 @@ class _RequestClock:
                 life.add(BETWEEN, microseconds(event.t_end))
 
     def _own_pass(self, life: _Lifetime, own: Computed, forward: PassTime, label: int) -> int:
-        """A pass that computes the request; what its step counts as."""
+        """Assign the time of a pass that computes the request; returns the part for its step."""
         if own.again:
             life.again += own.again
             life.add(AGAIN, forward.end)
@@ -426,7 +429,7 @@ class _RequestClock:
         return DECODE if label == STALLED else label
 
     def _token(self, life: _Lifetime, index: int, n: int) -> None:
-        """It got n tokens at once. Those whose time went the same way since share a gap."""
+        """Note n tokens at once. Requests with the same time since the last share a gap."""
         gap = life.at - life.token_at
         if life.tokens and (gap > self._least or (life.token_at, gap) in self._moments):
             again = life.again - life.again_at_token
@@ -455,7 +458,7 @@ class _RequestClock:
         life.us_at_token, life.again_at_token = list(life.us), life.again
 
     def _leave_queue(self, life: _Lifetime, index: int, until: int) -> None:
-        """It joins or stops waiting at an event: the time until then is queued, by reason."""
+        """A request leaves the queue at an event: assign the time until then by reason."""
         reasons, place = self._reasons, life.queue or 0
         if life.was_preempted:
             life.add(PREEMPTED, until)
@@ -478,7 +481,7 @@ class _RequestClock:
         life.queue = None
 
     def _overtaking(self, life: _Lifetime, index: int) -> tuple[str, ...]:
-        """Who came after it and joined a lane before the event at which its wait ends."""
+        """Later requests that joined a lane before the event at which the wait ends."""
         first, last = (bisect_left(self._joined, (at,)) for at in (life.since, index))
         late = [r for _, r in self._joined[first:last] if self._number(r) > life.number]
         return tuple(dict.fromkeys(late))
@@ -487,7 +490,7 @@ class _RequestClock:
         return None if life.was_preempted else "none"
 
     def _end(self, life: _Lifetime, index: int, at: int, reason: str | None) -> None:
-        """It ended before the passes of a step, or the record did."""
+        """The request ended before the passes of a step, or the record ended."""
         if life.queue is not None:
             self._leave_queue(life, index, at)
         else:
@@ -497,7 +500,7 @@ class _RequestClock:
     # -- causes ------------------------------------------------------------------------------------
 
     def explained(self, gap: Gap) -> Gap:
-        """A gap with what the events in it say."""
+        """A gap with what the events in it say about its cause."""
         prompts: dict[str, int] = {}
         together = uncompared = False
         why, times, longest = None, None, -1

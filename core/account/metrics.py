@@ -1,5 +1,4 @@
-"""A trace in numbers: latencies, throughput, and where the work went, computed from the events
-alone.
+"""A trace in numbers: latencies, throughput, and how the work was spent, from the events alone.
 
 `DEFINITIONS` defines every number, for the page and the command line. A token's time is the end of
 the pass that produced it; a request arrives at the `t` of its `arrived` record.
@@ -91,11 +90,11 @@ DEFINITIONS: dict[str, str] = {
 def distribution(
     values: Iterable[float], at_least: Iterable[float] = ()
 ) -> dict[str, float | int | None]:
-    """count, left_out, mean, p50, p90, p99 and max (percentiles interpolated linearly); None for
-    all but the counts if there are no values.
+    """count, left_out, mean, p50, p90, p99 and max (percentiles interpolated linearly); all but the
+    counts are None if there are no values.
 
-    at_least: waiting times so far for events that have not happened yet. They are left out of the
-    count; if there are any, the numbers are lower bounds, since each of them can only grow.
+    at_least: waiting times so far for events that have not happened yet. They are not part of the
+    count; if there are any, the numbers are lower bounds, since each of these times can only grow.
     """
     observed, waiting = list(values), list(at_least)
     counts = {"count": len(observed), "left_out": len(waiting)}
@@ -121,7 +120,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
     """The run in numbers, as plain data; each key is defined in `DEFINITIONS`.
 
-    Shares and rates are None instead of dividing by zero. `goodput` appears only with `slos`.
+    Shares and rates whose divisor is zero are None. `goodput` appears only with `slos`.
     """
     require_trace(trace)
     require(slos, (SLOs, NoneType), "Goodput is counted by SLOs, such as SLOs(ttft_s=0.2)")
@@ -177,8 +176,8 @@ def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
 
 
 def goodput(trace: Trace, slos: SLOs) -> dict[str, Any]:
-    """Requests that meet all SLOs: how many, the share of arrivals, how many a second; without
-    those that ended in steps that are not shown, of which nobody knows whether they did.
+    """Requests that meet all SLOs: their number, their share of arrivals, and their rate per
+    second. Requests that ended in steps that are not shown are left out, since that is unknown.
     """
     times = request_times(trace).values()
     lives = [life for life in times if life.arrival is not None and not life.is_cut]
@@ -224,8 +223,8 @@ def _positions(trace: Trace) -> dict[str, int]:
 
 
 def positions_of(event: StepEvent) -> tuple[int, int]:
-    """Positions that the passes of a step computed, and how many of them were padding: rows that
-    were filled up, those of requests that were over already, and the rest of a CUDA graph.
+    """Positions that the passes of a step computed, and how many of them were padding: pads, rows
+    of requests that had already ended, and the unused rest of a CUDA graph.
     """
     padding = sum(p.padding for p in event.passes) + sum(row.rows for row in event.overrun)
     beyond = sum(p.bucket - p.rows * p.width for p in event.passes if p.bucket is not None)
@@ -240,7 +239,7 @@ LOST_TO_PREEMPTION = (
 
 
 def preemption_s(trace: Trace) -> float:
-    """Seconds lost to preemption, see `LOST_TO_PREEMPTION`; for `metrics` it takes too long."""
+    """Seconds lost to preemption, see `LOST_TO_PREEMPTION`; slower to compute than `metrics`."""
     if not any(event.preempted for event in trace.events):
         return 0.0
     return sum(delay.us[PREEMPTED] + delay.us[AGAIN] for delay in delays(trace).requests) / 1e6
@@ -262,12 +261,12 @@ _HAPPENED: dict[str, Callable[[RequestTimes], bool]] = {
     "ttft_s": lambda life: bool(life.token_times),
     "queue_s": lambda life: life.is_unseen or life.first_pass is not None,
     "e2e_s": lambda life: False,
-}  # to one that has not ended
+}  # whether it has happened to a request that has not ended
 
 
 def _once(lives: Sequence[RequestTimes], what: str, end: float) -> dict[str, float | int | None]:
-    """The distribution of a time that each request has once. In a run that was cut, those that
-    still wait for it have waited until its `end`.
+    """The distribution of a time that each request has once. In a run that was cut short, requests
+    for which it has not happened have waited until the `end`.
     """
     waiting = [
         end - (life.arrival or 0.0)

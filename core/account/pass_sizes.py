@@ -1,4 +1,4 @@
-"""How long the passes of a run took, by their size. Reads only the events."""
+"""How long the passes of a run took, by their size, computed from the events alone."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from core.trace.events import Pass, StepEvent
 
-_LIKE = 2  # passes are of similar size if neither has more than so many times the rows of the other
+_LIKE = 2  # passes are of similar size if neither has more than this many times the other's rows
 
 
 class PassTime(NamedTuple):
-    """start, end: in microseconds. prompts: how many requests' prompts it computes. like: how long
-    its decodes alone take in this run; None if the pass does not have both prompts and decodes, or
-    the run has no such pass of decodes alone.
+    """The time of one pass. start, end: in microseconds. prompts: how many requests' prompts it
+    computes. like: how long its decodes alone take in this run; None if the pass does not have both
+    prompts and decodes, or if the run has no comparable pass of decodes alone.
     """
 
     start: int
@@ -23,17 +23,19 @@ class PassTime(NamedTuple):
 
 
 def microseconds(seconds: float) -> int:
-    """A time as a whole number."""
+    """A time in seconds as a whole number of microseconds."""
     return round(seconds * 1e6)
 
 
 def median_low(ordered: list[int]) -> int:
-    """The median of sorted numbers, always one of them: the smaller of two in the middle."""
+    """The median of sorted numbers; of two in the middle, the smaller."""
     return ordered[(len(ordered) - 1) // 2]
 
 
 class PassSizes:
-    """By the size of a pass: its rows if it is of decodes alone, its tokens if it has a prompt."""
+    """Durations of passes by size, which is the number of rows for a pass of decodes alone, and of
+    tokens for a pass with a prompt.
+    """
 
     def __init__(self, events: Iterable[StepEvent]) -> None:
         taken: dict[tuple[bool, int], list[int]] = {}
@@ -66,12 +68,12 @@ class PassSizes:
         return self._like[rows]
 
     def times(self, j: int, event: StepEvent) -> float | None:
-        """How many times as long it took as the others of its size; None without others."""
+        """How many times as long pass j took as others of its size; None without others."""
         others = self._others(j, event)
         return _duration(event.passes[j]) / others if others else None
 
     def _others(self, j: int, event: StepEvent) -> int | None:
-        """The median of the other passes of the size of pass j; None without others."""
+        """The median duration of the other passes of pass j's size; None without others."""
         mixed, size = _size(j, event)
         others = [
             t

@@ -1,6 +1,5 @@
 """A trace as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: a track for each
-lane, counters for budget and KV and, in a separate process, a track for each request that shows
-where its time went.
+lane, counters for budget and KV and, in a separate process, a track for the time of each request.
 
 Times are microseconds since the run began.
 """
@@ -19,7 +18,7 @@ _ENGINE = 0  # the track of steps and passes; lane n is track n + 1
 
 
 def chrome_trace(trace: Trace) -> dict[str, Any]:
-    """The object that a `.json` file for Perfetto holds."""
+    """The JSON object of a file for Perfetto."""
     lanes = 1 + max((s.lane for e in trace.events for s in e.segments), default=-1)
     simulated = "simulated: " if trace.header.is_simulated else ""
     model = trace.header.model.name or "model"
@@ -82,8 +81,8 @@ def _instants(event: StepEvent) -> list[dict[str, Any]]:
 
 
 def _moment(ended: Finished, event: StepEvent) -> float:
-    """When a request was over: as recorded, or on the side of the passes on which it ended, which
-    is before them if it did so in steps that are not shown.
+    """When a request ended: as recorded, or else at the start or the end of the step. A request
+    that ended in steps that are not shown ended before the start.
     """
     if ended.t is not None:
         return ended.t

@@ -1,4 +1,4 @@
-"""The times of each request of a run, read from its events, and the limits that they may have."""
+"""The times of each request of a run, read from its events, and limits for them (SLOs)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SLOs:
                 )
 
     def met(self, ttft_s: float | None, tpot_s: float | None, e2e_s: float | None) -> bool:
-        """Whether a request that ended by itself kept every limit; one token has no TPOT."""
+        """Whether a request ended by itself within every limit; one token has no TPOT."""
         if e2e_s is None or ttft_s is None:
             return False
         times = ((ttft_s, self.ttft_s), (tpot_s, self.tpot_s), (e2e_s, self.e2e_s))
@@ -41,13 +41,13 @@ class SLOs:
 
 @dataclass
 class RequestTimes:
-    """The times of one request, read from the events, in steps and seconds; None for what has not
-    happened, or happened in steps that are not shown.
+    """The times of one request, in steps and seconds; None for what has not happened, or happened
+    in steps that are not shown.
 
-    is_unseen: its first pass was in one of those. is_cut: it ended there, so its last tokens are
-    not known. num_computed: positions computed for it, of which
-    `num_recomputed` had been computed before and were thrown away; num_read: positions of its cache
-    that these passes read, its own included.
+    is_unseen: its first pass was in such a step. is_cut: it ended in such a step, so its last
+    tokens are unknown. num_computed: positions computed for it. num_recomputed: those of them that
+    had been computed before and were discarded. num_read: positions of its cache that these passes
+    read, including their own.
     """
 
     request: str
@@ -73,7 +73,7 @@ class RequestTimes:
 
     @property
     def is_done(self) -> bool:
-        """Whether it ended by itself."""
+        """Whether it ended by itself, by its length or a stop."""
         return self.finish_reason in ("length", "stop")
 
     @property
@@ -88,7 +88,7 @@ class RequestTimes:
 
     @property
     def itl_s(self) -> list[float]:
-        """Seconds between each two tokens, in order."""
+        """Seconds between consecutive tokens, in order."""
         pairs = zip(self.token_times, self.token_times[1:], strict=False)
         return [
             later - earlier for earlier, later in pairs if earlier is not None and later is not None
@@ -104,7 +104,7 @@ class RequestTimes:
 
     @property
     def _last(self) -> float | None:
-        """When its last token came; None until it has ended by itself, or if nobody knows."""
+        """When its last token came; None if unknown, or if it did not end by itself."""
         return (
             self.token_times[-1] if self.is_done and self.num_tokens and not self.is_cut else None
         )
@@ -116,7 +116,7 @@ class RequestTimes:
         return None if first is None or last is None else (last - first) / (self.num_tokens - 1)
 
     def meets(self, slos: SLOs) -> bool:
-        """Whether it ended by itself within every limit, see `SLOs.met`."""
+        """Whether it ended by itself within every limit; see `SLOs.met`."""
         return slos.met(self.ttft_s, self.tpot_s, self.e2e_s)
 
     def to_json(self) -> dict[str, Any]:
@@ -173,5 +173,5 @@ def request_times(trace: Trace) -> dict[str, RequestTimes]:
 
 
 def rounded(value: float | None) -> float | None:
-    """Seconds to the microsecond."""
+    """Seconds rounded to the microsecond; None stays None."""
     return None if value is None else round(float(value), 6)

@@ -1,4 +1,4 @@
-"""A run as tables, for pandas."""
+"""A run as pandas tables."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Tables(NamedTuple):
-    """steps: a row for each step. requests: for each request, with its times in seconds and where
-    they went. segments: for each request in each pass.
+    """steps: a row for each step. requests: a row for each request, with its times in seconds and
+    where they went. segments: a row for each request in each pass.
     """
 
     steps: pandas.DataFrame

@@ -1,5 +1,5 @@
-"""The one walk over a run: each event, the state while its passes run, and what they compute for
-each request. Whatever is said of a run in numbers reads it, or what was read from it.
+"""The walk over a run that all its numbers are based on: each event, the state while its passes
+run, and what they compute for each request.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from core.trace.trace import Trace
 
 
 class Computed(NamedTuple):
-    """What a pass computes for a request. again: positions that had been computed for it before,
-    and were thrown away; a rejected draft's does not count, since its token was another. tokens:
-    how many it got.
+    """What a pass computes for a request. again: positions that had been computed for it before and
+    were discarded; those of a rejected draft do not count, since the token was another one. tokens:
+    how many tokens the request got.
     """
 
     segment: Segment
@@ -25,7 +25,7 @@ class Computed(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A step. state: while its passes run. rows: by request, one for each pass that computes it."""
+    """A step. state: while its passes run. rows: by request, one entry for each pass."""
 
     event: StepEvent
     state: RunState
@@ -33,8 +33,8 @@ class Moment(NamedTuple):
 
 
 def walk(trace: Trace) -> Iterator[Moment]:
-    """Step by step. The state goes on with the next one: read it, or copy it."""
-    reached: dict[str, int] = {}  # positions computed at most, by request
+    """The run, step by step. The state object is reused: read it at once, or copy it."""
+    reached: dict[str, int] = {}  # the most positions computed so far, by request
     for event, state in trace.states():
         for carried in event.resumed.carried if event.resumed else ():
             reached[carried.request] = max(reached.get(carried.request, 0), carried.computed)

@@ -1,3 +1,1 @@
-"""The same engine in a browser's tab: what Pyodide runs there. Nothing is imported but the standard
-library and `core`.
-"""
+"""The engine in a browser tab, run by Pyodide. It imports only the standard library and `core`."""

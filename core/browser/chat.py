@@ -1,5 +1,5 @@
-"""A conversation as a model's chat template writes it, where no template can be run: what it writes
-between two messages is worked out from the template itself, once, and depends on their roles alone.
+"""Conversations without a chat template, where none can be run: the text that a template writes
+between two messages depends only on their roles, and is found once by running the template.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from core.errors import UnsupportedModel
 from core.workload.request import ROLES, Message
 
 Between = Mapping[str, Mapping[str, str]]
-"""What stands behind a message of one role and before one of another; "" for the role before the
-first message, and for that of the answer.
+"""The text between a message of one role and a message of another. The role "" stands for the
+beginning of the conversation and for the answer.
 """
 _SAID = ("what is said first", "what is said then")
 _TRIED = (
@@ -24,8 +24,8 @@ _TRIED = (
 
 
 def worked_out(write: Callable[[Sequence[Message]], str]) -> Between:
-    """write: what the template makes of messages. Raises UnsupportedModel for one that looks at
-    more than the roles.
+    """The texts between roles. write: the text that the template makes of messages. Raises
+    UnsupportedModel for a template that looks at more than the roles.
     """
     between: dict[str, dict[str, str]] = {role: {} for role in ("", *ROLES)}
     for roles in product(ROLES, ROLES):
@@ -42,7 +42,7 @@ def worked_out(write: Callable[[Sequence[Message]], str]) -> Between:
 
 
 def written(between: Between, messages: Sequence[Message]) -> str:
-    """A conversation, up to where the answer begins."""
+    """The text of a conversation, up to where the answer begins."""
     gaps = [between[a][b] for a, b in pairwise(("", *(m["role"] for m in messages), ""))]
     said = (m["content"] + gap for m, gap in zip(messages, gaps[1:], strict=True))
     return gaps[0] + "".join(said)

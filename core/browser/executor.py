@@ -1,6 +1,6 @@
-"""An engine in a browser's tab: `EngineCore(BrowserExecutor(model, machine), tokenizer, config)`.
-What computes a pass is an object of JavaScript, class `Model` of `assets/engine/model.js`; here a
-pass becomes plain numbers, and the answer a `PassResult`.
+"""An engine in a browser's tab: `EngineCore(BrowserExecutor(model, machine), tokenizer, config)`. A
+JavaScript object of the class `Model` (`assets/engine/model.js`) computes the passes; here a pass
+becomes plain numbers, and its answer a `PassResult`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _NOBODY = -1
 
 
 class BrowserModel(Protocol):
-    """What is asked of the `Model` of `model.js`. facts: `ModelFacts` as JSON. heads: query heads
-    of a layer. threads: that compute. tokenizer, between: of a model that brings them, see
+    """The interface of `Model` in `model.js`. facts: `ModelFacts` as JSON. heads: query heads of a
+    layer. threads: the number that compute. tokenizer, between: of a model that brings them, see
     `PlainTokenizer`; otherwise "" and "null".
 
-    Its numbers come as an object whose `to_py()` is a buffer of float64.
+    It returns numbers as an object whose `to_py()` is a buffer of float64.
     """
 
     facts: str
@@ -37,23 +37,22 @@ class BrowserModel(Protocol):
     between: str
 
     def pool(self, slots: int) -> int:
-        """Make room for the K and V of so many tokens; what was kept before is gone. Returns a
-        number that its passes begin with.
+        """Make room for the K and V of so many tokens, discarding what was kept before. Returns a
+        number with which the passes on this pool begin.
         """
 
     def compute(self, told: array[int], rows: str) -> Any:
-        """One pass, see `BrowserRunner.launch`."""
+        """Compute one pass, see `BrowserRunner.launch`."""
 
     def attention(self, ids: array[int], layer: int, head: int) -> Any:
-        """The weights of one head over a text: for each token one for every token."""
+        """The weights of one head over a text: for each token, a weight for every token."""
 
 
 class BrowserExecutor:
     """The `Executor` of a model in a tab.
 
     machine: "device_name" and "versions" of the trace's header. leaks: every request also reads the
-    keys of the next one in its pass, the mistake of `core.proof.mistakes.leaky`, and traces say
-    so.
+    keys of the next one in its pass, the mistake of `core.proof.mistakes.leaky`; traces say so.
     """
 
     memory_sentence = ""
@@ -69,7 +68,7 @@ class BrowserExecutor:
         self._computes, self._leaks = model, leaks
 
     def check_config(self, config: EngineConfig) -> None:
-        """See `Executor`: a pool larger than a tab should hold."""
+        """See `Executor`: refuses a pool larger than a tab should hold."""
         size = (config.num_blocks or 0) * self._block_bytes(config)
         if size > MOST_POOL:
             raise InvalidConfig(
@@ -89,16 +88,16 @@ class BrowserExecutor:
         return BrowserRunner(self._computes, num_blocks, config.block_size, clock, self._leaks)
 
     def failure(self, error: Exception) -> str | None:
-        """See `Executor`: memory is all that a tab can run out of."""
-        said = str(error)  # by each browser in other words
+        """See `Executor`: a tab can only run out of memory."""
+        said = str(error)  # each browser words it differently
         no_room = isinstance(error, MemoryError) or (
             "RangeError" in said and "memory" in said.lower()
         )
         return "the tab ran out of memory" if no_room else None
 
     def attention(self, token_ids: Sequence[int], layer: int, head: int) -> list[list[float]]:
-        """The weights of one head over a text by itself: a row for each token, a column for each. A
-        run may be under way.
+        """The weights of one head over a text by itself: a row for each token, with a column for
+        each token. A run may be in progress.
 
         Raises InflightError for a head that does not exist.
         """
@@ -116,9 +115,7 @@ class BrowserExecutor:
 
 
 class BrowserRunner:
-    """The `Runner` of a model in a tab: computes at once, and alone. leaks: see
-    `BrowserExecutor`.
-    """
+    """The `Runner` of a model in a tab; computes passes at once. leaks: see `BrowserExecutor`."""
 
     asynchronous = own_clock = False
     execution = memory = None
@@ -134,18 +131,18 @@ class BrowserRunner:
     ) -> None:
         self._model, self._block_size, self._clock, self._leaks = model, block_size, clock, leaks
         self._slots = num_blocks * block_size
-        self.begin()  # the memory is there, or the engine hears here that it is not
+        self.begin()  # allocates the memory now, so that a failure is raised here
 
     def begin(self) -> None:
         """See `Runner`. A model has one pool, which belongs to the run that began last."""
         self._owner = self._model.pool(self._slots)
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
-        """See `Runner`. A pass is told in whole numbers: whose pool it is, tokens in a block,
-        requests, and for each request
+        """See `Runner`. A pass is encoded in integers: the number of its pool, tokens in a block,
+        the number of requests, and for each request
 
-        pads before it · its tokens · position of the first · which request's keys it reads too (-1:
-        nobody's) · whether it samples · its blocks; then the tokens and the blocks themselves.
+        pads before it · its tokens · position of the first · the request whose keys it also reads
+        (-1 for none) · whether it samples · its blocks; then the tokens and the blocks themselves.
         """
         t0 = self._clock()
         scheduled = output.scheduled
@@ -174,15 +171,15 @@ class BrowserRunner:
 
 
 def _neighbours(output: SchedulerOutput) -> dict[int, int]:
-    """For each request that computes tokens the next one of the pass that does; after the last
-    comes the first. Nobody reads its own keys twice.
+    """For each request that computes tokens, the next one in the pass that does; the last one is
+    followed by the first. A request alone in its pass has no neighbour.
     """
     present = [index for index, s in enumerate(output.scheduled) if s.tokens]
     return dict(zip(present, present[1:] + present[:1], strict=True)) if len(present) > 1 else {}
 
 
 def _in_words(row: SamplingRow) -> dict[str, Any]:
-    """How to choose a token, by the names of `SamplingParams`: as little as the choice needs.
+    """How to choose a token, by the names of `SamplingParams`, with only the fields that matter.
     noise: its key, as two halves of 32 bits.
     """
     params = row.params

@@ -1,6 +1,5 @@
 """Pyodide (MPL-2.0), the Python that runs in a browser: five files of the npm package of that name.
-They are taken from where npm or the page's owner has put them, or fetched once, and checked, into
-the folder of what was fetched.
+They are taken from where npm or the page's owner has put them, or fetched once and checked.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ _NPM = ASSETS.parent / "node_modules" / "pyodide"
 
 def find_pyodide(folder: Path | None = None) -> Path:
     """The folder of the npm package: the given one, else that of INFLIGHT_PYODIDE, else where `npm
-    ci` or `fetch_pyodide` puts it. Raises InflightError where it is not, in a sentence that says
-    how to get it.
+    ci` or `fetch_pyodide` puts it. Raises InflightError, which says how to get it.
     """
     named = folder or os.environ.get("INFLIGHT_PYODIDE")
     places = (Path(named),) if named else (_NPM, _fetched())
@@ -53,8 +51,8 @@ def find_pyodide(folder: Path | None = None) -> Path:
 
 
 def fetch_pyodide() -> Path:
-    """Its folder, fetched from the npm registry (6.5 MB) unless it is here, or is looked for in
-    INFLIGHT_PYODIDE alone. Raises InflightError where it cannot be had.
+    """The folder of the npm package, fetched from the npm registry (6.5 MB) unless it is here or
+    INFLIGHT_PYODIDE names its place. Raises InflightError if it cannot be fetched.
     """
     if os.environ.get("INFLIGHT_PYODIDE"):
         return find_pyodide()
@@ -86,7 +84,7 @@ def _unpack(content: bytes, folder: Path) -> None:
         tarfile.open(fileobj=io.BytesIO(content)) as files,
     ):
         files.extractall(place, filter="data")
-        shutil.rmtree(folder, ignore_errors=True)  # of what was broken off
+        shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted attempt
         os.replace(Path(place) / "package", folder)
 
 
@@ -95,7 +93,7 @@ def _fetched() -> Path:
 
 
 def _version(folder: Path) -> str | None:
-    """Of a whole package in a folder, None if there is none."""
+    """The version of a complete package in a folder; None if there is none."""
     try:
         found = json.loads((folder / "package.json").read_text(encoding="utf-8"))["version"]
     except (OSError, ValueError, KeyError, TypeError):

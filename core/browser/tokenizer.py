@@ -1,8 +1,8 @@
-"""The tokenizer of a model of the tab in plain Python, read from its tokenizer.json: the same ids
-and texts as the `tokenizers` library gives.
+"""The tokenizer of a model in a tab in plain Python, read from its tokenizer.json: it gives the
+same ids and texts as the `tokenizers` library.
 
-Two kinds are known: byte-level BPE, whose words are cut by patterns that ask of a character no more
-than its kind, and one token a character.
+Two kinds are supported: byte-level BPE, if the patterns that split words depend only on the kinds
+of characters, and one token per character.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _ALIKE = {"L": "a", "N": "1", "Z": "\t"}  # by the first letter of a character's
 
 
 def _shadow(text: str) -> str:
-    """The text with an ASCII character of the same kind for every other one: `re` knows no
-    categories of Unicode.
+    """The text with every non-ASCII character replaced by an ASCII one of the same kind, because
+    `re` does not know the categories of Unicode.
     """
     if text.isascii():
         return text
@@ -36,8 +36,8 @@ def _shadow(text: str) -> str:
 
 
 def _for_shadows(pattern: str) -> re.Pattern[str]:
-    """A pattern as it is looked for in a text's shadow. Raises UnsupportedModel for one that asks
-    more of a character than its kind.
+    """A pattern to be applied to the shadow of a text. Raises UnsupportedModel for one that depends
+    on more than the kinds of characters.
     """
     made, inside = "", False
     for part in re.findall(r"\\[pP]\{\w+\}|\\.|.", pattern, re.DOTALL):
@@ -50,7 +50,7 @@ def _for_shadows(pattern: str) -> re.Pattern[str]:
 
 
 def _pattern(step: Mapping[str, Any]) -> str | None:
-    """What one step before the merges cuts a text by; None where it cuts nothing."""
+    """The pattern by which one step before the merges splits a text; None if it does not split."""
     match step:
         case {"type": "ByteLevel", "add_prefix_space": False, **rest}:
             return _WORDS if rest.get("use_regex", True) else None
@@ -67,9 +67,7 @@ def _pattern(step: Mapping[str, Any]) -> str | None:
 
 
 def byte_characters() -> dict[int, str]:
-    """The character that stands for each byte: itself if it can be seen, otherwise one from 256
-    on.
-    """
+    """The character for each byte: itself if it is printable, otherwise one from U+0100 on."""
     seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
     unseen = [byte for byte in range(256) if byte not in seen]
     return {byte: chr(byte) for byte in seen} | {
@@ -78,9 +76,9 @@ def byte_characters() -> dict[int, str]:
 
 
 class PlainTokenizer:
-    """What an engine asks of a tokenizer. made: what a tokenizer.json says, or its text. chat_text:
-    writes conversations, where its model has messages. Raises UnsupportedModel for a kind that is
-    not known.
+    """The methods of a tokenizer that an engine needs. made: the content of a tokenizer.json, as
+    text or parsed. chat_text: writes conversations, if its model has messages. Raises
+    UnsupportedModel for an unsupported kind.
     """
 
     unk_token = unk_token_id = None
@@ -123,8 +121,8 @@ class PlainTokenizer:
     def __call__(
         self, text: str, add_special_tokens: bool = True, **_: Any
     ) -> dict[str, list[int]]:
-        """`{"input_ids"}` of a text. A byte that has no token is left out; where characters have
-        tokens, one without raises KeyError.
+        """`{"input_ids"}` of a text. A byte without a token is left out; with one token per
+        character, an unknown character raises KeyError.
         """
         ids = [*self._first] if add_special_tokens else []
         for part in self._specials.split(text) if self._specials else (text,):
@@ -138,9 +136,7 @@ class PlainTokenizer:
         return {"input_ids": ids}
 
     def decode(self, token_ids: Iterable[int], **_: Any) -> str:
-        """The text of some ids; bytes that make no character become U+FFFD, and an id that is no
-        token is left out.
-        """
+        """The text of token ids. Incomplete characters become U+FFFD; unknown ids are left out."""
         return b"".join(map(self._bytes, token_ids)).decode(errors="replace")
 
     def _bytes(self, token_id: int) -> bytes:

@@ -1,19 +1,20 @@
-"""A built-in model's weights as `assets/engine/kernels.c` reads them: float16, put in order once
-when a site is made, so that a tab only widens them. A GGUF file is packed elsewhere, in
+"""A built-in model's weights in the layout that `assets/engine/kernels.c` reads: float16, arranged
+once when a site is made, so that a tab only has to widen them. GGUF files are packed in
 `core/torch_engine/models/gguf_for_tab.py`.
 
-A packed file is a header's length (4 bytes), the header (JSON), and the numbers. The header says
-what the model is, see `ModelFacts`, its sizes, whether the numbers are "float16", and of each
-tensor where it begins, in bytes of a tab's memory behind the first one, its outputs and inputs.
+A packed file is the header's length (4 bytes), the header (JSON), and the numbers. The header has
+the facts of the model, see `ModelFacts`, its sizes, whether the numbers are "float16", and for each
+tensor its offset in bytes in a tab's memory, its outputs and its inputs.
 
-A matrix stands in panels of eight outputs, `[outputs / 8][inputs][8]`, the last one filled up with
-zeros: eight outputs are two of the machine's registers. Matrices that read the same input stand
-together: queries, keys and values; gate and up.
+A matrix is stored in panels of eight outputs, `[outputs / 8][inputs][8]`, the last one padded with
+zeros: eight outputs are two of the machine's registers. Matrices that read the same input are
+stored together: queries, keys and values; gate and up.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,9 +31,7 @@ Rows = Iterator["array[int]"]
 
 
 def pack_weights(folder: Path) -> bytes:
-    """The packed file of the model in a folder, GPT-2 or Llama in float16. Raises UnsupportedModel
-    for another one.
-    """
+    """The packed file of a GPT-2 or Llama in float16; raises UnsupportedModel for others."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     reader = _Safetensors(folder / "model.safetensors")
     packed = _Packed()
@@ -60,7 +59,7 @@ def model_facts(
     parameters: int,
     ends: tuple[int, ...],
 ) -> ModelFacts:
-    """What a trace will say of the model. ends: tokens at which generation stops."""
+    """The facts of the model in a trace. ends: tokens at which generation stops."""
     return ModelFacts(
         name=name,
         type=config["model_type"],
@@ -75,8 +74,12 @@ def model_facts(
     )
 
 
-def llama_sizes(config: Mapping[str, Any], rope_theta: float) -> dict[str, Any]:
-    """The sizes of a Llama, from its config."""
+def llama_sizes(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes of a Llama, from its config; raises what `rope_factors` raises."""
+    sometimes = {
+        "rope_factors": rope_factors(config),
+        "no_rope_interval": config.get("no_rope_layer_interval"),
+    }
     return {
         "layers": config["num_hidden_layers"],
         "hidden": config["hidden_size"],
@@ -86,13 +89,35 @@ def llama_sizes(config: Mapping[str, Any], rope_theta: float) -> dict[str, Any]:
         "inner": config["intermediate_size"],
         "positions": config["max_position_embeddings"],
         "epsilon": config["rms_norm_eps"],
-        "rope_theta": rope_theta,
+        "rope_theta": config["rope_parameters"]["rope_theta"],
+        **{name: value for name, value in sometimes.items() if value},
     }
 
 
+_LLAMA3 = {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}
+
+
+def rope_factors(config: Mapping[str, Any]) -> list[float]:
+    """What the rotary frequencies are divided by, where positions are scaled as those of Llama 3.1;
+    none where they are as they are. Raises UnsupportedModel where they are scaled in another way.
+    """
+    rope = config["rope_parameters"]
+    scaled = rope.keys() - {"rope_type", "rope_theta"}
+    if (rope["rope_type"], scaled) not in (("default", set()), ("llama3", _LLAMA3)):
+        raise UnsupportedModel("A browser computes no positions that are scaled unlike Llama 3's.")
+    factors = []
+    for number in range(0, config["head_dim"] if scaled else 0, 2):
+        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        length = 2 * math.pi * rope["rope_theta"] ** (number / config["head_dim"])
+        turns = rope["original_max_position_embeddings"] / length
+        share = min(1, max(0, (turns - low) / (high - low)))
+        factors.append(1 / ((1 - share) / rope["factor"] + share))
+    return factors
+
+
 def panels(rows: Sequence[bytes], widths: Sequence[int]) -> bytearray:
-    """Rows, as many as fill whole panels, in panels: number by number, those of eight rows side by
-    side. widths: bytes of the numbers in a block, of which each row is made.
+    """Rows, which must fill whole panels, in panels: number by number, those of eight rows side by
+    side. widths: the bytes of each number in a block; a row consists of such blocks.
     """
     size, made = sum(widths), bytearray(len(rows) * len(rows[0]))
     for output in range(PANEL):
@@ -113,9 +138,7 @@ def packed_file(header: Mapping[str, Any], numbers: bytes) -> bytes:
 
 
 def _end_tokens(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
-    """The tokens at which generation stops: the generation config says so before the model's own
-    does.
-    """
+    """The tokens at which generation stops; the generation config comes before the model's."""
     path = folder / "generation_config.json"
     generation = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     found = generation.get("eos_token_id")
@@ -156,7 +179,7 @@ class _Safetensors:
 
 
 class _Packed:
-    """Tensors in the order in which they are added. tensors: by name, where one begins once it is
+    """Tensors in the order in which they are added. tensors: by name, its offset once it is
     widened, its outputs and its inputs.
     """
 
@@ -171,7 +194,7 @@ class _Packed:
         self._add(name, array("H", panels(outputs, (2,))), count, size // 2)
 
     def vector(self, name: str, numbers: array[int]) -> None:
-        """As it is, filled up with zeros to whole panels."""
+        """The numbers as they are, padded with zeros to whole panels."""
         self._add(name, numbers + array("H", bytes(2 * (-len(numbers) % PANEL))), len(numbers), 1)
 
     def _add(self, name: str, numbers: array[int], outputs: int, inputs: int) -> None:
@@ -204,7 +227,7 @@ def _llama(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[
         packed.matrix(f"{layer}.up", *rows(mlp + "gate", mlp + "up"))
         packed.matrix(f"{layer}.down", *rows(mlp + "down"))
     packed.vector("norm", read("model.norm.weight")[0])
-    return llama_sizes(config, config["rope_parameters"]["rope_theta"])
+    return llama_sizes(config)
 
 
 def _gpt2(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[str, Any]:

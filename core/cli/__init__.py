@@ -1,9 +1,8 @@
-"""The command line: `python -m inflight run | serve | compare | show | presets | models |
-check | agree | import | watch | collect | workload | fit | plan`.
+"""The command line: `python -m inflight run | serve | compare | show | presets | models | check |
+agree | import | watch | collect | workload | fit | plan`.
 
 A command is a function in a module of this package, imported when it is used, so that `--help` does
-not wait for torch. A refusal is one sentence on stderr and exit
-code 2.
+not wait for torch. A refusal is one sentence on stderr and exit code 2.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from core import __version__
 from core.cli.given import Command
 from core.cli.output import INTERRUPTED, loading, open_streams, print_line, print_note
 from core.errors import InflightError, shown
-from core.start import unsearched
+from core.start import gc_frozen
 from core.torch_engine.models.tensor_parallel import is_first, world_size
 
 Target = str | Callable[..., None]
@@ -52,7 +51,7 @@ PROGRAM = "python -m inflight"
 
 
 def program(commands: Mapping[str, Target]) -> typer.Typer:
-    """A command line of these commands."""
+    """A command line with these commands."""
     about = (
         "Inflight: continuous batching and the policies before it on a real model, with every step"
         " recorded."
@@ -91,7 +90,7 @@ def _typer(**options: Any) -> typer.Typer:
 
 
 def _first_paragraph(function: Callable[..., None]) -> str:
-    """A command's entry in the list of commands, in full: Typer would cut it after a line."""
+    """A command's entry in the list of commands, which Typer would cut after one line."""
     return " ".join((function.__doc__ or "").split("\n\n")[0].split())
 
 
@@ -113,7 +112,7 @@ def _stub(target: str) -> Callable[..., None]:
 
 
 class _LazyGroup(TyperGroup):
-    """Replaces a stub by its command when it is used."""
+    """A group that replaces a stub by its command when it is used."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
@@ -121,7 +120,7 @@ class _LazyGroup(TyperGroup):
         if name is not None and target is not None:
             module, _, function = target.partition(":")
             alone = _typer()
-            with loading("Loading"), unsearched():
+            with loading("Loading"), gc_frozen():
                 target = getattr(import_module(f"{__package__}.{module}"), function)
             alone.command(name, cls=Command)(target)
             command = typer.main.get_command(alone)
@@ -188,7 +187,7 @@ def _sentence(error: Any) -> str:
 
 
 def _share(args: list[str]) -> None:
-    """Under torchrun the first process prints for all of them, and `run` is the only command."""
+    """Under torchrun only the first process prints, and `run` is the only command."""
     if not is_first():
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if args[:1] != ["run"]:

@@ -164,7 +164,7 @@ def _print_result(name: str, found: CheckResult) -> None:
 
 
 def findings(found: CheckResult) -> Iterator[str]:
-    """What was proved, what was bounded, and what is taken on trust."""
+    """Sentences on what was proved, what was bounded, and what is taken on trust."""
     header = found.header
     if found.not_replayed:
         odd = (
@@ -232,7 +232,7 @@ def findings(found: CheckResult) -> Iterator[str]:
 
 
 def _of_another(found: CheckResult) -> Iterator[str]:
-    """What is taken on trust of another engine's run."""
+    """Sentences on what is taken on trust in another engine's run."""
     yield from _rerun(found.rerun) if found.rerun else _not_rerun(found.header)[:1]
     yield _texts(found)
     if found.unrecorded:
@@ -325,7 +325,7 @@ def _texts(found: CheckResult) -> str:
 
 
 def _engine(header: Header) -> Engine:
-    """An engine for the model of a trace, as it ran. Raises InflightError for one that cannot."""
+    """An engine for the model of a trace, as it ran. Raises InflightError if it cannot be run."""
     if header.is_simulated:
         raise InflightError("A simulated run has no model to run again.")
     name = str(header.model.name)

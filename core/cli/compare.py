@@ -180,7 +180,7 @@ def compare(
 def _data(
     workload: Workload, where: dict[str, Any], result: Comparison, repeats: int
 ) -> dict[str, Any]:
-    """repeats: how many rounds there were to be."""
+    """The result as plain data. repeats: how many rounds were planned."""
     found = result.to_json()
     return {
         "schema": "compare/1",
@@ -193,7 +193,7 @@ def _data(
 
 
 def _keep(result: Comparison, traces: dict[str, Path], html: Path | None) -> list[InflightError]:
-    """Save the runs, by policy, and the page; what could not be saved after all."""
+    """Save the runs, by policy, and the page; returns the errors."""
     kept = [(result.runs[name].trace, path) for name, path in traces.items()]
     return [
         error for trace, path in kept if trace is not None for error in saved(trace.save, path)
@@ -201,7 +201,7 @@ def _keep(result: Comparison, traces: dict[str, Path], html: Path | None) -> lis
 
 
 def _print_simulated(result: Comparison, data: dict[str, Any]) -> None:
-    """One row per policy, and what its times rest on."""
+    """Print one row per policy, and the assumptions behind its times."""
     print_line("SIMULATED: a cost model stands in for the forward pass.")
     columns = ("policy", "time", f"faster than {result.baseline}", *_METRICS)
     rows = [
@@ -238,7 +238,7 @@ def _metrics(numbers: dict[str, Any]) -> list[str]:
 
 
 def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
-    """One row per contender, then the findings on outputs and spread, and where it was measured."""
+    """Print a row per contender, the findings on outputs and spread, and the environment."""
     columns = (
         "policy",
         "wall time",
@@ -282,9 +282,10 @@ def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
 
 
 def _outputs_sentence(result: Comparison) -> str:
-    """Identical, or the first difference and its margin."""
+    """That outputs are identical, or the first difference and its margin."""
     if result.outputs_identical:
-        return "Outputs: identical, token for token."
+        stayed = ", as long as the clients stayed" if result.is_cut else ""
+        return f"Outputs: identical, token for token{stayed}."
     first = result.differences[0]
     margin = (
         "" if first["margin"] is None else f", where the best logit led by {first['margin']:.3g}"

@@ -1,4 +1,4 @@
-"""`fit`: what a forward pass costs, from a recorded run."""
+"""`fit`: the cost of a forward pass, from a recorded run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.simulate.cost import Load
 from core.simulate.fitted import Linear
 from core.simulate.named import cost_in
 
-_PROMPT, _CACHE = 1000, 500  # tokens, of the passes that are told as examples
+_PROMPT, _CACHE = 1000, 500  # tokens in the passes that are given as examples
 
 
 def fit(
@@ -47,8 +47,8 @@ def fit(
 
 
 def examples(cost: Linear) -> list[dict[str, Any]]:
-    """What some passes take by this cost: `pass`, in words; `seconds`; `beyond`, whether no pass so
-    small or so large was measured.
+    """The time of some passes by this cost. pass: its description; seconds; beyond: whether no pass
+    so small or so large was measured.
     """
     each = cost.kv_bytes_per_token
     prompt = Load(_PROMPT, _PROMPT * each, Load.pairs_of(_PROMPT, _PROMPT))
@@ -104,7 +104,7 @@ def _print(cost: Linear, found: list[dict[str, Any]]) -> None:
 
 
 def _time(seconds: float) -> str:
-    """Three digits with their unit."""
+    """A time with three digits and its unit."""
     rounded = float(f"{seconds:.3g}")
     unit, number = "µs", 1e6 * seconds
     if rounded >= 1:

@@ -1,5 +1,5 @@
-"""What may be given to any command: no value that is empty, no number that is none, and no option
-that does nothing. Knows no command.
+"""Checks of what is given to any command: no empty value, no number that is not finite, and no
+option without effect. It knows no particular command.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from core.errors import InflightError
 from core.trace.messages import listed
 
 _given: ContextVar[Mapping[str, str]] = ContextVar("_given")
-"""Parameters of the command that runs which were given on the command line, and the options by
-which they are given.
+"""The parameters of the running command that were given on the command line, with their options.
 """
 
 
 class Command(TyperCommand):
-    """A command to which nothing empty is given: `--model "$MODEL"`, in a script that sets no
-    MODEL, is refused and not taken for no model.
+    """A command that refuses empty values: `--model "$MODEL"` in a script without a MODEL is an
+    error, not the default.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """click's; raises InflightError for a value that is empty, a number that is not finite, and
-        an option that is given twice and takes one value.
+        """Parse as click does. Raises InflightError for an empty value, for a number that is not
+        finite, and for an option that takes one value and is given twice.
         """
         told = list(args)
         rest = super().parse_args(ctx, args)
@@ -62,8 +61,8 @@ def _each(value: object) -> Iterable[object]:
 
 
 def refuse_idle(when: str, *names: str) -> None:
-    """Raises InflightError if one of these parameters was given on the command line: it would do
-    nothing. when: in which case, in words.
+    """Raises InflightError if one of these parameters was given on the command line, since it would
+    have no effect. when: in which case, as the end of the sentence.
     """
     if idle := [option for name, option in _given.get({}).items() if name in names]:
         raise InflightError(f"{listed(idle)} {'do' if idle[1:] else 'does'} nothing {when}.")

@@ -1,4 +1,4 @@
-"""`presets` and `models`: lists of both."""
+"""`presets` and `models`: lists of presets and of models."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _print_models(found: dict[str, Any]) -> None:
 
 
 def describe_model(name: str) -> dict[str, Any]:
-    """A model that has a name, from its folder, without loading it."""
+    """The facts of a named model, from its folder, without loading it."""
     from safetensors import safe_open
 
     folder = Path(model_source(name))
@@ -137,7 +137,7 @@ def _preset_json(preset: Preset) -> dict[str, Any]:
 
 
 def _limits(config: EngineConfig) -> str:
-    """Policy, lanes, and what differs from the default."""
+    """The policy, the lanes, and the limits that differ from the defaults."""
     parts = [config.policy.name, english(f"{config.num_lanes} [lane|lanes]")]
     if config.policy.token_budget:
         parts.append(f"budget {config.max_num_batched_tokens}")

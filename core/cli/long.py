@@ -1,4 +1,4 @@
-"""Runs of many requests, summed up event by event in memory that does not grow with them."""
+"""Runs of many requests, reduced to totals event by event, in constant memory."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from core.trace.header import Header
 from core.trace.messages import english
 from core.trace.trace import Trace
 
-# of which a run is kept whole, to be summed up exactly and request by request
+# up to this number a run is kept whole, with exact numbers and a row for each request
 MOST_REQUESTS = 10_000
 
 
 def is_long(path: Path) -> bool:
-    """Whether a file is a run of ours of more than that; False for what is no trace."""
+    """Whether a file is a trace of ours with more requests than that."""
     try:
         lines = lines_of(path)
         header = next(lines, "")
+        if not header.startswith('{"kind":"header"'):
+            return False
         asked = islice(
             (line for line in lines if line.startswith('{"kind":"request"')), MOST_REQUESTS, None
         )
@@ -36,7 +38,7 @@ def is_long(path: Path) -> bool:
 
 
 def print_file(path: Path, slos: SLOs | None) -> None:
-    """The totals of a trace, read line by line. Raises InvalidTrace."""
+    """Print the totals of a trace, read line by line. Raises InvalidTrace."""
     reader = Reader(reading(lines_of(path), path))
     totals = RunTotals(slos)
     end = End(complete=False)
@@ -51,7 +53,7 @@ def print_file(path: Path, slos: SLOs | None) -> None:
 
 
 def print_long(header: Header, totals: RunTotals, complete: bool) -> None:
-    """What ran, and its totals."""
+    """Print what ran, and its totals."""
     print_line(headline(Trace(header, {}, [])))
     print_line()
     print_totals(totals.to_json())
@@ -63,7 +65,7 @@ def print_long(header: Header, totals: RunTotals, complete: bool) -> None:
 
 
 def print_totals(totals: Mapping[str, Any]) -> None:
-    """`RunTotals` as lines. Times of a simulated run are simulated."""
+    """Print `RunTotals` as lines."""
     print_line(
         english(
             f"{totals['finished']:,} [request|requests], {totals['output_tokens']:,} [token|tokens]"

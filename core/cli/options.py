@@ -1,5 +1,5 @@
-"""Shared by the commands: their options, the run that these describe, and the engine for it. torch
-is loaded only with the engine.
+"""What commands share: their options, the run that these describe, and the engine for it. torch is
+loaded only with the engine.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ Simulate = Annotated[
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """Where a model runs, and in which dtype. threads: of torch on a CPU, None for its own."""
+    """The device and the dtype of a model. threads: of torch on a CPU, None for its own number."""
 
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto"
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto"
@@ -127,11 +127,11 @@ EXECUTION: dict[str, str] = {
 
 
 LOADED = ("threads", *EXECUTION)
-"""Options of a model that is loaded."""
+"""Options without effect if no model is loaded."""
 
 
 def _options(record: type, helps: Mapping[str, str]) -> list[inspect.Parameter]:
-    """An option for each of these fields of a record; None if not given."""
+    """An option for each of these fields of a record; its value is None if it is not given."""
     types = get_type_hints(record)
     options = {
         name: Annotated[types[name] | None, typer.Option(help=text, show_default=False)]
@@ -151,10 +151,12 @@ _GROUPS: dict[str, list[inspect.Parameter]] = {
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for every field of a record instead of one parameter for all.
+    """Give a command an option for every field of a record, in place of one parameter for the
+    record.
 
-    `limits` stands for those of `EngineConfig` and `execution` for those of `Execution`: of these
-    only the ones given arrive, as a dict. `device_options` stands for those of `DeviceOptions`.
+    `limits` stands for the fields of `EngineConfig` and `execution` for those of `Execution`; the
+    command receives a dict of those that were given. `device_options` stands for those of
+    `DeviceOptions`.
     """
     signature = inspect.signature(command, eval_str=True)
     groups = {name: options for name, options in _GROUPS.items() if name in signature.parameters}
@@ -181,9 +183,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Asked:
-    """What to run: requests, the model by name, the device, and the limits before a policy is
-    chosen. names_model: False where it is the default one. stream: the requests, read as they are
-    drawn, where they are too many for a workload.
+    """What to run: the requests, the model by name, the device, and the limits before a policy is
+    chosen. names_model: False if the model is the default. stream: the requests, read as they are
+    drawn, if they are too many for a workload.
     """
 
     workload: Workload
@@ -217,9 +219,9 @@ def asked_for(
     chat: bool = False,
     streams: bool = False,
 ) -> Asked:
-    """A preset or a workload file, overridden by the options that were given; raises
-    InflightError. chat: see `Workload.as_messages`. streams: whether a file that is too large to be
-    read whole, or standard input, may be read request by request.
+    """What to run: a preset or a workload file, overridden by the options that were given. chat:
+    see `Workload.as_messages`. streams: whether a file that is too large to be read whole, or
+    standard input, may be read request by request. Raises InflightError.
     """
     if (preset is None) == (workload is None):
         raise InflightError(
@@ -266,9 +268,9 @@ def _is_run(path: Path) -> bool:
 
 
 def _saved(path: Path) -> SavedWorkload:
-    """The requests in a workload file, or those of a run: of a trace, or of another engine's
-    recording, as they came and went, with its limits and its model. A pipe, which can be read only
-    once, has a workload.
+    """The requests in a workload file; or, for a trace or another engine's recording, those of the
+    run as they came and went, with its limits and its model. A pipe, which can be read only once,
+    holds a workload.
     """
     path = Path("/dev/stdin") if path == Path("-") else path
     if not (path.is_file() and _is_run(path)):
@@ -280,7 +282,7 @@ def _saved(path: Path) -> SavedWorkload:
 
 
 def check_policy(policy: str) -> None:
-    """Raises InvalidConfig for a name that no policy has."""
+    """Raises InvalidConfig for an unknown policy."""
     EngineConfig(policy)
 
 
@@ -290,7 +292,7 @@ def engine_for(
     device_options: DeviceOptions,
     execution: Execution | None = None,
 ) -> Engine:
-    """Load a model without its progress bars: this program prints its own."""
+    """Load a model and make its engine, with this program's progress display."""
     with loading("Loading the model"):
         load_libraries()  # takes seconds, and reading a trace does not need it
         import torch
@@ -312,8 +314,8 @@ def engine_for(
 
 
 def cost_for(spec: str) -> Cost:
-    """The cost model that --simulate names: by data sheet, or fitted to a run or a recording, or
-    saved by `fit`. Raises InflightError.
+    """The cost model that --simulate names: by data sheet, fitted to a run or a recording, or saved
+    by `fit`. Raises InflightError.
     """
     from core.recorders.convert import open_run
     from core.simulate.named import cost_named
@@ -322,12 +324,11 @@ def cost_for(spec: str) -> Cost:
 
 
 def simulated_engine(spec: str, config: EngineConfig, asked: Asked) -> SimulatedEngine:
-    """On the cost model of that name; no weights are loaded. Texts are split by the tokenizer of
-    the model that the requests are meant for.
+    """An engine on the cost model of that name, without weights. Texts are tokenized by the
+    tokenizer of the model that the requests are meant for.
 
-    A fitted cost has to be that of the model, the device and the dtype that are asked for, else
-    InflightError is raised. Where requests name no model, they are meant for the one that was
-    measured.
+    A fitted cost must be of the model, the device and the dtype that are asked for; otherwise
+    InflightError is raised. Requests that name no model are meant for the one that was measured.
     """
     from core.simulate.engine import SimulatedEngine
     from core.simulate.fitted import Linear
@@ -342,7 +343,7 @@ def simulated_engine(spec: str, config: EngineConfig, asked: Asked) -> Simulated
         fitted.check_hardware(asked.device_options.device, asked.device_options.dtype)
         fitted.check_model(model)
     has_texts = any(request.has_text or request.sampling.stop for request in asked.workload)
-    # what the cost knows of its model
+    # whether the cost alone says enough about its model
     is_enough = cost.deployment.context is not None and not has_texts
     told = None
     if not is_enough or (fitted is not None and asked.names_model):
@@ -367,7 +368,7 @@ def simulated_engine(spec: str, config: EngineConfig, asked: Asked) -> Simulated
 
 
 def parse_slos(given: list[str] | None) -> SLOs | None:
-    """Limits given as `ttft=0.5` and the like; raises InflightError for anything else."""
+    """The limits given as `ttft=0.5` and the like. Raises InflightError for anything else."""
     if not given:
         return None
     limits: dict[str, float] = {}

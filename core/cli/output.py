@@ -1,4 +1,4 @@
-"""Consoles, tables, numbers, progress: results go to stdout, everything else to stderr."""
+"""Consoles, tables, numbers and progress: results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CONTROLS = {
 
 
 def open_streams() -> None:
-    """Let nothing that is printed fail, on a closed stream or for want of a character."""
+    """Make sure that printing never fails on a closed stream or because of a character."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -58,12 +58,12 @@ def out() -> Console:
 
 
 def err() -> Console:
-    """The console on stderr, for all that is not the result."""
+    """The console on stderr, for everything but the result."""
     return _PlainConsole(stderr=True, highlight=False, width=_width(sys.stderr))
 
 
 class _PlainConsole(Console):
-    """What is printed gives a terminal nothing but colours: names in files may hold anything."""
+    """A console that sends nothing but colours: names in files may contain any characters."""
 
     def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
         for text, style, control in super().render(*args, **options):
@@ -85,13 +85,13 @@ def print_line(text: str | Text = "") -> None:
 
 
 def unbroken(text: str) -> str:
-    """On one line: what a file names could say what it likes on the next one."""
+    """The text on one line, since text from a file could otherwise pretend to be a line of ours."""
     return text.replace("\n", r"\n")
 
 
 def saved(save: Callable[[Path], object], path: Path | None) -> list[InflightError]:
-    """Save what there is to a path, if one was given. What cannot be saved after all is returned,
-    for `finish` to refuse it once the rest is printed.
+    """Save to a path, if one was given. An error is returned, so that `finish` can raise it once
+    the rest is printed.
     """
     try:
         if path is not None:
@@ -108,8 +108,8 @@ def finish(
     save_to: Path | None = None,
     refused: Sequence[InflightError] = (),
 ) -> None:
-    """End a command: save its result as JSON if requested, then print it, as JSON or for people.
-    Raises the first of `refused` at last.
+    """End a command: save its result as JSON if requested, then print it, as JSON or for people. At
+    the end the first of `refused` is raised.
     """
     refused = [*refused, *saved(lambda path: save_json(path, data), save_to)]
     if as_json:
@@ -121,7 +121,7 @@ def finish(
 
 
 def print_json(data: Any) -> None:
-    """One line on stdout; in ASCII where the stream cannot hold every character."""
+    """Print one line of JSON on stdout, in ASCII if the stream cannot encode every character."""
     is_utf = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     sys.stdout.write(json.dumps(data, ensure_ascii=not is_utf, allow_nan=False) + "\n")
 
@@ -133,7 +133,7 @@ def table(
     stretch: str | None = None,
     right: Iterable[str] = (),
 ) -> None:
-    """A table on stdout. stretch: the column that is cut to fit; right: those of numbers."""
+    """Print a table. stretch: the column that is cut to fit; right: columns of numbers."""
     made, numbers = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0)), frozenset(right)
     for name in columns:
         justify: Literal["left", "right"] = "right" if name in numbers else "left"
@@ -151,7 +151,7 @@ def seconds(value: float | None) -> str:
 
 
 def percentile(numbers: Mapping[str, Any] | None, name: str) -> str:
-    """A percentile of `core.account.metrics.distribution`: a lower bound if some are left out."""
+    """A percentile of a distribution, marked as a lower bound if values are left out."""
     if numbers is None or numbers[name] is None:
         return "–"
     return ("≥ " if numbers.get("left_out") else "") + seconds(numbers[name])
@@ -163,7 +163,7 @@ def percent(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """With commas between thousands, and one decimal for a fraction; a dash for None."""
+    """A number with commas between thousands, and one decimal for a fraction; a dash for None."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else _fixed(value, 1)
@@ -174,9 +174,9 @@ def _fixed(value: float, digits: int) -> str:
 
 
 class ProgressReporter:
-    """Progress on stderr. Of a known amount of work: a bar on a terminal, otherwise a plain line
-    for every tenth, at most one a second. Of work whose amount is not known (`total` None): a
-    spinner on a terminal once it has taken a second, otherwise a line once it has taken five.
+    """Progress on stderr. With a known `total`: a bar on a terminal, otherwise a plain line for
+    every tenth, at most one a second. Without: a spinner on a terminal after one second, otherwise
+    a line after five.
     """
 
     def __init__(
@@ -218,12 +218,12 @@ class ProgressReporter:
             self._bar.stop()
 
     def note(self, text: str) -> None:
-        """Of work whose amount is not known: how far it has come, on a terminal."""
+        """Show how far work without a known total has come, on a terminal."""
         if self._bar is not None:
             self._bar.update(self._task, note=text)
 
     def update(self, done: int, note: str = "") -> None:
-        """Of work of a known amount: how much of it is done."""
+        """Report how much of the total is done."""
         if self._bar is not None:
             self._bar.update(self._task, completed=done, note=note)
             return
@@ -236,8 +236,8 @@ class ProgressReporter:
 
 @contextmanager
 def loading(what: str) -> Iterator[None]:
-    """Progress of what has to be there before anything runs. Ctrl-C ends the process at once: there
-    is nothing to keep, and transformers would take the interrupt for a module that is missing.
+    """Show progress while libraries or a model are loaded. Ctrl-C then ends the process at once:
+    there is nothing to keep, and transformers would mistake the interrupt for a missing module.
     """
     before = signal.getsignal(signal.SIGINT)
     is_ours = (
@@ -261,7 +261,7 @@ def loading(what: str) -> Iterator[None]:
 
 
 def reading(lines: Iterable[str], path: Path) -> Iterator[str]:
-    """The lines of a file as they are read, with progress."""
+    """Yield the lines of a file, showing progress."""
     total = None if is_compressed(path) else path.stat().st_size >> 20
     with ProgressReporter(
         f"{path.name}, MiB read" if total else f"Reading {path.name}", total

@@ -1,4 +1,4 @@
-"""`plan`: what other settings would have made of a recorded run."""
+"""`plan`: what a recorded run would have been under other settings."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def plan(
 
 
 def _parts(given: Sequence[str] | None) -> list[str]:
-    """Values that were given with commas or one by one, each once."""
+    """Values given with commas or one by one, each once."""
     parts = [part.strip() for text in given or () for part in text.split(",")]
     return list(dict.fromkeys(parts))
 
@@ -207,7 +207,7 @@ def _signed(error: float | None) -> str:
 
 
 def _story(plan: Plan, request: str) -> list[dict[str, Any]]:
-    """What a request waited, and took in all, under each setting."""
+    """How long a request waited, and took in all, under each setting."""
     points = [
         ("measured", plan.measured),
         ("as recorded", plan.again),

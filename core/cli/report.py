@@ -1,4 +1,4 @@
-"""A trace as tables: requests, totals, steps in a line each; and where something was measured."""
+"""A trace as tables: requests, totals, and steps; and a sentence on where it was measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_ROWS = 40
 
 
 def summary(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
-    """The run as plain data: header, metrics, every request with its text, if it has one."""
+    """The run as plain data: header, metrics, and every request with its text, if it has one."""
     requests = [
         {**life.to_json(), "text": trace.text(name)} for name, life in request_times(trace).items()
     ]
@@ -37,7 +37,7 @@ def summary(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
 
 
 def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
-    """What ran, a table of the requests, and the totals."""
+    """Print what ran, a table of the requests, and the totals."""
     print_line(headline(trace))
     print_line()
     names, lives = letters(trace), list(request_times(trace).values())
@@ -97,7 +97,7 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
 
 
 def print_delays(trace: Trace) -> None:
-    """Where each request's time went, a row each: the parts add up to the whole."""
+    """Print where each request's time went, with a row for each; the parts add up to the whole."""
     names = letters(trace)
     rows = [
         (
@@ -112,7 +112,7 @@ def print_delays(trace: Trace) -> None:
 
 
 def print_worst(trace: Trace) -> None:
-    """The longest gaps between tokens and the longest waits, with what is on record about them."""
+    """Print the longest gaps between tokens and the longest waits, with their recorded causes."""
     names, found = letters(trace), delays(trace)
     if found.gaps:
         print_line()
@@ -177,7 +177,7 @@ def _parameters(count: int) -> str:
 
 
 def circumstances(header: Header) -> list[str]:
-    """How passes were computed and in how much memory, if recorded; then what is unusual."""
+    """How passes were computed and in how much memory, if recorded; then whatever is unusual."""
     lines = []
     if execution := header.execution:
         words = (
@@ -218,8 +218,8 @@ def measured_on(environment: Mapping[str, Any]) -> str:
 
 
 def cost_sentences(cost: Mapping[str, Any] | None) -> list[str]:
-    """What has to be read beside numbers of a simulation: what its cost model assumes, and the
-    error of a fitted one on passes that it had not seen.
+    """Sentences to be read beside the numbers of a simulation: the assumptions of its cost model,
+    and the error of a fitted one on passes that it had not seen.
     """
     cost = cost or {}
     sentences = [str(text) for text in cost.get("assumptions", ())]
@@ -241,7 +241,7 @@ def cost_sentences(cost: Mapping[str, Any] | None) -> list[str]:
 
 
 def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
-    """The metrics in four or five lines. asynchronous: the host's time overlapped the device's."""
+    """The metrics in a few lines. asynchronous: whether host and device times overlap."""
     lanes = numbers["lane_steps"]
     positions = numbers["positions"]
     kv = numbers["kv_blocks"]
@@ -279,7 +279,7 @@ def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
 
 
 def goodput_lines(numbers: Mapping[str, Any]) -> list[str]:
-    """The goodput among these numbers in a line, if it is there."""
+    """A line with the goodput, if it is among these numbers."""
     if (good := numbers.get("goodput")) is None:
         return []
     slos = ", ".join(
@@ -308,7 +308,7 @@ def _time(parts: Mapping[str, float | None], wall: float, asynchronous: bool) ->
 
 
 def print_steps(trace: Trace) -> None:
-    """One line per step: which request computed how much in which lane, and what changed."""
+    """Print one line per step: which request computed how much in which lane, and what changed."""
     names = letters(trace)
     num_lanes = trace.config.num_lanes
     holders: dict[str, int] = {}
@@ -323,8 +323,8 @@ STEP_COLUMNS = ("step", "tokens", "pads", "blocks", "waiting", "lanes", "what ch
 def step_row(
     event: StepEvent, num_lanes: int, names: Mapping[str, str], holders: dict[str, int]
 ) -> tuple[str, ...]:
-    """The cells of `STEP_COLUMNS`. names: letters by request. holders: lanes by request before the
-    step; kept up to date here.
+    """The cells of `STEP_COLUMNS` for a step. names: letters by request. holders: lanes by request
+    before the step, updated here.
     """
     if event.resumed is not None:
         holders.clear()

@@ -138,7 +138,7 @@ def run(
 def _run_stream(
     engine: Engine | SimulatedEngine, requests: Iterator[Request], totals: RunTotals
 ) -> bool:
-    """As `_run_to_end`, with requests read as they come; nobody knows how many there are."""
+    """Like `_run_to_end`, with requests read as they come, whose number is unknown."""
     try:
         with ProgressReporter("requests", None) as work:
             run_stream(
@@ -152,7 +152,9 @@ def _run_stream(
 def _run_to_end(
     engine: Engine | SimulatedEngine, workload: Workload, totals: RunTotals | None
 ) -> bool:
-    """Whether it came to its end, before a Ctrl-C. totals: of a run that is not kept."""
+    """Run a workload; returns whether it ended, and not by Ctrl-C. totals: collects the totals of a
+    run that is not kept.
+    """
     total = sum(request.sampling.max_new_tokens for request in workload)
     tokens = 0
     events = engine.stream(workload)

@@ -6,8 +6,8 @@
     keys: BBBBBBBBBB CCCCCCCCCCCC | DDDDDDDDDD B C
     D p0  .......... ............ | #......... . .
 
-Long stretches of keys and queries are folded to their ends (`…`, `⋮`), so that a mask of any size
-fits.
+Long stretches of keys and queries are shortened to their ends (`…`, `⋮`), so that a mask of any
+size fits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from core.trace.messages import english
 from core.trace.phrases import letters
 from core.trace.trace import NO_TEXT, NOT_USED, Trace
 
-MOST_CELLS = 50_000_000  # of a mask that is derived in full
+MOST_CELLS = 50_000_000  # of a mask that is computed here
 MOST_ROWS = 48
 _ALL = 10**9
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
@@ -36,7 +36,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Neighbouring keys or queries of a request, `first` … `end - 1`. new: of this pass."""
+    """Adjacent keys or queries of a request, `first` … `end - 1`. new: computed now."""
 
     request: str
     first: int
@@ -48,7 +48,7 @@ class _Stretch:
         return self.end - self.first
 
     def folded(self, cells: int) -> list[int | None]:
-        """Its indices, the middle folded to None if there are more than `cells`."""
+        """Its indices; if there are more than `cells`, the middle is replaced by one None."""
         if len(self) <= cells:
             return list(range(self.first, self.end))
         if cells == 1:
@@ -84,9 +84,9 @@ def mask_lines(
     layer: int | None = None,
     width: int | None = 120,
 ) -> list[Text]:
-    """The pass line by line. width: columns to fold into; None folds nothing.
+    """The lines of the pass. width: columns to fit into; None shortens nothing.
 
-    Raises InflightError for a step or pass that does not exist, or a mask too large to derive.
+    Raises InflightError for a step or pass that does not exist, or a mask too large to compute.
     """
     event = _checked(trace, step, pass_index)
     forward = event.passes[pass_index]
@@ -165,7 +165,7 @@ def _row(
     styles: dict[str, str],
     width: int | None,
 ) -> Text:
-    """Who this row or segment is, and its tokens."""
+    """A line with the request of this row or segment, and its tokens."""
     style = styles.get(row.request, "dim")
     text = Text(f"  {names[row.request]:>2} = {unbroken(row.request)}", style=style)
     if not isinstance(row, Segment):
@@ -191,7 +191,7 @@ def _fold_words(words: list[str], room: int | None) -> str:
 
 
 class _Grid:
-    """The mask, its keys and queries folded to a width (None folds nothing)."""
+    """The mask, its keys and queries shortened to a width (None shortens nothing)."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class _Grid:
             self._fold_keys(width - self._label - 1)
 
     def _fold_keys(self, room: int) -> None:
-        """Leave out requests that do not fit at all, and fold the others' keys into the room."""
+        """Leave out requests that do not fit at all, and shorten the others' keys to fit."""
         requests, keys = list(dict.fromkeys(keys.request for keys in self._keys)), self._keys
         kept = len(requests)
         while kept > 1 and self._width(3) > room:
@@ -231,7 +231,7 @@ class _Grid:
         return sum(min(len(keys), cells) + len(self._gap(i)) for i, keys in enumerate(self._keys))
 
     def lines(self) -> Iterator[Text]:
-        """A line with the keys' requests, a line per query, notes on what is not drawn."""
+        """A line with the requests of the keys, one per query, and notes on what is left out."""
         header = Text("keys:".rjust(self._label) + " ")
         for index, keys in enumerate(self._keys):
             header.append(self._gap(index)).append(
@@ -279,14 +279,14 @@ class _Grid:
         return text
 
     def _letters(self, keys: _Stretch) -> str:
-        """Its request's letter over every key, folded as the keys are."""
+        """The request's letter above every key, shortened as the keys are."""
         name, shown = self._names[keys.request], min(len(keys), self._most_cells)
         letters = name * shown if len(name) == 1 else name[:shown].ljust(shown, "·")
         middle = shown // 2
         return letters if len(keys) <= shown else letters[:middle] + "…" + letters[middle + 1 :]
 
     def _gap(self, index: int) -> str:
-        """What separates a stretch of keys: a space between requests, a bar before new ones."""
+        """What separates stretches of keys: a space between requests, a bar before new keys."""
         if index == 0:
             return ""
         before, keys = self._keys[index - 1], self._keys[index]

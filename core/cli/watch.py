@@ -22,21 +22,21 @@ _WIDTHS = (7, 8, 6, 11, 9)  # of the number columns
 
 
 class _WatchedEngine:
-    """A recording, and the state its lines need. name: printed before each line, if any."""
+    """A recording, and the state that its lines need. name: printed before each line, if any."""
 
     def __init__(self, place: Path, name: str) -> None:
         self.follower, self.name = Follower(place), name
         self._said = ""
 
     def poll(self) -> list[Update]:
-        """What is new since the last call. Raises InflightError for what is no recording."""
+        """The updates since the last call. Raises InflightError if it is no recording."""
         updates = self.follower.poll()
         if self.follower.is_refused:
             raise InflightError(self.follower.sentence)
         return updates
 
     def lines(self) -> list[str]:
-        """Lines for what is new: the latest step, and how many came before it."""
+        """Lines for the updates: the latest step, and how many came before it."""
         lines: list[str] = []
         rows: list[tuple[str, ...]] = []
         for update in self.poll():
@@ -49,7 +49,7 @@ class _WatchedEngine:
         return [self.name + text for text in lines]
 
     def objects(self) -> list[dict[str, Any]]:
-        """The same as plain data, with every step."""
+        """The updates as plain data, with every step."""
         found: list[dict[str, Any]] = []
         for update in self.poll():
             if isinstance(update, RecordingBegun):
@@ -62,7 +62,7 @@ class _WatchedEngine:
         ]
 
     def _sentences(self) -> list[str]:
-        """The state of the recording, if it has changed and is not shown by its steps."""
+        """The sentence on the state of the recording, if it has changed."""
         if self.follower.sentence == self._said:
             return []
         self._said = self.follower.sentence

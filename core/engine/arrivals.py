@@ -1,4 +1,4 @@
-"""Requests that have been accepted and have not arrived yet, and how they come to a step loop."""
+"""Requests that have been accepted but have not arrived yet, and how they reach a step loop."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from core.workload.workload import ArrivalUnit
 
 
 class FutureRequests:
-    """The requests that have not arrived yet, by arrival and then in the order in which they were
-    submitted. Arrivals count in the unit of the run, which is steps or seconds.
+    """The requests that have not arrived yet, by arrival and then in the order of submission.
+    Arrivals count in the unit of the run, steps or seconds.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class FutureRequests:
         heappush(self._heap, (state.request.arrival, state.arrival_index, state))
 
     def take(self, request: str) -> RequestState:
-        """Take out a request, whenever its arrival is; it must be here."""
+        """Take out a request before its arrival; it must be here."""
         return self._states.pop(request)
 
     def take_due(self, now: float) -> Iterator[RequestState]:
@@ -53,7 +53,7 @@ class FutureRequests:
 
 
 class ArrivalQueue:
-    """The source of a live engine's loop: requests arrive at their time by the engine's clock, and
+    """The source of a live engine's loop. Requests arrive at their time by the engine's clock and
     leave at theirs; a client may cancel one before any step.
     """
 
@@ -71,7 +71,7 @@ class ArrivalQueue:
         self._cancelled.append(request)
 
     def deliver(self, loop: StepLoop[Any]) -> None:
-        """See `Source`: a request that is cancelled before its arrival arrives first."""
+        """See `Source`. A request that is cancelled before its arrival arrives first."""
         for request in self._cancelled:
             if request in self.future:
                 self._arrive(self.future.take(request), loop)

@@ -1,5 +1,5 @@
 """The engine: schedule, execute, update, and an event for every step. It is given the runner that
-computes the passes, and has no model of its own.
+computes the passes; it has no model of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any
 
-from core.collector import uncollected
+from core.collector import gc_off
 from core.config import EngineConfig, PolicyOrName
 from core.engine.arrivals import ArrivalQueue
 from core.engine.loop import NOBODY, StepLoop
@@ -35,15 +35,14 @@ _A_CONFIG = "The limits of an engine are an EngineConfig"
 
 
 class EngineCore:
-    """Continuous batching, or an older policy, on whatever computes the passes: a model
-    (`core.torch_engine.engine.Engine`), or a cost model (`core.simulate.engine.SimulatedEngine`).
+    """Continuous batching, or an older policy, with any executor that computes passes: a model
+    (`core.torch_engine.engine.Engine`) or a cost model (`core.simulate.engine.SimulatedEngine`).
 
     tokenizer: needed for text prompts and stop strings, else None. recorder: keeps what happened,
-    by default all of it; it may be replaced between runs. clock: seconds, and sleep: how to wait,
-    for tests and simulations. policy: replaces the config's, by name or as a `Policy`.
+    by default all of it; it may be replaced between runs. clock, sleep: in seconds, replaced in
+    tests and simulations. policy: used instead of the config's, by name or as a `Policy`.
 
-    Raises InvalidConfig for an unknown policy, and for limits under which the executor cannot run
-    its model.
+    Raises InvalidConfig for an unknown policy, and for limits that the executor does not support.
     """
 
     _most_sleep = 60.0  # seconds at a time
@@ -65,7 +64,7 @@ class EngineCore:
         limits = EngineConfig() if config is None else require(config, EngineConfig, _A_CONFIG)
         self.model = executor.model
         self.tokenizer = tokenizer
-        self.config = limits.under(policy) if policy else limits
+        self.config = limits if policy is None else limits.under(policy)
         self.recorder = recorder or TraceRecorder()
         self.outputs: Outputs = StopStrings(tokenizer)  # may be replaced between runs
         self.executor, self._clock, self._sleep = executor, clock, sleep
@@ -81,13 +80,12 @@ class EngineCore:
         """Run a workload from an empty engine to its end; returns the trace. After Ctrl-C the trace
         so far is in `engine.trace`.
 
-        on_event: called with each step's event as it happens. Raises what `stream`, `step` and
-        `on_event` raise.
+        on_event: called with each event. Raises what `stream`, `step` and `on_event` raise.
         """
         require(on_event, (Callable, NoneType), "What is told of each step is a function")
         events = self.stream(workload)
         trace = self.trace
-        with uncollected():
+        with gc_off():
             for event in events:
                 if on_event is not None:
                     on_event(event)
@@ -97,9 +95,9 @@ class EngineCore:
         """Run a workload, yielding each step's event once the step has run and is in
         `engine.trace`. The next step runs when its event is asked for.
 
-        All requests are checked at the call, before the first step. A stream that is closed,
-        forgotten or left by an exception ends the run: its trace stays as it is, and the engine is
-        free for another. `begin` ends it, too. An engine is for one thread at a time.
+        All requests are checked when this is called, before the first step. Closing or dropping the
+        stream, an exception in it, or `begin` ends the run: its trace stays as it is, and the
+        engine is free for another. An engine is for one thread at a time.
 
         Raises InflightError while other requests are unfinished, InvalidWorkload and InvalidRequest
         for requests that could never run, and ExecutionFailed if the KV pool cannot be made; then,
@@ -108,8 +106,8 @@ class EngineCore:
         return self._begun(workload, waits=False)
 
     def turns(self, workload: Workload) -> Generator[StepEvent | None, None, None]:
-        """`stream`, and None after each moment of waiting for an arrival: for a caller who has more
-        to do than to wait.
+        """Like `stream`, but yields None after each moment of waiting for an arrival, for a caller
+        that has other things to do meanwhile.
         """
         return self._begun(workload, waits=True)
 
@@ -141,7 +139,7 @@ class EngineCore:
         for prompt, request in zip(prompts, workload, strict=True):
             self._enqueue(request, prompt)
         steps = self._steps(waits)
-        # into its `try`: a generator that was never started would leave the engine at work
+        # enter its `try`: closing a generator that was never started would not free the engine
         next(steps)
         return steps
 
@@ -153,7 +151,7 @@ class EngineCore:
                 event = self.step()
                 if event is not None or waits:
                     yield event
-                # empty steps, taken at once
+                # skip the empty steps before the next arrival
                 if (
                     event is None
                     and self._unit == "step"
@@ -177,14 +175,13 @@ class EngineCore:
         name: str = INTERACTIVE,
         config: EngineConfig | None = None,
     ) -> None:
-        """Drop all work and start a new trace at step 0, with everything ready and the clock at
-        zero.
+        """Drop all work and start a new trace at step 0, with the runner ready and the clock at 0.
 
         arrival_unit: the unit of the requests' arrivals. config: new limits from now on. Raises
         InvalidConfig, changing nothing, for limits that are not possible here, and ExecutionFailed
         if the KV pool cannot be made.
         """
-        if config is not None and config != self.config:
+        if config is not None and require(config, EngineConfig, _A_CONFIG) != self.config:
             self.check_config(config)
             self.config, self._made_runner = config, None
         self._reset(arrival_unit, name, None)
@@ -237,7 +234,7 @@ class EngineCore:
 
     @property
     def time(self) -> float:
-        """Seconds on the engine's clock, which no new run sets back."""
+        """Seconds on the engine's clock, which a new run does not reset."""
         return self._clock()
 
     @property
@@ -268,9 +265,9 @@ class EngineCore:
     def step(self) -> StepEvent | None:
         """Take one step: schedule, execute, update. Returns None if nothing could run.
 
-        With asynchronous execution the next step has been launched, too, by the time this one is
-        read and returned. Raises ExecutionFailed if the device fails: the steps before it are
-        recorded, the pool's memory is released, and `begin` starts over.
+        With asynchronous execution the next step has already been launched when this one is read
+        and returned. Raises ExecutionFailed if the device fails: the steps before it are recorded,
+        the pool's memory is released, and `begin` starts over.
         """
         event = self._loop.step()
         if event is None:
@@ -324,14 +321,14 @@ class EngineCore:
         self._raise_failure(error, f"Step {step} could not be computed")
 
     def _raise_failure(self, error: Exception, failure: str) -> None:
-        """Where the device has failed: release the pool's memory, raise ExecutionFailed."""
+        """If the device has failed, release the pool's memory and raise ExecutionFailed."""
         reason = self.executor.failure(error)
         if reason is not None:
             self._made_runner = None
             raise ExecutionFailed(f"{failure}: {reason}.") from error
 
     def _num_blocks_for(self, longest: int) -> int:
-        """Blocks of the KV pool: as configured, or `longest` tokens a lane, if memory allows."""
+        """Blocks of the pool: as configured, or `longest` tokens for each lane if possible."""
         config = self.config
         if config.num_blocks is not None:
             return config.num_blocks
@@ -421,7 +418,7 @@ class EngineCore:
         return step.event(origin, start, end, self._num_pool_blocks, self.config)
 
     def _describe(self) -> None:
-        """Complete the header's account of how passes are computed, known only afterwards."""
+        """Complete the header with how passes are computed, which the runner knows."""
         runner, header = self._runner(), self.trace.header
         notes = tuple(runner.notes) or header.notes
         self.trace.header = replace(

@@ -1,6 +1,4 @@
-"""What reads an engine's tokens as text while it steps: for stop strings alone, or for all clients
-of a server.
-"""
+"""Readers that turn tokens into text as they come: for stop strings, or for clients."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from core.workload.request import Request
 
 
 class Outputs(Protocol):
-    """An engine passes each token on once, in the step that samples it."""
+    """A reader of tokens: the engine passes each on once, in the step that samples it."""
 
     def __len__(self) -> int:
         """The number of answers being read; if 0, no tokens are passed on."""
@@ -21,7 +19,7 @@ class Outputs(Protocol):
         """A request was queued. prompt: its token ids."""
 
     def add(self, request: str, token_id: int) -> bool:
-        """A token was sampled; whether one of the request's stop strings now ends it."""
+        """A token was sampled; returns whether one of the request's stop strings now ends it."""
 
     def end(self, request: str) -> None:
         """A request has finished, and its step is recorded."""
@@ -31,8 +29,8 @@ class Outputs(Protocol):
 
 
 class StopStrings:
-    """Decodes the answers of requests with stop strings: an engine needs no other text. Without a
-    tokenizer it decodes none.
+    """Decodes the answers of requests with stop strings, the only text that an engine needs.
+    Without a tokenizer it decodes nothing.
     """
 
     def __init__(self, tokenizer: Any | None) -> None:

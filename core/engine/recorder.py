@@ -1,4 +1,4 @@
-"""Keeps what an engine did: a trace of everything, or of the last part of a run without end."""
+"""Recorders keep what an engine did: everything, or the last part of an endless run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.workload.request import Request
 
 
 class TraceRecorder:
-    """Keeps a run whole."""
+    """Keeps the whole run."""
 
     trace: Trace
 
@@ -60,5 +60,5 @@ class Window(TraceRecorder):
 
 
 def _weight(event: StepEvent) -> int:
-    """A step without a token takes memory too."""
+    """The tokens of a step, at least 1, since a step without tokens takes memory too."""
     return max(1, len(event.sampled))

@@ -1,4 +1,4 @@
-"""Requests before they run: whether a request can run at all."""
+"""Checks of requests before they run: whether a request can run at all."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from core.workload.request import Request
 def validate_request(
     request: Request, model: ModelFacts, tokenizer: Any | None, config: EngineConfig
 ) -> tuple[int, ...]:
-    """The prompt's token ids; raises InvalidRequest if this model cannot run it under these limits,
-    by its characters, token ids or length.
+    """The prompt's token ids. Raises InvalidRequest if this model cannot run the request under
+    these limits, because of its characters, token ids or length.
 
-    The one check of a prompt: `Engine.add_request` takes the ids of a request that has passed it.
+    No other code checks a prompt: `Engine.add_request` takes ids that have passed this check.
     """
     ids = prompt_ids(request, tokenizer)
     vocab_size, context = model.vocab_size or 2**31, model.context
@@ -64,7 +64,7 @@ def check_room(
     request: Request, prompt: Sequence[int], num_blocks: int, block_size: int, sized: str = ""
 ) -> None:
     """Raises TooLong for a request that needs more than the whole KV pool. prompt: its token ids.
-    sized: how the pool came by its size, in words.
+    sized: a phrase that says how the size of the pool was chosen.
     """
     new = request.sampling.max_new_tokens
     if len(prompt) + new > num_blocks * block_size:
@@ -80,8 +80,8 @@ def check_room(
 
 
 def prompt_ids(request: Request, tokenizer: Any | None) -> tuple[int, ...]:
-    """The prompt's token ids: those given, or those of the text, or of the messages as the model's
-    chat template writes them. Raises InvalidRequest for what the tokenizer or the template refuses.
+    """The prompt's token ids: as given, or those of the text, or of the messages as the model's
+    chat template writes them. Raises InvalidRequest if the tokenizer or the template refuses it.
     """
     if request.prompt_token_ids is not None:
         return tuple(request.prompt_token_ids)

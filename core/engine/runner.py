@@ -1,5 +1,5 @@
-"""What an engine is given: the facts of a model on a device, and what computes its passes. No
-tensors appear here.
+"""The interfaces of what an engine is given: an executor with the facts of a model on a device, and
+the runner that computes its passes. No tensors appear here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from core.workload.request import SamplingParams
 
 
 class SamplingRow(NamedTuple):
-    """How to choose the token at `position`. prompt, generated: before it, if `params` need it."""
+    """How to choose the token at `position`. prompt, generated: earlier tokens, if needed."""
 
     params: SamplingParams
     position: int
@@ -50,8 +50,8 @@ def sampling_rows(
 
 
 class Sample(NamedTuple):
-    """token_id: None where the logits were not finite. logprob: natural, at temperature 1. margin:
-    best logit less the runner-up's.
+    """A chosen token. token_id: None if the logits were not finite. logprob: natural logarithm, at
+    temperature 1. margin: the best logit minus the second best.
 
     Both are of the logits after bias and penalties.
     """
@@ -64,9 +64,7 @@ class Sample(NamedTuple):
 def as_samples(
     tokens: Iterable[float], logprobs: Iterable[float], margins: Iterable[float]
 ) -> list[Sample]:
-    """What was chosen, as plain numbers. A token or a logprob that is not finite had logits that
-    were not.
-    """
+    """Samples from numbers; a token or a logprob that is not finite means bad logits."""
     return [
         (
             Sample(int(token), round(logprob, 5), round(margin, 5))
@@ -95,7 +93,7 @@ class PassResult:
     bucket: int | None = None
 
     def result(self) -> PassResult:
-        """Itself: a pass that is computed at once is also `Launched`."""
+        """The result itself: a pass that is computed at once is also `Launched`."""
         return self
 
 
@@ -113,7 +111,7 @@ class Launched(Protocol):
     """A pass that has been started."""
 
     def result(self) -> PassResult:
-        """Wait for it. Passes are read in the order in which they were launched."""
+        """Wait for the result. Passes are read in the order in which they were launched."""
         ...
 
 
@@ -122,11 +120,11 @@ class Runner(Protocol):
 
     @property
     def asynchronous(self) -> bool:
-        """Whether `launch` returns before the pass is computed, and takes UNREAD tokens."""
+        """Whether `launch` returns before the pass is computed, and accepts UNREAD tokens."""
 
     @property
     def own_clock(self) -> bool:
-        """Whether times are of a device's own clock, some microseconds from the engine's."""
+        """Whether times come from a device's own clock, off by microseconds."""
 
     @property
     def execution(self) -> ExecutionFacts | None:
@@ -138,19 +136,18 @@ class Runner(Protocol):
 
     @property
     def memory(self) -> Mapping[str, int] | None:
-        """Bytes of a GPU, by what takes them; None elsewhere."""
+        """Bytes of a GPU's memory, by purpose; None elsewhere."""
 
     def begin(self) -> None:
-        """A run begins: set the clocks."""
+        """A run begins: reset the clocks."""
         ...
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> Launched:
-        """Start one pass, or compute it at once: feed the scheduled tokens, keep their K and V in
+        """Start one pass, or compute it at once: feed the scheduled tokens, store their K and V in
         the blocks of each request's table, and choose a token for every request that samples.
-        params: sampling by request id.
+        params: sampling parameters by request id.
 
-        Exceptions of the device pass through, here or from `result`; `Executor.failure` interprets
-        them.
+        Errors of the device are raised here or by `result`, see `Executor.failure`.
         """
         ...
 
@@ -164,11 +161,11 @@ class Executor(Protocol):
 
     @property
     def header(self) -> Mapping[str, Any]:
-        """Fields of a trace's header on where passes are computed: device, dtype, versions."""
+        """Fields of the header that say where passes are computed: device, dtype, versions."""
 
     @property
     def memory_sentence(self) -> str:
-        """How a device's memory is used, if it was measured; otherwise empty."""
+        """A sentence on how a device's memory is used, if it was measured; otherwise empty."""
 
     def check_config(self, config: EngineConfig) -> None:
         """Raises InvalidConfig for limits under which this model cannot be run here."""
@@ -177,11 +174,11 @@ class Executor(Protocol):
     def most_blocks(
         self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]
     ) -> int | None:
-        """How many KV blocks the device has memory for, None if memory is no limit. longest: tokens
+        """How many KV blocks the device has memory for; None if memory is no limit. longest: tokens
         of the longest request.
 
         drop_pool: releases the engine's current pool, so that free memory can be measured. Raises
-        InvalidConfig if not even a pass has room.
+        InvalidConfig if there is not even room for a pass.
         """
         ...
 
@@ -192,15 +189,15 @@ class Executor(Protocol):
         ...
 
     def failure(self, error: Exception) -> str | None:
-        """What happened to the device, as the end of a sentence; None if nothing did."""
+        """What happened to the device, as the end of a sentence; None if it did not fail."""
         ...
 
 
-# -- who watches -----------------------------------------------------------------------------------
+# -- observers -------------------------------------------------------------------------------------
 
 Observer = Callable[[Sequence[SamplingRow], Any], None]
-"""Receives the requests of each pass that sample, and their logits `[n, V]`, copy them to keep
-them.
+"""Receives the requests of each pass that sample, and their logits `[n, V]`, which it must copy to
+keep them.
 """
 
 _observer: ContextVar[Observer | None] = ContextVar("inflight_logits_observer", default=None)
@@ -208,7 +205,7 @@ _observer: ContextVar[Observer | None] = ContextVar("inflight_logits_observer", 
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
-    """Show `observer` the logits of every pass that runs inside."""
+    """Show `observer` the logits of every pass that runs inside the block."""
     token = _observer.set(observer)
     try:
         yield

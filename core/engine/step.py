@@ -1,6 +1,4 @@
-"""One step from plan to record: what was launched, what came back, and the event that records
-it.
-"""
+"""One step from plan to record: the launched passes, their results, and the event."""
 
 from __future__ import annotations
 
@@ -26,9 +24,9 @@ from core.trace.events import (
 
 @dataclass(slots=True)
 class Step:
-    """plan: the passes to come. launched: those started. results: of those read, in the same order.
-    started: in seconds since the run began. scheduling: seconds the scheduler took. arrived and
-    facts are there once the step is fully planned.
+    """plan: the passes to come. launched: those started. results: of the passes that were read, in
+    the same order. started: in seconds since the run began. scheduling: seconds that the scheduler
+    took. arrived, facts: set once the step is fully planned.
     """
 
     number: int
@@ -46,7 +44,7 @@ class Step:
         return self.launched[-1][0]
 
     def not_before(self, time: float) -> None:
-        """Move times that seem earlier: two clocks agree only to some microseconds."""
+        """Move earlier times to this one: two clocks agree only to some microseconds."""
         for result in self.results:
             result.t_start, result.t_end = max(result.t_start, time), max(result.t_end, time)
 
@@ -55,7 +53,7 @@ class Step:
     ) -> StepEvent:
         """The step's event.
 
-        origin: the clock's time at which the run began. start, end: the step's, in seconds since
+        origin: the clock's time at which the run began. start, end: of the step, in seconds since
         then. num_blocks: in the pool. config: of the engine.
         """
         facts = self.facts

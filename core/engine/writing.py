@@ -1,6 +1,4 @@
-"""A run written to a file while it goes on: whatever ends it, the file has every step up to
-then.
-"""
+"""A run written to a file while it continues; if it breaks off, the file has every step."""
 
 from __future__ import annotations
 
@@ -39,13 +37,13 @@ _FLUSH_S = 1.0  # the most that a killed run loses
 
 @contextmanager
 def writing(engine: EngineCore, path: str | os.PathLike[str]) -> Iterator[None]:
-    """The one run of the engine inside the block is written to a file step by step, the same that
-    `engine.trace.save(path)` would write after it.
+    """Write the engine's one run inside the block to a file, step by step, as
+    `engine.trace.save(path)` would write it afterwards.
 
     How much of the run stays in memory is up to the engine's recorder. The file takes its place
-    when the block ends, by an exception as well if there has been a step; until then it has the
-    name of the process and `.partial` after its own. Raises InflightError if it cannot be written,
-    and for a block without a run or with a second one.
+    when the block ends, also after an exception if there has been a step; until then its name ends
+    with the process id and `.partial`. Raises InflightError if it cannot be written, and for a
+    block without a run or with a second one.
     """
     from core.engine.engine import EngineCore  # which need not be loaded to read a file
 
@@ -74,7 +72,7 @@ def writing(engine: EngineCore, path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 class Writer(TraceRecorder):
-    """Writes one run as it goes, and leaves to another recorder what to keep of it in memory."""
+    """Writes one run as it goes; another recorder decides what to keep of it in memory."""
 
     def __init__(self, out: TextIO, kept: TraceRecorder, interrupts: _Interrupts) -> None:
         self._out, self._kept, self._interrupts = out, kept, interrupts
@@ -87,7 +85,7 @@ class Writer(TraceRecorder):
 
     @property
     def is_header_old(self) -> bool:
-        """Whether more is known of the run by now than when its header was written."""
+        """Whether the header has changed since it was written."""
         return self._header != self.trace.header
 
     def begin(self, header: Header, tokenizer: Any | None) -> None:
@@ -120,7 +118,7 @@ class Writer(TraceRecorder):
         return made
 
     def close(self) -> None:
-        """Write the end, as far as the run has come."""
+        """Write the end of the file, for the run as far as it has come."""
         self._write(self._records.end(self.trace.complete))
 
     def _write(self, records: Iterable[dict[str, Any]]) -> None:
@@ -140,7 +138,7 @@ class Writer(TraceRecorder):
 
 
 class _Interrupts:
-    """Ctrl-C between two lines of a step would tear the file: while it is deferred, it waits. Only
+    """Defers Ctrl-C while a step is written, since it would tear the file between two lines. Only
     the main thread is ever interrupted.
     """
 

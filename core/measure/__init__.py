@@ -1,1 +1,1 @@
-"""Runs timed side by side: rounds, comparisons, baselines, the cost of a step, load."""
+"""Measurements: comparisons timed in rounds, baselines, the cost of a step, load, and plans."""

@@ -1,5 +1,5 @@
-"""The same requests under several contenders, timed in rounds and compared token by token; and
-where that was measured. An engine is anything that streams steps.
+"""The same requests under several contenders, timed in rounds and compared token by token; and a
+description of the machine. Any engine that streams steps can be a contender.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from core.workload.request import SamplingParams
 from core.workload.workload import Workload
 
 SURE = 0.1
-"""A verdict is decided if a fair coin would split the rounds at least as one-sidedly in at most
-this share of tries (two-sided sign test).
+"""A verdict is decided if a fair coin would split the rounds at least as one-sidedly with at most
+this probability (two-sided sign test).
 """
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A contender against the baseline, round by round. ratios: the baseline's seconds ÷ its own;
-    above 1, the contender was faster.
+    """A contender compared with the baseline, round by round. ratios: the baseline's seconds ÷ the
+    contender's; above 1, the contender was faster.
     """
 
     ratios: tuple[float, ...]
@@ -71,7 +71,7 @@ class Verdict:
 
     @property
     def chance(self) -> float:
-        """The probability of so one-sided a split by a fair coin; ties are left out."""
+        """The probability that a fair coin would give such a one-sided split; ties are left out."""
         decided, most = self.faster + self.slower, max(self.faster, self.slower)
         return min(
             1.0, 2 * sum(math.comb(decided, k) for k in range(most, decided + 1)) / 2**decided
@@ -79,12 +79,12 @@ class Verdict:
 
     @property
     def agrees(self) -> bool:
-        """Whether all rounds agree."""
+        """Whether the contender was faster in all rounds, or slower in all."""
         return self.rounds in (self.faster, self.slower)
 
     @property
     def decided(self) -> bool:
-        """Whether chance would split the rounds so in at most a tenth of tries (`SURE`)."""
+        """Whether so one-sided a split is improbable enough by chance (`SURE`)."""
         return self.chance <= SURE
 
     def to_json(self) -> dict[str, Any]:
@@ -97,14 +97,13 @@ class Verdict:
 
 @dataclass(repr=False)
 class Comparison(OnPage):
-    """The same requests under several contenders, in rounds, with every output compared with the
-    first one written.
+    """The same requests under several contenders, in rounds; outputs are compared with the first.
 
     walls: seconds of the run by contender, one per round. runs: by contender, the run whose time is
     nearest to the median. medians: of each metric, by contender. differences: where an output
-    departs from the first, see `first_differences`. about: what each contender is. shown: the
-    round, from 1, of each of `runs`. apart: seconds of setup and teardown by contender, medians.
-    load: the machine's load average before the first run, None if it is not known.
+    differs from the first one, see `first_differences`. about: the settings of each contender.
+    shown: the round, from 1, of each of `runs`. apart: seconds of setup and teardown by contender,
+    medians. load: the machine's load average before the first run, None if unknown.
     """
 
     names: list[str]
@@ -138,30 +137,35 @@ class Comparison(OnPage):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether times follow from cost models: then each round would be the same."""
+        """Whether times come from cost models, so that every round would be the same."""
         return any(trace.header.is_simulated for trace in self.traces.values())
 
     @property
+    def is_cut(self) -> bool:
+        """Whether something outside ended a request, so that it may have more tokens in one run."""
+        return any(run.cut for run in self.runs.values())
+
+    @property
     def outputs_identical(self) -> bool:
-        """Whether every contender wrote the same tokens in every round."""
+        """Whether every contender gave the same tokens in every round."""
         return not self.differences
 
     @property
     def traces(self) -> dict[str, Trace]:
-        """Those that the runs left, by contender."""
+        """The traces of the runs that have one, by contender."""
         return {name: run.trace for name, run in self.runs.items() if run.trace is not None}
 
     @property
     def requests(self) -> dict[str, dict[str, RequestTimes]]:
-        """Each request's times in runs that left a trace: by request, then by contender."""
+        """Each request's times in runs that have a trace: by request, then by contender."""
         times = {name: request_times(trace) for name, trace in self.traces.items()}
         asked = dict.fromkeys(request for found in times.values() for request in found)
         return {r: {name: found[r] for name, found in times.items() if r in found} for r in asked}
 
     def verdict(self, name: str, against: str | None = None) -> Verdict:
-        """One against another or the baseline; raises InflightError where one was not compared."""
+        """One contender against another or the baseline. Raises InflightError if unknown."""
         for one in (name, against or name):
-            if one not in self.names:
+            if not isinstance(one, str) or one not in self.names:
                 raise InflightError(f"{shown(one)} was not compared; {', '.join(self.names)} were.")
         than = self.walls[self.baseline if against is None else against]
         return Verdict(
@@ -190,10 +194,10 @@ class Comparison(OnPage):
 
     def plot(self, view: str = "race") -> Any:
         """A Plotly figure, see `Trace.plot`. view: "race", the lanes of every contender over
-        seconds, or a chart of the page, such as "throughput". Raises InflightError for another
-        view, with the names of all, and for one that there is nothing to draw of.
+        seconds, or a chart of the page such as "throughput". Raises InflightError, with the names
+        of all views, for an unknown one, and for one without data.
         """
-        return page.brought(page.plot)(self, view, None)
+        return page.provided(page.plot)(self, view, None)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: wall times, medians of every metric, ratios to the baseline, outputs."""
@@ -228,12 +232,11 @@ def compare(
     on_run: Callable[[Progress], None] = lambda progress: None,
     until: type[BaseException] | tuple[()] = (),
 ) -> Comparison:
-    """Time every contender `repeats` times in rotated order, and compare every output with the
-    first one written.
+    """Time every contender `repeats` times in rotated order, and compare outputs with the first.
 
-    until: what may be raised to end it, with the rounds that are whole by then, if there are any.
-    Raises InflightError for no contenders, two of the same name, fewer than one repeat, or
-    a run that took no time on its clock.
+    until: exceptions that end the comparison early; it then has the complete rounds, if there are
+    any. Raises InflightError for no contenders, two of the same name, fewer than one repeat, or a
+    run that took no time on its clock.
     """
     timed = _Timed([c.name for c in contenders])
     try:
@@ -250,7 +253,7 @@ def comparing(
     repeats: int = 5,
     until: type[BaseException] | tuple[()] = (),
 ) -> Generator[Progress, None, Comparison]:
-    """The same turn by turn: yields before each, and returns the comparison."""
+    """`compare` as a generator, which yields before each turn and returns the comparison."""
     timed = _Timed([c.name for c in contenders])
     try:
         yield from _turns(timed, contenders, repeats)
@@ -284,7 +287,7 @@ class _Timed:
 
     @property
     def rounds(self) -> int:
-        """How many are whole."""
+        """How many rounds are complete."""
         return min(map(len, self._turns.values()))
 
     def add(self, turn: Turn) -> None:
@@ -299,7 +302,7 @@ class _Timed:
             self._turns[turn.contender].append(turn)
 
     def comparison(self, contenders: Sequence[Contender]) -> Comparison:
-        """Of the rounds that are whole, of which there must be one."""
+        """The comparison of the complete rounds, of which there must be at least one."""
         names, whole = list(self._turns), self.rounds
         turns = {name: all_of[:whole] for name, all_of in self._turns.items()}
         walls = {name: [round(turn.seconds, 6) for turn in turns[name]] for name in names}
@@ -329,8 +332,8 @@ def engine_contender(
     stream: Callable[[Workload], Iterator[StepEvent]] | None = None,
     name: str | None = None,
 ) -> Contender:
-    """An engine on a workload, by default named after its policy: its setup checks the requests and
-    prepares pool and passes.
+    """An engine on a workload as a contender, by default named after its policy. Its setup checks
+    the requests and prepares the pool and the passes.
 
     stream: yields the steps, if not the engine's own.
     """
@@ -352,7 +355,7 @@ def engine_contender(
 
 
 def greedily(workload: Workload) -> Workload:
-    """The same requests without sampling or stop strings: every contender can run these."""
+    """The same requests without sampling and stop strings, which every contender can run."""
     plain = []
     for request in workload:
         asked = request.sampling
@@ -362,7 +365,7 @@ def greedily(workload: Workload) -> Workload:
 
 
 def median_of(values: Sequence[Any]) -> Any:
-    """The median of each number in a list of equally shaped dicts; None if any of them has none."""
+    """The median of each number in dicts of one shape; None where a number is missing."""
     first = values[0]
     if isinstance(first, Mapping):
         return {key: median_of([value.get(key) for value in values]) for key in first}
@@ -372,10 +375,15 @@ def median_of(values: Sequence[Any]) -> Any:
 
 
 def first_differences(reference: RunResult, run: RunResult, name: str) -> list[dict[str, Any]]:
-    """Where each output first departs from the reference: position, tokens, its margin."""
+    """Where each output first differs from the reference: position, tokens and margin. Of a request
+    that was cut in one of them, what both wrote is compared.
+    """
     found = []
     for request, expected in reference.outputs.items():
         got = run.outputs.get(request, ())
+        if request in reference.cut | run.cut:
+            both = min(len(expected), len(got))
+            expected, got = expected[:both], got[:both]
         at = first_parting(expected, got)
         if at is None:
             continue
@@ -405,8 +413,8 @@ QUIET = 0.3
 
 
 def environment(header: Header) -> dict[str, Any]:
-    """From a trace's header and the machine; the load average is the current one, so call this
-    before measuring. In a visitor's tab the CPUs and their load are not known.
+    """The machine, from a trace's header and the system. The load average is the current one, so
+    call this before measuring. In a visitor's tab the CPUs and their load are unknown.
     """
     model = {"name": header.model.name, "parameters": header.model.parameters}
     return machine(
@@ -422,7 +430,7 @@ def machine(
     model: Mapping[str, Any],
     versions: Mapping[str, str | None],
 ) -> dict[str, Any]:
-    """The same for a run that left no trace."""
+    """The same as `environment`, for a run without a trace."""
     in_browser = "pyodide" in versions  # which tells neither the CPU nor its load
     return {
         "device": device,

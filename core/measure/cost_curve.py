@@ -1,5 +1,5 @@
 """Why batching pays, measured: the time of a step against the tokens in its batch, and against the
-KV it reads.
+KV that it reads.
 
 It drives the runner of an engine's executor with made-up requests, without a scheduler.
 """
@@ -21,7 +21,7 @@ from core.workload.request import SamplingParams
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 CONTEXTS = (16, 64, 128, 256, 512, 1024)
 _SHORT, _REQUESTS, _BLOCK = 32, 8, 16
-# seconds that are measured at once: a browser's clock may tell only whole milliseconds
+# seconds measured at least at once: a browser's clock may resolve only whole milliseconds
 _LEAST = 0.01
 
 
@@ -57,7 +57,9 @@ class StepCost:
 
 @dataclass(frozen=True)
 class CostCurve:
-    """by_tokens: ever more requests with short caches. by_kv: the same with ever longer ones."""
+    """by_tokens: decode steps of more and more requests with short caches. by_kv: of the same
+    requests with longer and longer caches.
+    """
 
     model: dict[str, Any]
     device: str
@@ -92,9 +94,9 @@ def measuring_cost(
     clock: Callable[[], float] = time.perf_counter,
 ) -> Generator[tuple[int, int], None, CostCurve]:
     """Measure both curves, in rounds over the whole grid, so that a busy moment does not spoil a
-    single point. Yields how many of how many measurements are done, and returns the curve.
+    single point. Yields how many measurements are done, and of how many; returns the curves.
 
-    Contexts beyond the model's own are left out. After `seconds` no further round begins; every
+    Contexts longer than the model's are left out. After `seconds` no further round begins; every
     point is measured at least once.
     """
     model = executor.model
@@ -129,7 +131,7 @@ def measuring_cost(
 
 
 def decode_step(requests: int, context: int) -> SchedulerOutput:
-    """A packed pass in which each request computes token `context`, all before it cached."""
+    """A packed pass in which each request computes token `context`; all before are cached."""
     each, scheduled = -(-context // _BLOCK), []
     for i in range(requests):
         table = BlockTable(tuple(range(i * each, (i + 1) * each)))
@@ -138,7 +140,7 @@ def decode_step(requests: int, context: int) -> SchedulerOutput:
 
 
 def _timed(runner: Runner, step: SchedulerOutput, params: Mapping[str, SamplingParams]) -> float:
-    """Seconds that a step takes; of one too short to be told, the mean of several."""
+    """Seconds that a step takes; for a step too short for the clock, the mean of several."""
     passed, count = 0.0, 0
     while passed < _LEAST and count < 100:
         result = runner.launch(step, params).result()
@@ -147,7 +149,9 @@ def _timed(runner: Runner, step: SchedulerOutput, params: Mapping[str, SamplingP
 
 
 def _rounds(keys: list[Any], repeats: int) -> Iterator[tuple[int, int, Any]]:
-    """Round 0 warms up; every other round walks the grid in the opposite direction."""
+    """The measurements in order. Round 0 warms up; each round walks the grid in the opposite
+    direction of the round before.
+    """
     done = 0
     for number in range(repeats + 1):
         for key in keys if number % 2 else reversed(keys):

@@ -1,13 +1,13 @@
 """Why one of two runs of the same requests took less time than the other: a sum whose parts are
 measured in the two traces and add up to the difference. The cost of a pass and of a position is
-fitted to the passes of both runs together; every count is exact. What the fit does not explain
-appears in the sum as two parts: one for steps that mix prefill and decode, one for everything else.
+fitted to the passes of both runs together; every count is exact. What the fit does not explain is
+in the sum as two parts: one for steps that mix prefill and decode, one for everything else.
 
     seconds(after) − seconds(before) = passes × Δpasses + position × Δpositions + KV × ΔKV + left
         over
 
-The number of steps follows from what each lane did in them, lanes × steps in all, so their part is
-divided by what lanes were held for.
+The number of steps is the number of lane-steps divided by the lanes, so the part of the steps is
+split by what lanes were used for.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ REST = "rest"
 
 @dataclass(frozen=True)
 class Contribution:
-    """What makes the second run longer (below 0: shorter), in seconds. before, after: the counts in
-    each, None for times.
+    """One part of the sum: how much longer (below 0: shorter) it makes the second run, in seconds.
+    before, after: the counts in each run, None for times.
 
-    finished, idle, work: steps for which lanes were held by requests that had finished, by none, by
-    requests at work. passes: those beyond one per step. padding, tokens: positions. kv: cached
-    positions read. mixed, rest: seconds beyond the fit, of steps that mix prefill and decode, and
-    of all others and between steps.
+    finished, idle, work: steps, by whether lanes were held by finished requests, by none, or by
+    requests at work. passes: passes beyond one per step. padding, tokens: positions. kv: cached
+    positions read. mixed, rest: seconds that the fit does not explain, in steps that mix prefill
+    and decode, and in all others and between steps.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Difference:
-    """before_s, after_s: wall times of both. error: the fit's median on passes it had not seen."""
+    """before_s, after_s: wall times of the runs. error: the fit's median error on new passes."""
 
     before_s: float
     after_s: float
@@ -60,7 +60,7 @@ class Difference:
 
     @property
     def seconds(self) -> float:
-        """How much longer it took after the change; negative where it was faster."""
+        """How much longer the second run took; negative if it was faster."""
         return self.after_s - self.before_s
 
     def to_json(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Difference:
 
 
 def difference(before: Trace, after: Trace) -> Difference:
-    """Why two runs took different times; raises InflightError for two engines, or few passes."""
+    """Why two runs took different times. Raises InflightError for two engines, or few passes."""
     traces = (before, after)
     if before.header.engine != after.header.engine:
         raise InflightError(
@@ -96,7 +96,7 @@ def difference(before: Trace, after: Trace) -> Difference:
 
 
 def _fitted(traces: tuple[Trace, Trace]) -> Linear:
-    """One line for both runs, so that the same work costs the same in both."""
+    """One fit for both runs, so that the same work costs the same in both."""
     per_token = kv_bytes_per_token(traces[0].header)
     before, after = (measured(trace.events, per_token) for trace in traces)
     later = before[-1].step + 1 if before else 0
@@ -121,7 +121,7 @@ def _counts(trace: Trace) -> Mapping[str, float]:
 
 
 def _left_over(trace: Trace, cost: Linear) -> dict[str, float]:
-    """Seconds beyond the fit: of mixed steps, and of all else, the time between steps too."""
+    """Seconds that the fit does not explain: of mixed steps, and of everything else."""
     found = {MIXED: 0.0, REST: wall_s(trace)}
     for event in trace.events:
         passes = measured([event], cost.kv_bytes_per_token)

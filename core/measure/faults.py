@@ -1,4 +1,4 @@
-"""What contradicts the record of a comparison: its rounds, its runs and what is said of them."""
+"""Checks whether a record of a comparison contradicts itself: rounds, runs and statements."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from core.measure.baselines.records import BaselineRun
 from core.measure.compare import Comparison, environment, first_differences, nearest_to_median
 from core.trace.trace import Trace
 
-_OF_A_RUN = ("device", "threads", "dtype", "model", "versions")  # what its header says, too
+_OF_A_RUN = ("device", "threads", "dtype", "model", "versions")  # also in the header of a run
 # seconds, and share of the run, by which a stopwatch may stop later than the last step
 _AROUND = 0.05, 0.1
 _ROUNDED = 1e-5  # seconds
 _SPREADS = ("ttft_s", "itl_s", "tpot_s", "e2e_s", "queue_s")
 _PERCENTILES = ("p50", "p90", "p99", "max")
 _WRITTEN = ("requests", "finished", "prompt_tokens", "output_tokens")
-# of a contender that left no trace: what is known of it, and what of that may not be
+# the metrics of a contender without a trace, and those of them that may be unknown
 _OUTSIDE = BaselineRun({"r": [0, 0]}, 1.0, {"r": 1}, {"r": [0.5, 1.0]}, 1).metrics()
 _MAYBE_SEEN = ("steps", "ttft_s", "itl_s", "tpot_s", "e2e_s")
 _RATES = {
@@ -31,8 +31,8 @@ _TIMED = ("wall_s", *_RATES, *_SPREADS, "time_s", "goodput")
 
 
 def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
-    """What is wrong, as a sentence without its subject and full stop. recorded: what the record
-    claims, in the form of `Comparison.to_json`.
+    """What is wrong, as a sentence without its subject and full stop; None if nothing is. recorded:
+    what the record claims, in the form of `Comparison.to_json`.
     """
     follows = json.loads(json.dumps(comparison.to_json()))
     for name in ("baseline", "fastest", "repeats", "outputs_identical", "warnings"):
@@ -60,14 +60,14 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
     for name, run in comparison.runs.items() if traced and comparison.outputs_identical else ():
         if run.trace is not None and first_differences(traced[0], run, name):
             return f"says that outputs are identical, and those of {name} differ"
-        for key in (*_WRITTEN, *_SPREADS):
+        for key in () if comparison.is_cut else (*_WRITTEN, *_SPREADS):
             if _count(comparison.medians[name][key]) not in (None, _count(traced[0].metrics[key])):
                 return f"has {key} of {name} otherwise than who wrote the same"
     return None
 
 
 def _may_differ(comparison: Comparison, told: Mapping[str, Any]) -> bool:
-    """Whether `first_differences` can have said this; of which round is not on record."""
+    """Whether `first_differences` can have returned this; the round is not on record."""
     run, at = comparison.runs.get(told["policy"]), told["position"]
     return (
         run is not None
@@ -82,7 +82,7 @@ def _may_differ(comparison: Comparison, told: Mapping[str, Any]) -> bool:
 
 
 def _fault_of_turns(comparison: Comparison, name: str) -> str | None:
-    """What is wrong with the turns of a contender, whether it left a trace or not."""
+    """What is wrong with the turns of a contender, with or without a trace."""
     if comparison.shown.get(name) != nearest_to_median(comparison.walls[name]) + 1:
         return "does not show the round nearest to the median"
     apart = comparison.apart.get(name, {})
@@ -98,7 +98,7 @@ def _fault_of_turns(comparison: Comparison, name: str) -> str | None:
 
 
 def shape(value: Any) -> Any:
-    """What is there, without its numbers."""
+    """The structure of a value, without its numbers."""
     if isinstance(value, Mapping):
         return {key: shape(part) for key, part in value.items()}
     return float if type(value) is int else type(value)
@@ -140,7 +140,7 @@ def _fault_of_run(
 
 
 def _wrong_time(comparison: Comparison, name: str) -> str | None:
-    """The first time or rate of a contender that does not fit its others, by name."""
+    """The name of the first time or rate of a contender that does not fit the others."""
     found, walls = comparison.medians[name], comparison.walls[name]
     seconds = found.get("wall_s")
     if seconds is None:
@@ -148,13 +148,13 @@ def _wrong_time(comparison: Comparison, name: str) -> str | None:
     if not _stopped_by(seconds, statistics.median(walls)):
         return "wall_s"
     # the median of an odd number is that of the median round
-    is_one = len(walls) % 2 == 1 and comparison.outputs_identical
+    is_one = len(walls) % 2 == 1 and comparison.outputs_identical and not comparison.is_cut
     return wrong_time(found, walls, is_one)
 
 
 def wrong_time(found: Mapping[str, Any], walls: Sequence[float], is_one: bool) -> str | None:
-    """The first time or rate in a run's metrics, or in their medians over rounds of `walls`
-    seconds, that does not fit its others, by name. is_one: rates are those of the median round.
+    """The name of the first time or rate in a run's metrics, or in their medians over rounds of
+    `walls` seconds, that does not fit the others. is_one: rates are of the median round.
     """
     seconds = found["wall_s"]
     for rate, counts in _RATES.items() if is_one else ():
@@ -175,7 +175,7 @@ def wrong_time(found: Mapping[str, Any], walls: Sequence[float], is_one: bool) -
             <= (numbers["count"] + numbers["left_out"]) * mean + _ROUNDED
         ):
             return spread
-    # of every request, and so of their order, and of the medians over rounds
+    # holds for every request, so for their sorted times too, and for medians over rounds
     for less, more in (("queue_s", "ttft_s"), ("ttft_s", "e2e_s")):
         one, other = found.get(less), found.get(more)
         if (
@@ -186,7 +186,7 @@ def wrong_time(found: Mapping[str, Any], walls: Sequence[float], is_one: bool) -
         ):
             return less
     parts = {k: v for k, v in (found.get("time_s") or {}).items() if v is not None}
-    # in more than half of the rounds each takes its median or longer; the host may work beside them
+    # in at least half of the rounds each part takes its median or longer; the host's may overlap
     device = sum(parts.get(name, 0) for name in ("forward", "sample", "other", "between"))
     most = sum(walls) / (len(walls) // 2 + 1)
     is_more = device > most + _ROUNDED or max(parts.values(), default=0) > seconds + _ROUNDED
@@ -194,12 +194,12 @@ def wrong_time(found: Mapping[str, Any], walls: Sequence[float], is_one: bool) -
 
 
 def _stopped_by(seconds: float, late: float) -> bool:
-    """Whether a stopwatch may have measured `late` for a run of so many seconds."""
+    """Whether a stopwatch may have measured `late` seconds for a run of `seconds`."""
     return seconds - _ROUNDED <= late <= seconds + max(_AROUND[0], _AROUND[1] * seconds)
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two metrics are equal, but for the last digit: Python 3.12 sums more exactly."""
+    """Whether two metrics are equal except for the last digit: Python 3.12 sums more exactly."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-12)
     return one == other

@@ -1,6 +1,6 @@
-"""A sweep of request rates that draws throughput against latency.
+"""A sweep of request rates, for throughput against latency.
 
-An engine is anything that runs a workload with arrivals in seconds; a simulated one will do.
+Any engine that runs a workload with arrivals in seconds can be swept, a simulated one too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from core.workload.request import is_number
 from core.workload.workload import Workload
 
 MOST_REQUESTS = 100_000
-"""Of a point: more would be made up for longer than they would run."""
+"""The most requests of a point: making up more would take longer than running them."""
 FRACTIONS = (0.25, 0.5, 0.75, 0.9, 1.0, 1.2)
 POINT_SECONDS = 20.0
 _ARRIVE_WITHIN = 0.75  # of a point's time; the rest is for finishing answers
@@ -33,7 +33,7 @@ _ARRIVE_WITHIN = 0.75  # of a point's time; the rest is for finishing answers
 
 @dataclass(frozen=True)
 class Sweep:
-    """seconds: the most that a point may take. rates: requests a second, or None for `fractions` of
+    """seconds: the most that a point may take. rates: requests per second; None for `fractions` of
     the measured capacity.
 
     sizes: lengths by request, used in turn; None draws from `lengths`. If they have arrivals, these
@@ -59,7 +59,7 @@ class Sweep:
 
     @property
     def has_arrivals(self) -> bool:
-        """Whether a file gives them."""
+        """Whether a file gives the arrivals."""
         return bool(self.sizes and len(self.sizes) > 1 and self.sizes[-1].arrival)
 
 
@@ -87,7 +87,7 @@ def workload(sweep: Sweep, rate: float, model: ModelFacts) -> Workload:
 
 
 def times(sweep: Sweep, rate: float) -> Iterable[float]:
-    """When requests arrive at this rate, in seconds: without end, or a file's at another pace."""
+    """Times of arrivals at a rate, in seconds: endless, or a file's at another speed."""
     if sweep.has_arrivals:
         own = [size.arrival or 0.0 for size in sweep.sizes or ()]
         return [at * (len(own) - 1) / own[-1] / rate for at in own]
@@ -95,7 +95,7 @@ def times(sweep: Sweep, rate: float) -> Iterable[float]:
 
 
 def sizes(sweep: Sweep) -> Iterator[RequestSize]:
-    """Their lengths, without end unless a file gives arrivals."""
+    """The lengths of requests, without end unless a file gives arrivals."""
     if sweep.sizes is None:
         yield from sweep.lengths.sizes(sweep.seed)
     else:
@@ -106,7 +106,7 @@ def sizes(sweep: Sweep) -> Iterator[RequestSize]:
 
 
 def capacity(sweep: Sweep, engine: EngineCore, requests: int = 64) -> float:
-    """Requests a second that the engine finishes when all arrive at the start."""
+    """Requests per second that the engine finishes when all arrive at the start."""
     vocab_size, context = engine.model.vocab_size or 0, engine.model.context
     many = [
         request(i, size, 0.0, vocab_size, context, sweep.seed)
@@ -117,7 +117,7 @@ def capacity(sweep: Sweep, engine: EngineCore, requests: int = 64) -> float:
 
 
 def _requests_per_s(trace: Trace) -> float:
-    """Requests a second, an unfinished one counted by the share of its tokens."""
+    """Requests per second; an unfinished one counts as the share of its tokens that it got."""
     wanted = {request: one.request.sampling.max_new_tokens for request, one in trace.asked.items()}
     done = sum(len(ids) / wanted[request] for request, ids in trace.outputs.items())
     wall = trace.events[-1].t_end - trace.events[0].t_start if trace.events else 0.0
@@ -135,14 +135,13 @@ def sweep_load(
     on_point: Callable[[str, float], None] = lambda policy, rate: None,
     until: type[BaseException] | tuple[()] = (),
 ) -> dict[str, Any]:
-    """Throughput against latency for each policy at each rate; policies take turns at a rate. Plain
-    data.
+    """Throughput against latency for each policy at each rate, as JSON; policies take turns.
 
-    A point is a rate under a policy. offered: requests due to arrive; numbers: the metrics of the
-    run until it ended or was cut (`cut`: its time was up with requests unfinished), with a goodput
-    if limits are stated. All are offered the same: fractions of the largest of their capacities, so
-    that each is seen beyond its own. until: what may be raised to end it, with the points so far,
-    if there are any; `complete` is then false.
+    A point is a rate under a policy. offered: requests due to arrive. numbers: the metrics of the
+    run until it ended or was cut, with a goodput if limits are stated. cut: whether its time was up
+    with requests unfinished. All policies are offered the same load: fractions of the largest of
+    their capacities, so that each is seen beyond its own. until: exceptions that end the sweep
+    early, with the points so far if there are any; `complete` is then false.
     """
     names = list(require(engines, Mapping, "A sweep takes engines by name"))
     for engine in engines.values():
@@ -191,9 +190,9 @@ def sweep_load(
 
 
 def adds_up(load: Mapping[str, Any], model: ModelFacts, is_simulated: bool | None = None) -> bool:
-    """Whether a recorded sweep, as from `sweep_load`, agrees with itself and with the requests that
-    are made up for its rates, and says nothing else. model: the one it was of. is_simulated:
-    whether that was simulated; None where nobody knows.
+    """Whether a recorded sweep, as from `sweep_load`, agrees with itself and with the requests made
+    up for its rates, and has no other fields. model: the one that was measured. is_simulated:
+    whether the run was simulated; None if unknown.
     """
     if not _KEYS <= set(load) <= _KEYS | _LATER_KEYS or (
         is_simulated is not None and load["source"] != (SIMULATED if is_simulated else "live")
@@ -298,7 +297,7 @@ def _fits(point: Mapping[str, Any], load: Mapping[str, Any], asked: Workload | N
 
 
 def _are_of_all(numbers: Mapping[str, Any]) -> bool:
-    """Whether each distribution is of as many requests, or gaps between tokens, as there were."""
+    """Whether each distribution has one value per request, or per gap between tokens."""
     first, gap, per_token, end, queue = (
         (numbers[of]["count"], numbers[of]["left_out"])
         for of in ("ttft_s", "itl_s", "tpot_s", "e2e_s", "queue_s")
@@ -314,7 +313,7 @@ def _are_of_all(numbers: Mapping[str, Any]) -> bool:
 def _is_of_met(
     goodput: Mapping[str, Any], slos: Mapping[str, Any], numbers: Mapping[str, Any]
 ) -> bool:
-    """Whether a goodput is of these limits and follows from how many requests met them."""
+    """Whether a goodput has these limits and follows from the requests that met them."""
     met, wall = goodput["met"], numbers["wall_s"]
     return (
         goodput["slos"] == slos
@@ -324,7 +323,7 @@ def _is_of_met(
 
 
 def _run(engine: EngineCore, requests: Workload, seconds: float) -> tuple[Trace, bool]:
-    """Run to the end or until the time is up; whether it was cut."""
+    """Run to the end or until the time is up; returns the trace and whether it was cut."""
     steps = engine.stream(requests)
     cut = False
     for event in steps:

@@ -1,7 +1,7 @@
-"""What other settings would have made of a recorded run: its requests, as they came and went,
-simulated under each on the cost that is fitted to it.
+"""What a recorded run would have been under other settings: its requests, as they came and went,
+are simulated under each with a cost fitted to the run.
 
-The setting that was recorded is simulated as well, and its error says what the others are worth.
+The recorded setting is simulated as well; its error shows how far the others can be trusted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import quote
 from core import page
 from core.account.metrics import distribution, wall_s
 from core.account.request_times import RequestTimes, SLOs, request_times
-from core.collector import uncollected
+from core.collector import gc_off
 from core.config import ASSETS, EngineConfig, PolicyOrName
 from core.errors import InflightError, InvalidConfig, require
 from core.files import written
@@ -31,12 +31,12 @@ from core.trace.messages import english
 from core.trace.trace import Texts, Trace, require_trace
 
 LARGE = 0.25
-"""An error of the recorded setting's E2E, at p50 or p99, beyond which others are not ranked."""
+"""The error of the recorded setting's E2E, at p50 or p99, beyond which settings are not ranked."""
 MOST_SETTINGS = 64
 _T = TypeVar("_T")
 _Made = TypeVar("_Made")
 Say = Callable[..., str]
-"""A sentence of ours, with its numbers, in some language; {names} in it are given by name."""
+"""Translates an English sentence with its numbers; {names} in it are passed by keyword."""
 _TIMES = ("ttft_s", "e2e_s", "queue_s")
 _SHARES = ("p50", "p99")
 
@@ -47,8 +47,8 @@ def _plainly(text: str, **names: str) -> str:
 
 @dataclass(frozen=True)
 class Point:
-    """One setting. numbers: of `numbers_of`, None where it cannot run these requests: `refused`
-    says why. beyond: a sentence if some passes lay beyond what was measured. requests: their times.
+    """One setting. numbers: those of `numbers_of`, None if it cannot run these requests. refused:
+    why it cannot. beyond: a sentence if passes lay beyond what was measured. requests: their times.
     """
 
     config: EngineConfig
@@ -69,9 +69,9 @@ class Point:
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """measured: the recorded run. again: its setting, simulated. points: the other settings, best
-    first if they are ranked, otherwise in the order in which they were asked for. slos: what a good
-    request has to meet. notes: on what a simulated run does otherwise. trace: the recorded run.
+    """The result of a plan. measured: the recorded run. again: its setting, simulated. points: the
+    other settings, best first if they are ranked, otherwise as requested. slos: the limits of a
+    good request. notes: how a simulated run differs. trace: the recorded run.
     """
 
     measured: Point
@@ -87,7 +87,7 @@ class Plan:
 
     @property
     def errors(self) -> dict[str, float | None]:
-        """By what share the recorded setting is simulated too long or too large, by number."""
+        """The recorded setting's relative errors by number; above 0: simulated too large."""
         ours, theirs = self.again.numbers or {}, self.measured.numbers or {}
         pairs = {
             f"{name} {share}": (ours[name][share], theirs[name][share])
@@ -101,12 +101,12 @@ class Plan:
 
     @property
     def is_ranked(self) -> bool:
-        """Whether the recorded setting is simulated so well that others can be ranked."""
+        """Whether the recorded setting is simulated well enough to rank others."""
         return all(abs(self.errors[f"e2e_s {share}"] or 0.0) <= LARGE for share in _SHARES)
 
     @property
     def verdict(self) -> str:
-        """What the plan comes to, in a sentence or two."""
+        """The result of the plan in a sentence or two."""
         return self.told()
 
     def told(self, say: Say = _plainly) -> str:
@@ -130,7 +130,8 @@ class Plan:
         return f"{own} {found} {beside}".rstrip()
 
     def name_of(self, config: EngineConfig, say: Say = _plainly) -> str:
-        """A setting in words: where it differs from the recorded one."""
+        """The name of a setting: how it differs from the recorded one."""
+        require(config, EngineConfig, "A setting is an EngineConfig")
         own = self.again.config
         parts = [
             words
@@ -145,8 +146,9 @@ class Plan:
         return ", ".join(parts) or say("as recorded")
 
     def run(self, point: Point) -> Trace:
-        """The simulated run of a setting. Raises InflightError where it cannot run the requests."""
-        return _ended(simulating(self.trace, self.cost, point.config))
+        """The simulated run of a setting. Raises InflightError if it cannot run the requests."""
+        chosen = require(point, Point, "A setting is one of the plan's points")
+        return _ended(simulating(self.trace, self.cost, chosen.config))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -165,12 +167,12 @@ class Plan:
 
     def plot(self) -> Any:
         """A Plotly figure: throughput against TTFT and ITL, each point a setting."""
-        return page.brought(page.plot)(self, "frontier", None)
+        return page.provided(page.plot)(self, "frontier", None)
 
     def save_html(self, path: str | Path, pages: str | Path | None = None) -> None:
-        """Write `plot` as one file, which opens from disk. pages: the folder in which the runs of
-        its points are, as 0.html and so on, which a click on a point then opens. Raises
-        InflightError if it cannot be written.
+        """Write `plot` as one file, which opens from disk. pages: the folder with the runs of its
+        points, named 0.html and so on; a click on a point then opens its run. Raises InflightError
+        if it cannot be written.
         """
         script = None
         if pages is not None:
@@ -182,11 +184,11 @@ class Plan:
 
     @property
     def has_slos(self) -> bool:
-        """Whether any limit is stated, so that goodput means something."""
+        """Whether any limit is stated, so that there is a goodput."""
         return self.slos != SLOs()
 
     def _rank(self, point: Point) -> float:
-        """The better, the less; settings that cannot run come last."""
+        """A sort key: the smaller, the better; settings that cannot run come last."""
         if point.numbers is None:
             return float("inf")
         if self.has_slos:
@@ -194,7 +196,7 @@ class Plan:
         return float(point.numbers["e2e_s"]["p50"] or float("inf"))
 
     def _is_near(self, point: Point, best: Point) -> bool:
-        """Whether it is as good within the error of the recorded setting's E2E at p50."""
+        """Whether a setting is as good as the best, within the error of E2E at p50."""
         error, least = abs(self.errors["e2e_s p50"] or 0.0), abs(self._rank(best))
         return abs(abs(self._rank(point)) - least) <= error * least
 
@@ -209,13 +211,14 @@ def plan(
     slos: SLOs | None = None,
     on_point: Callable[[str], object] = lambda name: None,
 ) -> Plan:
-    """Simulate the requests of a measured run under every combination of these settings; what is
-    not given stays as recorded.
+    """Simulate the requests of a measured run under every combination of these settings; a limit
+    for which no values are given stays as recorded.
 
     slos: limits of a good request. on_point: called with the name of each setting before it is
-    simulated. Raises InflightError for a run to which no cost can be fitted, one of no request that
-    ended, and too many settings.
+    simulated. Raises InflightError for a run to which no cost can be fitted, for one in which no
+    request ended, and for too many settings.
     """
+    require(on_point, Callable, "What is told of each setting is a function")
     turns = planning(trace, lanes, budgets, blocks, policies, slos)
     return _ended(turns, lambda name: name is not None and on_point(name))
 
@@ -223,8 +226,8 @@ def plan(
 def _ended(
     turns: Generator[_T, None, _Made], each: Callable[[_T], object] = lambda _: None
 ) -> _Made:
-    """What the turns come to. each: told of every one."""
-    with uncollected():
+    """Run a generator to its end; returns its result. each: called with every value."""
+    with gc_off():
         while True:
             try:
                 each(next(turns))
@@ -240,7 +243,9 @@ def planning(
     policies: Iterable[PolicyOrName],
     slos: SLOs | None = None,
 ) -> Generator[str | None, None, Plan]:
-    """`plan`, which stops before each setting to tell its name, and after each simulated step."""
+    """`plan` as a generator, which yields the name of each setting before it is simulated, and None
+    after each simulated step.
+    """
     require_trace(trace)
     for given in (lanes, budgets, blocks, policies):
         require(given, Iterable, "What is to be tried of a limit is a list")
@@ -255,7 +260,7 @@ def planning(
     if (total := math.prod(map(len, axes.values()))) > MOST_SETTINGS:
         raise InflightError(f"{total:,} settings are too many; {MOST_SETTINGS} are the most.")
     for name, axis in axes.items():
-        for value in axis:  # one that is wrong by itself is a mistake, and contradicts nothing
+        for value in axis:  # a value that is invalid by itself is an error, not a contradiction
             EngineConfig.from_json({"prefill_first": True, name: value})
     settings, contradictions = [], Counter[str]()
     for values in product(*axes.values()):
@@ -307,8 +312,8 @@ def planning(
 
 
 def simulating(trace: Trace, cost: Linear, config: EngineConfig) -> Generator[None, None, Trace]:
-    """The requests of a recorded run under a setting, step by step, timed as `plan` times them;
-    their prompts have the texts that they had.
+    """Simulate the requests of a recorded run under a setting, step by step, timed as in `plan`.
+    Returns the trace, in which prompts have their recorded texts.
     """
     engine = SimulatedEngine(cost, config)
     for _ in engine.stream(trace.as_run()):
@@ -320,8 +325,8 @@ def simulating(trace: Trace, cost: Linear, config: EngineConfig) -> Generator[No
 
 
 def numbers_of(trace: Trace, requests: frozenset[str], slos: SLOs) -> dict[str, Any]:
-    """A run in numbers, of these requests alone where they are of requests: those that ended by
-    themselves in the recorded run, since nobody knows how long the others would have stayed.
+    """A run in numbers. Those about requests count only the given ones, which ended by themselves
+    in the recorded run: it is unknown how long the others would have stayed.
     """
     times = [one for request, one in request_times(trace).items() if request in requests]
     wall, met = wall_s(trace), sum(one.meets(slos) for one in times)
@@ -342,7 +347,7 @@ def numbers_of(trace: Trace, requests: frozenset[str], slos: SLOs) -> dict[str, 
 
 
 def _setting(trace: Trace) -> tuple[EngineConfig, list[str]]:
-    """The recorded setting as it can be simulated, and what is then otherwise."""
+    """The recorded setting as it can be simulated, and sentences on how that differs."""
     header, config = trace.header, trace.config
     notes = []
     if isinstance(config.policy, RecordedPolicy):
@@ -367,8 +372,8 @@ def _setting(trace: Trace) -> tuple[EngineConfig, list[str]]:
 
 
 def _as_recorded(trace: Trace) -> Trace:
-    """With every request counted from the start of the step that takes it up, as the recorder of
-    another engine counts: there it has waited for the step before already.
+    """The trace with every request counted from the start of the step that takes it up, as
+    recorders of other engines count: there it has already waited for the step before.
     """
     taken = {a.request: event.t_start for event in trace.events for a in event.arrived}
     asked = {}

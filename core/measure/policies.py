@@ -1,6 +1,4 @@
-"""Comparisons by one call: of one model's engine under several policies, which are timed side by
-side, and of traces, as if they had just been timed.
-"""
+"""Comparisons in one call: of an engine under several policies, or of recorded traces."""
 
 from __future__ import annotations
 
@@ -26,14 +24,15 @@ def compare_policies(
     repeats: int = 5,
     on_run: Callable[[Progress], None] = lambda progress: None,
 ) -> Comparison:
-    """The same requests under each policy in turn, on the engine's model and within its limits.
+    """Run the same requests under each policy, on the engine's model and within its limits.
 
     After a warm-up each of `repeats` rounds runs every policy, in rotated order; a simulation is
-    the same each time, and runs once. The first policy is the baseline, with which outputs are
-    compared token by token. on_run: called before each run. Raises InflightError for a policy that
-    is not known or cannot keep the limits.
+    the same each time, and runs once. The first policy is the baseline, with whose outputs the
+    others are compared token by token. on_run: called before each run. Raises InflightError for an
+    unknown policy, and for one that cannot keep the limits.
     """
     require(engine, (Engine, SimulatedEngine), "Policies are compared on an engine")
+    require(on_run, Callable, "What is told of each run is a function")
     require(policies, (list, tuple), "Policies are compared as a list of names or policies")
     contenders = [
         engine_contender(engine.under(engine.config.under(policy)), workload) for policy in policies
@@ -43,9 +42,9 @@ def compare_policies(
 
 
 def compare(*traces: Trace, names: Sequence[str] = ()) -> Comparison:
-    """Traces of the same requests, the first of which is the baseline: total times, the metrics of
-    each, its requests' times, and where outputs differ. A single round says nothing about spread;
-    `compare_policies` measures several.
+    """Compare traces of the same requests; the first one is the baseline. The result has total
+    times, the metrics of each, its requests' times, and where outputs differ. A single round says
+    nothing about spread; `compare_policies` measures several.
 
     names: of each, by default its policy. Raises InflightError for traces of different requests,
     for one without a step, and for two of the same name.

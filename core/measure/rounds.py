@@ -1,5 +1,4 @@
-"""The one way to time: contenders take turns in rounds, in an order that rotates from round to
-round.
+"""How everything is timed: contenders take turns in rounds, in an order that rotates every round.
 
 Each contender runs once to warm up; then each round runs all of them, so that none always runs
 first or after the same one. Ratios are taken within a round, where the machine was in the same
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from core.account.metrics import metrics, wall_s
-from core.errors import InflightError
+from core.errors import InflightError, shown
 from core.trace.trace import Trace
 
 
@@ -26,10 +25,11 @@ from core.trace.trace import Trace
 class RunResult:
     """The result of one timed run.
 
-    outputs: generated ids by request. metrics: the numbers of `core.account.metrics`, None for what
-    cannot be observed. margins: for each token, how far the best logit was ahead of the runner-up,
-    None where that is not known. trace: of an engine's run. seconds: replaces the measured time,
-    for example if a step is measured and not the whole turn.
+    outputs: generated ids by request. metrics: the numbers of `core.account.metrics`, None for
+    those that cannot be observed. margins: for each token, the best logit minus the second best,
+    None if unknown. trace: of an engine's run. seconds: used instead of the measured time, for
+    example if only a step of the turn is measured. cut: requests that something outside ended, such
+    as a client that left.
     """
 
     outputs: Mapping[str, Sequence[int]]
@@ -37,10 +37,11 @@ class RunResult:
     margins: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     trace: Trace | None = None
     seconds: float | None = None
+    cut: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, trace: Trace) -> RunResult:
-        """Of a finished run; a simulated one took the time of its own clock."""
+        """The result of a finished run; for a simulated run, the time is that of its own clock."""
         margins: dict[str, list[float | None]] = {request: [] for request in trace.asked}
         for event in trace.events:
             for carried in event.resumed.carried if event.resumed else ():
@@ -48,7 +49,9 @@ class RunResult:
             for sampled in event.sampled:
                 margins[sampled.request].append(sampled.margin)
         seconds = wall_s(trace) if trace.header.is_simulated else None
-        return cls(trace.outputs, metrics(trace), margins, trace, seconds)
+        ended = (end for event in trace.events for end in event.ends)
+        cut = frozenset(e.request for e in ended if e.finish_reason not in ("length", "stop"))
+        return cls(trace.outputs, metrics(trace), margins, trace, seconds, cut)
 
 
 Read = Callable[[Any], RunResult]
@@ -74,13 +77,13 @@ class Contender:
         read: Read = RunResult.of,
         about: Mapping[str, Any] | None = None,
     ):
-        """One that needs no setup."""
+        """A contender that needs no setup."""
         return cls(name, lambda: nullcontext(start), read, about or {})
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A turn that begins: its number and the total, the contender, the round (0: the warm-up)."""
+    """A turn that begins: its index of total, the contender, and the round (0: warm-up)."""
 
     index: int
     total: int
@@ -105,12 +108,12 @@ class Turn(NamedTuple):
 
 
 def planned(contenders: Sequence[Contender], repeats: int, warmup: int = 1) -> list[Progress]:
-    """The turns to come. Raises InflightError for no contenders, equal names, no repeat."""
+    """All turns in order. Raises InflightError for no contenders, equal names, or no repeat."""
     names = list(dict.fromkeys(c.name for c in contenders))
     if not names or len(names) < len(contenders):
         raise InflightError("A comparison needs at least one contender, each of a different name.")
-    if repeats < 1:
-        raise InflightError(f"A comparison needs at least one repeat, not {repeats}.")
+    if not isinstance(repeats, int) or repeats < 1:
+        raise InflightError(f"A comparison needs at least one repeat, not {shown(repeats)}.")
     numbers = range(warmup + repeats)
     turns = [
         (name, max(0, number - warmup + 1)) for number in numbers for name in rotated(names, number)
@@ -121,7 +124,7 @@ def planned(contenders: Sequence[Contender], repeats: int, warmup: int = 1) -> l
 def turn_of(
     contender: Contender, round_number: int, clock: Callable[[], float] = time.perf_counter
 ) -> Turn:
-    """A contender's turn, timed."""
+    """Take a contender's turn and time it."""
     gc.collect()
     before = clock()
     with contender.ready() as start:

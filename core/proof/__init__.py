@@ -1,1 +1,1 @@
-"""How a recorded run is proved: replayed, computed again, compared with `generate`."""
+"""Proves a recorded run: replays it, computes it again, and compares it with `generate`."""

@@ -1,5 +1,5 @@
-"""A request alone and the same request in a batch: its texts, its logits, and where they diverge.
-The oracle of the mask.
+"""Compares each request alone with the same request in a batch: texts, logits, and where they
+diverge. This tests the attention mask.
 
 Greedy requests are also answered by `model.generate`, which shares no code with the engine.
 """
@@ -38,12 +38,11 @@ def equivalence(
     leak: bool = False,
     on_step: Callable[[StepEvent], None] = lambda event: None,
 ) -> dict[str, Any]:
-    """Run every request alone, by the engine and by `model.generate`, then all of them under
-    `config`, and compare. Plain data: the sums, and each request (`_compared`).
+    """Run every request alone, by the engine and by `model.generate`, then all together with
+    `config`, and compare. Returns JSON: the sums, and each request (`_compared`).
 
     leak: in the batch, every request may also read its neighbour's keys. on_step: called with each
-    step; it may raise to stop. Raises InflightError for a leak in a model that makes its own
-    attention masks.
+    step; may raise. Raises InflightError for a leak in a model that makes its own attention masks.
     """
     engine = (
         leaky_engine(model, tokenizer, config)
@@ -88,7 +87,7 @@ def _generate(model: ModelAdapter, sampling: SamplingParams, prompt: list[int]) 
         do_sample=False, max_new_tokens=sampling.max_new_tokens, eos_token_id=eos, pad_token_id=0
     )
     with model.lock, torch.inference_mode():
-        # otherwise its own would fill the gaps
+        # otherwise its own config would fill the gaps
         before, model.model.generation_config = model.model.generation_config, settings
         try:
             out = model.model.generate(ids, attention_mask=torch.ones_like(ids))
@@ -129,12 +128,11 @@ def _compared(
 ) -> dict[str, Any]:
     """A request's tokens and texts, alone and in the batch.
 
-    parting: where they first differ, None where they do not: the position among the new tokens,
-    both tokens there (None if one text has ended), and the margin of the best token over the
-    runner-up in the run alone. max_logit_difference: over the first `compared` new tokens, those
-    with the same tokens before them and recorded logits. generated: by `model.generate`; None for
-    a sampled request, whose noise it draws differently, and for one with stop strings, penalties
-    or biased tokens.
+    parting: where they first differ, or None: the position among the new tokens, both tokens there
+    (None if one text has ended), and the margin of the best token over the runner-up in the run
+    alone. max_logit_difference: over the first `compared` new tokens, which have the same tokens
+    before them and recorded logits. generated: by `model.generate`; None for sampled requests,
+    whose noise differs there, and for requests with stop strings, penalties or biased tokens.
     """
     solo, other = alone.outputs[request], batched.outputs[request]
     at = first_parting(solo, other)
@@ -167,5 +165,5 @@ def _compared(
 
 
 def differing(one: Sequence[int], other: Sequence[int]) -> int:
-    """Positions at which the tokens differ, or one text has ended."""
+    """The number of positions at which the tokens differ, or one text has ended."""
     return max(len(one), len(other)) - sum(a == b for a, b in zip(one, other, strict=False))

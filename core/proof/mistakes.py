@@ -1,4 +1,4 @@
-"""The mistake that a mask prevents, made on purpose, to measure and show its effects."""
+"""An attention mask that leaks on purpose, to measure and show the effects of that mistake."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def leaky(
 
 
 def leaky_mask(batch: PackedBatch, window: int | None) -> torch.Tensor:
-    """`dense_mask`, and the keys of the next request in the pass, the first after the last."""
+    """`dense_mask` plus the keys of the next request in the pass; for the last, of the first."""
     allowed = dense_mask(batch, window)
     present = [s for s in batch.segments if s.end > s.first]
     if len(present) < 2:

@@ -1,9 +1,9 @@
-"""Decisions taken again by our scheduler: those of a recorded run, and of other engines' recorded
-workloads, without a model and without timing.
+"""Lets our scheduler decide again what is recorded: in one of our runs, and in workloads that other
+engines ran, without a model and without timing.
 
-A run: the scheduler is given what came from outside (arrivals, cancellations, tokens, failures),
-and each of its decisions is compared with the recorded event, field by field; measured values are
-taken from the record.
+For a run, the scheduler gets the recorded inputs (arrivals, cancellations, tokens, failures), and
+each of its decisions is compared with the recorded event, field by field; measured values are taken
+from the record.
 
 A recorded workload is a line of a file: `seqs`, `budget`, `blocks`, `size` and `caching` are its
 limits, `requests` have `id`, `prompt` (token ids), `max_tokens` and `arrival` (a step), and `vllm`
@@ -55,11 +55,11 @@ class Differs(Exception):
 
 class Replay:
     """Follows a run event by event, as the rules do; `fault(event)` says in a sentence which
-    decision is not the policy's. The steps are those of the engine's own loop, whose runner,
-    arrivals and clock are what is on record.
+    decision is not that of the policy. The steps are made by the engine's own loop, whose runner,
+    arrivals and clock return what is recorded.
 
     With asynchronous execution an event can be judged only once the next one is known, whose step
-    had been launched by then: `fault` judges the event before, and `fault_at_end` the last.
+    had been launched by then: `fault` judges the previous event, and `fault_at_end` the last.
     Requests are added by `fault_of_request` before the step in which they arrive.
     """
 
@@ -115,9 +115,7 @@ class Replay:
         return None
 
     def _follow(self, event: StepEvent) -> None:
-        """Let the loop launch the event's step, once the step before it is settled or, where that
-        is possible, while that one is in flight.
-        """
+        """Launch the step once the previous one is settled or, if possible, in flight."""
         is_next = event.step == self._loop.number  # otherwise nothing could be launched by then
         self._runner.event = event
         self._arrivals.begin(event, self._before)
@@ -134,7 +132,7 @@ class Replay:
             self._loop.settle()
 
     def _check_number(self, event: StepEvent) -> None:
-        """Check the step number: consecutive while there is work, else that of an arrival."""
+        """Check the step number: consecutive while there is work, otherwise that of an arrival."""
         first, step = self._loop.number, event.step
         last = first
         if not self._scheduler.has_work:
@@ -173,7 +171,7 @@ class Replay:
 
 
 class _NoModel:
-    """What runners that compute nothing have in common, see `Runner`."""
+    """Common parts of runners that compute nothing, see `Runner`."""
 
     asynchronous = own_clock = False
     execution = memory = None
@@ -184,7 +182,7 @@ class _NoModel:
 
 
 class _RecordedRunner(_NoModel):
-    """A runner that returns the results on record. event: of the step that is being launched."""
+    """A runner that returns the recorded results. event: of the step that is being launched."""
 
     event: StepEvent
 
@@ -217,7 +215,7 @@ class _RecordedRunner(_NoModel):
 
 
 class _RecordedArrivals:
-    """The arrivals and cancellations on record. event: of the step that begins."""
+    """The recorded arrivals and cancellations. event: of the step that begins."""
 
     event: StepEvent | None = None
 
@@ -231,8 +229,8 @@ class _RecordedArrivals:
         self._leaving: list[tuple[float, str]] = []
 
     def begin(self, event: StepEvent, before: float) -> None:
-        """The step of this event begins. before: the end of the step before the last, which had
-        been read when an asynchronous step began; on record is only when the device did.
+        """The step of this event begins. before: the end of the step before the last, whose results
+        had been read when an asynchronous step began; only the start on the device is recorded.
         """
         self.event = event
         if self._header.counts_steps:
@@ -258,8 +256,8 @@ class _RecordedArrivals:
             heappush(self._leaving, (request.arrival + request.leaves_after, request.id))
 
     def deliver(self, loop: StepLoop[None]) -> None:
-        """See `Source`: cancellations, each after its own arrival, then arrivals that are due, then
-        who comes and leaves by the workload in this step, and who leaves after that.
+        """See `Source`: cancellations, each after its own arrival, then due arrivals, then requests
+        that arrive and leave by the workload in this step, and those that leave after that.
         """
         event = self.event
         assert event is not None
@@ -291,13 +289,13 @@ class _RecordedArrivals:
                 )
 
     def _comes_and_leaves(self, request: str, event: StepEvent) -> bool:
-        """Whether a request that is over in this step left it by the workload, and came in it."""
+        """Whether a request that ended in this step arrived and left in it by the workload."""
         now = event.step if self._header.counts_steps else event.t_start + _EARLY
         return request in self.future and any(t <= now for t, r in self._leaving if r == request)
 
     def _due(self, event: StepEvent, times: Mapping[str, float]) -> Iterator[str]:
         """The requests that arrive now. Arrivals in steps follow from the workload; arrivals in
-        seconds are read from the record, as far as the clock permits.
+        seconds are taken from the record, if the clock permits.
         """
         if self._header.is_interactive:
             yield from [request for request in times if request in self.future]
@@ -348,8 +346,8 @@ _POLICIES = {"vllm": "continuous", "transformers": "transformers"}
 
 @dataclass(frozen=True)
 class Agreement:
-    """steps: taken by the other engine. first_differences: by kind of decision, the number of
-    workloads in which the two first differ in it.
+    """steps: how many the other engine made. first_differences: by kind of decision, the number of
+    workloads whose first difference is of that kind.
     """
 
     workloads: int
@@ -436,7 +434,7 @@ class _MadeUpTokens(_NoModel):
 
 
 def first_difference(theirs: list[Decisions], ours: list[Decisions]) -> str | None:
-    """The kind of decision in which the two first differ, or None; "steps" if one goes on."""
+    """The kind of the first different decision, or None; "steps" if one list is longer."""
     for before, after in zip_longest(theirs, ours):
         if before is None or after is None:
             return "steps"
@@ -465,7 +463,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _engine(recorded: dict[str, Any]) -> str:
-    """Which engine decided; a workload without decisions is replayed as vLLM's."""
+    """Which engine decided; a workload without decisions counts as vLLM's."""
     return next((name for name in _POLICIES if name in recorded), "vllm")
 
 

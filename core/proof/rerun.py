@@ -1,4 +1,4 @@
-"""The tokens of a trace, computed again by its model and compared with those on record."""
+"""Computes the tokens of a trace again with its model, and compares them with the record."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from core.trace.header import Header, ModelFacts
 from core.workload.request import Request
 from core.workload.workload import Workload
 
-# the most by which logits of one model may differ between machines and batches in float32
+# the most by which logits of a model may differ between machines and batches in float32
 _ROUNDED = 1e-3
 _ROUNDED_SHORT = 0.25  # and in 16 bits
 
 
 @dataclass(frozen=True)
 class RerunResult:
-    """What the model computed again. tokens: that are the model's, of which `ties` are not the best
-    here, but behind it by no more than `rounding` in their logits. parted: tokens in 16 bits that
-    temperature or penalties chose and that are others here; under penalties with all after them.
-    drawn: tokens by another engine's noise, which were not compared. failed: requests that ended by
-    an error after tokens that parted, of which the model cannot say whether it is its own. apart:
-    the most by which a log-probability or a margin on record differs from the model's, which is
-    less than `rounding`; None if none are on record. facts: of the model, the same here.
+    """What the model computed again. tokens: how many are the model's; `ties` of them are not the
+    best here, but less than `rounding` behind it in their logits. parted: tokens in 16 bits, chosen
+    with temperature or penalties, that differ here; with penalties also all later ones. drawn:
+    tokens drawn with another engine's noise, which were not compared. failed: requests that ended
+    by an error after tokens that parted, so that the error cannot be confirmed. apart: the most by
+    which a recorded log-probability or margin differs from the model's, which is less than
+    `rounding`; None if none are recorded. facts: those of the model that are the same here.
     """
 
     tokens: int
@@ -61,18 +61,16 @@ class _WrittenTokens:
 
 
 class ModelRerun:
-    """Runs the requests again, all arriving at once, and compares the outputs with those on record.
+    """Runs the requests again, all arriving at once, and compares the outputs with the record.
 
-    Requests share different batches than in the recording, which must not change a token: that is
-    the engine's promise, tested here. If requests read each other's keys, batches do matter, so
-    they arrive as recorded. Another engine is asked for less: its noise is not ours, and what ended
-    its requests is not on record; its tokens are compared where the most probable one was taken.
-
-    Another machine may take a token that is behind the best by no more than numbers are rounded:
-    the request is then run on from the token on record. In 16 bits a draw near another may come out
-    otherwise too, which no margin on record tells from a token that was exchanged: such tokens are
-    counted. Raises InvalidTrace if the model is not the one that the header describes,
-    InflightError if its requests cannot arrive as they did.
+    Batches differ from those of the recording, which must not change a token: this tests the
+    engine's promise. If requests read each other's keys, batches do matter, so requests arrive as
+    recorded. For another engine less can be compared: its noise is different, and the reasons for
+    ends are not recorded; so only tokens that were the most probable are compared. Another machine
+    may choose a token that is behind the best by no more than rounding: the request then continues
+    from the recorded token. In 16 bits a draw close to another may also differ, and no recorded
+    margin tells this from an exchanged token: such tokens are counted. Raises InvalidTrace if the
+    model is not the one of the header, and InflightError if its requests cannot arrive as they did.
     """
 
     def __init__(self, engine: EngineCore, header: Header) -> None:
@@ -133,7 +131,7 @@ class ModelRerun:
         )
 
     def _observe(self, rows: Sequence[SamplingRow], logits: Any) -> None:
-        """Keep how far tokens on record are behind, where nothing but these logits chooses one."""
+        """Keep how far recorded tokens are behind, if nothing but these logits chooses them."""
         for row, own in zip(rows, logits, strict=True):
             tokens = self.on_record.tokens.get(row.request, ())
             position = row.position - self._num_prompt[row.request]
@@ -149,7 +147,7 @@ class ModelRerun:
     def _compare(
         self, asked: Request, known: int, here: _WrittenTokens
     ) -> tuple[Request, int] | None:
-        """Compare a request's tokens from `known` on; returns what to run, and from where."""
+        """Compare a request's tokens from `known` on; returns what to run next, and from where."""
         request, record = asked.id, self.on_record
         tokens, ours = record.tokens.get(request, array("q")), here.tokens.get(request, array("q"))
         for position in range(known, len(tokens)):
@@ -205,7 +203,7 @@ class ModelRerun:
         return None
 
     def _may_part(self, asked: Request, margin: float | None) -> bool:
-        """Whether rounding to 16 bits may have made temperature or penalties choose another."""
+        """Whether rounding to 16 bits may have changed a choice by temperature or penalties."""
         sampling = asked.sampling
         is_near = bool(sampling.temperature) or (
             sampling.looks_back and (margin or 0.0) <= self._rounding
@@ -213,7 +211,7 @@ class ModelRerun:
         return is_near and self._own and not self._header.leak and self._rounding == _ROUNDED_SHORT
 
     def _from(self, asked: Request, known: int, position: int) -> tuple[Request, int] | None:
-        """The rest of a request, from `position` on, after what is on record; None for none."""
+        """The rest of a request, from `position` on, after the recorded tokens; None if empty."""
         tokens = self.on_record.tokens[asked.id]
         most = asked.sampling.max_new_tokens - (position - known)
         if position == len(tokens) and self.on_record.ends.get(asked.id) != "error":
@@ -225,16 +223,16 @@ class ModelRerun:
 
 
 def _same_facts(here: Header, on_record: Header) -> Iterator[str]:
-    """The facts of the model that are on record and the same here; raises InvalidTrace for one that
-    is not. How its attention was reached depends on the engine; another one lays out its cache as
-    it likes, and may limit the context.
+    """The recorded facts of the model that are the same here; raises InvalidTrace for one that is
+    not. How attention is connected depends on the engine; another engine may lay out its cache
+    differently and limit the context.
     """
     for name in (f.name for f in fields(ModelFacts)):
         if name in ("name", "plug", "more") or (on_record.engine and name == "kv_bytes_per_token"):
             continue
         recorded, found = getattr(on_record.model, name), getattr(here.model, name)
         if name == "kv_bytes_per_token":
-            recorded *= on_record.tensor_parallel  # the heads are shared out evenly
+            recorded *= on_record.tensor_parallel  # the heads are divided evenly
         if (
             name == "parameters"
             and recorded

@@ -1,9 +1,9 @@
-"""Verifies a trace, reading it line by line and never holding all of it. Its rules are checked, its
-decisions are taken again by the scheduler, its texts are decoded again if the tokenizer is
-available, and on demand its tokens are computed again by the model.
+"""Verifies a trace, read line by line. Its rules are checked, its decisions are made again by the
+scheduler, its texts are decoded again if the tokenizer is available, and on demand its tokens are
+computed again by the model.
 
-`core.proof.verify` says of every fact in a trace how it is known. What is `sealed` is taken on
-trust: the checksum only shows that it was not altered by mistake.
+This file says of every fact in a trace how it is known. A `sealed` fact is taken on trust: the
+checksum only shows that it was not altered by mistake.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from core.collector import uncollected
+from core.collector import gc_off
 from core.config import ASSETS
 from core.engine.engine import EngineCore
 from core.engine.requests import prompt_ids
@@ -43,13 +43,13 @@ _TABLES = tomllib.loads((ASSETS / "checks.toml").read_text(encoding="utf-8"))
 PROOFS: dict[str, tuple[Proof, str]] = {
     fact: (row["proof"], row["how"]) for fact, row in _TABLES["proofs"].items()
 }
-"""By fact: how it is known, and what exactly is known of it."""
+"""For each fact how it is known, and what exactly is known about it."""
 
 OTHERS: dict[str, tuple[str, str]] = {
     fact: (row["enforced"], row.get("believed", "")) for fact, row in _TABLES["others"].items()
 }
-"""By fact of another engine's run: what is enforced, by a refusal or a warning, and what is taken
-on trust, if anything is.
+"""For each fact of another engine's run what is enforced, by a refusal or a warning, and what is
+taken on trust, if anything.
 """
 
 
@@ -57,20 +57,20 @@ _ROUNDED = 3e-6  # seconds: times in a trace are in whole microseconds
 
 
 class Retimed:
-    """One for each run, fed event by event."""
+    """Checks the times of a simulated run against its cost model, event by event."""
 
     def __init__(self, cost: Cost, is_interactive: bool) -> None:
         self._cost, self._is_interactive = cost, is_interactive
-        self._now, self._there = 0.0, 0  # the clock, and how many requests are there
+        self._now, self._there = 0.0, 0  # the clock, and the number of requests
 
     @classmethod
     def of(cls, header: Header) -> Retimed | None:
-        """None for a run that was measured, or whose cost model is not ours as it is now."""
+        """None for a measured run, and for one whose cost model is not the current one."""
         cost = _rebuilt(header.cost or {})
         return None if cost is None else cls(cost, header.is_interactive)
 
     def fault_of_header(self, header: Header) -> str | None:
-        """What it says of model and hardware otherwise than the cost model does, or None."""
+        """How the header's model and hardware differ from those of the cost model, or None."""
         sizes = {
             "parameters": self._cost.deployment.parameters or 0,
             "kv_bytes_per_token": self._cost.kv_bytes_per_token,
@@ -84,7 +84,7 @@ class Retimed:
         return None
 
     def fault(self, event: StepEvent) -> str | None:
-        """What is wrong with what a step says was measured, or None."""
+        """What is wrong with the times of a step, or None."""
         schedule, prepare, _, sample = event.timings
         if schedule or prepare or sample or any(s.logprob or s.margin for s in event.sampled):
             return f"step {event.step} has numbers that a simulated run does not have."
@@ -98,7 +98,7 @@ class Retimed:
         return self._fault_of_clock(event)
 
     def _fault_of_clock(self, event: StepEvent) -> str | None:
-        """A simulated clock moves with passes alone and, where nobody is there, to an arrival."""
+        """A simulated clock moves with passes only and, without requests, to an arrival."""
         came = [] if self._there else [max(self._now, arrived.t) for arrived in event.arrived]
         if self._is_interactive:  # some may have come in behind the one to whom it had moved
             came = sorted(came, key=lambda t: abs(t - event.t_start))[:1]
@@ -112,7 +112,7 @@ class Retimed:
 
 
 def _rebuilt(cost: Mapping[str, Any]) -> Cost | None:
-    """A cost model from what a header says of it."""
+    """A cost model from its description in a header."""
     try:
         return Linear.from_json(cost) if cost.get("kind") == "fitted" else Roofline.from_json(cost)
     except InflightError:
@@ -126,15 +126,16 @@ _UNTIL_ITS_END = ("header.arrival_unit, request.asked", "event.finished")
 
 @dataclass(frozen=True)
 class CheckResult:
-    """A valid trace, or what is left of one. breaks_off: the file ends before its end was written.
-    not_replayed, not_decoded: why its decisions and its texts are taken on trust, None if they were
-    proved. never_bound: limits that never bound with nothing left, so that nothing shows how large
-    they were. rerun: what the model computed again, None without a rerun. warnings: what breaks a
-    rule of ours in another engine's run, each with its step. texts_as_ids: requests that have their
-    tokens' ids in place of texts. unrecorded: steps with a reason that another engine did not
-    record. is_retimed: the passes of a simulated run take what its cost model says. skipped: steps
-    in which another engine is said to have skipped the head of its queue, whatever the limits were.
-    from_outside: by reason, how many requests something ended that is not on record: on trust.
+    """A valid trace, or the valid part of one. breaks_off: the file ends before its end was
+    written. not_replayed, not_decoded: why its decisions and its texts are taken on trust, None if
+    they were proved. never_bound: limits that never bound with nothing left, so that nothing shows
+    how large they were. rerun: what the model computed again, None without a rerun. warnings: where
+    another engine's run breaks a rule of ours, each with its step. texts_as_ids: requests with
+    token ids in place of texts. unrecorded: steps with a reason that another engine did not record.
+    is_retimed: the passes of a simulated run take the time that its cost model gives. skipped:
+    steps in which another engine is said to have skipped the head of its queue, whatever the limits
+    were. from_outside: by reason, how many requests were ended by something that is not recorded,
+    so on trust.
     """
 
     header: Header = field(repr=False)
@@ -156,6 +157,8 @@ class CheckResult:
 
     def proof_of(self, fact: str) -> Proof:
         """How a fact of `PROOFS` is known for this trace."""
+        if not isinstance(fact, str) or fact not in PROOFS:
+            raise InflightError(f"There is no fact {shown(fact)}; there are {', '.join(PROOFS)}.")
         proof = PROOFS[fact][0]
         if self.rerun is None and fact in _ONLY_RERUN:
             return "sealed"
@@ -173,8 +176,8 @@ class CheckResult:
 
 
 def check(run: Trace | str | os.PathLike[str]) -> CheckResult:
-    """Verify a trace, or a file with one, as the command `check` does: its rules, and every
-    decision and text, which are made again. Raises InvalidTrace naming the line at fault.
+    """Verify a trace, or a file with one, as the command `check` does: the rules, and all decisions
+    and texts, which are made again. Raises InvalidTrace naming the line at fault.
     """
     from core.recorders.texts import tokenizer_of  # loads what reads a model's files
 
@@ -190,10 +193,10 @@ def verify(
     """Check a trace; raises InvalidTrace naming the line at fault.
 
     tokenizer: returns a model's tokenizer by name, None if it is not available. engine: makes an
-    engine for the model of a header, before the rest is read; with it the requests run again, all
+    engine for the model of a header, before the rest is read; then the requests run again, all
     arriving at once, and their tokens are compared.
     """
-    with uncollected():
+    with gc_off():
         return _verify(Reader(lines), tokenizer, engine)
 
 
@@ -249,7 +252,7 @@ def _verify(
             _refuse(replay.fault_at_end(complete) if replay else None, reader.line)
     rerun = again.run() if again else None
     if rerun is not None and header.engine is None:
-        ended["error"] = rerun.failed  # that logits were not finite, the model can say
+        ended["error"] = rerun.failed  # the model shows whether logits were finite
     return CheckResult(
         header,
         complete,
@@ -276,8 +279,8 @@ def _refuse(fault: str | None, line: int) -> None:
 
 
 class _Bound:
-    """The limits that have never bound a request with nothing left, whose size is proved by
-    nothing; and in how many steps a reason is not recorded, or a head was skipped.
+    """The limits that never bound a request with nothing left, so that nothing proves their size;
+    and in how many steps a reason is not recorded, or a head was skipped.
     """
 
     def __init__(self, header: Header) -> None:
@@ -315,7 +318,7 @@ class _TextChecker:
         return None
 
     def _encoded(self, request: Request) -> tuple[int, ...] | None:
-        """None for a prompt that tokenizer or chat template refuse."""
+        """The token ids of a prompt, None if tokenizer or chat template refuse it."""
         try:
             return prompt_ids(request, self._tokenizer)
         except InvalidRequest:

@@ -1,1 +1,1 @@
-"""Other engines on record: what runs inside them, and what opens their recordings as traces."""
+"""Recordings of other engines: what runs inside them, and what opens their files as traces."""

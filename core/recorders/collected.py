@@ -1,8 +1,8 @@
-"""The recordings that engines send, kept as files in a folder, as `inflight-vllm` would write them
-itself: one recording for each start and rank. Independent of the network.
+"""The recordings that engines send, kept as files in a folder in the form that `inflight-vllm`
+writes: one recording for each start and rank. Independent of the network.
 
 All that a collector has to remember is in the files: the header of a part says at which line of the
-recording it begins, so a collector that was killed goes on where its files end.
+recording it begins, so a collector that was killed continues where its files end.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Full(InflightError):
 @dataclass
 class _CollectedStream:
     """One recording. path, size: of its newest part, in bytes. taken: how many lines of the
-    recording are in the files or lost for good, which the files say, too. is_new_part: its newest
-    part has no lines yet, and is not the first.
+    recording are in the files or lost for good, which can be read from the files too. is_new_part:
+    its newest part has no lines yet, and is not the first.
     """
 
     header: dict[str, Any]
@@ -56,9 +56,8 @@ class _CollectedStream:
 
 class Collection:
     """The folder, used by one process at a time. part_bytes: size at which a new part begins.
-    most_bytes: of all recordings together; beyond it, the parts that were written longest ago are
-    deleted. tell: called with each line for the log. Raises InflightError if the folder cannot be
-    used.
+    most_bytes: of all recordings together; beyond it, the oldest parts are deleted. tell: called
+    with each line for the log. Raises InflightError if the folder cannot be used.
     """
 
     def __init__(
@@ -88,9 +87,9 @@ class Collection:
         """Add lines, each with its line end, to the recording with this header. first: the number
         of the first line; lines that are already there are skipped.
 
-        Returns whether the recorder should send a snapshot soon, because lines are missing or a new
-        part has begun, which has to be readable by itself. Raises InvalidTrace for an invalid
-        header, and Full.
+        Returns whether the recorder should soon send a snapshot, because lines are missing or
+        because a new part has begun, which has to be readable by itself. Raises InvalidTrace for an
+        invalid header, and Full.
         """
         with self._lock:
             try:
@@ -141,7 +140,7 @@ class Collection:
     # -- a recording and its files -----------------------------------------------------------------
 
     def _stream(self, key: str, header_line: bytes) -> _CollectedStream:
-        """A recording that is new to this process: it continues its files, or begins."""
+        """A recording that is new to this process: continues its files, or begins."""
         text = header_line.decode("utf-8", "replace")
         if not is_raw(text):
             raise InvalidTrace("The first line is not the header of a recording.")
@@ -167,7 +166,7 @@ class Collection:
         return stream
 
     def _resume(self, stream: _CollectedStream, part: int, path: Path) -> bool:
-        """Continue its newest part, cut to whole lines; one without a header is deleted."""
+        """Continue the newest part, cut to whole lines; one without a header is deleted."""
         with path.open("r+b") as file:
             header = file.readline()
             if not header.endswith(b"\n"):
@@ -184,7 +183,7 @@ class Collection:
         return True
 
     def _begin(self, stream: _CollectedStream, line: int) -> None:
-        """Begin its next part. line: the number of the first line in it."""
+        """Begin the next part of a recording. line: the number of the first line in it."""
         part = stream.part + 1
         path = self.folder / (f"{stream.name}.{part}.jsonl" if part > 1 else f"{stream.name}.jsonl")
         header = (json.dumps({**stream.header, "part": part, "line": line}) + "\n").encode()
@@ -198,7 +197,7 @@ class Collection:
         return [self.folder / name for name in os.listdir(self.folder) if _OURS.fullmatch(name)]
 
     def _make_room(self) -> None:
-        """Delete the parts that were written longest ago, but none that is still being written."""
+        """Delete the parts that were written longest ago, unless they are still growing."""
         now = time.monotonic()
         used = {stream.path for stream in self._streams.values() if now - stream.at < _AT_WORK}
         files = sorted((path for path in self._files() if path not in used), key=modified)
@@ -212,7 +211,7 @@ class Collection:
 
 
 def _append(path: Path, content: bytes, anew: bool = False) -> None:
-    """Append all of it or nothing. The file's new time shows that the engine is still there."""
+    """Append all or nothing. The file's new time shows that the engine is alive."""
     with path.open("xb" if anew else "ab", buffering=0) as file:
         before = file.seek(0, os.SEEK_END)
         try:
@@ -228,7 +227,7 @@ def _append(path: Path, content: bytes, anew: bool = False) -> None:
 
 
 def _held(path: Path) -> Any:
-    """Lock the folder while this process lives. Raises InflightError if another one has."""
+    """Lock the folder. Raises InflightError if another process has locked it."""
     file = path.open("w")
     with suppress(ImportError):
         import fcntl  # missing on Windows
@@ -248,7 +247,7 @@ def _safe(of: object) -> str:
 
 
 def _part_of(path: Path, name: str) -> int:
-    """The number of the part of that recording that a file is; 0 if it is none."""
+    """The number of the part of this recording that a file is; 0 if it is not one."""
     found = re.fullmatch(rf"{re.escape(name)}(?:\.(\d+))?\.jsonl", path.name)
     return int(found[1] or 1) if found else 0
 

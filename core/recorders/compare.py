@@ -1,8 +1,8 @@
 """Compares a trace with the raw lines that it was made from, step by step, and its totals with the
 counters of vLLM's own `/metrics`.
 
-The lines are read again here, without the code of the conversion, and the trace is followed as all
-that is drawn of it. What a recording does not say is not compared.
+The lines are read again here without the code of the conversion, and the state is that of the
+trace, from which everything is drawn. What a recording does not say is not compared.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ STEP_FACTS = {
     "blocks": "KV blocks in use",
     "shown": "steps on record that are shown, or said not to be",
 }
-"""What is compared in every step."""
+"""The facts that are compared in every step."""
 TOTALS = {
     "generation_tokens": "generated tokens",
     "num_preemptions": "preemptions",
     "prefix_cache_hits": "tokens found in the prefix cache",
 }
-"""What is compared with vLLM's counters, by their names without `vllm:` and `_total`. vLLM counts
-what a KV connector found separately; here it is added.
+"""The totals that are compared with vLLM's counters, by their names without `vllm:` and `_total`.
+vLLM counts tokens that a KV connector found separately; here they are added.
 """
 
 
 @dataclass
 class Compared:
     """One fact. count: how often it was compared. differ: how often it differed. first: the first
-    difference, with its step. apart: last tokens of requests ended from outside, which the trace
-    has beyond the engine's own count.
+    difference, with its step. apart: the last tokens of requests ended from outside, which the
+    trace has but the engine did not count.
     """
 
     fact: str
@@ -59,7 +59,7 @@ class Compared:
     apart: int = 0
 
     def note(self, where: str, raw: Any, trace: Any) -> None:
-        """Compare a fact on record with the trace's; `where` names the first that differs."""
+        """Compare a recorded fact with the trace's; `where` names the first difference."""
         self.count += 1
         if raw != trace:
             self.differ += 1
@@ -141,9 +141,9 @@ def rank_of(path: Path) -> int:
 
 def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
     """Compare the totals of all ranks with their engine's counters since its start. A request that
-    was ended from outside may have one token more for each step that was in flight then. Nothing is
-    compared where steps are missing: whoever came and went in them is counted, but not on record.
-    Raises InflightError for a file without vLLM's counters.
+    was ended from outside may have one more token for each step that was in flight then. Nothing is
+    compared if steps are missing, because the counters include requests in them that are not on
+    record. Raises InflightError for a file without vLLM's counters.
     """
     try:
         with open_file(metrics) as file:
@@ -184,7 +184,7 @@ def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
 
 
 def _first_hits(trace: Trace) -> int:
-    """Tokens found in the prefix cache; after a preemption vLLM does not count them."""
+    """Prefix-cache hits at first admissions; vLLM does not count those after a preemption."""
     seen, total = set[str](), 0
     for event in trace.events:
         hits = event.kv.cached_tokens
@@ -204,7 +204,7 @@ def _counters(text: str) -> dict[str, int]:
 def _read(
     paths: Iterable[Path],
 ) -> tuple[dict[str, Any], dict[int, dict[str, Any]], dict[int, list[str]]]:
-    """The header, and by their numbers the steps, and the queues before them in snapshots."""
+    """The header, and by number the steps and, from snapshots, the queues before them."""
     header: dict[str, Any] = {}
     steps: dict[int, dict[str, Any]] = {}
     queues: dict[int, list[str]] = {}
@@ -224,5 +224,5 @@ def _read(
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with suppress(InvalidTrace):  # truncated: all that is there has been read
+    with suppress(InvalidTrace):  # the file is truncated, and what it has was yielded
         yield from lines_of(path)

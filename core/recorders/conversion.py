@@ -1,9 +1,9 @@
 """Converts the steps of a raw recording, each to one event. What was not recorded stays absent;
 each inferred fact names its rule.
 
-The events say what the engine recorded in our words: its requests, steps, rows in their real order,
-blocks and tokens. Engines record neither lanes nor reasons, so these are worked out here and listed
-under `inferred` in the header.
+The events repeat what the engine recorded: requests, steps, rows in their real order, blocks and
+tokens. Engines record neither lanes nor reasons, so these are inferred here and listed under
+`inferred` in the header.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _FINISH_REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
 class _Known:
     """Facts about a request that `RunState` does not hold.
 
-    place: by which the engine orders it in the queue, None if that is not on record. has_arrived,
-    is_over: whether the events so far say so. num_in_events: how many of its tokens they have.
+    place: the key by which the engine orders the queue, None if it is not recorded. has_arrived,
+    is_over: whether the events so far say so. num_in_events: output tokens in the events.
     """
 
     prompt: list[int]
@@ -71,7 +71,7 @@ class _Known:
 
 
 class Conversion:
-    """Converts the steps of a recording in order. start: time 0 of the events, on its clock."""
+    """Converts a recording's steps in order. start: time 0 of the events, on its clock."""
 
     def __init__(self, recording: Recording, start: float) -> None:
         self.recording, self._start = recording, start
@@ -84,56 +84,53 @@ class Conversion:
         self._requests: list[Raw] = []
         self._changes: list[BlockChange] = []  # of the step, in the order in which they happened
         self._hits: list[PrefixHit] = []  # of the step
-        self._lingering: list[str] = []  # have ended, and are computed once more in the next step
+        self._lingering: list[str] = []  # ended, but computed once more in the next step
         self._number, self._t = 0, 0.0
         self._resumed: Resumed | None = None  # of the next step
-        # of the queue, by the snapshot before the next step, where the engine's rule needs facts
-        # that are not on record
+        # the order of the queue in the snapshot before the next step, for engines whose ordering
+        # rule needs facts that are not recorded
         self._order: list[str] = []
         self._knows_order = (
             self._config.policy.order_by == "arrival" or recording.has_priorities
         ) and not self._facts.get("kv_connector")
-        self._margins = False  # whether logprobs are on record
+        self._margins = False  # whether logprobs are recorded
 
     def begin_at(self, start: float) -> None:
-        """Another time 0, before any event."""
+        """Set another time 0; call it before the first event."""
         self._start = start
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Facts about tokens that no step so far has."""
+        """The facts about tokens that no step so far has."""
         return () if self._margins else ("logprob", "margin")
 
     @property
     def is_over(self) -> bool:
-        """Whether every request that is known has finished."""
+        """Whether every known request has finished."""
         return self._known.keys() <= self._run.finished.keys()
 
     def event(self, step: Raw, later: frozenset[str]) -> StepEvent:
-        """The next step. later: the requests that stay in their lanes through the step after it,
-        since an engine that schedules ahead may compute one more row for one that has just ended.
-        Raises InvalidTrace for a request that never arrived.
+        """The event of the next step. later: the requests that keep their lanes through the step
+        after it, since an engine that schedules ahead may compute one more row for a request that
+        has just ended. Raises InvalidTrace for a request that never arrived.
 
-        Each line reads the state that those before it have left: it says what must have happened.
+        The order of the lines matters: each reads the state that the ones before it left.
         """
         self._number, self._changes, self._hits = step["step"], [], []
         given = {s["request"]: s for s in step["segments"]}
         arrived = tuple(self._arrive(a) for a in step["arrived"])
-        # those who left or gave way before anybody joins: their lanes are free
+        # cancelled and preempted requests go before anyone joins: that frees their lanes
         cancelled, released = self._cancel(step)
         preempted = self._preempted(step)
-        # who joins, once its predecessors in the lanes and in the queue are gone
         admitted = self._admitted(step, given)
         queue = self._queue()
-        # the blocks while the passes run: after those of preempted requests were given back
+        # blocks used while the passes run: after preempted requests gave theirs back
         used = self._blocks_used(step, given)
-        # what is computed: before its tokens are counted, on which a segment's phase depends
+        # before the sampled tokens are counted, on which a segment's phase depends
         segments, overrun = self._computed(step, given)
-        # its tokens, of which a refused draft takes back positions that were computed
+        # rejected draft tokens take back positions that were computed
         sampled, drafts = self._sample(step, given, segments, {row.request for row in overrun})
-        # who is left in the queue and in the lanes, with the pool as the passes had it
         waiting, stalled = self._left_out(step, given, used)
-        # who ends, once its last token is counted, and gives its lane back
         finished, left = self._ends(step, later)
         t_start, t_scheduled, t_output, t_end = self._times(step)
         resumed, self._resumed = self._resumed, None
@@ -182,17 +179,17 @@ class Conversion:
             self._known[finished.request].is_over = True
 
     def abort(self, aborts: list[Raw]) -> None:
-        """Add requests that were ended from outside, as they become known."""
+        """Add requests that were cancelled by a client, as they become known."""
         self._aborts += aborts
 
     def forget_finished(self) -> None:
-        """Forget requests that have ended and left their lanes: a run may be endless."""
+        """Forget requests that have ended and left their lanes, since a run may be endless."""
         for request in self._run.finished.keys() - set(self._run.lanes.values()):
             del self._known[request]
             self._run.forget(request)
 
     def take_requests(self) -> list[Raw]:
-        """Requests since the last call, as plain data of a workload: for an endless run."""
+        """The requests since the last call, as JSON of a workload. For endless runs."""
         requests, self._requests = self._requests, []
         return requests
 
@@ -214,16 +211,16 @@ class Conversion:
         self._known[request] = known = _Known(prompt, most)
         self._run.num_tokens[request] = len(prompt)
         asked = {"id": request, "prompt_token_ids": prompt, "sampling": sampling, "arrival": t}
-        if "priority" in arrived:  # with which its engine recorded what decides between equals
+        if "priority" in arrived:  # recorded with the arrival time, which breaks ties
             known.place = arrived["priority"], arrived["arrival_time"], request
             asked["priority"] = arrived["priority"]
         self._requests.append(asked)
         return Arrived(request, t)
 
     def _admitted(self, step: Raw, given: Raw) -> tuple[Admitted, ...]:
-        """Who joins a lane, in the order of their segments: vLLM names new requests first, then
-        those that come back. given: the segments of the step, by request. Raises InvalidTrace for a
-        request that never arrived.
+        """The requests that join a lane, in the order of their segments: vLLM names new requests
+        first, then resumed ones. given: the segments of the step, by request. Raises InvalidTrace
+        for a request that never arrived.
         """
         if unknown := given.keys() - self._known.keys():
             raise InvalidTrace(
@@ -244,8 +241,8 @@ class Conversion:
         return tuple(admitted)
 
     def _queue(self) -> tuple[str, ...]:
-        """Who waits, where the engine's order is another than that of arrivals: by its own rule if
-        the priorities are on record, otherwise as the snapshot has it, and others at the end.
+        """The waiting requests, if the engine orders them not by arrival: by its own rule if the
+        priorities are recorded, otherwise as in the snapshot, with newer requests at the end.
         """
         waiting = self._run.waiting
         if self._config.policy.order_by == "arrival":
@@ -264,7 +261,7 @@ class Conversion:
         return tuple(ordered)
 
     def _preempted(self, step: Raw) -> tuple[Preempted, ...]:
-        """Who gave way, the newest first, as the engine chose them; their blocks are free."""
+        """The preempted requests, the newest first, as the engine chose; frees their blocks."""
         arrival = list(self._known)
         found = []
         for request, lost in sorted(step["preempted"], key=lambda p: -arrival.index(p[0])):
@@ -280,7 +277,7 @@ class Conversion:
         return lane
 
     def _cancel(self, step: Raw) -> tuple[list[Finished], list[LaneReleased]]:
-        """Requests that were ended from outside before this step was scheduled."""
+        """Requests that clients cancelled before this step was scheduled."""
         finished, released = [], []
         while self._aborts and self._aborts[0]["t"] <= step["t_start"]:
             abort = self._aborts.pop(0)
@@ -305,8 +302,8 @@ class Conversion:
         return left
 
     def _ends(self, step: Raw, later: frozenset[str]) -> tuple[list[Finished], list[LaneReleased]]:
-        """Who ends in this step, and who leaves a lane after it: they, and those that had ended
-        before and were computed once more. later: see `event`.
+        """The requests that end in this step, and those that leave their lanes after it: the same,
+        and any that ended earlier and were computed once more. later: see `event`.
         """
         finished = [
             self._finish(request, _finish_reason(reason))
@@ -325,7 +322,7 @@ class Conversion:
         return {r: known.prompt for r, known in self._known.items() if known.has_arrived}
 
     def resume(self, step: Raw, snapshot: Raw, missing: MissingSteps) -> None:
-        """Go on with this step after missing ones. snapshot: the whole state before it."""
+        """Continue with this step after missing ones. snapshot: the whole state before it."""
         self._undo_partial_step()
         self._resumed = self._resumption(step, snapshot, missing)
         for carried in self._resumed.carried:
@@ -333,7 +330,7 @@ class Conversion:
         self._run.resume(step["step"], self._resumed)
 
     def _undo_partial_step(self) -> None:
-        """Undo what part of a damaged step has changed."""
+        """Undo what a damaged step has changed so far."""
         run, known = self._run, self._known
         unseen = {request for request, one in known.items() if not one.has_arrived}
         self._requests = [request for request in self._requests if request["id"] not in unseen]
@@ -347,7 +344,7 @@ class Conversion:
         run.finished = {r: step for r, step in run.finished.items() if r in over}
 
     def _resumption(self, step: Raw, snapshot: Raw, missing: MissingSteps) -> Resumed:
-        """Requests from before missing steps keep their lanes; others take the lowest free."""
+        """Requests from before the gap keep their lanes; others take the lowest free ones."""
         run, known = self._run, self._known
         rows = {row["request"]: row for row in snapshot["requests"]}
         over = {r: _finish_reason(row["finished"]) for r, row in rows.items() if "finished" in row}
@@ -392,7 +389,7 @@ class Conversion:
         return Carried(request, lane, row["computed"], tokens, tables, was_preempted)
 
     def contradiction(self, snapshot: Raw, step: Raw) -> str | None:
-        """How the snapshot before this step contradicts the steps so far, or None."""
+        """How the snapshot before this step contradicts earlier steps, as a sentence, or None."""
         run = self._run
         gone = self._aborted_before(step["t_start"])
         rows = {row["request"]: row for row in snapshot["requests"] if "finished" not in row}
@@ -426,14 +423,14 @@ class Conversion:
     # -- what was computed -------------------------------------------------------------------------
 
     def _blocks_used(self, step: Raw, given: Raw) -> int:
-        """How many blocks are in use during the passes; one may change tables in a step."""
+        """The number of blocks in use during the passes, after all changes of tables."""
         first, last = self._first_block, len(given)
         self._changes += [
             BlockChange(request, (), False, group, tuple(block - first for block in ids))
             for request, group, ids in step.get("left", ())
         ]
-        # In the order of the segments: a request that shares a prefix is often named before the one
-        # that computes it in this step.
+        # in the order of the segments: a request that shares a prefix is often named before the
+        # request that computes it in this step
         order = {request: at for at, request in enumerate(given)}
         for request, tables, _ in sorted(step["blocks"], key=lambda b: order.get(b[0], last)):
             if request not in self._known:
@@ -447,13 +444,13 @@ class Conversion:
         return len(self._run.used_blocks)
 
     def _own(self, tables: Iterable[list[int]]) -> list[tuple[int | None, ...]]:
-        """Recorded block tables by KV cache group, with our numbers: None for an empty block."""
+        """Recorded block tables by group, with our block numbers: None for an empty block."""
         first = self._first_block
         return [tuple(None if b < first else b - first for b in table) for table in tables]
 
     def _computed(self, step: Raw, given: Raw) -> tuple[tuple[Segment, ...], tuple[Overrun, ...]]:
-        """The segments in the order of their rows, and those computed for nothing: of requests that
-        had ended before, or were ended from outside before the output was back.
+        """The segments in the order of their rows, and those computed in vain: of requests that had
+        ended before, or that were cancelled before the output arrived.
         """
         rows = [request for request in step.get("row_order", given) if request in given]
         segments = tuple(self._segment(given[request]) for request in rows)
@@ -461,7 +458,7 @@ class Conversion:
         return segments, tuple(Overrun(r, given[r]["length"]) for r in rows if r in over)
 
     def _aborted_before(self, t: float, inclusive: bool = True) -> set[str]:
-        """Requests that were ended from outside until then."""
+        """Requests that clients cancelled before time t."""
         return {
             request
             for abort in self._aborts
@@ -480,8 +477,8 @@ class Conversion:
     def _sample(
         self, step: Raw, given: Raw, segments: tuple[Segment, ...], unread: set[str]
     ) -> tuple[tuple[Sampled, ...], tuple[Draft, ...]]:
-        """Count what was computed and sampled: the tokens, and what became of those that were
-        drafted. unread: requests whose output nobody reads any more.
+        """Count computed positions and sampled tokens, and how many draft tokens were accepted.
+        unread: requests whose output is discarded.
         """
         sampled, drafts, refused = list[Sampled](), list[Draft](), list[Draft]()
         for request in (s.request for s in segments):
@@ -508,8 +505,8 @@ class Conversion:
         return tuple(sampled), (*drafts, *refused)
 
     def _left_out(self, step: Raw, given: Raw, used: int) -> tuple[Waiting, tuple[Stalled, ...]]:
-        """The queue, with its recorded length and head where these are on record, and who holds a
-        lane and computed nothing. used: blocks while the passes ran.
+        """The queue, with its recorded length and head where they are recorded, and the requests
+        that hold a lane but computed nothing. used: blocks in use while the passes ran.
         """
         facts, run, budget = self._facts, self._run, self._budget(step)
         lanes = facts["max_num_seqs"] - len(run.lanes), facts["max_num_seqs"]
@@ -529,11 +526,11 @@ class Conversion:
         return Waiting(length, head, SKIPPED if step.get("skipped") else why), stalled
 
     def _budget(self, step: Raw) -> tuple[int, int]:
-        """The unused part of the token budget, and the whole."""
+        """The unused part of the token budget, and the whole budget."""
         return max(0, step["budget"] - sum(s["length"] for s in step["segments"])), step["budget"]
 
     def _times(self, step: Raw) -> tuple[float, float, float, float]:
-        """Start, scheduled, output, end. A step never begins before the one before it has ended."""
+        """Times of start, schedule, output and end; a step starts after the last one ended."""
         times, began = list[float](), float(step["t_start"])
         for name in ("t_start", "t_scheduled", "t_output", "t_end"):
             self._t = max(self._t, round(step.get(name, began) - self._start, 6))
@@ -556,7 +553,7 @@ class Conversion:
         }
 
     def plain_texts(self) -> Texts:
-        """Token ids in place of texts, for want of a tokenizer."""
+        """Token ids in place of texts, for recordings without a tokenizer."""
         shown = {
             request: [plain(LEFT_OUT if self.recording.is_hashed else i) for i in known.prompt]
             for request, known in self._known.items()
@@ -568,5 +565,5 @@ class Conversion:
 
 
 def _finish_reason(recorded: str) -> str:
-    """The engine's finish reason in our words; "error" for any that we do not know."""
+    """The engine's finish reason in our terms; "error" for any unknown one."""
     return _FINISH_REASONS.get(recorded.rpartition(".")[2].lower(), "error")

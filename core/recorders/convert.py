@@ -1,5 +1,5 @@
-"""Converts raw recordings of other engines to traces, and opens them beside saved traces of ours.
-`core.recorders.conversion` converts their steps; notes say which are missing.
+"""Converts raw recordings of other engines to traces, and opens recordings and saved traces alike.
+`core.recorders.conversion` converts the steps; notes in the header say which are missing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 from core.errors import InflightError, InvalidTrace, malformed
 from core.recorders.conversion import Conversion
-from core.recorders.groups import infer_windows
 from core.recorders.raw import Recording, gathered, is_raw, lines_of, read_raw
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.sequence import Contradiction, EventSequence
@@ -25,29 +24,30 @@ from core.trace.messages import english
 from core.trace.phrases import GOES_ON, not_shown
 from core.trace.trace import Trace
 
-_MOST_GAPS = 8  # described one by one
+_MOST_GAPS = 8  # described one by one; the others are counted
 REST_IS_MISSING = (
     "steps are missing, and no snapshot after them gives the whole state: the rest is not shown."
 )
-"""How a note of a trace ends whose last steps are missing."""
+"""The end of a note in a trace whose last steps are missing."""
 
 
 def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
     """The trace of one rank. tokenizer: for its texts; by default the model's own, if it is on this
-    machine. What cannot be shown is added to `recording.faults`. Raises InvalidTrace for a
-    recording that cannot be followed at all, and for one that lacks steps and has no snapshots.
+    machine. A sentence for everything that cannot be shown is added to `recording.faults`. Raises
+    InvalidTrace for a recording that cannot be followed at all, and for one that lacks steps and
+    has no snapshots.
     """
     check_facts(recording)
     try:
         return _converted(recording, tokenizer)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         if isinstance(error, InflightError):
             raise
         raise InvalidTrace(f"{recording.name} is damaged: {malformed(error)}.") from None
 
 
 def _converted(recording: Recording, tokenizer: Any) -> Trace:
-    # by number, the first of each
+    # by step number; of duplicates the first counts
     steps = {step["step"]: step for step in reversed(recording.steps)}
     arrivals = [a["t"] for step in recording.steps for a in step["arrived"]]
     rows = [row for snapshot in recording.snapshots.values() for row in snapshot["requests"]]
@@ -59,20 +59,13 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
             f"{recording.name} begins with missing steps, and no snapshot after them gives the"
             " whole state."
         )
-    shown = [steps[event.step] for event in events]
-    is_silent = isinstance(recording.header.get("kv_groups"), int)  # on which blocks left a window
-    if is_silent and any(
-        e.kv.used > e.kv.total - step["blocks_free"] for e, step in zip(events, shown, strict=True)
+    # an older recording, which only counts the KV groups, does not say which blocks left a window
+    if isinstance(recording.header.get("kv_groups"), int) and any(
+        event.kv.used > event.kv.total - steps[event.step]["blocks_free"] for event in events
     ):
-        if not any(event.resumed for event in events) and infer_windows(
-            recording.header, shown, events
-        ):
-            conversion, events, faults = _followed(recording, steps, start)
-        else:
-            faults.append(
-                "Some blocks left their requests unrecorded, so more blocks are drawn than were in"
-                " use."
-            )
+        faults.append(
+            "Some blocks left their requests unrecorded, so more blocks are drawn than were in use."
+        )
     recording.faults += faults
     model = model_folder(recording.header.get("model", ""))
     if tokenizer is None and model is not None:
@@ -85,14 +78,14 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
 
 
 def checked_trace(recording: Recording, tokenizer: Any = None) -> Trace:
-    """The trace of one rank, checked as if it were read from a file, so that its steps have their
-    warnings. tokenizer: see `to_trace`. Raises InvalidTrace.
+    """The trace of one rank, checked as if it had been read from a file, so that its steps carry
+    their warnings. tokenizer: see `to_trace`. Raises InvalidTrace.
     """
     return Trace.from_lines(to_trace(recording, tokenizer).lines())
 
 
 def import_recording(*parts: str | os.PathLike[str]) -> Trace:
-    """The trace of another engine's recording, given all parts of a rank. Raises InvalidTrace."""
+    """The trace of another engine's recording, given all files of a rank. Raises InvalidTrace."""
     recording, *others = read_raw(parts)
     if others:
         raise InvalidTrace("These are recordings of several ranks; import one at a time.")
@@ -106,14 +99,14 @@ def open_run(path: Path) -> Trace:
 
 @dataclass(frozen=True)
 class Opened:
-    """traces: each with its file's name. refused: a sentence for each file that cannot be read."""
+    """Opened traces, each with its file's name, and a sentence for each file refused."""
 
     traces: tuple[tuple[str, Trace], ...]
     refused: tuple[str, ...] = ()
 
 
 def open_all(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
-    """Open several files, each by its name and opening. Raises the first error if all fail."""
+    """Open several files, each given by name and function. Raises the first error if all fail."""
     traces: list[tuple[str, Trace]] = []
     errors: list[tuple[str, InflightError]] = []
     for name, opening in openings:
@@ -129,10 +122,9 @@ def open_all(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
 
 
 def open_texts(files: Iterable[tuple[str, str]], tokenizer: Any = None) -> Opened:
-    """The traces in these files, given as name and text; the content tells a saved trace of ours
-    from another engine's raw recording. All parts of a recording make one trace. tokenizer: of
-    recordings, see `to_trace`. Raises InflightError if none can be opened, and InvalidTrace for two
-    recordings of one rank.
+    """The traces in these files, given as name and text. The content tells a saved trace from a raw
+    recording; all files of a recording make one trace. tokenizer: for recordings, see `to_trace`.
+    Raises InflightError if none can be opened, and InvalidTrace for two recordings of one rank.
     """
     raw: list[tuple[str, Iterable[str]]] = []
     openings: list[tuple[str, Callable[[], Trace]]] = []
@@ -150,8 +142,8 @@ def open_texts(files: Iterable[tuple[str, str]], tokenizer: Any = None) -> Opene
 def _followed(
     recording: Recording, steps: dict[int, dict[str, Any]], start: float
 ) -> tuple[Conversion, list[StepEvent], list[str]]:
-    """An event for every step that can be shown, and a sentence for what cannot. steps: by number.
-    Raises InvalidTrace where steps are missing or damaged and no snapshot is there to go on from.
+    """An event for every step that can be shown, and a sentence for each gap. steps: by number.
+    Raises InvalidTrace where steps are missing or damaged and no snapshot allows to continue.
     """
     conversion, events, faults = Conversion(recording, start), list[StepEvent](), list[str]()
     sequence = EventSequence(conversion)

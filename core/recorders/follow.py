@@ -5,8 +5,8 @@ since the last call. Memory stays bounded.
         caller
 
 Files may be renamed, removed, replaced or left unfinished while they are read; nothing here waits
-for them. `Follower.sentence` says what is wrong with them, and whatever can be shown is still
-returned. Independent of terminal and page.
+for them. `Follower.sentence` says what is wrong with them, and whatever can be shown is returned.
+Independent of terminal and page.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from core.trace.rules.checker import Checker
 from core.workload.request import Request
 
 MOST_LINES = 1024  # read in one poll
-# with asynchronous scheduling, a step counts as missing once so many later ones have been written
+# with asynchronous scheduling, a step counts as missing once this many later ones have been written
 _OPEN = 8
 _UNTIL = "steps are shown again from the next snapshot on."
 _QUIET = 20  # polls without anything new, after which the pending step is taken as it is
@@ -51,7 +51,7 @@ Step = dict[str, Any]
 @dataclass(frozen=True)
 class RecordingBegun:
     """A recording begins, or begins again after a step that cannot be followed. header: as in a
-    trace. model: its name as the engine was given it.
+    trace. model: its name as given to the engine.
     """
 
     header: Header
@@ -60,7 +60,7 @@ class RecordingBegun:
 
 @dataclass(frozen=True)
 class RequestSeen:
-    """A request that arrives in the next step. prompt: token ids, LEFT_OUT if not recorded."""
+    """A request that arrives in the next step. prompt: token ids, LEFT_OUT if unknown."""
 
     request: str
     prompt: list[int]
@@ -71,14 +71,13 @@ Update = RecordingBegun | RequestSeen | StepEvent
 
 
 class Follower:
-    """Follows the newest recording at a place (a file or a folder), and each newer one that
-    replaces it.
+    """Follows the newest recording at a place (a file or a folder), and newer ones that replace it.
 
-    rank, engine: which recordings count, see `newest`. By default it switches to another engine
-    only after the current one has ended or stopped writing. sentence: the state of the recording
-    where the steps do not show it, or an empty text. is_over: the recording has ended, and no other
-    has begun. is_refused: its place is a file that is no recording. has_more: the last poll left
-    lines that are already there.
+    rank, engine: which recordings to consider, see `newest`. By default it switches to another
+    engine only after the current one has ended or stopped writing. sentence: the state of the
+    recording if the steps do not show it, or an empty text. is_over: the recording has ended, and
+    no other has begun. is_refused: the place is a file that is not a recording. has_more: the last
+    poll left lines that are already there.
     """
 
     def __init__(self, place: Path, rank: int | None = None, engine: str | None = None) -> None:
@@ -88,16 +87,16 @@ class Follower:
         self._refused: RawHeader | None = None  # the recording that cannot be followed
         self._missing = self._said = ""  # what is wrong with the place, and with the recording
         self._quiet = 0  # polls in a row without anything new
-        self._begun: RecordingBegun | None = None  # not told yet
+        self._begun: RecordingBegun | None = None  # not returned yet
 
     @property
     def sentence(self) -> str:
-        """What to tell of the recording now: that it is not there, or what was said last."""
+        """What to say about the recording now: that it is missing, or the latest sentence."""
         return self._missing or self._said
 
     @property
     def facts(self) -> RawHeader:
-        """The header of the recording; empty where there is none."""
+        """The header of the recording; empty if there is none."""
         return self._lines.header if self._lines else self._refused or {}
 
     @property
@@ -132,7 +131,7 @@ class Follower:
     # -- which recording ---------------------------------------------------------------------------
 
     def _another(self, updates: list[Update]) -> bool:
-        """Switch to another recording, or note what is missing; whether another is followed now."""
+        """Switch to another recording, or note what is missing; returns whether it switched."""
         self._missing, self.is_refused = "", False
         try:
             found = newest(self.place, self.rank, self.engine)
@@ -198,13 +197,13 @@ class Follower:
         return self._lines is not None
 
     def _anew(self, recording: Recording, notes: list[str]) -> Conversion:
-        """Start with nothing but the header of an engine."""
+        """Start again with nothing but the header of the recording."""
         self._notes = notes
         self._prepare(recording)
         return Conversion(recording, self._start or 0.0)
 
     def _prepare(self, recording: Recording) -> None:
-        """The header, and the rules under it; whoever polls is told before the first step."""
+        """Make the header and its rules; they are announced before the first step."""
         model = str(recording.header.get("model", ""))
         absent = ()  # whether its steps have logprobs is not known yet
         header = replace(
@@ -221,7 +220,7 @@ class Follower:
         self._begun = None
 
     def _set_clock(self, step: Step, snapshot: Step | None) -> None:
-        """Before the first step that is shown: time 0 is the earliest arrival so far."""
+        """Before the first step that is shown, set time 0 to the earliest arrival so far."""
         rows = [*step["arrived"], *(snapshot["requests"] if snapshot else ())]
         times = [row["t"] for row in rows if row.get("t") is not None]
         known = [] if self._start is None else [self._start]
@@ -252,8 +251,8 @@ class Follower:
             self._said = " ".join([*(recording.faults or [ended]), *lost(recording.dropped)])
 
     def _sort(self, step: Step, updates: list[Update]) -> None:
-        """Take steps in order. Each is written when its output is back; with asynchronous
-        scheduling, one without a pass is written at once, and so may stand before earlier ones.
+        """Take steps in order. A step is written when its output is back; with asynchronous
+        scheduling, a step without a pass is written at once, and so may come before earlier ones.
         """
         number = step["step"]
         if self._next is not None and number < self._next:
@@ -281,7 +280,7 @@ class Follower:
         self._take_early(updates)
 
     def _settle(self, updates: list[Update]) -> None:
-        """Nothing more is expected: every step that waits is shown."""
+        """Show every step that waits, because nothing more is expected."""
         while self._early:
             self._skip(updates)
         self._show(self._sequence.settle(), updates)
@@ -291,7 +290,7 @@ class Follower:
         snapshot = self._snapshots.get(number)
         self._snapshots = {n: known for n, known in self._snapshots.items() if n > number}
         if not self._has_shown:
-            with suppress(*DAMAGE):  # of this step, which is found out below
+            with suppress(*DAMAGE):  # damage of this step is reported below
                 self._set_clock(step, snapshot)
         self._show(self._sequence.take(step, snapshot), updates)
         if self._sequence.missing is not None:
@@ -337,12 +336,12 @@ class Follower:
         updates += [*requests_seen, event._replace(warnings=self._checker.warnings)]
 
     def _lose(self, sentence: str) -> None:
-        """The engine's state is unknown from here on. sentence: why, without a full stop."""
+        """Note that the engine's state is unknown from here on. sentence: the reason."""
         self._lost = sentence
         self._said = f"{sentence}: {_UNTIL}"
 
     def _say_passed(self, missing: MissingSteps) -> None:
-        """Steps that cannot be shown, in round numbers: a sentence that rarely changes."""
+        """Report steps that cannot be shown, in round numbers, so that it rarely changes."""
         if str(missing.passed).rstrip("0") in ("1", "2", "5"):
             passed = english(f"At least {missing.passed:,} [step has|steps have] passed meanwhile.")
             self._said = f"{self._lost}: {_UNTIL} {passed}"

@@ -1,5 +1,6 @@
 """Files of recordings that may grow, be renamed, removed or replaced while they are read: which
-there are, whose they are, and their lines as they become whole. Nothing here waits for them.
+files there are, which engine each is of, and their lines as they become complete. Nothing here
+waits for them.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ RawHeader = dict[str, Any]
 
 
 def require_followable(place: Path) -> None:
-    """Raises InflightError for what can never be followed: what is neither a file nor a folder, and
-    what may not be read. What is not there yet may come.
+    """Raises InflightError for a place that can never be followed: neither a file nor a folder, or
+    not readable. A place that does not exist yet may still appear.
     """
     try:
         if place.exists() and not (place.is_file() or place.is_dir()):
@@ -36,8 +37,8 @@ def require_followable(place: Path) -> None:
 
 
 def header_of(path: Path) -> RawHeader | None:
-    """The header that a file begins with; None if there is no file yet, or its first line may still
-    be being written. Raises InvalidTrace if it is not a raw recording or cannot be read.
+    """The header at the start of a file; None if there is no file yet, or if its first line may
+    still be being written. Raises InvalidTrace if it is not a raw recording or cannot be read.
     """
     if not path.exists():
         return None
@@ -57,17 +58,17 @@ def header_of(path: Path) -> RawHeader | None:
 
 
 def recording_named(header: RawHeader) -> RawHeader:
-    """What identifies a recording: its header without the facts in which its parts differ."""
+    """What identifies a recording: its header without the facts that differ between its parts."""
     return {fact: value for fact, value in header.items() if fact not in ("part", "line")}
 
 
 def engine_of(header: RawHeader) -> str:
-    """What identifies an engine, for all its ranks and no other, as far as recordings say."""
+    """A key for an engine, shared by all its ranks, as far as recordings tell."""
     return str(header.get("instance") or f"{header.get('engine', 'vllm')} {header.get('model')}")
 
 
 def is_written(path: Path) -> bool:
-    """Whether its recorder was still writing a moment ago."""
+    """Whether the file's recorder was still writing a moment ago."""
     with suppress(OSError):
         return time.time() - path.stat().st_mtime < STILL_S
     return False
@@ -75,7 +76,7 @@ def is_written(path: Path) -> bool:
 
 class EngineThere(NamedTuple):
     """An engine with recordings in a folder. header: of the newest recording of its lowest rank.
-    at: when something was last written, by the wall clock.
+    at: when one of its files was last written, by the wall clock.
     """
 
     key: str
@@ -102,7 +103,7 @@ def _created(header: RawHeader) -> str:
 
 
 def modified(path: Path) -> float:
-    """When it was last written, by the wall clock; 0 for one that is gone."""
+    """When a file was last written, by the wall clock; 0 if it is gone."""
     with suppress(OSError):
         return path.stat().st_mtime
     return 0.0
@@ -112,9 +113,9 @@ def newest(
     place: Path, rank: int | None = None, engine: str | None = None
 ) -> tuple[Path, RawHeader] | None:
     """The first file of the newest recording at a place, and its header. Recordings that are still
-    being written come before any other.
+    being written come before all others.
 
-    place: a folder, whose other files are ignored; or a file, which includes the files beside it
+    place: a folder, whose other files are ignored; or a file, together with the files beside it
     that a recorder given this name writes. rank: only of this rank; by default the lowest one
     there. engine: only of this one, as `engine_of` names it. Returns None if nothing has been
     recorded. Raises InvalidTrace for a file that is not a recording.
@@ -145,7 +146,7 @@ def newest(
 
 
 def _is_of(name: str, given: str) -> bool:
-    """Whether a recorder that was given one name may call a file so; see its `Parts`."""
+    """Whether a recorder that was given one name may write a file of this name; see its `Parts`."""
     suffix = ".raw.jsonl" if given.endswith(".raw.jsonl") else ".jsonl" * given.endswith(".jsonl")
     stem, kind = re.escape(given.removesuffix(suffix)), re.escape(suffix.removesuffix(".jsonl"))
     return (
@@ -165,7 +166,7 @@ def _recordings(folder: Path) -> list[tuple[Path, RawHeader]]:
 
 @lru_cache(maxsize=4096)
 def _header_then(path: Path, inode: int, size: int, modified: int) -> RawHeader | None:
-    """The header of a file as it was then. It is cached: a folder is searched again and again."""
+    """The header of a file with this state, cached because a folder is searched again and again."""
     try:
         return header_of(path)
     except InvalidTrace:
@@ -178,12 +179,12 @@ def _rank(header: RawHeader) -> int:
 
 
 def part_of(header: RawHeader) -> int:
-    """The number of a part, from 1, by its header."""
+    """The number of a part, from 1, read from its header."""
     return Recording("", header).part
 
 
 class Lines:
-    """The lines of one recording after its header, through all its parts, as they become whole.
+    """The lines of one recording after its header, through all its parts, as they become complete.
     path: of the part that is being read.
     """
 
@@ -194,8 +195,8 @@ class Lines:
         self._open(path, part_of(header))
 
     def next(self) -> str | None:
-        """The next line with its line end, or None if it is not whole yet. The last line of a part
-        that was left unfinished comes without a line end. Raises InvalidTrace for one too long.
+        """The next line with its line end, or None if it is not complete yet. The last line of an
+        unfinished part has no line end. Raises InvalidTrace for a line that is too long.
         """
         assert self._file is not None
         read = self._file.readline(MAX_LINE_BYTES)
@@ -227,7 +228,7 @@ class Lines:
         self._file.readline()  # skip the header, which is known
 
     def _following(self) -> tuple[Path, int] | None:
-        """The next part that is there, whatever its file is called; None before it begins."""
+        """The next part that exists, whatever its file is called; None if there is none yet."""
         mine = recording_named(self.header)
         later = [
             (path, part_of(header))

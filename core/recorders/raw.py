@@ -1,5 +1,5 @@
-"""Reads raw recordings of other engines, damaged ones too: JSON lines to plain records. Independent
-of engines and traces.
+"""Reads raw recordings of other engines, damaged ones included: from JSON lines to plain records.
+Independent of engines and traces.
 
 A file begins with a header; each line after it is a step, a snapshot, an abort, or the end. A long
 recording has several parts, and a data-parallel engine has a recording for each rank. Each defect
@@ -36,8 +36,8 @@ class Recording:
 
     steps: in the order in which they were scheduled. aborts: requests ended from outside. dropped:
     how many records the recorder dropped because it could not keep up. complete: whether the
-    recorder was closed. faults: a sentence for each defect that could be read past. snapshots: the
-    state before a step, by the step's number.
+    recorder was closed. faults: a sentence for each defect in spite of which the rest was read.
+    snapshots: the state before a step, by the step's number.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Recording:
 
     @property
     def version(self) -> str | None:
-        """Its version; None where it is not on record."""
+        """The engine's version; None if it is not on record."""
         return self.header.get("version", self.header.get("vllm"))
 
     @property
@@ -66,12 +66,12 @@ class Recording:
 
     @property
     def is_hashed(self) -> bool:
-        """Whether prompts were left out, and only digests of them kept."""
+        """Whether prompts were left out and only their digests recorded."""
         return self.header.get("prompts") == "hashed"
 
     @property
     def untried(self) -> list[str]:
-        """A sentence if its recorder says that it was never tried with this engine."""
+        """A sentence if the recorder was never tested with this version of the engine."""
         if self.header.get("tested") is not False:
             return []
         version = self.version or "of a version that it does not say"
@@ -106,7 +106,7 @@ def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
 
 
 def gathered(files: Iterable[tuple[str, Iterable[str]]]) -> list[Recording]:
-    """Like `read_raw`, from name and lines (with line ends) of each file."""
+    """Like `read_raw`, from the name and the lines (with line ends) of each file."""
     by_rank: dict[int, Recording] = {}
     for recording in sorted(
         (_read(Path(name).name, iter(lines)) for name, lines in files),
@@ -150,14 +150,16 @@ def is_raw(first_line: str) -> bool:
 
 
 def _said(line: str) -> Any:
-    """What a line says; raises ValueError for numbers that are none, and halves of characters."""
+    """The JSON value of a line; raises ValueError also for NaN and lone surrogates."""
     data = json.loads(line)
     json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     return data
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a file, `.gz` or not. Raises InvalidTrace for no text, and for long lines."""
+    """The lines of a file, `.gz` or not. Raises InvalidTrace for a file that cannot be read, and
+    for a line that is too long.
+    """
     try:
         with open_file(path) as content:
             packed = gzip.GzipFile(fileobj=content) if path.suffix == ".gz" else content
@@ -262,13 +264,13 @@ def _join(known: Recording, more: Recording) -> None:
 
 
 def lost(records: int) -> list[str]:
-    """A sentence on what a recorder dropped, if anything."""
+    """A sentence on the records that a recorder dropped, if there are any."""
     said = english(f"The recorder could not keep up and dropped {records:,} [record|records].")
     return [said] if records else []
 
 
 def _sort(recording: Recording) -> None:
-    """Sort by step: one may be written after the next was scheduled, once its output is back."""
+    """Sort by step, because a step is written once its output is back, maybe late."""
     recording.steps.sort(key=lambda step: step["step"])
     recording.faults += lost(recording.dropped)
     if any(earlier["step"] == later["step"] for earlier, later in pairwise(recording.steps)):
@@ -290,7 +292,7 @@ class MissingSteps:
     """Steps that cannot be shown: from the first missing one until a snapshot gives the state.
 
     first: the number of that step. missing: how many so far are not on record. passed: how many are
-    on record but not shown. reasons: the finish reasons recorded in the latter, by request.
+    on record but not shown. reasons: the finish reasons recorded in those, by request.
     """
 
     def __init__(self, first: int) -> None:
@@ -305,8 +307,8 @@ class MissingSteps:
         self._expected = step["step"]
 
     def with_prompts(self, snapshot: Raw, known: Mapping[str, list[int]]) -> Raw | None:
-        """The snapshot with all prompts, which its rows may leave out if an earlier one had them.
-        None if one of those is missing. known: prompts from before these steps.
+        """The snapshot with all prompts; a row may lack its prompt if an earlier snapshot had it.
+        Returns None if a prompt is missing. known: prompts from before these steps.
         """
         rows = []
         for row in snapshot["requests"]:

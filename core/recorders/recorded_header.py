@@ -1,5 +1,5 @@
-"""The header of a trace from the header of a recording: the engine, its model, limits and policy.
-It claims no rule that the engine was not run with.
+"""Makes the header of a trace from the header of a recording: the engine, its model, limits and
+policy. It claims no scheduling rule that the engine did not run with.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from core.policy import POLICIES, Policy, RecordedPolicy
 from core.recorders.groups import kv_groups
 from core.recorders.raw import Recording
 from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts, windows_of
-from core.trace.inferred import WINDOWS, inferred_by
+from core.trace.inferred import inferred_by
 
 SENTENCES: dict[str, str] = {
     "pipeline_parallel_size": (
@@ -54,10 +54,8 @@ SENTENCES: dict[str, str] = {
         " recorded."
     ),
 }
-"""By fact, what is said of any value that needs a sentence. Each has its German in
-assets/words/de.json.
-"""
-_SAYS_NOTHING: dict[str, tuple[Any, ...]] = {
+"""The sentence about each fact whose value needs one; assets/words/de.json has the German."""
+_NEEDS_NO_SENTENCE: dict[str, tuple[Any, ...]] = {
     "pipeline_parallel_size": (1,),
     "prefill_schedule_interval": (1,),
     "task": ("generate",),
@@ -69,11 +67,11 @@ _SAYS_NOTHING: dict[str, tuple[Any, ...]] = {
 
 
 def unshown(facts: dict[str, Any]) -> list[str]:
-    """Sentences on what is not shown for an engine with these facts; none for one left out."""
+    """Sentences on what is not shown for an engine with these facts."""
     return [
         sentence
         for fact, sentence in SENTENCES.items()
-        if facts.get(fact) not in (None, *_SAYS_NOTHING.get(fact, ()))
+        if facts.get(fact) not in (None, *_NEEDS_NO_SENTENCE.get(fact, ()))
     ]
 
 
@@ -84,7 +82,7 @@ _SCHEDULERS = (None, "Scheduler", "AsyncScheduler")  # of vLLM's own
 
 
 def check_facts(recording: Recording) -> None:
-    """Raises InvalidTrace for a header that lacks a fact that every step is drawn with."""
+    """Raises InvalidTrace for a header that lacks a fact without which no step can be drawn."""
     if absent := [name for name in _NEEDED if recording.header.get(name) is None]:
         raise InvalidTrace(
             f"{recording.name} does not say its {absent[0]}, without which its steps cannot be"
@@ -97,7 +95,7 @@ def check_facts(recording: Recording) -> None:
 
 
 def recorded_config(recording: Recording) -> EngineConfig:
-    """The limits and the policy that the engine was run with. Raises InvalidConfig."""
+    """The limits and the policy that the engine ran with. Raises InvalidConfig."""
     facts = recording.header
     return EngineConfig(
         policy=_policy(recording),
@@ -111,8 +109,8 @@ def recorded_config(recording: Recording) -> EngineConfig:
 
 
 def _policy(recording: Recording) -> Policy:
-    """`continuous` decides as vLLM does, first come, first served; `priority-first`, by priorities
-    that are on record. Any other order is a policy that is not installed here.
+    """`continuous` decides as vLLM does first come, first served; `priority-first` as vLLM does by
+    recorded priorities. Any other order becomes a policy that can be shown but not run here.
     """
     facts, policy = recording.header, POLICIES["continuous"]
     if recording.engine in _REQUEUES:
@@ -146,9 +144,9 @@ def trace_header(
     absent: Iterable[str],
     notes: Iterable[str],
 ) -> Header:
-    """The header of the trace. model: the folder of its files, if they are on this machine. start:
-    the trace's time 0, in seconds of the recording. absent: facts that its steps do not have.
-    Raises InvalidConfig or InvalidTrace.
+    """The header of the trace. model: the folder of the model's files, if they are on this machine.
+    start: the trace's time 0, in seconds of the recording. absent: facts that the steps do not
+    have. Raises InvalidConfig or InvalidTrace.
     """
     facts, config = recording.header, recorded_config(recording)
     name = _ENGINES.get(recording.engine, recording.engine)
@@ -170,8 +168,7 @@ def trace_header(
             num_spec_tokens=facts.get("num_spec_tokens"),
             kv_connector=facts.get("kv_connector"),
         ),
-        inferred=inferred_by(config.policy)
-        | ({"windows": WINDOWS} if facts.get("inferred_windows") else {}),
+        inferred=inferred_by(config.policy),
         absent=(
             "prepare",
             "sample",
@@ -191,12 +188,12 @@ def trace_header(
         versions={name: recording.version},
         notes=(*([facts["arrivals"]] if facts.get("arrivals") else []), *unshown(facts), *notes),
     )
-    return Header.from_json(header.to_json())  # what was recorded may be anything
+    return Header.from_json(header.to_json())  # checks it: a recording may say anything
 
 
 def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
-    """What the clocks of its machine showed at the trace's time 0, `start` seconds into the
-    recording. Recordings without clocks have only the date at which they began, to the second.
+    """What the machine's clocks showed at the trace's time 0, `start` seconds into the recording.
+    Recordings without clocks have only the date at which they began, to the second.
     """
     clock, since = facts.get("clock"), round(start * 1e9)
     if isinstance(clock, dict):
@@ -213,7 +210,7 @@ def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
 
 
 def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
-    """What is known of the model: from its configuration, if it is here, or the recording."""
+    """Facts about the model, from its configuration if that is here, else the recording."""
     name, context = Path(facts.get("model", "unknown")).name, facts.get("max_model_len")
     if folder is None:
         return ModelFacts(name=name, vocab_size=facts.get("vocab_size"), context=context)

@@ -1,6 +1,6 @@
-"""Steps of a recording in their order, each to its event. After steps that are missing the run goes
-on at the next snapshot of the engine's whole state, and nothing between is guessed. A recording
-that is read as a whole and one that is followed both go through here.
+"""The steps of a recording in order, each converted to its event. After missing steps the run goes
+on at the next snapshot of the engine's whole state, and nothing in between is guessed. Used both
+for a recording that is read as a whole and for one that is followed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ DAMAGE = (
     RecursionError,
     InflightError,
 )
-"""What converting a damaged step may raise."""
+"""The exceptions that converting a damaged step may raise."""
 
 
 class Lost(NamedTuple):
-    """No step can be shown from `first` on until the next snapshot. error: what is wrong with it,
-    or None if the steps to `last` are not on record.
+    """No step can be shown from `first` until the next snapshot. error: what is wrong with that
+    step, or None if the steps up to `last` are not on record.
     """
 
     first: int
@@ -52,16 +52,16 @@ class Contradiction(NamedTuple):
 
 
 class EventSequence:
-    """Takes steps in order and gives their events, each once the step after it is known: an engine
-    that schedules ahead may compute one more row for a request that has just ended.
+    """Takes steps in order and returns their events, each one once the step after it is known,
+    because an engine that schedules ahead may compute a row for a request that has just ended.
 
-    missing: steps that cannot be shown, while the state is not known.
+    missing: the steps that cannot be shown, while the state is not known.
     """
 
     def __init__(self, conversion: Conversion) -> None:
         self.conversion = conversion
         self.missing: MissingSteps | None = None
-        self._ended: MissingSteps | None = None  # that ended with the step that was taken last
+        self._ended: MissingSteps | None = None  # those that ended with the step taken last
         self._pending: Raw | None = None  # the latest step, which waits for the next one
         self._last = -1  # the number of the step that was taken last
 
@@ -70,7 +70,7 @@ class EventSequence:
         number, expected, before = step["step"], self._last + 1, self._pending
         later = frozenset[str]()
         if before and number == expected:
-            with suppress(*DAMAGE):  # of this step, which is found out below
+            with suppress(*DAMAGE):  # damage of this step is reported below
                 later = still_there(before, step)
         yield from self.settle(later)
         self._last = number
@@ -90,7 +90,7 @@ class EventSequence:
             self._pending = step
 
     def settle(self, later: frozenset[str] = frozenset()) -> Iterator[StepEvent | Lost]:
-        """Give the event of the step that waits, if any. later: those `still_there` after it."""
+        """The event of the waiting step, if any. later: requests `still_there` after it."""
         if (step := self._pending) is None:
             return
         self._pending = None
@@ -100,12 +100,12 @@ class EventSequence:
             yield self._lose(step, error)
 
     def restart(self, conversion: Conversion, step: int, error: Exception) -> Lost:
-        """The latest event is not believed: go on from the next snapshot, with nothing known."""
+        """Discard the latest event, which breaks the rules; wait for the next snapshot."""
         self.conversion = conversion
         return self._lose({"step": step}, error)
 
     def _goes_on(self, missing: MissingSteps, step: Raw, snapshot: Raw | None) -> bool:
-        """Whether this step has a snapshot of the state before it, to go on from."""
+        """Resume here if a snapshot has the state before this step; returns whether."""
         missing.reach(step)
         state = snapshot and missing.with_prompts(snapshot, self.conversion.prompts)
         if not state:
@@ -124,8 +124,7 @@ class EventSequence:
 
 def still_there(step: Raw, following: Raw) -> frozenset[str]:
     """Requests that may keep their lanes and blocks through the following step although they have
-    ended: those with a row in it and, if it was scheduled before this step's output was back, who
-    ends in it.
+    ended: those with a row in it and, if it was scheduled before this output, those that end in it.
     """
     is_ahead = following["t_start"] < step.get("t_output", step["t_start"])
     ending = {request for request, _ in step.get("finished", ())} if is_ahead else set[str]()

@@ -1,4 +1,6 @@
-"""Texts for the token ids of a recording: by its model's tokenizer if that is here, or the ids."""
+"""Texts for the token ids of a recording, by its model's tokenizer if that is on this machine;
+otherwise the ids stand in for them.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,17 @@ from core.torch_engine.models.pretrained import hub_answers, read_tokenizer
 from core.torch_engine.models.tokenizer import is_tokenizer
 from core.trace.detokenize import plain
 
-_confined: frozenset[str] | None = None  # of this process
+_confined: frozenset[str] | None = None  # the only models whose files may be read
 
 
 def confine_to(names: Iterable[str]) -> None:
-    """From now on this process reads no other models' files, whatever a recording names."""
+    """From now on this process reads the files of no other models, whatever a recording names."""
     global _confined
     _confined = frozenset(names)
 
 
 def model_folder(name: str) -> Path | None:
-    """The folder of the model's files, of a GGUF file the one made from it; None if they are not on
-    this machine.
-    """
+    """The folder of a model's files (for GGUF, the converted one); None if it is not here."""
     may = _confined is None or name in _confined or name == SMOLLM2
     named = [Path(model_source(name))] if may else []
     if may and is_gguf(name):
@@ -76,7 +76,7 @@ def named_tokenizer(name: str) -> Any:
 
 
 class PlainIds:
-    """Stands in for a tokenizer: decodes each id to itself, see `plain`."""
+    """A stand-in for a tokenizer that decodes each id to itself, see `plain`."""
 
     def decode(self, token_ids: Iterable[int], **_: Any) -> str:
         """The ids themselves, as text."""

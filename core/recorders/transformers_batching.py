@@ -5,9 +5,9 @@
         # config: of the scheduler type "fifo" or "prefill_first"
         model.generate_batch(prompts, continuous_batching_config=config)
 
-A subclass of the configured scheduler observes `schedule_batch` and `finish_request`. What only the
-processor knows, the tokens and the time at which they were there, is read around `update_batch`.
-Asynchronous batching is refused, since from outside its tokens cannot be assigned to steps.
+A subclass of the configured scheduler observes `schedule_batch` and `finish_request`. Tokens and
+the time at which they are ready are known to the processor only, and are read around
+`update_batch`. Asynchronous batching is refused, since its tokens cannot be assigned to steps.
 
 Source: transformers 5.23, `generation/continuous_batching/scheduler.py` and `continuous_api.py`.
 """
@@ -34,12 +34,12 @@ TESTED = ("5.23.0", "5.24.0")
 
 
 def _units(cache: Any) -> int:
-    """Units in a sector, such that a block of each attention type is a whole number of them."""
+    """Units per sector, such that a block of each attention type is a whole number of units."""
     return math.lcm(*(a.blocks_per_sector for a in cache.cache_allocators.values()))
 
 
 def _free(cache: Any) -> int:
-    """Units of the pool that no request holds, in free sectors or in those of a type."""
+    """Units of the pool that no request holds, in free sectors and in the others."""
     units = _units(cache)
     held = [
         units // a.blocks_per_sector * cache.pool.count_free_blocks(a.index)
@@ -110,7 +110,7 @@ class _Observer:
         return RawWriter(Parts(self.path, header))
 
     def to_schedule(self, scheduler: Any) -> None:
-        """Note new and running requests just before scheduling, maybe several times a step."""
+        """Note new and running requests before scheduling, perhaps several times a step."""
         waiting = scheduler.waiting_requests
         new = [state for request, state in waiting.items() if request not in self.known]
         self.known |= {state.request_id for state in new}
@@ -206,8 +206,8 @@ class _Observer:
 
 @contextmanager
 def recording(path: Path, model: str, facts: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Record every batch that runs inside the context. model: its name, for the header. facts: more
-    for the header. Raises InflightError for asynchronous batching.
+    """Record every batch that runs inside the context. model: its name, for the header. facts:
+    further facts for the header. Raises InflightError for asynchronous batching.
     """
     observer = _Observer(path, model, facts or {})
     schedulers_before = dict(schedulers.SCHEDULER_MAPPING)
@@ -264,7 +264,7 @@ def _listening(base: Any, observer: _Observer) -> Any:
                 self._positions = {request_id: state.position_offset}
 
         def add_waiting_request(self, state: Any) -> None:
-            """Who waits again just after `finish_request` was preempted."""
+            """A request that waits again just after `finish_request` was preempted."""
             super().add_waiting_request(state)
             request = state.request_id
             if any(finished == request for finished, _ in observer.finished):

@@ -1,9 +1,9 @@
-"""The passes of a step, layout by layout: who computes in which pass, who joins, and who makes room
-where KV blocks run out.
+"""The passes of a step, layout by layout: which requests compute in which pass, which join, and
+which give way when KV blocks run out.
 
-A layout is a generator: run each pass and report it before asking for the next, since the split
-layout decides its decode pass by what its prefill passes wrote. The policy decides who joins and
-who gives way; this module lays out the step.
+A layout is a generator: run each pass and report its result before asking for the next, since the
+split layout decides its decode pass from the results of its prefill passes. The policy decides who
+joins and who gives way; this module lays out the step.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _LAYOUTS: dict[str, Callable[[SchedulerState, bool], Iterator[SchedulerOutput]]]
 
 
 def _plan(state: SchedulerState) -> Plan:
-    """What a packed pass may compute; if the plan is empty, no state has changed."""
+    """What a packed pass may compute. If the plan is empty, no state has changed."""
     state.facts.clear_plan()
     plan: Plan = []
     if not state.policy.mixed_batches:
@@ -111,7 +111,7 @@ def _plan(state: SchedulerState) -> Plan:
 
 
 def _prompts_alone(state: SchedulerState) -> Plan:
-    """A plan of prompts only; if it is empty, no state has changed."""
+    """A plan of prompts without decodes. If it is empty, no state has changed."""
     plan: Plan = []
     decoding, prefilling = _by_phase(state)
     left = schedule_running(state, prefilling, state.token_budget, plan)
@@ -162,8 +162,7 @@ def schedule_running(
 
 
 def admit(state: SchedulerState, left: int, plan: Plan, growing: int = 0) -> int:
-    """Let the head of the queue join as long as the policy does not object; returns the remaining
-    budget.
+    """Admit the head of the queue until the policy objects; returns the remaining budget.
 
     growing: blocks that running requests still need in this step.
     """
@@ -182,7 +181,7 @@ def admit(state: SchedulerState, left: int, plan: Plan, growing: int = 0) -> int
 def _why_not(
     state: SchedulerState, request: RequestState, capacity: Capacity
 ) -> LimitReached | None:
-    """The policy's objection to a request that asks to join, or what it lacks under any policy."""
+    """Why a request may not join, by the policy or under any; None if it may."""
     why = state.policy.admit(request, capacity)
     if why is None:
         return capacity.lacks(request)
@@ -196,7 +195,7 @@ def _why_not(
 
 
 def _first_chunk(state: SchedulerState, request: RequestState, left: int, plan: Plan) -> int:
-    """Schedule as much as fits of a newly admitted request; returns the number of tokens."""
+    """Schedule as many tokens of a newly admitted request as fit; returns their number."""
     count, why = request.num_uncomputed_tokens, NOTHING_BINDS
     if count > left:
         why = LimitReached("budget", left, count, state.config.max_num_batched_tokens)
@@ -216,7 +215,7 @@ def _compute(state: SchedulerState, request: RequestState, count: int, plan: Pla
 def build_output(
     state: SchedulerState, layout: Literal["packed", "padded"], plan: Plan
 ) -> SchedulerOutput:
-    """A plan in lane order, counted in the facts."""
+    """The output for a plan, in lane order; its tokens are counted in the facts."""
     scheduled, decode_tokens = [], 0
     for lane, request, count in sorted(plan):
         token_ids, start = request.token_ids, request.num_computed_tokens
@@ -266,8 +265,8 @@ def _victim(state: SchedulerState, candidates: Collection[RequestState]) -> Requ
 
 
 def _make_room(state: SchedulerState, in_flight: bool) -> bool:
-    """Preempt until every request that continues in this step has the blocks for it; False if that
-    has to wait for a step in flight.
+    """Preempt until every request that continues in this step has the blocks for it. Returns False
+    if that must wait for a step in flight.
     """
     if state.pool.num_free >= len(state.running) + state.token_budget // state.config.block_size:
         return True
@@ -293,7 +292,7 @@ def _blocks_needed(state: SchedulerState) -> int:
 
 
 def transformers_fifo(state: SchedulerState, in_flight: bool) -> Plan:
-    """A packed pass that skips requests without KV blocks: decodes first, then prompts that have
+    """A packed pass that skips requests without KV blocks: first decodes, then prompts that have
     begun, then waiting requests. Running requests that were skipped then give way until the others
     have room. in_flight: no request can give way in this step.
     """
@@ -319,7 +318,7 @@ def _pass_over(state: SchedulerState) -> tuple[Plan, dict[RequestState, int], Li
     plan: Plan = []
     blocked: dict[RequestState, int] = {}
     first: LimitReached | None = None
-    over: Limit | None = None  # what ended the search
+    over: Limit | None = None  # the limit that ended the search
     begun = sorted(state.running, key=lambda s: s.is_prefilling)
     for request in [*begun, *state.waiting]:
         runs = request.lane is not None
@@ -368,7 +367,7 @@ def _pass_over(state: SchedulerState) -> tuple[Plan, dict[RequestState, int], Li
 
 
 def preempt_blocked(state: SchedulerState, blocked: dict[RequestState, int]) -> bool:
-    """Preempt those that lack blocks until others have enough; whether any. One always stays."""
+    """Preempt requests until the others have enough blocks, or one is left; returns whether."""
     leaving: list[RequestState] = []
     free = state.pool.num_free
     while blocked and len(state.running) - len(leaving) > 1 and sum(blocked.values()) > free:

@@ -1,1 +1,1 @@
-"""One engine for many clients: a thread, a stream of tokens for each request, HTTP in front."""
+"""One engine for many clients: its thread, a stream of tokens per request, and HTTP."""

@@ -1,5 +1,5 @@
 """What a teacher sets for all users of a shared engine: limits and policy, what is hidden, whether
-requests are accepted, what the model is told first, prepared bursts.
+requests are accepted, the system prompt, and prepared bursts.
 
 Every change is announced to viewers by an entry {"kind": "class"} of the log. HTTP and teachers'
 tokens are handled elsewhere.
@@ -29,7 +29,7 @@ class Classroom:
 
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving
-        # so that of two changes at once neither undoes the other
+        # held so that two concurrent changes do not undo each other
         self._lock = threading.Lock()
         serving.set_class(serving.settings)  # for viewers, from now on
 
@@ -39,8 +39,8 @@ class Classroom:
         return self._serving.class_state
 
     def configure(self, *, start: RunStart = "barrier", **limits: Any) -> EngineConfig:
-        """Change limits, by their names in `EngineConfig`, leaving the others as they are; start:
-        see `ChangeConfig`.
+        """Change limits, by their names in `EngineConfig`, leaving the others unchanged. start: see
+        `ChangeConfig`.
 
         Raises InvalidConfig, with nothing changed, for limits that this engine cannot have.
         """
@@ -62,7 +62,7 @@ class Classroom:
         return config
 
     def hide(self, *, texts: bool | None = None, nicknames: bool | None = None) -> None:
-        """Set whether viewers see prompts and tokens, and nicknames, even of earlier messages."""
+        """Set whether viewers see texts and nicknames, including those of earlier messages."""
         log, given = self._serving.event_log, {"texts": texts, "nicknames": nicknames}
         with self._lock:
             log.hidden = replace(
@@ -71,17 +71,18 @@ class Classroom:
         self._set()
 
     def accept(self, accepting: bool) -> None:
-        """Set whether requests are accepted; a prepared burst always is."""
+        """Set whether requests are accepted; prepared bursts always are."""
         self._set(accepting=accepting)
 
     def tell_first(self, system: str) -> None:
-        """Set what a model with a chat template is told before each question of a person; nothing
-        if it is empty. Raises InvalidRequest for any other model, and for a text that is too long.
+        """Set the system prompt of a model with a chat template, said before each question of a
+        person; an empty one is not said. Raises InvalidRequest for any other model, and for a text
+        that is too long.
         """
         self._set(system=self.checked_system(system))
 
     def checked_system(self, system: str) -> str:
-        """What `tell_first` sets; raises what it raises."""
+        """The text that `tell_first` would set; raises the same errors."""
         most = self._serving.limits.max_system_characters
         if not self._serving.is_asked_by_messages:
             raise InvalidRequest("The model has no chat template, so it takes no system prompt.")

@@ -7,8 +7,8 @@ each with its own stream.
     async for piece in stream: ...
     serving.close()
 
-These are the calls for other threads; what they ask is done by the engine's thread
-(`core.serving.engine_thread`), between two steps.
+These methods may be called from other threads; the engine's thread (`core.serving.engine_thread`)
+carries them out between two steps.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Status = Literal["ok", "draining", "failed"]
 
 
 class ServingEngine:
-    """engine: idle, and used exclusively from `start` to `close`. name: what clients call the
-    model, the last part of a path. hidden: what viewers do not see.
+    """engine: idle, and used exclusively from `start` to `close`. name: the name by which clients
+    call the model; of a path, only the last part is used. hidden: what viewers do not see.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class ServingEngine:
 
     @property
     def status(self) -> Status:
-        """failed: the engine is not restored after a failed step; a request tries again."""
+        """The state of the server. failed: the next request tries to restore the engine."""
         if self._draining or self._thread.has_ended:
             return "draining"
         return "ok" if self._thread.works else "failed"
 
     @property
     def num_requests(self) -> int:
-        """Requests in progress, from when they were received."""
+        """Requests in progress, counted from when they were received."""
         return self._places.num_taken
 
     @property
@@ -131,8 +131,8 @@ class ServingEngine:
         return self._thread.class_state(settings, self.config_to_come)
 
     def session(self, run: int | None = None) -> Trace:
-        """A run so far, by default the latest in which something happened: a trace that passes
-        `check`. It may take a while: do not call on an event loop.
+        """A run so far, by default the latest in which something happened, as a trace that passes
+        `check`. It may take a while, so do not call it on an event loop.
 
         It has no nicknames. Raises InflightError for a run that is not kept; see `Session`.
         """
@@ -148,7 +148,7 @@ class ServingEngine:
 
     @property
     def is_asked_by_messages(self) -> bool:
-        """Whether the model has a chat template: what a person writes is a message to it then."""
+        """Whether the model has a chat template; then what a person writes is a message to it."""
         return self._validator.has_template
 
     # -- what is asked of it -----------------------------------------------------------------------
@@ -176,8 +176,8 @@ class ServingEngine:
         self._thread.send(self._thread.set_class, settings)
 
     def receive(self, client: str = "", count: int = 1, *, even_if_closed: bool = False) -> Call:
-        """A client has come with this many requests: it gets their places, and the time is noted.
-        To be called before any work is done for it.
+        """Take places for this many requests of a client, and note the time. Call it before doing
+        any work for the client.
 
         even_if_closed: also while no requests are accepted. Raises Unavailable while the server
         accepts no requests, and TooManyRequests when it is full.
@@ -197,9 +197,7 @@ class ServingEngine:
         even_if_closed: bool = False,
         **options: Any,
     ) -> TokenStream:
-        """The whole way of one request: `receive`, `Call.check`, and `Call.submit` with these
-        options. Raises what they raise.
-        """
+        """`receive`, `Call.check` and `Call.submit` for one request. Raises what they raise."""
         with self.receive(client, even_if_closed=even_if_closed) as call:
             return await call.submit(await call.check(prompt, sampling), sampling, **options)
 
@@ -212,9 +210,8 @@ class ServingEngine:
         even_if_closed: bool = False,
         **options: Any,
     ) -> TokenStream:
-        """As `submit`, for what a person writes: a message to a model with a chat template, which
-        would hardly answer otherwise, after what the teacher has set; and to any other a text to go
-        on from.
+        """Like `submit`, for a text written by a person. A model with a chat template gets it as a
+        message, after the teacher's system prompt; any other model continues the text.
         """
         with self.receive(client, even_if_closed=even_if_closed) as call:
             prompt: str | Sequence[int] = text
@@ -228,10 +225,10 @@ class ServingEngine:
 
 
 class Call:
-    """What one client asks for at once. Used in a `with`, after which the places that no request
-    has taken are free again.
+    """The requests of one call by a client. Used in a `with` statement, after which the places that
+    no request has taken are free again.
 
-    arrived: when it came, on the engine's clock.
+    arrived: when the call came, on the engine's clock.
     """
 
     def __init__(self, serving: ServingEngine, places: list[AcceptedPlace], arrived: float) -> None:
@@ -273,14 +270,13 @@ class Call:
         is_bot: bool = False,
         conversation: tuple[Message, ...] | None = None,
     ) -> TokenStream:
-        """Queue a request, which takes one of the places; returns as soon as the engine has queued
-        it.
+        """Queue a request, which takes one of the places; returns once the engine has queued it.
 
-        num_top_logprobs: how many top tokens to report for each token. is_bot: a program of ours
-        asks, under a nickname that no client may have and that is never hidden. conversation:
-        what the prompt was written from, to be on record in its place. Raises
-        InvalidRequest for a request that the KV pool cannot hold, for an id that is in use and for
-        a nickname that is not allowed, and Unavailable once the server is closed.
+        num_top_logprobs: how many top tokens to report for each token. is_bot: whether it is asked
+        by one of our own programs, under a nickname that no client may have and that is never
+        hidden. conversation: the messages that the prompt was written from, recorded in its place.
+        Raises InvalidRequest for a request that the KV pool cannot hold, for an id that is in use
+        and for a nickname that is not allowed, and Unavailable once the server is closed.
         """
         serving, thread = self._serving, self._serving._thread
         nickname = nickname if is_bot else serving._validator.nickname(nickname)
@@ -311,7 +307,7 @@ class Call:
             await asyncio.shield(stream.accepted)
         except asyncio.CancelledError:
             stream.cancel()
-            # otherwise never retrieved
+            # otherwise asyncio would complain that its exception was never retrieved
             stream.accepted.add_done_callback(lambda future: future.exception())
             raise
         return stream

@@ -1,11 +1,11 @@
-"""The one thread that takes an engine's steps. What others ask of it is done between steps, in the
-order in which it was asked; results go out through the `OutputProcessor`.
+"""The thread that takes an engine's steps. Calls from other threads are made between steps, in the
+order in which they were sent; results go out through the `OutputProcessor`.
 
     submit, cancel, set_pace, change, … ─→ EngineThread ─→ OutputProcessor ─→ each request's stream,
         the log for viewers, the metrics
 
-Only this thread touches the engine and its helpers, so nothing here needs a lock. The engine is
-driven only by its public functions.
+Only this thread touches the engine and its helpers, so nothing here needs a lock. It uses only the
+engine's public methods.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from core.trace.events import to_microseconds
 from core.workload.request import Request
 
 RunStart = Literal["idle", "barrier"]
-# that a teacher can set
+# the limits that a teacher can set
 LIMITS = {"policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching"}
 
 
 @dataclass(frozen=True)
 class ChangeConfig:
-    """A new run with other limits. start: "idle" once no request is in progress; "barrier" admits
-    no request to a lane from now on, and waiting requests join the new run.
+    """A new run with other limits. start: "idle" begins it once no request is in progress;
+    "barrier" admits no further request to a lane, and waiting requests join the new run.
     """
 
     config: EngineConfig
@@ -48,8 +48,8 @@ class ChangeConfig:
 
 @dataclass(frozen=True)
 class ClassSettings:
-    """What a teacher has set besides the limits: whether requests are accepted. system: said to the
-    model before each question of a person, None where it is not asked by messages.
+    """What a teacher has set besides the limits. accepting: whether requests are accepted. system:
+    the system prompt for questions of people, None if the model takes no messages.
     """
 
     accepting: bool = True
@@ -57,7 +57,7 @@ class ClassSettings:
 
 
 class Pace:
-    """When the next step may be taken. steps_per_s: None for full speed, 0 for single steps."""
+    """Decides when the next step may run. steps_per_s: None: full speed, 0: single steps."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.steps_per_s: float | None = None
@@ -77,7 +77,7 @@ class Pace:
         self._owed = True
 
     def rest(self) -> None:
-        """Nothing to do: requested steps are not kept for later."""
+        """There is nothing to do: drop requested steps."""
         self._asked, self._owed = 0, False
 
     @property
@@ -99,9 +99,8 @@ _log = logging.getLogger("inflight.serving")
 
 
 class EngineThread:
-    """works: False while the engine could not be made ready. held: unfinished requests that wait
-    for the next run. next_change: the limits of the next run. last_change: the previous such
-    limits, no longer pending.
+    """works: False if the engine could not be made ready. held: unfinished requests that wait for
+    the next run. next_change: the limits of the next run. last_change: the latest that took effect.
     """
 
     def __init__(self, engine: EngineCore, session: Session, outputs: OutputProcessor) -> None:
@@ -115,11 +114,11 @@ class EngineThread:
         self._inbox: queue.SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]]]
         self._inbox = queue.SimpleQueue()
         self._stopping = self.has_ended = False
-        # so that nothing is sent after the end; a signal may interrupt its holder
+        # held so that nothing is sent after the end; reentrant: a signal may interrupt the holder
         self._door = threading.RLock()
         self._thread = threading.Thread(target=self._run, name="inflight-engine", daemon=True)
 
-    # -- for everybody -----------------------------------------------------------------------------
+    # -- for any thread ----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin the first run; raises ExecutionFailed if the KV pool cannot be made."""
@@ -140,8 +139,8 @@ class EngineThread:
             self._thread.join()
 
     def class_state(self, settings: ClassSettings, next: EngineConfig | None) -> dict[str, Any]:
-        """What viewers are told of the settings, the content of an entry of kind "class". next: the
-        limits of a run that is about to begin, for which `held` requests wait. record_is_full:
+        """The settings as viewers see them, which is the content of an entry of kind "class". next:
+        the limits of a run that is about to begin, for which `held` requests wait. record_is_full:
         later steps of this run are no longer kept.
         """
         hidden = self._outputs.log.hidden
@@ -180,14 +179,14 @@ class EngineThread:
         return self._engine.has_work and self.pace.wait_s == 0 and not self._stopping
 
     def _handle_all(self, wait_s: float | None = 0.0) -> None:
-        """Make all calls that were sent, waiting at most `wait_s` for one; without end for None."""
+        """Make all calls that were sent; wait up to `wait_s` for the first, None: for ever."""
         with suppress(queue.Empty):
             while True:
                 call, args = self._inbox.get(block=wait_s != 0, timeout=wait_s)
                 try:
                     call(*args)
                     self._announce()
-                except BaseException as error:  # as of a step
+                except BaseException as error:  # handled like a failed step
                     if call == self.submit:
                         self._outputs.fail(args[0], step_failed())
                     self._recover(error)
@@ -222,10 +221,10 @@ class EngineThread:
                 self._outputs.fail(stream, step_failed())
         self._restart()
         self._rejoin(stream for stream in streams if begun and stream.id not in begun)
-        self._begin_next_run()  # there may be nobody left whose step would do so
+        self._begin_next_run()  # there may be no request left, and so no further step
 
     def _end(self) -> None:
-        """Release everyone who waits, because the thread ends, perhaps due to a bug."""
+        """Release every waiting client, because the thread ends, perhaps due to a bug."""
         with self._door:
             self.has_ended = True
         self._outputs.log.close()
@@ -252,23 +251,23 @@ class EngineThread:
         self._begin_next_run()
 
     def set_class(self, settings: ClassSettings) -> None:
-        """What viewers are told from now on."""
+        """Set what viewers are told from now on."""
         self._class = settings
 
     def drain(self) -> None:
-        """Continue at full speed; viewers' events end once they have everything."""
+        """Continue at full speed; the events for viewers end once they have received everything."""
         self.set_pace(None)
         self._outputs.log.close()
 
     def stop(self) -> None:
-        """End after the step under way."""
+        """End after the current step."""
         self._stopping = True
 
     def cancel_all(self) -> None:
-        """End every request under way."""
+        """Cancel every request in progress."""
         for stream in self._under_way:
             self.cancel(stream)
-        self.pace.owe()  # a step, in which they leave
+        self.pace.owe()  # the step that records that they leave
 
     def submit(self, stream: TokenStream) -> None:
         """Queue a request, or hold it for the next run."""
@@ -319,13 +318,13 @@ class EngineThread:
         return [*self._outputs.streams.values(), *self.held.values()]
 
     def _rejoin(self, streams: Iterable[TokenStream]) -> None:
-        """Queue the requests again that waited when their run ended, except cancelled ones."""
+        """Queue again the requests that waited when their run ended, except cancelled ones."""
         for stream in streams:
             try:
                 if stream.is_leaving:
                     self._outputs.cancelled(stream)
                 else:
-                    stream.times.admitted = None  # or only to the run that has ended
+                    stream.times.admitted = None  # it was admitted only in the run that has ended
                     self.submit(stream)
             except Exception as error:
                 _log.error("A request could not be queued again.", exc_info=error)
@@ -382,7 +381,7 @@ class EngineThread:
 
     @property
     def _pace_entry(self) -> dict[str, object]:
-        """t: since when, in seconds since the run began."""
+        """The entry of the log. t: when the pace was set, in seconds since the run began."""
         return {"kind": "pace", "steps_per_s": self.pace.steps_per_s, "t": self._engine.now}
 
     def _announce(self) -> None:

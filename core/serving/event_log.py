@@ -1,5 +1,5 @@
-"""What happens, in order, for any number of readers who catch up at their own pace: numbered
-messages, each encoded once.
+"""A log of numbered messages for any number of readers, who catch up at their own pace; each
+message is encoded once.
 
 A reader asks for the messages after the last number it has. One that has fallen too far behind
 learns how many messages it missed and continues where a new reader begins; writers never wait for
@@ -23,14 +23,13 @@ COALESCE_S = 0.1
 # seconds of silence after which a comment is sent, so that no proxy closes the connection
 KEEP_ALIVE_S = 15.0
 COMMENT = b": still here\n\n"
-# up to this many readers are woken that often; more are woken less often, so that appending stays
-# cheap
+# with more readers than this each is woken less often, so that appending stays cheap
 _TOGETHER = 100
 _MOST_AT_ONCE = 256
 
 
 class ServedStep(NamedTuple):
-    """A step of an engine. texts: its tokens' pieces by request, in order; None undecoded."""
+    """A step of an engine. texts: pieces of its tokens by request; None if not decoded."""
 
     event: StepEvent
     texts: dict[str, list[str]] | None = None
@@ -42,7 +41,7 @@ LogEntry = dict[str, Any] | ServedStep
 @dataclass(frozen=True)
 class Hidden:
     """What viewers of an engine do not see. texts: prompts and tokens, from which texts could be
-    rebuilt. nicknames: of the clients, who are people; bots keep theirs.
+    reconstructed. nicknames: those of people; bots keep theirs.
     """
 
     texts: bool = True
@@ -62,7 +61,7 @@ class Hidden:
 
 
 def without_tokens(sampled: Iterable[Sampled]) -> list[Sampled]:
-    """Sampled tokens reduced to which request got one in which pass."""
+    """Sampled tokens without the tokens: only which request got one in which pass."""
     hidden: Any = None
     return [
         Sampled(s.pass_index, s.request, token_id=hidden, logprob=hidden, margin=hidden)
@@ -71,7 +70,7 @@ def without_tokens(sampled: Iterable[Sampled]) -> list[Sampled]:
 
 
 class _Entry:
-    """Its JSON is encoded when first read."""
+    """A message, whose JSON is encoded when it is first read."""
 
     __slots__ = ("_json", "_shown", "data", "number", "state")
 
@@ -93,7 +92,7 @@ def _encoded(data: Any) -> str:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A batch of messages; empty after long silence. last: where a reader continues."""
+    """A batch of messages; empty after a silence. last: the number to continue after."""
 
     last: int
     taken: tuple[_Entry, ...]
@@ -101,12 +100,12 @@ class Excerpt:
 
     @cached_property
     def messages(self) -> str:
-        """A JSON array, for viewers."""
+        """The messages as a JSON array, for viewers."""
         return f"[{','.join([message.json(self.shown) for message in self.taken])}]"
 
     @cached_property
     def event(self) -> bytes:
-        """The same as a server-sent event, and as a comment if it is empty."""
+        """The messages as a server-sent event; an empty excerpt is a comment."""
         return (
             f"id: {self.last}\ndata: {self.messages}\n\n".encode("ascii") if self.taken else COMMENT
         )
@@ -118,12 +117,12 @@ class Excerpt:
 
 
 class EventLog:
-    """`append` may be called from any thread; `restart` and `forget` belong to one, `read` to any
-    event loop.
+    """A log. `append` may be called from any thread; `restart` and `forget` belong to one thread,
+    `read` to any event loop.
 
     kept: how many messages are kept at least; None for all. chapters: how many chapters are kept
-    instead: a chapter's first message contains everything that the rest of it depends on. shown:
-    what viewers are sent of a message; it can be replaced, also for earlier messages.
+    instead; a chapter's first message contains everything that the rest of it depends on. shown:
+    turns a message into what viewers are sent; it can be replaced, for earlier messages too.
 
     A reader whose position is no longer kept, and a new reader of a log with chapters, first gets
     {"kind": "skipped", "messages": how many it missed}, then the latest message of each state that
@@ -141,7 +140,7 @@ class EventLog:
         self._messages: list[_Entry] = []
         self._begins: list[int] = []  # the number of each chapter's first message
         self._next = 0
-        self._anew = 0  # readers from before this number start over, and have missed nothing
+        self._anew = 0  # readers at positions before this number start over, having missed nothing
         self._states: dict[str, _Entry] = {}  # the latest of each, even if no longer in `_messages`
         self._lock = threading.Lock()
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
@@ -150,11 +149,11 @@ class EventLog:
         self.closed = False
 
     def __len__(self) -> int:
-        """Messages so far."""
+        """The number of messages so far."""
         return self._next
 
     def append(self, data: LogEntry, *, state: str | None = None, begins: bool = False) -> None:
-        """state: the name of the state that it updates. begins: whether it begins a new chapter."""
+        """Add a message. state: the state that it updates. begins: whether a chapter begins."""
         with self._lock:
             message = _Entry(self._next, data, state)
             if self._chapters is not None and (begins or not self._begins):
@@ -169,7 +168,7 @@ class EventLog:
         self._wake()
 
     def restart(self) -> None:
-        """Make every reader start over with what is kept: it is shown differently from now."""
+        """Make every reader start over with what is kept, because it is now shown differently."""
         with self._lock:
             by = self._next - self._first + 1  # even a reader that has everything is now behind
             for message in self._messages:
@@ -180,7 +179,7 @@ class EventLog:
         self._wake()
 
     def forget(self) -> None:
-        """Drop all messages: every reader starts over with what comes, beginning with a chapter."""
+        """Drop all messages: every reader starts over with the next chapter."""
         with self._lock:
             self._messages, self._begins = [], []
             self._next += 1  # even a reader that has everything is now behind
@@ -201,16 +200,16 @@ class EventLog:
         """Excerpts until the log is closed, at most one per `coalesce_s` except while catching up;
         by default ten a second, and fewer with more than a hundred readers.
 
-        Readers of one `coalesce_s` are woken together, so that readers at the same position share
-        one excerpt. after: the last number that the reader has; without it, everything that is kept
-        comes first, or the last `chapters` chapters. keep_alive_s: seconds of silence after which
-        an empty excerpt comes.
+        Readers with the same `coalesce_s` are woken together, so that readers at the same position
+        share one excerpt. after: the last number that the reader has; without it, the first
+        excerpts are of everything that is kept, or of the last `chapters` chapters. keep_alive_s:
+        seconds of silence after which an empty excerpt comes.
         """
         self.num_readers += 1
         tick = 0
         try:
             while True:
-                is_over = self.closed  # before the look: the last may come after it
+                is_over = self.closed  # read first: the last message may be added after this line
                 excerpt, more = (
                     self._take_together(after, chapters, tick)
                     if tick
@@ -231,7 +230,7 @@ class EventLog:
             self.num_readers -= 1
 
     def take(self, after: int | None, chapters: int | None = None) -> tuple[Excerpt | None, bool]:
-        """The next excerpt for a reader, see `read`, and whether there is more."""
+        """The next excerpt for a reader, see `read`, and whether there are more messages."""
         with self._lock:
             catch_up: list[_Entry] = []
             first = self._first
@@ -256,7 +255,7 @@ class EventLog:
     def _take_together(
         self, after: int | None, chapters: int | None, tick: int
     ) -> tuple[Excerpt | None, bool]:
-        """The excerpt of the first reader woken at this tick, for all at its position."""
+        """The excerpt of the first reader of this tick, for all readers at its position."""
         key, shared = (after, chapters, tick, self.shown), self._shared
         if shared is None or shared[0] != key or shared[1][0] is None:
             shared = self._shared = key, self.take(after, chapters)
@@ -268,7 +267,7 @@ class EventLog:
         return self._next - len(self._messages)
 
     async def _news(self, after: int | None, silence: float | None) -> bool:
-        """Wait for a message; False after long silence."""
+        """Wait for a message; returns False after long silence."""
         event, loop = asyncio.Event(), asyncio.get_running_loop()
         with self._lock:
             if self._next - 1 != (-1 if after is None else after) or self.closed:
@@ -299,8 +298,8 @@ class EventLog:
 
 
 class EngineLog(EventLog):
-    """What a serving engine does. hidden: what viewers do not see; it can be changed, also for
-    earlier messages. The kinds of message:
+    """The log of a serving engine. hidden: what viewers do not see; it can be changed, for earlier
+    messages too. The kinds of message:
 
     {"kind": "run", "run", "header", "records"}
         A run begins, with this number; its prompts come one by one. records: how to read its steps.
@@ -322,7 +321,7 @@ class EngineLog(EventLog):
 
     @property
     def hidden(self) -> Hidden:
-        """Who may not be shown to viewers."""
+        """What is hidden from viewers."""
         assert isinstance(self.shown, Hidden)
         return self.shown
 
@@ -384,7 +383,7 @@ async def events_together(
 
 
 async def _next_tick(seconds: float) -> int:
-    """Wait for the loop's next multiple of `seconds`; returns which it is, or 0 at once for 0."""
+    """Wait for the next multiple of `seconds`; returns its number, 0 for `seconds` 0."""
     if not seconds:
         return 0
     now = asyncio.get_running_loop().time()

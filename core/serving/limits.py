@@ -1,5 +1,5 @@
-"""What clients may ask of a server, as data, and how many requests are in progress, in all and of
-each client. Each has a place, from when it is received until it has ended.
+"""The limits of a server as data, and the number of requests in progress, in total and by client.
+Each request takes a place, from when it is received until it has ended.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True)
 class ServingLimits:
-    """max_requests: in progress at once, including waiting ones; max_requests_per_client: of one
-    address.
+    """max_requests: in progress, including waiting ones; max_requests_per_client: of one address.
 
     max_prompt_tokens, max_new_tokens: of a request. max_choices: prompts times `n` in one call.
     max_stop_strings and max_stop_characters: of a request. max_body_bytes: of a call. body_s:
     seconds a call may take to arrive. send_s: seconds a client may take to read what it is sent.
-    max_viewers: of the live events at once, of one address half. max_nickname_characters: of a
-    client; max_system_characters: of what a teacher has the model told before each question.
-    max_lanes, max_budget: the most that a teacher may set. kept_tokens: of the runs that
-    can be saved. drain_s: seconds that requests in progress get to finish when the server shuts
-    down.
+    max_viewers: of the live events at once; one address may have half. max_nickname_characters: of
+    a client; max_system_characters: of the system prompt that a teacher sets. max_lanes,
+    max_budget: the most that a teacher may set. kept_tokens: of the runs that can be saved.
+    drain_s: seconds that requests in progress get to finish when the server shuts down.
     """
 
     max_requests: int = 1024
@@ -48,7 +46,7 @@ class ServingLimits:
 
 
 class Places:
-    """As many as `limits` allow. May be called from any thread."""
+    """The places that `limits` allow. May be called from any thread."""
 
     def __init__(self, limits: ServingLimits) -> None:
         self._limits = limits
@@ -57,11 +55,11 @@ class Places:
 
     @property
     def num_taken(self) -> int:
-        """Places taken, by all together."""
+        """Places taken by all clients."""
         return self._taken.total()
 
     def take(self, client: str, count: int = 1) -> list[AcceptedPlace]:
-        """Take this many for a client, or none: raises TooManyRequests."""
+        """Take this many places for a client, or none and raise TooManyRequests."""
         most, most_of_one = self._limits.max_requests, self._limits.max_requests_per_client
         with self._lock:
             if self._taken.total() + count > most:
@@ -87,11 +85,11 @@ class Places:
 
 
 class AcceptedPlace:
-    """One request's, counted as its client's."""
+    """The place of one request, counted for its client."""
 
     def __init__(self, places: Places, client: str) -> None:
         self._places, self.client, self.is_taken = places, client, True
 
     def free(self) -> None:
-        """Give it back; once, however often it is called."""
+        """Give the place back; calling it again has no effect."""
         self._places._give_back(self)

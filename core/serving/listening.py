@@ -1,4 +1,4 @@
-"""How every server of this project listens, whatever it serves."""
+"""How all servers of this project listen: sockets, settings of uvicorn, connection limits."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from core.serving.timeouts import KEPT_S, bounded_protocol
 _log = logging.getLogger("inflight")
 _DESCRIPTORS = 2**16
 _WAITING = 2048  # connections that the system holds until they are accepted
-_AT_ONCE = 8  # that are accepted before any is looked at
-_AGAIN_S = 60.0  # after which it is worth another line that there are no descriptors
-# what uvicorn logs for every call that is no HTTP, or wants another protocol, and for every client
-# that takes nothing: as many lines as anybody likes
+_AT_ONCE = 8  # connections that are accepted before any is read
+_AGAIN_S = 60.0  # between two warnings that no descriptors are left
+# lines that uvicorn logs because of what clients send or do not read; anybody could fill the log
 _OF_CLIENTS = (
     "Invalid HTTP request received.",
     "ASGI callable returned without completing response.",
@@ -32,9 +31,9 @@ _OF_CLIENTS = (
 
 
 def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Config:
-    """How uvicorn runs `app`: quietly, without trusting headers about the caller, and cutting off
-    calls that arrive too slowly, and silent connections that leave no room for others. more:
-    settings of uvicorn that differ here.
+    """uvicorn's settings for `app`: quiet, without trusting headers about the caller, cutting off
+    calls that arrive too slowly, and silent connections if there is no room for others. more:
+    settings of uvicorn that differ.
     """
     settings: dict[str, Any] = {
         "http": bounded_protocol(limits.body_s, limits.send_s, _most_connections()),
@@ -44,7 +43,7 @@ def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Confi
         "server_header": False,
         "timeout_keep_alive": KEPT_S,
         "timeout_graceful_shutdown": max(1, round(limits.drain_s)),
-        "backlog": _AT_ONCE,  # asyncio accepts so many in one go: see `HttpServer` for the other
+        "backlog": _AT_ONCE,  # asyncio accepts this many at once; see also `HttpServer.startup`
         "lifespan": "off",
     }
     logging.getLogger("uvicorn.error").addFilter(_is_ours)
@@ -56,12 +55,12 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 
 class HttpServer(uvicorn.Server):
-    """To be given its sockets."""
+    """A uvicorn server that is given its sockets."""
 
     _told = -_AGAIN_S
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, without a traceback for each connection that no descriptor is left for."""
+        """Listen, and log no traceback for connections for which no descriptor is left."""
         await super().startup(sockets)
         for listening in sockets or ():
             listening.listen(_WAITING)
@@ -77,7 +76,9 @@ class HttpServer(uvicorn.Server):
 
 
 def _most_connections() -> int | None:
-    """How many leave a quarter of the descriptors, or 64 of few, for all else; None for any."""
+    """The most connections that leave a quarter of the descriptors, or 64 if there are few, for
+    everything else; None for no limit.
+    """
     with suppress(ImportError):
         import resource
 
@@ -88,7 +89,7 @@ def _most_connections() -> int | None:
 
 
 def allow_connections() -> None:
-    """Let this process hold as many connections as its system may grant: many begin with 1,024
+    """Raise this process's limit of connections as far as the system allows: many begin with 1,024
     descriptors, fewer than the browsers of a class open.
     """
     with suppress(ImportError, ValueError, OSError):
@@ -101,7 +102,7 @@ def allow_connections() -> None:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket at this address; port 0: any free one. Raises InflightError if it is taken."""
+    """A socket bound to this address; port 0: any. Raises InflightError if it is taken."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listening = socket.socket(family[0], socket.SOCK_STREAM)

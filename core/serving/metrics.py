@@ -1,4 +1,4 @@
-"""What Prometheus reads: vLLM's metrics under our prefix, counted from the engine's events.
+"""Metrics for Prometheus: vLLM's under our prefix, counted from the engine's events.
 
 A dashboard made for vLLM works once `vllm:` is replaced by `inflight:`;
 `assets/grafana/serving.json` is one.
@@ -63,7 +63,7 @@ _COUNTERS = {
 
 
 class ServingMetrics:
-    """The metrics of one engine, in a registry of its own. engine: read whenever they are."""
+    """The metrics of an engine, in a registry of their own. engine: read on every scrape."""
 
     def __init__(self, model: str, engine: EngineCore) -> None:
         self.registry = CollectorRegistry()
@@ -75,7 +75,7 @@ class ServingMetrics:
             (
                 "kv_cache_usage_perc",
                 "Share of the KV blocks in use; 1 is all.",
-                # there is no pool while it is measured how large the next can be
+                # there is no pool while the size of the next one is measured
                 lambda: engine.kv_blocks[0] / (engine.kv_blocks[1] or math.inf),
             ),
         ):
@@ -127,7 +127,7 @@ class ServingMetrics:
         self.count("num_preemptions", len(event.preempted))
 
     def admitted(self, stream: TokenStream, num_cached: int) -> None:
-        """A request was admitted for the first time: as in vLLM, no later time counts. num_cached:
+        """Count a request's first admission; as in vLLM, later ones do not count. num_cached:
         tokens found in the prefix cache.
         """
         if self._prefix_caching:
@@ -144,7 +144,7 @@ class ServingMetrics:
             self._observe("inter_token_latency_seconds", t - times.last_token)
 
     def finished(self, stream: TokenStream, reason: FinishReason) -> None:
-        """A request is over: count its tokens and observe its times, as far as it came."""
+        """Count the tokens of a request that has ended, and observe its times as far as it came."""
         times = stream.times
         self._success.labels(**self._labels, finished_reason=_VLLM_REASONS[reason]).inc()
         self._observe("request_prompt_tokens", len(stream.prompt))

@@ -1,5 +1,5 @@
-"""Turns sampled tokens into everything that is sent, once: text, held back where
-a stop string may have begun, log-probabilities, finish reasons, metrics.
+"""Turns sampled tokens into everything that is sent, once: text, held back where a stop string may
+have begun, log-probabilities, finish reasons, metrics.
 
     token ids ─→ AnswerText (decoded once) ─→ the engine, which ends a request at a stop string
                                            ─→ ClientText ─→ Piece ─→ the request's stream
@@ -33,10 +33,9 @@ from core.workload.request import Request
 
 
 class ClientText:
-    """What a client sees of an answer: its text up to a stop string, found where `AnswerText` finds
-    it, without the special tokens before that. Text that may be the beginning of one is held back
-    until that is decided. special: the texts of special tokens. It is given pieces of text and
-    decodes nothing.
+    """The text of an answer that a client sees: up to a stop string, found where `AnswerText` finds
+    it, and without special tokens. Text that may be the beginning of a stop string is held back
+    until that is decided. special: the texts of special tokens. It gets text and decodes nothing.
     """
 
     def __init__(self, stop: Sequence[str], special: Mapping[int, str]) -> None:
@@ -45,18 +44,18 @@ class ClientText:
         self._is_shown: list[bool] = []  # of each character held back
 
     def add(self, token_id: int, piece: str) -> str:
-        """The text that may be shown now. piece: what the token adds to the answer."""
+        """The text that may now be shown. piece: the text that the token adds to the answer."""
         shown = piece.removesuffix(self._special.get(token_id, ""))
         return self._show(piece, len(shown))
 
     def finish(self, rest: str) -> str:
-        """The text held back. rest: what follows the last piece."""
+        """The text held back. rest: the text after the last piece."""
         text = self._show(rest, len(rest)) + "".join(compress(self._held, self._is_shown))
         self._held, self._is_shown = "", []
         return text
 
     def _show(self, piece: str, shown: int) -> str:
-        """shown: how many characters of the piece are not a special token's."""
+        """Add a piece; returns the text to show. shown: its characters but special tokens."""
         if self._over:
             return ""
         text = self._held + piece
@@ -78,18 +77,18 @@ def _overlap(text: str, stop: str) -> int:
 
 
 class TopLogprobs:
-    """The most probable tokens at each position, for requests that ask for them: computed with the
-    passes, from the logits used for sampling, and only while requests ask for them. For a pass
-    launched before its tokens are read, the results stay on the device until then.
+    """The most probable tokens at each position, for requests that ask for them. They are computed
+    with the passes, from the logits used for sampling, and only while requests ask for them.
+    Results of a pass that is launched before its tokens are read stay on the device until then.
     """
 
     def __init__(self) -> None:
         self._asked: dict[str, int] = {}  # how many, by request
-        # by request, then by tokens before
+        # by request, then by position
         self._found: dict[str, dict[int, tuple[torch.Tensor, torch.Tensor]]] = {}
 
     def ask(self, request: str, count: int) -> None:
-        """Keep this many for each further token of a request; none for a count of 0."""
+        """Keep this many for each further token of a request; a count of 0 keeps none."""
         if count:
             self._asked[request], self._found[request] = count, {}
 
@@ -104,7 +103,7 @@ class TopLogprobs:
         self._found.clear()
 
     def take(self, request: str, position: int) -> tuple[TopLogprob, ...]:
-        """Those for the token with this index, most probable first; none unless asked for."""
+        """The top tokens at a position, most probable first; none if they were not asked for."""
         found = self._found.get(request, {}).pop(position, None)
         if found is None:
             return ()
@@ -131,7 +130,7 @@ class TopLogprobs:
 
 
 class _AnswerSoFar(NamedTuple):
-    """pieces: of tokens that were sampled and are in no event yet."""
+    """pieces: those of tokens that were sampled but are not in an event yet."""
 
     text: AnswerText
     shown: ClientText
@@ -139,7 +138,7 @@ class _AnswerSoFar(NamedTuple):
 
 
 class OutputProcessor:
-    """tokenizer: used by this thread only. log: what viewers read."""
+    """tokenizer: used by this thread only. log: read by viewers."""
 
     def __init__(self, tokenizer: Any | None, metrics: ServingMetrics, log: EngineLog) -> None:
         self.metrics, self.log = metrics, log
@@ -151,7 +150,7 @@ class OutputProcessor:
         self._answers: dict[str, _AnswerSoFar] = {}
         self.streams: dict[str, TokenStream] = {}  # unfinished and in the engine, by request
         self.last_step = -1  # the last step of this run that was processed
-        self._began = 0.0  # when this run did, on the clock of `Times`
+        self._began = 0.0  # when this run began, on the clock of `Times`
 
     # -- while the engine takes a step: see `core.engine.outputs` ----------------------------------
 
@@ -165,7 +164,7 @@ class OutputProcessor:
         self._answers[request.id] = _AnswerSoFar(text, ClientText(stop, self._special), deque())
 
     def add(self, request: str, token_id: int) -> bool:
-        """See `Outputs`: the piece of text is kept until the step is told."""
+        """See `Outputs`. The piece of text is kept until the step's event is processed."""
         answer = self._answers.get(request)
         if answer is None:  # it has ended; the engine was a step ahead
             return False
@@ -173,7 +172,7 @@ class OutputProcessor:
         return answer.text.is_stopped
 
     def end(self, request: str) -> None:
-        """Its last event is still to be processed."""
+        """See `Outputs`. Nothing to do: the request's last event is still to be processed."""
 
     def clear(self) -> None:
         """See `Outputs`."""
@@ -183,7 +182,7 @@ class OutputProcessor:
     # -- what happened -----------------------------------------------------------------------------
 
     def begin_run(self, run: int, header: Header, began: float) -> None:
-        """A run begins, at this time of the engine's clock; requests come one by one."""
+        """A run begins at this time of the engine's clock; its requests follow one by one."""
         self.last_step, self._began = -1, began
         self.metrics.configured(header.config, header.num_blocks)
         self.log.add({"kind": "run", "run": run, "header": header.to_json(), "records": RECORDS})
@@ -208,7 +207,7 @@ class OutputProcessor:
         stream.call(stream.accept)
 
     def process(self, event: StepEvent) -> None:
-        """A step was taken: update streams, log and metrics; all streams of a loop in one call."""
+        """Process a step: streams, log and metrics, with one call for each loop."""
         self.last_step = event.step
         handed: list[tuple[TokenStream, Piece]] = []
         texts: dict[str, list[str]] = {}
@@ -251,20 +250,20 @@ class OutputProcessor:
             self._hand_over(handed)
 
     def cancelled(self, stream: TokenStream) -> None:
-        """A request was cancelled before it was in the engine."""
+        """A request was cancelled before it reached the engine."""
         with suppress(Exception):  # whoever waits is told, whatever becomes of the count
             self.metrics.finished(stream, "cancelled")
         self._hand_over([(stream, Piece(stream.num_tokens, None, "", None, "cancelled"))])
 
     def carried(self, streams: Sequence[TokenStream]) -> None:
-        """These move to the queue of another run; their streams do not see the end in this run."""
+        """These requests move to another run's queue; their streams do not end here."""
         for stream in streams:
             del self.streams[stream.id]
         if streams:
             self.log.add({"kind": "carried", "requests": [stream.id for stream in streams]})
 
     def let_go(self) -> list[TokenStream]:
-        """Forget and return the streams in the engine, whose requests are dropped."""
+        """Forget and return the streams in the engine, whose requests have been dropped."""
         streams = list(self.streams.values())
         self.streams.clear()
         return streams
@@ -280,7 +279,7 @@ class OutputProcessor:
     # -- inside ------------------------------------------------------------------------------------
 
     def _hand_over(self, handed: Sequence[tuple[TokenStream, Piece]]) -> None:
-        """Give pieces to their streams, and let go of the requests that end."""
+        """Give pieces to their streams, and forget the requests that end."""
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[TokenStream, Piece]]] = {}
         for stream, piece in handed:
             by_loop.setdefault(stream.loop, []).append((stream, piece))
@@ -290,7 +289,7 @@ class OutputProcessor:
             call_in(loop, put_all, pieces)
 
     def _end(self, stream: TokenStream) -> None:
-        """A request has ended or never began: its place is free, unless another has its id."""
+        """Free the place of a request that ended or never began, and forget the request."""
         if self.streams.get(stream.id) is stream:
             del self.streams[stream.id]
             self._answers.pop(stream.id, None)

@@ -1,8 +1,7 @@
-"""Checks what clients send before it reaches the engine: prompts, sampling, nicknames.
+"""Checks what clients send, before the engine does: prompts, sampling parameters, nicknames.
 
 A `RequestValidator` may be called from any thread, with a tokenizer that belongs to the caller.
-Prompts become token ids one at a time (`TokenizingQueue`), because a tokenizer is not for two
-threads at once.
+Prompts are tokenized one at a time (`TokenizingQueue`), because tokenizers are not thread-safe.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ _UNSEEN = re.compile(
 
 
 class CheckedPrompt(tuple[int, ...]):
-    """Token ids that have passed the check. config: the limits under which they did."""
+    """Token ids that have passed the check. config: the limits under which they passed."""
 
     config: EngineConfig
 
     @classmethod
     def of(cls, ids: Sequence[int], config: EngineConfig) -> CheckedPrompt:
-        """Ids that were checked under these limits."""
+        """Ids that have passed the check under these limits."""
         made = cls(ids)
         made.config = config
         return made
 
 
 class RequestValidator:
-    """name: what clients call the model. has_template: whether the model has a chat template.
-    Everything that is read or refused here is; nothing is counted or kept.
+    """name: the name by which clients call the model. has_template: whether the model has a chat
+    template. It only reads and refuses; it counts and keeps nothing.
     """
 
     def __init__(self, engine: EngineCore, limits: ServingLimits, name: str) -> None:
@@ -66,7 +65,7 @@ class RequestValidator:
         """The prompt's token ids; raises InvalidRequest if this server would not run it.
 
         config: the engine's. tokenizer: used for a text, which may take a while. Prompts are
-        checked only here: the engine's thread repeats it only if its limits have changed since.
+        checked only here; the engine's thread repeats the check only if limits have changed.
         """
         limits = self._limits
         if sampling.max_new_tokens > limits.max_new_tokens:
@@ -100,8 +99,8 @@ class RequestValidator:
         return CheckedPrompt.of(ids, config)
 
     def check_bytes(self, text: str, num_new: int = 1) -> None:
-        """Raises InvalidRequest, without the tokenizer, for a text that has too many tokens beside
-        this many new ones even if all are the longest.
+        """Raises InvalidRequest, without using the tokenizer, for a text that would have too many
+        tokens even if all were the longest ones. num_new: the number of new tokens.
         """
         if self._longest is None:
             return
@@ -137,14 +136,14 @@ class RequestValidator:
             )
 
     def chat(self, messages: Sequence[Message], tokenizer: Any) -> tuple[int, ...]:
-        """A conversation as the model's template writes it; raises InvalidRequest if it refuses."""
+        """The token ids of a conversation, by the model's template; raises InvalidRequest."""
         text = chat_text(tokenizer, messages)
         self.check_bytes(text)
         return chat_ids(tokenizer, text)
 
     def nickname(self, given: str | None) -> str | None:
-        """The nickname as plain text of a few characters, None if nothing is left; raises
-        InvalidRequest for anything else, and for a bot's.
+        """The nickname as plain text of a few characters, None if nothing is left. Raises
+        InvalidRequest for anything else, and for a bot's name.
         """
         words = unicodedata.normalize("NFC", given or "").strip().split(" ")
         name = " ".join(filter(None, words))
@@ -175,10 +174,10 @@ T = TypeVar("T")
 
 
 class TokenizingQueue:
-    """The shortest text that waits is next: whoever sends long ones keeps others waiting for no
-    more than the one that is being worked on.
+    """A queue in which the shortest waiting text is next, so that long texts delay others by no
+    more than the one being tokenized.
 
-    tokenizer: used here alone. Its thread lives while there is something to do.
+    tokenizer: used only here. Its thread lives while there is work.
     """
 
     def __init__(self, tokenizer: Any | None) -> None:
@@ -189,7 +188,7 @@ class TokenizingQueue:
         self._lock, self._at_work = threading.Lock(), False
 
     async def run(self, size: int, work: Callable[[Any], T]) -> T:
-        """What `work` makes with the tokenizer, unless cancelled before. size: of its text."""
+        """The result of `work`, called with the tokenizer unless cancelled. size: of its text."""
         done: Future[T] = Future()
 
         def do() -> None:

@@ -1,5 +1,5 @@
-"""The server alone: one process, one engine, one port. The first SIGTERM or Ctrl-C drains it, a
-second one ends it at once.
+"""The server by itself: one process, one engine, one port. The first SIGTERM or Ctrl-C drains it,
+the second one ends it at once.
 
 a signal ─→ new requests are refused, those in progress go on ─→ the rest end with a last word ─→
 nothing listens any more
@@ -32,7 +32,7 @@ class _DrainingServer(HttpServer):
         super().__init__(config)
         config.timeout_graceful_shutdown = _LAST_WORDS
         self._serving, self._ready = serving, ready
-        self._until = float("inf")  # when the time of those in progress is up
+        self._until = float("inf")  # when the time of requests in progress is up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -42,14 +42,14 @@ class _DrainingServer(HttpServer):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         for order in _ORDERS:
-            # nothing of ours is between a second one and the end
+            # the second signal ends the process directly
             signal.signal(order, signal.SIG_DFL)
         self._until = time.monotonic() + self._serving.limits.drain_s
         self._serving.drain()
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to stop: while requests are in progress, and there is time, it goes on."""
+        """Whether to stop: not while requests are in progress and there is time left."""
         ends = await super().on_tick(counter)
         return ends and (not self._serving.num_requests or time.monotonic() >= self._until)
 
@@ -73,7 +73,7 @@ def serve(
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
     """Serve until a signal. port: 0 for any free one. ready: called with the address once calls are
-    taken.
+    accepted.
 
     Raises InflightError if the port cannot be used.
     """
@@ -82,8 +82,8 @@ def serve(
     listening = bound(host, port)
     serving.start()
     gc.collect()
-    # model and libraries stay: without this, reading a body of many small lists looks through all
-    # of them again and again
+    # model and libraries stay: otherwise the garbage collector would walk them again and again
+    # while a body with many small lists is read
     gc.freeze()
     try:
         asyncio.run(_DrainingServer(config, serving, ready).serve([listening]))

@@ -1,9 +1,9 @@
 """The runs of a serving engine, each kept from its first step, so that a saved run can be replayed
 and passes `check`.
 
-A trace that begins in the middle could not be replayed, so the front of a run is never cut off.
+A trace that begins in the middle could not be replayed, so the beginning of a run is never cut off.
 When room runs out between two requests, the engine begins a new run and the oldest one is dropped
-(`is_due`); when it runs out while the engine is busy without a pause, the later steps of that run
+(`is_due`). When it runs out while the engine is busy without a pause, the later steps of that run
 are not kept, and the trace says so.
 """
 
@@ -30,8 +30,8 @@ _PACKED = 256  # steps
 
 
 class Session(TraceRecorder):
-    """tokens: room for those of prompts and answers in all runs; a step counts one at least. model:
-    what its header calls the model, which may lie at a path that is nobody's business.
+    """tokens: room for the tokens of prompts and answers in all runs; a step counts as at least
+    one. model: the name of the model in the header, because its path may be private.
     """
 
     def __init__(self, tokens: int, model: str) -> None:
@@ -85,7 +85,7 @@ class Session(TraceRecorder):
         return self._now.is_cut
 
     def copy(self, run: int | None = None) -> Trace:
-        """A run as it is now, by default the latest in which something happened; raises
+        """A copy of a run so far, by default the latest in which something happened. Raises
         InflightError if it is not kept. It has no texts.
         """
         with self._lock:
@@ -113,8 +113,8 @@ class Session(TraceRecorder):
         return self._runs[-1]
 
     def _has_room(self, more: int) -> bool:
-        """Reserve room for a part of the run, dropping older runs if needed. Once room has run out,
-        the rest of this run is not kept.
+        """Reserve room for a part of the run, dropping older runs if needed; returns whether there
+        is room. Once room has run out, the rest of this run is not kept.
         """
         run = self._now
         while len(self._runs) > 1 and sum(kept.size for kept in self._runs) + more > self._most:
@@ -126,8 +126,8 @@ class Session(TraceRecorder):
 
 
 class _Events:
-    """A run's events, in order. All but the last few are packed: an event's objects take some 3 kB
-    and are walked by each garbage collection; packed, 0.2 kB.
+    """The events of a run, in order. All but the last few are compressed: an event's objects take
+    some 3 kB and are walked by each garbage collection; compressed, an event takes 0.2 kB.
     """
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class _Events:
 
 class _RecordedRun:
     """trace: without its events. open: requests that have not ended. is_cut: whether something was
-    not kept for lack of room; num_lost: steps.
+    not kept for lack of room. num_lost: how many steps were not kept.
     """
 
     def __init__(self, number: int, trace: Trace) -> None:

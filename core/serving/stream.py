@@ -1,5 +1,5 @@
-"""One request's pieces on their way from the engine's thread to the coroutine that waits for them,
-and the times of its events.
+"""The pieces of one request, on their way from the engine's thread to the coroutine that waits for
+them, and the times of its events.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class TopLogprob(NamedTuple):
 
 @dataclass(frozen=True)
 class Piece:
-    """A token as a client sees it. index: of the token in the answer. text: what can now be shown,
-    often more or less than the token. finish_reason: of the last piece. token_id: None in a last
-    piece without a token. top_logprobs: as many as were requested.
+    """A token as a client sees it. index: of the token in the answer. text: the text that can now
+    be shown, often more or less than that of the token. finish_reason: of the last piece. token_id:
+    None in a last piece without a token. top_logprobs: as many as were requested.
     """
 
     index: int
@@ -39,7 +39,7 @@ class Piece:
 
 @dataclass
 class Times:
-    """Seconds on the engine's clock (`EngineCore.time`, which runs on from run to run), None for
+    """Seconds on the engine's clock (`EngineCore.time`, which continues from run to run), None for
     what has not happened yet.
 
     arrived: when the client's call was received.
@@ -60,8 +60,8 @@ class Times:
 
 
 class TokenStream:
-    """Iterate it once, in the loop in which it was created. A reader that stops early calls
-    `cancel`, which is harmless after the end.
+    """The pieces of a request. Iterate it once, in the loop in which it was created. A reader that
+    stops early calls `cancel`, which has no effect after the end.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class TokenStream:
         is_bot: bool = False,
         conversation: tuple[Message, ...] | None = None,
     ) -> None:
-        self.conversation = conversation  # what the prompt was written from, where it was
+        self.conversation = conversation  # the messages that the prompt was written from, if any
         self.id, self.prompt, self.sampling, self.nickname = id, prompt, sampling, nickname
         self.place = place  # given back by the engine's thread when the request has ended
         self.num_top_logprobs = num_top_logprobs  # top tokens reported for each one
-        self.is_bot = is_bot  # a program asks, under the nickname of one
+        self.is_bot = is_bot  # whether the request is from one of our own programs
         self.times = Times(arrived)
         self.num_tokens = 0  # delivered; written by the engine's thread
         # cancelled, to be reported by the next step; written by the engine's thread
@@ -117,7 +117,7 @@ class TokenStream:
             self.times.first_token = t
 
     def call(self, function: Callable[..., None], *args: Any) -> None:
-        """Have the stream's loop call one of the functions below."""
+        """Have the stream's loop call one of the methods below."""
         call_in(self.loop, function, *args)
 
     # -- from the engine's thread, through the loop ------------------------------------------------
@@ -128,7 +128,7 @@ class TokenStream:
             self.accepted.set_result(None)
 
     def put(self, piece: Piece) -> None:
-        """Hand a piece to whoever reads; never waits."""
+        """Hand a piece to the reader; never waits."""
         self._pieces.put_nowait(piece)
 
     def fail(self, error: InflightError) -> None:
@@ -158,5 +158,5 @@ def step_failed() -> ExecutionFailed:
 
 
 def closed() -> Unavailable:
-    """The error of requests that the server no longer finishes, or begins."""
+    """The error of requests that the server no longer begins or finishes."""
     return Unavailable("The server was closed.", retry_after=10)

@@ -1,5 +1,5 @@
 """Timeouts that count only time in which this process was listening. While its event loop is
-blocked for lack of a core, nothing can arrive, so that time does not count.
+blocked for lack of a CPU core, nothing can arrive, so that time does not count.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import TypeVar
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-# that a connection may be idle between two calls: longer than clients' libraries keep one, or each
-# would now and then write to a closed one
+# seconds that a connection may be idle between two calls; longer than clients keep one, so that
+# they do not write to a closed one
 KEPT_S = 30
-_LOOKS = 20  # however long the loop is blocked, only one interval counts
+_LOOKS = 20  # intervals of a wait; while the loop is blocked, at most one interval passes
 
 T = TypeVar("T")
-# the others take a descriptor of their own
+# other selectors take a descriptor themselves
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class Wait:
-    """Calls back on the event loop after so many seconds of listening, unless cancelled."""
+    """Calls a function on the event loop after this many seconds of listening, unless cancelled."""
 
     def __init__(self, seconds: float, then: Callable[[], object]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -40,7 +40,7 @@ class Wait:
             self._then()
 
     def cancel(self) -> None:
-        """End it before its time."""
+        """Cancel the call."""
         self._next.cancel()
 
 
@@ -52,7 +52,7 @@ class Deadline:
         self._wait = Wait(seconds, lambda: self._is_late.set_result(None))
 
     async def wait_for(self, coming: Awaitable[T]) -> T:
-        """The awaited result; raises TimeoutError if it does not come in time."""
+        """The result of an awaitable; raises TimeoutError if it does not come in time."""
         task = asyncio.ensure_future(coming)
         try:
             await asyncio.wait({task, self._is_late}, return_when=asyncio.FIRST_COMPLETED)
@@ -63,22 +63,22 @@ class Deadline:
             task.cancel()
 
     def cancel(self) -> None:
-        """Lift it."""
+        """Remove the deadline."""
         self._wait.cancel()
 
 
 def bounded_protocol(headers_s: float, send_s: float, most: int | None) -> type[asyncio.Protocol]:
-    """uvicorn's protocol, which would wait forever for the headers of a call, and for a client to
-    take what it is sent, with limits on both, and on the connections at once.
+    """uvicorn's protocol with limits on the time for a call's headers, on the time for a client to
+    read what it is sent, and on the number of connections; by default it would wait forever.
 
     headers_s: from the connection to its first call's headers, and from the first byte of every
-    later call to the end of its headers. send_s: without anything taken of what waits; only systems
-    that have such a limit (Linux) keep it. most: beyond, the connection that has been silent for
-    longest is closed for a new one; None for any number. Nor is a kept connection closed over a
-    call that has come but has not been read: its client would be told of a reset.
+    later call to the end of its headers. send_s: how long a client may read nothing of what waits
+    for it; only systems with such a limit (Linux) enforce it. most: beyond it, the connection that
+    has been silent for longest is closed for a new one; None for any number. A kept connection is
+    not closed if a call has arrived but has not been read, since its client would see a reset.
     """
 
-    made: dict[Calls, None] = {}  # the one whose latest call is longest ago is first
+    made: dict[Calls, None] = {}  # ordered by the latest call, the oldest first
 
     class Calls(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         _waiting: Wait | None = None
@@ -133,7 +133,7 @@ def bounded_protocol(headers_s: float, send_s: float, most: int | None) -> type[
 
 
 def _bound_sending(transport: asyncio.Transport, seconds: float) -> None:
-    """Let the system end a connection whose client takes nothing, and free what it holds."""
+    """Let the system end a connection whose client reads nothing, and free its memory."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         transport.get_extra_info("socket").setsockopt(
             socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * seconds)
@@ -141,7 +141,7 @@ def _bound_sending(transport: asyncio.Transport, seconds: float) -> None:
 
 
 def _has_come(transport: asyncio.Transport) -> bool:
-    """Whether something waits to be read that the event loop has not seen."""
+    """Whether data waits to be read that the event loop has not seen."""
     with _Selector() as selector:
         selector.register(transport.get_extra_info("socket"), selectors.EVENT_READ)
         return bool(selector.select(0))

@@ -1,5 +1,5 @@
-"""Places that clients share by address, so that none takes them all: those of viewers, of files
-being opened, of questions being answered.
+"""Places that clients share by address, so that none can take them all: for viewers, for files
+being opened, for questions being answered.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 class Turns:
-    """One address holds at most half of the places, and half of the line before them: there is
-    always room for others, while a class behind one router gets in. A place that becomes free goes
-    to the address that has been served least recently. Use it on one event loop.
+    """A number of places with a queue before them. One address holds at most half of the places and
+    half of the queue, so there is always room for others, while a class behind one router gets in.
+    A free place goes to the address that was served least recently. Use it on one event loop.
 
     places: held at once. what: what they are held for, as in "400 viewers are connected". waiting:
-    how many may wait for one. retry_after: seconds, for those who are refused.
+    how many may wait for a place. retry_after: in seconds, for clients that are refused.
     """
 
     def __init__(self, places: int, what: str, waiting: int = 0, retry_after: int = 1) -> None:
@@ -44,7 +44,9 @@ class Turns:
             self.free(address)
 
     async def take(self, address: str) -> None:
-        """Take a place, in turn, until `free`. Raises TooManyRequests where the line is full."""
+        """Take a place when it is this address's turn, to be given back by `free`. Raises
+        TooManyRequests if the queue is full.
+        """
         if self._has_place_for(address):
             self._held[address] += 1
             return
@@ -78,7 +80,7 @@ class Turns:
         for other in list(self._waiting):
             if not self._has_place_for(other):
                 continue
-            line = self._waiting.pop(other)  # and behind all others again, if more of it wait
+            line = self._waiting.pop(other)  # added again behind all others if more of it wait
             turn = None
             while line and (turn is None or turn.cancelled()):
                 turn = line.popleft()
@@ -97,8 +99,8 @@ class Turns:
 
 
 def beyond(most: int, kept: Iterable[T], whose: Callable[[T], str]) -> list[T]:
-    """Which of the kept, oldest first, go so that at most so many remain: the oldest of whoever has
-    most, again and again.
+    """The items, from a list with the oldest first, that have to go so that at most this many
+    remain: again and again the oldest item of the owner who has most.
     """
     left = list(kept)
     gone = []

@@ -1,1 +1,1 @@
-"""The same scheduler and events on a cost model, labelled as simulated."""
+"""The scheduler and its events with a cost model in place of a model; labelled simulated."""

@@ -1,5 +1,5 @@
-"""What a forward pass costs: one form, whose coefficients come from data sheets (`roofline`) or
-from measured passes (`fitted`); by name: `named`.
+"""The cost of a forward pass: one formula, whose coefficients come from data sheets (`roofline`) or
+from measured passes (`fitted`). `named` finds a cost by its name.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 class Load(NamedTuple):
-    """What determines a pass's cost: positions computed (including pads), bytes of KV read, and
-    pairs of a query and a key that it attends to.
+    """What determines the cost of a pass: the positions computed (pads included), the bytes of KV
+    read, and the pairs of a query and a key that it attends to.
     """
 
     tokens: int
@@ -23,11 +23,10 @@ class Load(NamedTuple):
 
 
 class Deployment(NamedTuple):
-    """The model that a cost model stands for, and what it runs on. device: in a word; hardware: in
-    words.
+    """The model of a cost model, and its hardware. device: a short name; hardware: a description.
 
-    context: the most tokens of a request; vocab_size; parameters. None where nothing is known of
-    it. kv_bytes: of memory left for the KV pool, None for no limit. dtype: of weights and KV.
+    context: the most tokens of a request. context, vocab_size and parameters are None if unknown.
+    kv_bytes: memory left for the KV pool, None for no limit. dtype: of weights and KV.
     """
 
     model: str | None = None
@@ -41,9 +40,9 @@ class Deployment(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """The seconds of a pass: base_s, which every pass takes; the longer of reading the weights and
-    computing the tokens; the longer of reading the KV and computing the pairs, and as much of the
-    shorter as is `exposed`; and what cards send each other for each token.
+    """The seconds of a pass are a sum: base_s, which every pass takes; the longer of reading the
+    weights and computing the tokens; the longer of reading the KV and computing the pairs, plus the
+    share `exposed` of the shorter; and what cards send each other for each token.
     """
 
     base_s: float
@@ -70,7 +69,7 @@ class Coefficients(NamedTuple):
 
 @runtime_checkable
 class Cost(Protocol):
-    """What a pass costs: all that a `SimulatedEngine` asks in place of a model."""
+    """The protocol of a cost: all that a `SimulatedEngine` needs in place of a model."""
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -87,4 +86,4 @@ class Cost(Protocol):
         """Whether this load is outside what was measured."""
 
     def to_json(self) -> dict[str, Any]:
-        """What a trace's header says of it under `cost`; `assumptions`: to read beside results."""
+        """The header's `cost`; its `assumptions` belong to every result."""

@@ -1,7 +1,7 @@
-"""Numbers from data sheets and model cards, each with its source: accelerators, models, and what
-joining accelerators costs.
+"""Numbers from data sheets and model cards, each with its source: accelerators, models, and the
+cost of joining accelerators.
 
-docs/simulation.md has them as tables, which a test holds equal to these.
+docs/simulation.md has the same numbers as tables; a test compares them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class StatedSource(NamedTuple):
-    """Where a number is from. note: how it was derived, where it is not there as it stands."""
+    """The source of a number. note: how it was derived, if it is not stated as such."""
 
     title: str
     url: str
@@ -18,7 +18,7 @@ class StatedSource(NamedTuple):
 
 
 class Link(NamedTuple):
-    """What joins the cards of a server. bytes_per_s: of each card, in one direction. hop_s: how
+    """A link between the cards of a server. bytes_per_s: of each card, in one direction. hop_s: how
     long a message takes from one card to the next.
     """
 
@@ -28,7 +28,7 @@ class Link(NamedTuple):
 
 
 class Accelerator(NamedTuple):
-    """One card. flops: multiplications and additions a second, dense, of 16-bit numbers.
+    """One card. flops: dense multiplications and additions per second, with 16-bit numbers.
     bytes_per_s: of its memory. link: None if cards are not joined.
     """
 
@@ -60,15 +60,15 @@ class Model(NamedTuple):
 
 
 MOST_CARDS = 8
-"""In one server: those of an HGX board."""
+"""The most cards of one server, those of an HGX board."""
 
 ALL_REDUCE_S = 6.6e-6
-"""What an all-reduce takes before its first hop."""
+"""The seconds that an all-reduce takes before its first hop."""
 NCCL = StatedSource(
     "NCCL 2.30's own estimate: a ring, its low-latency protocol",
     "https://github.com/NVIDIA/nccl/blob/5067397c/src/graph/tuning.cc",
 )
-"""Of ALL_REDUCE_S, and of the `hop_s` of links: `baseLatencies` and `hwLatencies`."""
+"""The source of ALL_REDUCE_S and of the `hop_s` of links: `baseLatencies` and `hwLatencies`."""
 
 _HOP_NVLINK, _HOP_PCIE = 0.6e-6, 1.0e-6
 

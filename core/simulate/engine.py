@@ -1,5 +1,5 @@
-"""The same scheduler and the same events without the forward pass: a cost model says how long each
-pass would have taken.
+"""An engine with the same scheduler and events but without a forward pass: a cost model says how
+long each pass would have taken.
 
     cost = fit(trace)                                   # see `core.simulate.fitted`
     engine = SimulatedEngine(cost, config)
@@ -8,8 +8,7 @@ pass would have taken.
 
 Time is simulated too: the clock moves by what the passes cost and by the waits between arrivals;
 scheduling itself costs nothing. Tokens are made up (always the same one) and have no text, so
-neither an end-of-sequence token nor a stop string ever comes: every request runs to its full
-length.
+neither an end-of-sequence token nor a stop string ever comes: requests run to their full length.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from core.config import EngineConfig, PolicyOrName
+from core.config import EngineConfig, PolicyOrName, check_count
 from core.engine.engine import EngineCore
 from core.engine.loop import ManualClock
 from core.engine.outputs import StopStrings
@@ -36,7 +35,7 @@ _VOCABULARY = 50257  # where nothing is known of the model
 
 
 def hardware_of(cost: Cost) -> dict[str, str]:
-    """What a header says of the hardware that a cost model stands for."""
+    """The fields of a header that name the hardware that a cost model stands for."""
     known = cost.deployment
     return {
         "device": f"{SIMULATED} {known.device}",
@@ -46,7 +45,7 @@ def hardware_of(cost: Cost) -> dict[str, str]:
 
 
 class SimulatedRunner:
-    """A `Runner` without a model: a pass takes what it costs, each sample is the same token."""
+    """A `Runner` without a model: a pass takes what it costs; all samples are one token."""
 
     asynchronous = own_clock = False
     execution = memory = None
@@ -91,8 +90,8 @@ class SimulatedRunner:
 
 
 class SimulatedExecutor:
-    """The `Executor` of a cost model: always the same runner, and the memory of what it stands for.
-    model: the one it stands for.
+    """The `Executor` of a cost model: always the same runner, and the memory of the hardware that
+    the cost model stands for. model: the one that it stands for.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class SimulatedExecutor:
         return f"beside its weights {self._deployment.device} has {room / 1e9:,.1f} GB for it"
 
     def check_config(self, config: EngineConfig) -> None:
-        """See `Executor`: a pool larger than what the weights leave."""
+        """See `Executor`: refuses a pool larger than the memory that the weights leave."""
         most = self._most(config)
         if config.num_blocks is not None and most is not None and config.num_blocks > most:
             size = config.num_blocks * self._block_bytes(config)
@@ -160,8 +159,8 @@ class SimulatedEngine(EngineCore):
     """An engine whose forward pass is a cost model. The model it stands for, and the memory for its
     KV pool, are those of the cost model.
 
-    tokenizer: for text prompts. name, vocab_size, max_model_len: of another model. window: keep
-    only the steps of the last `window` tokens.
+    tokenizer: for text prompts. name, vocab_size, max_model_len: used instead of those of the cost
+    model. window: keep only the steps of the last `window` tokens.
     """
 
     _most_sleep = LATEST  # simulated time passes at once
@@ -179,6 +178,12 @@ class SimulatedEngine(EngineCore):
         window: int | None = None,
     ) -> None:
         require(cost, Cost, "A simulation needs a cost, such as fit(trace) or Roofline.named(…)")
+        counts = {"vocab_size": vocab_size, "max_model_len": max_model_len, "window": window}
+        for what, count in counts.items():
+            if count is not None:
+                check_count(what, count)
+        if name is not None:
+            require(name, str, "A model has a name")
         clock, known, self._window = ManualClock(), cost.deployment, window
         if isinstance(cost, Linear) and name is not None:
             cost.check_model(name, vocab_size=vocab_size)
@@ -210,12 +215,10 @@ class SimulatedEngine(EngineCore):
             clock=clock,
             sleep=clock.advance,
         )
-        self.outputs = StopStrings(None)  # the made-up tokens have no text, in which one could come
+        self.outputs = StopStrings(None)  # made-up tokens have no text, so none is found
 
     def under(self, config: EngineConfig) -> SimulatedEngine:
-        """Another engine on the cost model, otherwise as this one, with its own clock; raises
-        InvalidConfig.
-        """
+        """An engine with other limits and its own clock. Raises InvalidConfig."""
         return SimulatedEngine(
             self.cost,
             config,
@@ -227,7 +230,7 @@ class SimulatedEngine(EngineCore):
         )
 
     def _num_blocks_for(self, longest: int) -> int:
-        """As configured, or all that there is memory for; without a limit, room for each lane."""
+        """As configured, or all that fit into memory; without a limit, room for every lane."""
         if self.config.num_blocks:
             return self.config.num_blocks
         most = self.executor.most_blocks(self.config, longest, self._drop_pool)

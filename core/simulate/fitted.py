@@ -1,12 +1,10 @@
-"""What a forward pass costs, fitted to the measured steps of a run: ours, or a recording of another
-engine.
+"""The cost of a forward pass, fitted to the measured steps of a run: ours, or another engine's.
 
 cost = fit(trace)
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -22,20 +20,21 @@ from core.trace.header import Header, ModelFacts
 from core.trace.messages import english
 from core.trace.trace import Trace, require_trace
 
-FOLDS = 5  # parts of a run, each of which is left out of a fit and predicted by it
-LEAST = 8  # passes
+FOLDS = 5  # parts of a run; each is left out of a fit and predicted by that fit
+LEAST = 8  # the fewest passes that can be fitted
 USELESS = 0.5
-"""A median error on passes left out, beyond which a fit is no prediction of a pass."""
+"""The median error on passes left out beyond which a fit does not predict a pass."""
 NOT_KNOWN = "not recorded"  # in a header of another engine's run: its device
 _MODEL = ("name", "type", "parameters", "layers", "vocab_size", "context", "kv_bytes_per_token")
-# attention's pairs are counted if the error on what was left out falls below this share of what it
-# was
+# attention's pairs are counted if the error on passes left out falls below this share of the error
+# without them
 _BETTER = 0.95
-_WARM_UP = 5.0  # times what the other steps tell of such a load
+_MOST = 1e9  # seconds of a pass, so that a sum of many is still a number
+_WARM_UP = 5.0  # a first step that takes this many times what the others predict is left out
 
 
 class Measured(NamedTuple):
-    """A pass of a step, and its seconds: its own and its share of the rest of the step."""
+    """A pass of a step, and its seconds: its own, and its share of the rest of the step."""
 
     step: int
     load: Load
@@ -47,12 +46,12 @@ NOTHING = Load(0, 0)
 
 @dataclass(frozen=True)
 class Linear:
-    """base_s (weights, launches, Python) + per_token_s × tokens + per_kv_byte_s × bytes +
-    per_pair_s × pairs: see `Load`. As `Coefficients`, nothing in it hides anything else.
+    """A linear cost: base_s (weights, launches, Python) + per_token_s × tokens + per_kv_byte_s ×
+    bytes + per_pair_s × pairs; see `Load`. In terms of `Coefficients`, no part overlaps another.
 
-    least, most: what was measured. error: relative errors on passes left out of the fit, see
-    `fit_passes`. about: the model and where it ran, see `measured_on`. assumptions: sentences to be
-    read beside every result.
+    least, most: the smallest and the largest measured loads. error: relative errors on passes left
+    out of the fit, see `fit_passes`. about: the model and where it ran, see `measured_on`.
+    assumptions: sentences to be read beside every result.
     """
 
     base_s: float
@@ -68,7 +67,7 @@ class Linear:
 
     @property
     def is_useless(self) -> bool:
-        """Whether half of the passes that it had not seen are off by more than `USELESS`."""
+        """Whether half of the passes that the fit had not seen are off by more than `USELESS`."""
         return float(self.error.get("median", 0.0)) > USELESS
 
     @property
@@ -78,7 +77,7 @@ class Linear:
 
     @property
     def deployment(self) -> Deployment:
-        """See `Cost`: what the passes were measured on."""
+        """See `Cost`: the hardware on which the passes were measured."""
         model, about = self.model, self.about
         return Deployment(
             model.name,
@@ -100,16 +99,16 @@ class Linear:
         return self.coefficients.seconds(load)
 
     def beyond(self, load: Load) -> bool:
-        """Whether no measured pass was as small, or as large."""
+        """Whether this load is smaller or larger than that of every measured pass."""
         return (
             not self.least.tokens <= load.tokens <= self.most.tokens
             or load.kv_bytes > self.most.kv_bytes
         )
 
     def check_model(self, name: str, **sizes: Any) -> None:
-        """Raises InflightError if passes of another model were measured: of another name (folders
-        before it do not count), or one that is otherwise than these sizes say (fields of
-        `ModelFacts`; None for one that is not known).
+        """Raises InflightError if passes of another model were measured: one of another name
+        (folders in it do not count), or one whose sizes differ from these (fields of `ModelFacts`;
+        None if unknown).
         """
         measured = self.model
         if measured.name is None:
@@ -126,8 +125,8 @@ class Linear:
             )
 
     def check_hardware(self, device: str, dtype: str) -> None:
-        """Raises InflightError if passes were measured on another kind of device or in another
-        dtype. "auto" is any.
+        """Raises InflightError if the passes were measured on another kind of device or in another
+        dtype. "auto" accepts any.
         """
         for asked, name in ((device, "device"), (dtype, "dtype")):
             known = self.about.get(name)
@@ -148,7 +147,7 @@ class Linear:
 
     @classmethod
     def from_json(cls, data: object) -> Linear:
-        """Inverse of `to_json`; raises InflightError for anything else."""
+        """Inverse of `to_json`; raises InflightError for other data."""
         if not isinstance(data, dict) or data.get("kind") != "fitted":
             raise InflightError("it is no cost that was fitted")
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
@@ -159,8 +158,8 @@ class Linear:
             made = cls(**{**known, "assumptions": tuple(map(str, assumptions))})
             numbers = (*made.coefficients, made.kv_bytes_per_token)
             if (
-                not all(0 <= number < math.inf for number in numbers)
-                or not 0 < made.seconds(made.most) < math.inf
+                not all(0 <= number <= _MOST for number in numbers)
+                or not 0 < made.seconds(made.most) <= _MOST
                 or type(made.kv_bytes_per_token) is not int
                 or not isinstance(made.error, dict)
                 or type(made.error.get("median", 0.0)) not in (int, float)
@@ -177,12 +176,11 @@ class Linear:
 
 
 def fit(trace: Trace) -> Linear:
-    """A cost fitted to all passes of a measured run, and its error on passes left out; see
-    `fit_passes`.
+    """A cost fitted to all passes of a measured run, and its error on others; see `fit_passes`.
 
-    A pass's seconds are its own, its share of the rest of the step, and of the time that mostly
-    passes until the next. Raises InflightError for a simulated trace, one of too few passes, and
-    one whose clock could not tell their times.
+    The seconds of a pass are its own, its share of the rest of the step, and its share of the
+    median time until the next step. Raises InflightError for a simulated trace, for one with too
+    few passes, and for one whose clock was too coarse.
     """
     require_trace(trace)
     header = trace.header
@@ -228,18 +226,18 @@ def fit(trace: Trace) -> Linear:
 
 
 def fit_passes(passes: Sequence[Measured], per_token: int, typical: bool = False) -> Linear:
-    """A cost fitted to passes, and its error. per_token: KV bytes.
+    """A cost fitted to passes, and its error. per_token: KV bytes of a token.
 
     error: every pass is predicted by a fit that did not see its step. The run is cut into `folds`
-    parts of as many steps, one after the other, and each is left out in turn: neighbouring steps
-    are alike, and a pass between two that were seen is predicted too easily. median, p90: of the
-    passes' relative errors; total: of the sum of all; worst: of the part whose sum is furthest off.
-    in_turns has the same numbers where every fifth step is left out instead.
+    consecutive parts of equally many steps, and each part is left out in turn, because neighbouring
+    steps are alike and a pass between two that were seen is predicted too easily. median, p90: of
+    the relative errors of passes; total: of the sum of all; worst: of the part whose sum is
+    furthest off. in_turns has the same numbers with every fifth step left out instead.
 
     Attention's pairs are counted only if the error, in seconds, on the parts left out becomes
-    smaller by a twentieth. typical: what most passes cost, not what all cost together, and without
-    pairs; see `least_squares`. Raises InflightError for fewer than `LEAST` passes, and for passes
-    that took no time.
+    smaller by a twentieth. typical: fit what most passes cost, not what all cost together, and
+    without pairs; see `least_squares`. Raises InflightError for fewer than `LEAST` passes, and for
+    passes that took no time.
     """
     if len(passes) < LEAST:
         raise InflightError(
@@ -274,7 +272,7 @@ def fit_passes(passes: Sequence[Measured], per_token: int, typical: bool = False
 
 
 def measured(events: Iterable[StepEvent], per_token: int) -> list[Measured]:
-    """Every pass. per_token: KV bytes."""
+    """Every pass of these events with its load and its seconds. per_token: KV bytes of a token."""
     found = []
     for event in events:
         if not event.passes:
@@ -295,7 +293,7 @@ def measured(events: Iterable[StepEvent], per_token: int) -> list[Measured]:
 
 
 def time_between_steps(events: Sequence[StepEvent]) -> float:
-    """The median seconds from a step's end to the next one's start, while there was work."""
+    """The median time from a step's end to the next start, while there was work."""
     there, gaps = set[str](), []
     for event, following in pairwise(events):
         there |= {arrived.request for arrived in event.newcomers}
@@ -306,7 +304,7 @@ def time_between_steps(events: Sequence[StepEvent]) -> float:
 
 
 def measured_on(header: Header) -> dict[str, Any]:
-    """The model whose passes were measured, and what ran it on which hardware."""
+    """The model whose passes were measured, the engine that ran it, and the hardware."""
     model = {name: value for name in _MODEL if (value := getattr(header.model, name)) is not None}
     where = ("device", "device_name", "dtype", "threads", "tensor_parallel")
     return {
@@ -319,7 +317,7 @@ def measured_on(header: Header) -> dict[str, Any]:
 
 
 def _is_about(about: Any) -> bool:
-    """Whether these are facts of a model and of where it ran."""
+    """Whether this is valid as `Linear.about`: facts of a model and of where it ran."""
     model = about.get("model", {})
     words = [about.get(name) or "" for name in ("device", "device_name", "dtype")]
     sizes = [size for name, size in model.items() if name not in ("name", "type")]
@@ -381,7 +379,7 @@ def _left_out(
     folds: Sequence[int],
     typical: bool = False,
 ) -> list[float]:
-    """What is predicted for each row by a fit to those of the other folds."""
+    """The prediction for each row by a fit to the rows of the other folds."""
     predicted = [0.0] * len(rows)
     cost: list[float] | None = None
     for fold in range(FOLDS):
@@ -419,7 +417,7 @@ def _errors(
 
 
 def _without_warm_up(passes: list[Measured]) -> tuple[list[Measured], list[str]]:
-    """Without the first step's passes if they took far too long, and a sentence about it."""
+    """The passes without a far too slow first step, and a sentence that says so."""
     first = [p for p in passes if p.step == passes[0].step] if passes else []
     others = passes[len(first) :]
     if len(others) < LEAST or not _can_be_fitted(passes):
@@ -444,7 +442,7 @@ def _without_warm_up(passes: list[Measured]) -> tuple[list[Measured], list[str]]
 
 
 def _undetermined(passes: Sequence[Measured]) -> list[str]:
-    """What no coefficient could be found for, because it never varied."""
+    """A sentence on a coefficient that could not be found because its quantity never varied."""
     tokens, kv = ({getattr(p.load, name) for p in passes} for name in ("tokens", "kv_bytes"))
     if len(tokens) == 1:
         (same,) = tokens

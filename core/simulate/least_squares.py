@@ -1,5 +1,5 @@
-"""Least squares with no coefficient below zero, whose predictions add up to what was measured.
-Knows nothing of passes or traces.
+"""Least squares with non-negative coefficients, whose predictions add up to what was measured. It
+knows nothing of passes or traces.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ import math
 from collections.abc import Sequence
 from operator import mul
 
-# at most so many; done once no prediction moves by more than this share
+# the most rounds, and the share by which predictions may still move in the last one
 _ROUNDS, _SETTLED = 8, 1e-4
-# of a column's squares: what is left of it once the columns before it have explained the rest
+# a column depends on those before it if at most this share of its squares is left without them
 _DEPENDENT = 1e-9
 
 
@@ -23,12 +23,11 @@ def least_squares(
     """The coefficients, one for each column of the rows, with which `row · coefficients` comes
     closest to what was measured.
 
-    A squared error is divided by the prediction, and so the predictions for these rows add up to
-    exactly what was measured. typical: errors are shares of what was measured instead; rare long
-    times then count least, and the sum comes out smaller. A negative coefficient is set to zero and
-    the others are fitted again. A column that the columns before it determine gets zero: what
-    cannot be told apart is counted to the first. start: coefficients that are nearly right, with
-    which it takes less time.
+    Each squared error is divided by the prediction, so the predictions for these rows add up to
+    exactly what was measured. typical: errors are relative to what was measured instead; then rare
+    long times count least, and the sum is smaller. A negative coefficient is set to zero and the
+    others are fitted again. A column that depends on those before it gets zero. start: coefficients
+    that are nearly right, which saves time.
     """
     if typical:
         return _weighted(rows, measured, [value**-2 for value in measured])
@@ -72,7 +71,7 @@ def _weighted(
 
 
 def _solved(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
-    """Gaussian elimination of normal equations; zero for a column that others determine."""
+    """Gaussian elimination of normal equations; zero for a column that depends on others."""
     size = len(right)
     scales = [math.sqrt(matrix[i][i]) or 1.0 for i in range(size)]
     rows = [

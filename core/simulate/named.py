@@ -1,4 +1,4 @@
-"""A cost model by the name that a command is given, or from a file."""
+"""A cost model by the name given to a command, or from a file."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _FILES = (".json", ".jsonl", ".gz")
 
 
 def cost_named(spec: str, opened: Callable[[Path], Trace] = Trace.load) -> Cost:
-    """A cost model by name, such as `h100:8b` or `h100x4:70b`, or from a file, see `cost_in`;
-    raises InflightError for anything else.
+    """A cost model by name, such as `h100:8b` or `h100x4:70b`, or from a file, see `cost_in`.
+    Raises InflightError for anything else.
     """
     if Path(spec).suffix in _FILES or Path(spec).is_file():
         return cost_in(Path(spec), opened)
@@ -33,10 +33,10 @@ def cost_named(spec: str, opened: Callable[[Path], Trace] = Trace.load) -> Cost:
 
 
 def cost_in(path: Path, opened: Callable[[Path], Trace] = Trace.load) -> Linear:
-    """The cost that `fit --out` saved in a `.json` file; of any other file the cost that is fitted
-    to the run in it.
+    """The cost in a `.json` file written by `fit --out`; for any other file, the cost fitted to the
+    run in it.
 
-    opened: how to open such a run. Raises InflightError, which names the file.
+    opened: opens such a run. Raises InflightError naming the file.
     """
     if path.suffix == ".json":
         try:

@@ -1,5 +1,5 @@
-"""What a forward pass costs by data sheet: a model on an accelerator, or on several that share it
-(tensor parallelism).
+"""The cost of a forward pass by data sheet, for a model on one accelerator or on several that share
+it (tensor parallelism).
 
     cost = Roofline.named("h100", "8b")
     cost = Roofline.named("h100x4", "70b")
@@ -40,12 +40,11 @@ _ALL_REDUCES = 2  # in a layer: after attention, after the MLP
 
 @dataclass(frozen=True)
 class Roofline:
-    """A model on one card, or on several of a server that share it. Raises InflightError where it
-    does not fit.
+    """A model on one card or several cards of a server. Raises InflightError if it does not fit.
 
-    Assumptions, from no data sheet: reached, the share of each peak number that is reached in
-    practice; overhead_s, seconds that each pass takes besides; memory_share, the share of each
-    card's memory that may be used.
+    Some numbers are assumptions and come from no data sheet. reached: the share of each peak number
+    that is reached in practice. overhead_s: seconds that each pass takes besides. memory_share: the
+    share of each card's memory that may be used.
     """
 
     accelerator: str
@@ -91,10 +90,10 @@ class Roofline:
 
     @classmethod
     def named(cls, accelerator: str, size: str) -> Roofline:
-        """Such as `h100` and `8b`, in small letters or capitals; with a number behind an x so many
-        cards share the model: `h100x4` and `70b`.
+        """A cost by names such as `h100` and `8b`, in lower or upper case; with a number after an
+        x, so many cards share the model: `h100x4` and `70b`.
 
-        Raises InflightError for a name that is not on record, and for a model that does not fit.
+        Raises InflightError for an unknown name, and for a model that does not fit.
         """
         for name in (accelerator, size):
             require(name, str, "A card, like a model size, is a name")
@@ -103,8 +102,8 @@ class Roofline:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Roofline:
-        """Inverse of `to_json`; raises InflightError for anything else, also for one whose data
-        sheets said something else than those here.
+        """Inverse of `to_json`; raises InflightError for other data, and for a cost from data
+        sheets whose numbers differ from those here.
         """
         try:
             spelled = str(data["name"]).partition(":")
@@ -121,7 +120,7 @@ class Roofline:
 
     @property
     def name(self) -> str:
-        """As a command is given it: `h100:8b`."""
+        """Its name as given to a command: `h100:8b`."""
         return _spelled(self.accelerator, self.size, self.cards)
 
     @property
@@ -138,22 +137,22 @@ class Roofline:
 
     @property
     def weight_bytes(self) -> int:
-        """Of the whole model, all cards together."""
+        """Bytes of the weights on all cards together."""
         return BYTES * self.model.parameters
 
     @cached_property
     def kv_bytes_per_token(self) -> int:
-        """K and V of all layers."""
+        """Bytes of K and V of a token, over all layers."""
         return 2 * BYTES * self.model.layers * self.model.kv_heads * self.model.head_size
 
     @property
     def memory_bytes(self) -> float:
-        """What may be used of all cards' memory."""
+        """Bytes of all cards' memory that may be used."""
         return self.memory_share * self.cards * self.card.memory_bytes
 
     @property
     def kv_bytes(self) -> int:
-        """What the weights leave for the KV pool."""
+        """Bytes that the weights leave for the KV pool."""
         return int(self.memory_bytes) - self.weight_bytes
 
     @property
@@ -168,19 +167,17 @@ class Roofline:
 
     @property
     def flops_per_token(self) -> int:
-        """A multiplication and an addition for each weight."""
+        """Operations per token: a multiplication and an addition for each weight."""
         return 2 * self.model.parameters
 
     @property
     def flops_per_pair(self) -> int:
-        """Of a query and a key, in all heads and layers: their product, and that with the value."""
+        """Operations for a query and a key in all heads and layers: scores and values."""
         return 4 * self.model.layers * self.model.heads * self.model.head_size
 
     @cached_property
     def coefficients(self) -> Coefficients:
-        """See `Cost`: all cards together, with the all-reduces of a pass. Reading KV and computing
-        its pairs hide each other.
-        """
+        """See `Cost`: all cards with all-reduces. Reading KV and computing pairs overlap."""
         flops, read = (
             self.cards * self.reached * peak for peak in (self.card.flops, self.card.bytes_per_s)
         )
@@ -205,14 +202,14 @@ class Roofline:
         return self.coefficients.seconds(load)
 
     def beyond(self, load: Load) -> bool:
-        """See `Cost`: there is nothing measured to be beyond of."""
+        """See `Cost`: nothing was measured, so no load is outside of it."""
         return False
 
     # -- in words ----------------------------------------------------------------------------------
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What a result that is quoted has to say."""
+        """Sentences that have to stand beside every result."""
         shared = f", shared by {self.cards} cards" if self.cards > 1 else ""
         return (
             (
@@ -256,12 +253,12 @@ class Roofline:
     # -- what fits ---------------------------------------------------------------------------------
 
     def _possible(self) -> list[int]:
-        """How many cards of a server can share the model: each gets whole heads."""
+        """The numbers of cards that can share the model, each with whole heads."""
         most = MOST_CARDS if self.card.link else 1
         return [cards for cards in range(1, most + 1) if self.model.kv_heads % cards == 0]
 
     def _fitting(self) -> str:
-        """How many cards have room for the weights, and for how much beside them, as a sentence."""
+        """A clause on the fewest cards that hold the weights, and the memory left."""
         each = self.memory_bytes / self.cards
         left = ((cards, cards * each - self.weight_bytes) for cards in self._possible())
         for cards, room in left:

@@ -1,4 +1,4 @@
-"""A run in numbers, fed event by event, for runs of more requests than would fit in memory."""
+"""A run in numbers, computed event by event, for runs of more requests than fit in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from core.account.metrics import positions_of
 from core.account.request_times import SLOs
-from core.collector import uncollected
+from core.collector import gc_off
 from core.engine.engine import EngineCore
 from core.errors import require
 from core.trace.events import StepEvent
@@ -18,7 +18,7 @@ from core.workload.request import Request
 
 
 class LogHistogram:
-    """Counts of positive numbers in bins one percent wide: percentiles in little memory."""
+    """Counts of positive numbers in bins one percent wide, for percentiles in little memory."""
 
     _STEP = math.log(1.01)
 
@@ -34,7 +34,7 @@ class LogHistogram:
         self._bins[math.floor(math.log(value) / self._STEP) if value > 0 else -(10**9)] += times
 
     def percentile(self, share: float) -> float | None:
-        """To within one percent."""
+        """A percentile to within one percent; None without values."""
         left = share / 100 * self.count
         for index in sorted(self._bins):
             left -= self._bins[index]
@@ -58,8 +58,8 @@ class LogHistogram:
 
 
 class RunTotals:
-    """A run in numbers, fed event by event; keeps state only for unfinished requests. slos: the
-    limits of the goodput, None for none of it.
+    """A run in numbers, computed event by event, with state only for unfinished requests. slos: the
+    limits for the goodput; None to leave it out.
     """
 
     def __init__(self, slos: SLOs | None = None) -> None:
@@ -140,7 +140,7 @@ class RunTotals:
         }
 
     def _goodput(self, wall: float) -> dict[str, Any]:
-        """As in `core.account.metrics`."""
+        """The goodput as in `core.account.metrics`."""
         return {
             "slos": asdict(self._slos) if self._slos else {},
             "met": self.met,
@@ -155,19 +155,19 @@ def run_stream(
     on_step: Callable[[RunTotals], None] = lambda totals: None,
     totals: RunTotals | None = None,
 ) -> RunTotals:
-    """Run a stream of requests, drawn as they arrive (in seconds, in order), to its end; the totals
-    of all events, which are added to `totals` if some are given.
+    """Run a stream of requests, drawn as they arrive (in seconds, in order), to its end. Returns
+    the totals of all events, added to `totals` if given.
 
-    What remains in `engine.trace` is up to its recorder. Set `num_blocks`, or the pool is as large
-    as every lane at the longest context could need.
+    What remains in `engine.trace` is up to its recorder. Set `num_blocks`; otherwise the pool is as
+    large as all lanes could need at the longest context.
     """
     require(engine, EngineCore, "An engine runs a stream of requests")
     require(requests, Iterable, "A stream yields requests")
     totals = RunTotals() if totals is None else totals
     coming = (require(request, Request, "A stream yields requests") for request in requests)
-    with uncollected():
+    with gc_off():
         limits = engine.config
-        # as it is then, so that the trace says what it cannot follow from the requests
+        # the size of the pool does not follow from the requests, so the trace must have it
         if limits.num_blocks is None:
             limits = replace(limits, num_blocks=engine.kv_blocks[1])
         engine.begin("s", "stream", limits)

@@ -1,3 +1,3 @@
-"""A transformers model on this engine: computes the passes that a scheduler decided, eagerly
-anywhere, or with kernels and graphs on a GPU. Nothing above this room knows torch.
+"""Runs a transformers model for the engine: computes the passes that a scheduler decided, in plain
+torch, or with kernels and graphs on a GPU. The engine and the scheduler know no torch.
 """

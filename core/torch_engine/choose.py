@@ -1,6 +1,6 @@
-"""Which attention computes a model's passes: the paged kernel where it is available; otherwise a
-call of SDPA for each sequence, but on a CPU, where numba is, a call of a compiled kernel for all
-decodes and one for all chunks.
+"""Chooses the attention for a model: the paged kernel where it is available; on a CPU with numba,
+one call of a compiled kernel for all decodes and one for all chunks; otherwise one SDPA call for
+each sequence.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from core.torch_engine.attention.spec import Backend
 from core.torch_engine.cpu.blocks import CPUKernels
 from core.torch_engine.models.adapter import ModelAdapter
 
-# numbers of a token in the cache; with fewer, importing numba mostly costs more than it saves
+# numbers in the cache per token; for fewer, importing numba mostly costs more than it saves
 _WORTH_COMPILING = 2**12
 _NO_GRAPHS = "Without CUDA graphs: no pass with collectives in it has been tried in one."
 
 
 class AttentionChoice(NamedTuple):
-    """How passes are computed here. notes: a sentence for each expected feature that is not
-    available, and one for compiled kernels on a CPU.
+    """How passes are computed. notes: a sentence for each expected feature that is not available,
+    and one about compiled kernels on a CPU.
     """
 
     paged: bool
@@ -42,8 +42,7 @@ ON_ANY_DEVICE = AttentionChoice(False, cpu.BACKEND)
 def choose_attention(
     adapter: ModelAdapter, config: EngineConfig, execution: Execution, backend: Backend | None
 ) -> AttentionChoice:
-    """Whether the paged kernel runs this model on its device. A backend that the caller gives is
-    always used as it is.
+    """Choose the attention for a model on its device. A given backend is always used.
 
     Raises InvalidConfig if the kernel is requested by name and not available.
     """
@@ -103,7 +102,7 @@ def choose_attention(
 
 
 def _compiled(adapter: ModelAdapter) -> ModuleType | None:
-    """This CPU's kernels, tried for the model's number format; None where SDPA computes all."""
+    """The compiled CPU kernels, tried in the model's number format; None if SDPA is to be used."""
     if (
         adapter.device.type != "cpu"
         or adapter.plug == "cache"
@@ -112,16 +111,16 @@ def _compiled(adapter: ModelAdapter) -> ModuleType | None:
     ):
         return None
     try:
-        # numba is not installed everywhere, and not imported for nothing
+        # late: numba is not installed everywhere, and importing it takes time
         from core.torch_engine.cpu import kernels
     except (ImportError, RuntimeError):
-        # not for this Python, say, or nowhere to keep what it compiles
+        # numba does not support this Python, say, or has no writable cache folder
         return None
     return None if kernels.obstacle(adapter.dtype) else kernels
 
 
 def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:
-    """Why the paged kernel cannot run here, as the end of a sentence."""
+    """Why the paged kernel cannot run here, as the end of a sentence, or None."""
     if backend is not None:
         return "another backend was given"
     if adapter.plug == "cache":

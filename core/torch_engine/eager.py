@@ -1,6 +1,4 @@
-"""Runs one scheduled pass: pack, forward, sample. Owns the KV tensors, returns tokens and timings,
-changes nothing else.
-"""
+"""Runs one scheduled pass: pack, forward, sample. Owns the KV tensors, returns tokens."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ class ModelRunner:
             torch.cuda.reset_peak_memory_stats(self.adapter.device)
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
-        """See `Runner`: computed at once."""
+        """See `Runner`. The pass is computed before this returns."""
         t0 = self.clock()
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
         rows = sampling_rows(output, params)
@@ -69,7 +67,7 @@ class ModelRunner:
             with forwards_replaced([*modules, *self._norms, *self._blocks.forwards]):
                 logits = self.adapter.forward(batch, self.pool, self._backend)
         if self.adapter.device.type != "cpu":
-            # otherwise sampling would be charged for work the device is still doing
+            # otherwise the time of sampling would include work that the device is still doing
             torch.accelerator.synchronize()
         t2 = self.clock()
         observer = current_observer()

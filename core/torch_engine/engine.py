@@ -1,5 +1,5 @@
-"""An engine on a transformers model: probes it, chooses its attention, sizes its KV pool, makes its
-runner, and records in the header how passes were computed.
+"""An engine on a transformers model: probes the model, chooses its attention, sizes its KV pool,
+creates its runner, and records in the header how passes were computed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from core.torch_engine.models.watch import ProgressBar
 from core.torch_engine.pool_size import MOST_ON_CPU, MemoryBudget, check_pool, measure_memory
 from core.trace.header import ModelFacts
 
-# Libraries below torch raise a bare RuntimeError with these words.
+# libraries below torch raise a plain RuntimeError with these words
 _DEVICE_WORDS = (
     "CUDA error",
     "CUDA driver error",
@@ -46,19 +46,18 @@ class Engine(EngineCore):
     """Continuous batching, or an older policy, on a transformers model.
 
     model: a loaded causal language model or a `ModelAdapter`. tokenizer: needed for text prompts
-    and stop strings, else None. config: its limits, by default those of `EngineConfig()`. policy:
+    and stop strings, else None. config: the limits, by default those of `EngineConfig()`. policy:
     replaces the config's, by name or as a `Policy`. execution: how passes are computed. backend:
     another attention, see `core.torch_engine.attention.spec`. runner: makes the runner for a pool
-    of a given number of blocks; by default the one that `core.torch_engine.choose` picks for the
-    device. recorder: keeps what happened, by default all of it. clock: seconds, and sleep: how to
-    wait, for tests and simulations.
+    of a given number of blocks; by default `core.torch_engine.choose` decides. recorder: keeps what
+    happened, by default all of it. clock, sleep: in seconds, replaced in tests and simulations.
 
     `run` and `stream` take a workload from an empty engine to its end; `begin`, `add_request` and
     `step` go request by request. `trace` is what has happened; `config`, `model` (its facts) and
     `tokenizer` can be read.
 
-    Raises UnsupportedModel for a model that cannot be run exactly, InvalidConfig for an execution
-    that is not available here.
+    Raises UnsupportedModel for a model that cannot be run exactly, and InvalidConfig for an
+    execution that is not available here.
     """
 
     def __init__(
@@ -94,12 +93,12 @@ class Engine(EngineCore):
         execution: Execution | None = None,
         policy: PolicyOrName | None = None,
     ) -> Engine:
-        """Load a built-in model, a local folder or a hub id, with a bar on stderr if that takes
-        more than a second; raises UnsupportedModel in one sentence.
+        """Load a built-in model, a local folder or a hub id; show a progress bar on stderr if that
+        takes more than a second. Raises UnsupportedModel, whose message is one sentence.
 
-        device: "auto", or as torch names it. dtype: "auto", or a floating-point type or its name:
-        float32 on a CPU, bfloat16 on a GPU that has it. Under torchrun the model is split among the
-        processes, which must then all call their engines in the same way.
+        device: "auto", or as torch names it. dtype: "auto", or a floating-point type or its name;
+        "auto" is float32 on a CPU and bfloat16 on a GPU that supports it. Under torchrun the model
+        is split among the processes, which must then all call their engines in the same way.
         """
         require(name, str, "A model is built in, a folder's path or a hub id, as text")
         with ProgressBar(name) as watch:
@@ -144,7 +143,7 @@ class ModelExecutor:
 
     @property
     def header(self) -> dict[str, Any]:
-        """See `Executor`: device, threads, dtype, versions, whether attention is to leak."""
+        """See `Executor`: device, threads, dtype, versions, and whether it leaks on purpose."""
         device = self._adapter.device
         return {
             "device": str(device),
@@ -159,12 +158,12 @@ class ModelExecutor:
         }
 
     def check_config(self, config: EngineConfig) -> None:
-        """See `Executor`: a pool larger than all memory, and an execution that is not available."""
+        """See `Executor`. Refuses pools larger than memory, and unavailable executions."""
         check_pool(config, self._adapter)
         self._choice(config)
 
     def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> int:
-        """See `Executor`: on a GPU measured by a pass as large as these limits allow."""
+        """See `Executor`. On a GPU measured with the largest pass within these limits."""
         adapter = self._adapter
         block_bytes = adapter.kv_bytes_per_token * config.block_size
         if adapter.device.type != "cuda":
@@ -204,7 +203,7 @@ class ModelExecutor:
         return runner
 
     def failure(self, error: Exception) -> str | None:
-        """See `Executor`: a bug of ours must not look like a failure of the device."""
+        """See `Executor`. Errors that are not known to come from the device are bugs: None."""
         on_gpu = self._adapter.device.type == "cuda"
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
             if not on_gpu:

@@ -1,5 +1,5 @@
-"""How much memory a KV pool can take: on a GPU measured by a pass of the largest size before the
-pool is made, so that memory does not run out later.
+"""How much memory a KV pool can take. On a GPU this is measured with a pass of the largest size
+before the pool is created, so that memory does not run out later.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from core.torch_engine.models.adapter import ModelAdapter
 
 _GIB = 2**30
 _BLOCK = 16
-# the most bytes that a pool takes on a CPU if no number of blocks is configured
+# the most bytes of a pool on a CPU if the number of blocks is not configured
 MOST_ON_CPU = 2**30
 
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """Bytes of a device before the KV pool is made.
+    """Bytes of a device before the KV pool is created.
 
-    total: all of it. used: by the weights and other processes. peak: what the largest pass took in
+    total: all memory. used: by the weights and other processes. peak: what the largest pass took in
     addition. tokens: in that pass. utilization: share of the total that may be used.
     """
 
@@ -46,7 +46,7 @@ class MemoryBudget:
 
     @property
     def sentence(self) -> str:
-        """Where the memory went."""
+        """How the memory is divided, as part of a sentence."""
         return (
             f"{self.for_pool / _GIB:.2f} GiB are left for it: of {self.total / _GIB:.2f} GiB on the"
             f" device {self.utilization:.0%} may be used, {self.used / _GIB:.2f} GiB are taken, and"
@@ -58,8 +58,7 @@ class MemoryBudget:
 def measure_memory(
     adapter: ModelAdapter, tokens: int, lanes: int, utilization: float, backend: Backend
 ) -> MemoryBudget:
-    """Measure what a pass of this many tokens takes, in prompts as long as the model allows.
-
+    """Measure the memory of a pass of this many tokens, in prompts as long as the model allows.
     Raises InvalidConfig if not even that pass can be computed.
     """
     device = adapter.device
@@ -112,17 +111,17 @@ def check_pool(config: EngineConfig, adapter: ModelAdapter) -> None:
 
 
 def foreseen_pool(device: str, free: int | None, weights: int) -> int:
-    """The most bytes that a pool will take beside a model of these weights, which is not loaded
-    yet; on a GPU passes will take some of them.
+    """The most bytes that a pool will take next to a model that is not loaded yet; on a GPU, passes
+    will need some of them.
 
-    free: on the device now, None if that is unknown.
+    free: bytes on the device now, None if unknown. weights: bytes of the model.
     """
     most = MOST_ON_CPU if device == "cpu" else 2**63
     return max(0, min(most, 2**63 if free is None else free - weights))
 
 
 def _memory_of(device: torch.device) -> int | None:
-    """Total bytes of memory; None where that cannot be determined."""
+    """Total bytes of memory; None if that cannot be determined."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     if not hasattr(os, "sysconf"):  # Windows
@@ -131,7 +130,7 @@ def _memory_of(device: torch.device) -> int | None:
 
 
 def memory_used(adapter: ModelAdapter, pool: KVPool) -> dict[str, int] | None:
-    """Bytes of the weights (of all processes that share the model), of the KV pool, and the most
+    """Bytes of the weights (over all processes that share the model), of the KV pool, and the peak
     that torch has held since the run began; None except on a GPU.
     """
     if adapter.device.type != "cuda":

@@ -1,5 +1,5 @@
-"""Logits to tokens. Noise is a hash of (request seed, position, token), so a text never depends on
-who shares its batch.
+"""Samples tokens from logits. Noise is a hash of (request seed, position, token), so the text of a
+request never depends on what else is in its batch.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _LOW_32 = 0xFFFFFFFF
 
 
 LogitStats = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
-"""Of logits `[n, V]` in a model's number format or float32: the first of the best (int64 `[n]`), by
-how much it leads the next, and the logarithm of the sum of all exponentials (float32 `[n]`), which
-is not finite if a logit is not.
+"""For logits `[n, V]` in the model's number format or float32: the argmax (int64 `[n]`; the first
+among equals), its lead over the runner-up, and the logsumexp (both float32 `[n]`), which is not
+finite if a logit is not.
 """
 
 
 def sample(
     logits: torch.Tensor, rows: Sequence[SamplingRow], stats: LogitStats | None = None
 ) -> list[Sample]:
-    """Choose one token for each row of `logits [n, V]`. stats: a kernel for them."""
+    """Choose one token for each row of `logits [n, V]`. stats: a kernel for `LogitStats`."""
     if logits.device.type == "mps":
         logits = logits.cpu()  # the noise takes float64, which MPS does not have
     return as_samples(*(chosen.tolist() for chosen in choose_tokens(logits, rows, stats=stats)))
@@ -40,7 +40,8 @@ def choose_tokens(
     """Tokens (int64), logprobs and margins `[n]` on the device of `logits [n, V]`; the logprob is
     not finite if a logit is not.
 
-    unread: int64 `[n]` on that device, for each row the generated token that the host has not read.
+    unread: int64 `[n]` on that device, the last generated token of each row where the host has not
+    read it yet.
     """
     logits = adjust_logits(logits.contiguous(), rows, unread)
     first, margins, logsumexp = (stats or logit_stats)(logits)
@@ -52,13 +53,13 @@ def choose_tokens(
     return tokens, logits.gather(1, tokens[:, None])[:, 0].float() - logsumexp, margins
 
 
-@torch.inference_mode()  # which logits of a model may be written in
+@torch.inference_mode()  # allows writing into a model's logits
 def logit_stats(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """See `LogitStats`. Where there is no next logit, it counts as the lowest number there is,
+    """See `LogitStats`. If there is only one token, the runner-up counts as the lowest number,
     which keeps the lead finite.
 
-    A copy of all logits without the highest would take as long as all else here; so it is taken out
-    and put back.
+    Copying all logits would take as long as everything else here, so the highest one is overwritten
+    for a moment and put back.
     """
     logits = logits.float()
     first = _argmax(logits)
@@ -73,7 +74,7 @@ def logit_stats(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch
 
 
 def _argmax(logits: torch.Tensor) -> torch.Tensor:
-    """The first of the highest logits, as `generate` takes it; NumPy is 13 times faster here."""
+    """The first of the highest logits, as in `generate`. On a CPU, NumPy is 13 times faster."""
     if logits.device.type == "cpu":
         return torch.from_numpy(logits.numpy().argmax(-1))
     return logits.argmax(-1)
@@ -82,8 +83,8 @@ def _argmax(logits: torch.Tensor) -> torch.Tensor:
 def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
     """The Gumbel-max draw from softmax(logits / temperature) after the filters; int64 `[n]`."""
     device = logits.device
-    # Relative to the best, so that no temperature is too close to zero: the best stays 0, the
-    # others become ever less likely.
+    # relative to the highest, so that no temperature is too close to zero: the highest stays 0,
+    # the others become ever less likely
     temperatures = torch.tensor(
         [min(max(r.params.temperature, 1e-30), 1e30) for r in rows],
         dtype=torch.float32,
@@ -146,9 +147,9 @@ def moved(values: Any, device: torch.device, dtype: torch.dtype | None = None) -
 
 def filter_logits(scaled: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
     """`scaled [n, V]` with -inf where a token cannot be drawn: top-k, then top-p of what is left,
-    then min-p. The best one stays.
+    then min-p. The best token always stays.
 
-    Among equals the first are kept, so that top-k keeps k.
+    Ties are broken by token id, so that top-k keeps exactly k.
     """
     device, vocab_size = scaled.device, scaled.shape[1]
     top_k = torch.tensor([r.params.top_k or vocab_size for r in rows], device=device)

@@ -1,6 +1,4 @@
-"""Functions that stand in for a model's modules while an engine's pass runs: outside, the model is
-unchanged.
-"""
+"""Replaces modules of a model by functions while a pass runs; the model itself stays as it is."""
 
 from __future__ import annotations
 
@@ -11,12 +9,12 @@ from typing import Any
 import torch
 
 Forwards = Sequence[tuple[dict[str, Any], Callable[..., Any]]]
-"""Modules' own names, their `__dict__`, and what stands in for their forward."""
+"""For each module its `__dict__`, and the function that replaces its forward."""
 
 
 @contextmanager
 def forwards_replaced(forwards: Forwards) -> Iterator[None]:
-    """Inside, modules compute with other functions, but those that somebody has given one
+    """Replace the forwards of modules inside the block, except where somebody else has replaced one
     meanwhile. Hold the model's lock around it.
     """
     replaced = []
@@ -32,8 +30,8 @@ def forwards_replaced(forwards: Forwards) -> Iterator[None]:
 
 
 def are_close(mine: torch.Tensor, own: torch.Tensor, ulps: int) -> bool:
-    """Whether a result is a module's own up to rounding. ulps: of the largest number, in formats
-    shorter than float32.
+    """Whether a result equals the module's own up to rounding. ulps: tolerance in units of the
+    largest number, for formats shorter than float32.
     """
     error = 1e-3 if own.dtype == torch.float32 else ulps * torch.finfo(own.dtype).eps
     return mine.shape == own.shape and torch.allclose(
@@ -42,16 +40,15 @@ def are_close(mine: torch.Tensor, own: torch.Tensor, ulps: int) -> bool:
 
 
 RMSNorm = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
-"""`x [..., D]` divided by the root of its mean square plus epsilon, rounded to its own type and
-then scaled by `weight [D]`, which has that type: Zhang and Sennrich (2019), as transformers
-computes it.
+"""`x [..., D]` divided by the root of its mean square plus epsilon, rounded to its own type, then
+multiplied by `weight [D]` of the same type: Zhang and Sennrich (2019), as transformers computes it.
 """
 
-_MOST_SIZE = 16384  # of a row: one program of the GPU's kernel holds it in registers
+_MOST_SIZE = 16384  # of a row, which one program of the GPU's kernel holds in registers
 
 
 def fused_norms(model: Any, kernel: RMSNorm) -> Iterator[tuple[dict[str, Any], Callable[..., Any]]]:
-    """A model's RMS norms for which a kernel can stand in, with their stand-ins: see `Forwards`."""
+    """The RMS norms of a model that a kernel can replace, and replacements: see `Forwards`."""
     with torch.inference_mode():
         for module in model.modules():
             eps = epsilon(module)
@@ -60,7 +57,7 @@ def fused_norms(model: Any, kernel: RMSNorm) -> Iterator[tuple[dict[str, Any], C
 
 
 def epsilon(module: Any) -> float | None:
-    """The epsilon of a module that may be a plain RMS norm."""
+    """The epsilon of a module if it looks like a plain RMS norm, else None."""
     weight = getattr(module, "weight", None)
     if (
         not type(module).__name__.endswith("RMSNorm")
@@ -79,7 +76,7 @@ def _forward(module: Any, eps: float, kernel: RMSNorm) -> Callable[[torch.Tensor
 
 
 def _agrees(module: Any, eps: float, kernel: RMSNorm) -> bool:
-    """Whether the kernel's results equal the module's, but for the last bit."""
+    """Whether the kernel's results equal the module's up to the last bit."""
     weight = module.weight
     x = torch.randn(3, len(weight), generator=torch.Generator().manual_seed(0)).to(
         weight.device, weight.dtype

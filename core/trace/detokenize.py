@@ -45,10 +45,10 @@ def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str]:
 
 
 class Detokenizer:
-    """Decodes one sequence's ids as they come; `tokenizer` is any transformers tokenizer, or None
-    for models without one.
+    """Decodes the ids of one sequence as they come. tokenizer: any transformers tokenizer, or None
+    for a model without one.
 
-    context: the ids before the sequence; left out where they end inside a character.
+    context: the ids before the sequence; they are ignored if they end inside a character.
     """
 
     def __init__(self, tokenizer: Any | None, context: Iterable[int] = ()) -> None:
@@ -61,7 +61,7 @@ class Detokenizer:
         self._patience = _PATIENCE
 
     def add(self, token_id: int) -> str:
-        """The text that this token completes: its piece, often empty for a part of a character."""
+        """The text that this token completes; empty in the middle of a character."""
         if self._tokenizer is None:
             return f"#{token_id} "
         handed_out = len(self._decode(self._ids)) - self._held
@@ -88,7 +88,7 @@ class Detokenizer:
 
 
 class AnswerText:
-    """The text of one answer, decoded once, and whether a `stop` string is in it."""
+    """The text of one answer, decoded once, and whether it contains one of the `stop` strings."""
 
     def __init__(
         self, tokenizer: Any | None, stop: tuple[str, ...] = (), context: Iterable[int] = ()
@@ -116,7 +116,7 @@ class AnswerText:
 def pieces(
     tokenizer: Any | None, token_ids: Iterable[int], context: Iterable[int] = ()
 ) -> list[str]:
-    """A piece of text for each token; joined they are the text. context: the tokens before."""
+    """The piece of text for each token. context: the ids before the first token."""
     detokenizer = Detokenizer(tokenizer, context)
     result = [detokenizer.add(token) for token in token_ids]
     if result:

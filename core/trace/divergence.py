@@ -1,8 +1,9 @@
 """The first step at which two runs of the same requests decide differently.
 
-What is compared of a step, in the order in which it is decided: who is preempted, who is admitted
-and to which lane, who computes how much, how the pass is laid out, which tokens come out, who
-finishes. Why a request waits is reported, but another reason is no fork; times never count.
+Decisions are compared in the order in which they are made: who is preempted, who is admitted and to
+which lane, who computes how much, how the pass is laid out, which tokens are sampled, who finishes.
+The reason why a request waits is reported, but a different reason alone is no divergence. Times are
+never compared.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Knob:
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first step that differs. aspect: the kind of decision; before and after: that decision in
+    """The first step that differs. aspect: the kind of decision. before, after: that decision in
     each run, as a text of `core.trace.messages`.
 
     steps: how long each run is. same_tokens: whether the two runs generated the same tokens.
@@ -62,7 +63,7 @@ class Divergence:
     __str__ = sentence
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, and the sentence that tells it."""
+        """Plain data, with the sentence in words."""
         return {
             **asdict(self),
             "knobs": [asdict(knob) for knob in self.knobs],
@@ -73,7 +74,7 @@ class Divergence:
 
 
 def divergence(before: Ran, after: Ran) -> Divergence | None:
-    """Where two runs diverge, or None; raises InflightError for runs of different requests."""
+    """Where two runs diverge, or None. Raises InflightError for different requests."""
     if before.asked != after.asked:
         raise InflightError(
             "These two runs were asked for different requests, so nothing can be said about where"
@@ -113,7 +114,7 @@ def _first_difference(before: Ran, after: Ran) -> _Found | None:
 
 
 def _difference(a: StepEvent, b: StepEvent) -> tuple[str, str | None, str, str] | None:
-    """aspect, request and both decisions in words; None if the two steps decide the same."""
+    """The aspect, the request and both decisions in words; None if they are the same."""
     for aspect, (facts, words) in _ASPECTS.items():
         first, second = facts(a), facts(b)
         for request in (*first, *second):
@@ -154,7 +155,7 @@ def _admission(event: StepEvent, request: str | None, lane: int | None) -> str:
 
 
 def _unlimited(decided: str, trace: Ran, otherwise: str) -> str:
-    """An admission, with why the budget that makes the other run wait is no reason here."""
+    """An admission in words; says so if the other run waits for a budget that this one lacks."""
     policy = trace.config.policy
     if policy.token_budget or not decided.startswith(_TAKES) or "budget" not in otherwise:
         return decided
@@ -172,7 +173,7 @@ def _computes(event: StepEvent, request: str | None, work: _Segments | None) -> 
 
 
 def _layout(event: StepEvent) -> str:
-    """The passes in words."""
+    """The passes of a step in words."""
     tokens, padding = sum(p.tokens for p in event.passes), sum(p.padding for p in event.passes)
     passes = "one pass" if len(event.passes) == 1 else f"{len(event.passes)} passes"
     pads = f" and {padding:,} [pad|pads]" if padding else ", no padding"
@@ -196,6 +197,6 @@ _ASPECTS: dict[str, tuple[_Facts, Callable[[StepEvent, str | None, Any], str]]] 
         lambda event, request, why: "goes on" if why is None else "finishes",
     ),
 }
-"""What is compared of a step, in the order in which it is decided: the facts by request, and a
-function that puts one into words.
+"""For each aspect of a step, in the order of decisions: the facts by request, and a function that
+puts one of them into words.
 """

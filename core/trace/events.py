@@ -1,5 +1,4 @@
-"""What happened in a step, as facts: named tuples of ids and numbers, never a picture and never a
-live object.
+"""What happened in a step, as facts: named tuples of ids and numbers, never a live object.
 
 Times are seconds since the run began. Ids stand for requests, lanes and blocks count from 0.
 """
@@ -39,7 +38,7 @@ class Arrived(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """`why` names what limits its first chunk (none, budget or blocks)."""
+    """A request that joined a lane. why: what limits its first chunk (none, budget or blocks)."""
 
     request: str
     lane: int
@@ -47,7 +46,7 @@ class Admitted(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """How many requests wait, and which one heads the queue and why: the others wait behind it."""
+    """How many requests wait, which is the head of the queue, and why; others wait behind it."""
 
     count: int  # type: ignore[assignment]  # shadows tuple.count, which nothing needs here
     request: str | None = None
@@ -55,7 +54,7 @@ class Waiting(NamedTuple):
 
 
 class Preempted(NamedTuple):
-    """Pushed back to the head of the queue; `tokens_lost` KV entries will be recomputed."""
+    """A request pushed back in the queue; `tokens_lost` KV entries will be recomputed."""
 
     request: str
     tokens_lost: int
@@ -63,7 +62,7 @@ class Preempted(NamedTuple):
 
 
 class Stalled(NamedTuple):
-    """A running request that computed nothing in this step, and the limit that kept it."""
+    """A running request that computed nothing in this step, and the limit that prevented it."""
 
     request: str
     why: LimitReached
@@ -108,9 +107,9 @@ class Segment(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """A new token; with speculation a request may get several in a pass. logprob: its natural
-    logarithm of probability at temperature 1; margin: best logit less the runner-up's. None where
-    another engine did not record them.
+    """A new token; with speculation a request may get several in one pass. logprob: the natural
+    logarithm of its probability at temperature 1. margin: the best logit minus the second best.
+    Both are None if another engine did not record them.
     """
 
     pass_index: int
@@ -121,8 +120,8 @@ class Sampled(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A request that is over. A cancelled one ended before the passes of the step, all others in
-    them. t: when, where another engine recorded a moment before the step.
+    """A request that has ended. A cancelled one ended before the passes of the step, every other
+    one in them. t: when it ended, if another engine recorded a time before the step.
     """
 
     request: str
@@ -136,8 +135,7 @@ class Finished(NamedTuple):
 
 
 class LaneReleased(NamedTuple):
-    """A request that was over gave up its lane and its blocks, before the passes of the step or
-    after them.
+    """An ended request gave up its lane and blocks, before the passes of the step or after.
 
     Preempted requests leave before the passes, and have a `Preempted` instead.
     """
@@ -148,8 +146,7 @@ class LaneReleased(NamedTuple):
 
 
 class BlockChange(NamedTuple):
-    """Blocks that joined the end of a request's block table, or (`released`) all its tables given
-    back after the step.
+    """Blocks added to a request's block table, or (`released`) all its tables given back.
 
     group: of layers that share a table; an engine whose layers are not alike has several. left:
     blocks of the table that were given back before any joined, since the layers' window had passed
@@ -171,7 +168,7 @@ class PrefixHit(NamedTuple):
 
 
 class KV(NamedTuple):
-    """The pool while passes ran: `used` blocks of `total`, what changed, prefix-cache hits."""
+    """The KV pool while passes ran: `used` of `total` blocks, changes, and prefix hits."""
 
     used: int
     total: int
@@ -185,7 +182,7 @@ class KV(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """The token budget (None without one), how it was split, and the limit that bound the step."""
+    """The token budget (None: none), how it was split, and the limit that bound the step."""
 
     limit: int | None
     decode: int
@@ -195,12 +192,13 @@ class Budget(NamedTuple):
 
 
 class Timings(NamedTuple):
-    """Seconds of the step by part; the rest of `t_end - t_start` is everything else.
+    """The seconds of the step by part; the rest of `t_end - t_start` is everything else.
 
-    On CUDA forward and sample are the device's. With asynchronous execution the host's parts,
-    schedule and prepare, run beside the device's work on the step before, and `t_start` and `t_end`
-    are the device's: between one step's end and the next one's start the device waited for the
-    host. None where another engine did not record it: its forward includes all in between.
+    On CUDA forward and sample are measured on the device. With asynchronous execution the host's
+    parts, schedule and prepare, overlap with the device's work on the step before, and `t_start`
+    and `t_end` are measured on the device: between the end of one step and the start of the next
+    the device waited for the host. None where another engine did not record a part; its forward
+    then includes everything in between.
     """
 
     schedule: float
@@ -210,7 +208,7 @@ class Timings(NamedTuple):
 
 
 class Overrun(NamedTuple):
-    """Positions computed in vain for a request that had stopped (asynchronous execution)."""
+    """Positions computed for a request that had already stopped (asynchronous execution)."""
 
     request: str
     rows: int
@@ -225,11 +223,11 @@ class Draft(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """A request that is there when a run goes on after steps that are not shown. lane: None while
+    """A request that is present when a run goes on after steps that are not shown. lane: None while
     it waits. computed: positions in its cache.
 
-    tokens: those it got in the steps that are not shown. tables: its block table in each KV cache
-    group; None for a place whose block has left. was_preempted: it waits, and has run before.
+    tokens: those sampled in the steps that are not shown. tables: its block table in each KV cache
+    group; None in place of a block that has left. was_preempted: it waits, and has run before.
     """
 
     request: str
@@ -241,14 +239,14 @@ class Carried(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """Steps before this one are not shown, `first` to `last`, and here is the whole state from
-    which the run goes on. Of another engine's recording alone.
+    """The state from which the run goes on after steps `first` to `last`, which are not shown. Only
+    recordings of other engines have it.
 
-    missing: how many of these steps are not on record; those that are lie before the snapshot that
-    gives the state. arrived: requests that came in these steps and are there now. ended: those that
-    were there before and have finished; one that ended in a step that is missing, by a reason that
-    was not recorded. running: in the order of their admission; one that has finished holds its lane
-    until it leaves. waiting: in the order of the queue.
+    missing: how many of these steps are not on record; the others lie before the snapshot that
+    gives the state. arrived: requests that came in these steps and are present now. ended: requests
+    that were present before and have finished; if the step in which one ended is missing, its
+    reason is `NOT_RECORDED`. running: in the order of admission; a request that has finished holds
+    its lane until it leaves. waiting: in the order of the queue.
     """
 
     first: int
@@ -261,24 +259,27 @@ class Resumed(NamedTuple):
 
     @property
     def carried(self) -> tuple[Carried, ...]:
-        """All requests that are there."""
+        """All requests that are present."""
         return (*self.running, *self.waiting)
 
 
 class StepEvent(NamedTuple):
-    """One step. Steps count from 0; one in which nothing could run has no event.
+    """One step. Steps count from 0; a step in which nothing could run has no event.
 
-    t_start, t_end: seconds since the run began. timings: where these seconds went. arrived,
-    admitted, waiting, preempted, stalled: who came, who joined a lane, how many wait and why the
-    first of them does, who gave way, who holds a lane and computed nothing. passes: the forward
-    passes of the step, one unless the policy splits it. segments: who computed which positions in
-    which pass. sampled: the new tokens. finished: who is over, and why. kv: the pool while the
-    passes ran, and how block tables changed. budget: how the token budget was split, and the limit
-    that bound. overrun, released, drafts: positions computed for nothing, lanes given back, what
-    speculation proposed. queue: of another engine's step, all who wait while its passes
-    run, in their order, where that is not the one in which they came. warnings: of another engine's
-    step, what our rules find odd in it, a sentence each. Whoever reads a file finds them anew.
-    resumed: of another engine's step, the state after steps before it that are not shown.
+    t_start, t_end: seconds since the run began. timings: how these seconds were spent. arrived,
+    admitted, waiting, preempted, stalled: the requests that came, those that joined a lane, how
+    many wait and why the first of them does, those that gave way, those that hold a lane and
+    computed nothing. passes: the forward passes of the step, one unless the policy splits it.
+    segments: which positions each request computed, and in which pass. sampled: the new tokens.
+    finished: the requests that ended, and why. kv: the pool while the passes ran, and how block
+    tables changed. budget: how the token budget was split, and the limit that bound. overrun,
+    released, drafts: positions computed for nothing, lanes given back, tokens that speculation
+    proposed.
+
+    The others are only in steps of another engine. queue: all requests that wait while its passes
+    run, in their order, if that is not the order in which they came. warnings: a sentence for each
+    of our rules that the step breaks, found anew whenever a file is read. resumed: the state after
+    steps before this one that are not shown.
     """
 
     step: int
@@ -315,20 +316,20 @@ class StepEvent(NamedTuple):
 
     @property
     def ends(self) -> tuple[Finished, ...]:
-        """Requests that no event after this one says have finished."""
+        """The finished requests, including those of earlier steps that are not shown."""
         return self.finished if self.resumed is None else (*self.resumed.ended, *self.finished)
 
     @property
     def tokens(self) -> tuple[tuple[str, int], ...]:
-        """New tokens by request, in order; first those of steps that are not shown."""
+        """New tokens by request, in order, beginning with those of steps that are not shown."""
         carried = () if self.resumed is None else self.resumed.carried
         before = [(c.request, token) for c in carried for token in c.tokens]
         return (*before, *((s.request, s.token_id) for s in self.sampled))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data by field; the records in it become arrays in field order. A field of `_RARE`
-        is there only where it says something, and so are the group of a block change, what left
-        its table, and the time of an end.
+        """Plain data by field; the records in it become arrays in field order. Fields that are
+        rarely needed are left out when they are empty: those of `_RARE`, the group and the lost
+        blocks of a block change, and the time of an end.
         """
         data = self._asdict()
         for name in _RARE:
@@ -349,20 +350,20 @@ class StepEvent(NamedTuple):
 
 
 RECORDS = table(StepEvent)
-"""The fields of an event and of each record in it, see `table`: what the browser reads events by.
+"""The fields of an event and of each record in it, by which the browser reads events; see `table`.
 """
 
 
 class Ran(Protocol):
-    """A run: a `core.trace.trace.Trace`."""
+    """The protocol of a run; `core.trace.trace.Trace` implements it."""
 
     @property
     def asked(self) -> Mapping[str, Any]:
-        """What was asked, by request id."""
+        """The requests, by id."""
 
     @property
     def events(self) -> Sequence[StepEvent]:
-        """What happened, step by step."""
+        """The events, step by step."""
 
     @property
     def config(self) -> EngineConfig:

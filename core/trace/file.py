@@ -1,4 +1,4 @@
-"""A trace on disk: JSON lines, written and read one at a time.
+"""A trace file: JSON lines, written and read one at a time.
 
     header                          what ran, and how
     a line for a request            what was asked, before the step in which it arrives
@@ -8,9 +8,9 @@
     end                             how many steps, and whether the run is complete
 
 Every line ends with a checksum chained to the line before, so that a missing, moved or altered line
-is found and named. Reading checks each line against the rules as it comes and keeps none; of
-finished requests it keeps only the ids. A file that has lost its end, as one whose writer was
-killed, is read up to its last whole line, and `End` says so.
+is found and named. Reading checks each line against the rules as it comes, without keeping it; of
+a finished request only the id is kept. A file without its end, such as one whose writer was killed,
+is read up to its last whole line, and `End` says so.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TokenizedRequest(NamedTuple):
 
 
 class TokenTexts(NamedTuple):
-    """One piece of text for each token of a request; joined they are its prompt or its output."""
+    """The piece of text for each token of a request, of its prompt or its output."""
 
     request: str
     prompt: list[str]
@@ -66,26 +66,26 @@ class TokenTexts(NamedTuple):
 
 
 class End(NamedTuple):
-    """The last line. complete: not cut short. is_written: False where the file breaks off."""
+    """The last line. complete: not cut short. is_written: False if the file has no such line."""
 
     complete: bool
     is_written: bool = True
 
 
 class Seal:
-    """Turns records into lines without their ends, each with a checksum of everything so far."""
+    """Turns records into lines, each with a checksum of everything so far."""
 
     def __init__(self) -> None:
         self._crc = 0
 
     def line(self, data: dict[str, Any]) -> str:
-        """A record as a line, without line end, with the checksum of all lines up to it."""
+        """A record as a line, without its line end, with the checksum of all lines up to it."""
         return self.again(
             json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)[:-1]
         )
 
     def again(self, body: str) -> str:
-        """The line with this body: its text up to the checksum."""
+        """The line with this body, which is its text up to the checksum."""
         self._crc = zlib.crc32(body.encode(), self._crc)
         return body + _CRC % self._crc
 
@@ -100,16 +100,16 @@ def with_header(lines: Iterable[str], header: Header) -> Iterator[str]:
 
 
 def header_record(header: Header) -> dict[str, Any]:
-    """The first line, to be sealed."""
+    """The first line as plain data, to be sealed."""
     return {"kind": "header", "schema": SCHEMA, **header.to_json()}
 
 
 class Records:
-    """The lines of a run after its header as plain data, to be sealed, as the run goes on. Only
+    """The lines of a run after its header, as plain data to be sealed, while the run goes on. Only
     unfinished requests are remembered.
 
-    texts: returns a request's texts, called once for each. Requests are told in the order of their
-    submission, each before the step in which it arrives.
+    texts: returns a request's texts, and is called once for each. The line of a request comes
+    before the step in which it arrives, in the order of submission.
     """
 
     def __init__(self, texts: Callable[[str], TokenTexts]) -> None:
@@ -120,11 +120,13 @@ class Records:
         self._num_events = 0
 
     def request(self, one: TokenizedRequest) -> None:
-        """A request was submitted; its line comes when it arrives."""
+        """Take a request that was submitted; its line comes when it arrives."""
         self._to_come.append(one)
 
     def step(self, event: StepEvent) -> Iterator[dict[str, Any]]:
-        """Lines of requests up to the last that arrives, of the step, of the texts of who ended."""
+        """The lines of requests up to the last one that arrives in this step, the step itself, and
+        the texts of the requests that ended in it.
+        """
         self._num_events += 1
         for arrived in event.newcomers:
             while arrived.request not in self._unfinished and self._to_come:
@@ -135,7 +137,7 @@ class Records:
             yield self._of(finished.request)
 
     def end(self, complete: bool) -> Iterator[dict[str, Any]]:
-        """The lines of what is left, and the last line."""
+        """The lines that are left, and the last line."""
         for request in self._unfinished:
             yield self._of(request)
         while self._to_come:
@@ -155,10 +157,10 @@ class Records:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a file, compressed by gzip or not, without their ends. A last line that was not
-    written to its end is left out, unless the trace had ended before it.
+    """The lines of a file without their ends; the file may be compressed by gzip. A last line that
+    was not completely written is left out, unless the trace had ended before it.
 
-    Raises InvalidTrace for what is no text and for a line too long to be one.
+    Raises InvalidTrace for a file that is not text and for a line that is too long.
     """
     number, before = 0, b""
     try:
@@ -192,7 +194,7 @@ def lines_of(path: Path) -> Iterator[str]:
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file is gzip's, whatever its name; raises InvalidTrace if it cannot be read."""
+    """Whether a file is compressed by gzip. Raises InvalidTrace if it cannot be read."""
     try:
         with open_file(path) as content:
             return _is_gzip(content)
@@ -209,11 +211,10 @@ def _unreadable(path: Path, error: OSError) -> InvalidTrace:
 
 
 class Reader:
-    """Reads a trace line by line; every record it yields has been checked against all records
-    before it.
+    """Reads a trace line by line; every record is checked against all records before it.
 
-    trusted: only checksums are checked, not the rules. header: what ran. Raises InvalidTrace naming
-    the line at fault.
+    trusted: only checksums are checked, not the rules. header: that of the trace. Raises
+    InvalidTrace naming the line at fault.
     """
 
     def __init__(self, lines: Iterable[str], trusted: bool = False) -> None:
@@ -239,7 +240,7 @@ class Reader:
         return self._number
 
     def records(self) -> Iterator[TokenizedRequest | StepEvent | TokenTexts | End]:
-        """In the order of the file."""
+        """The records after the header, in the order of the file."""
         while (data := self._next()) is not None:
             kind = data.get("kind")
             if unknown := data.keys() - _FIELDS.get(str(kind), data.keys()):
@@ -311,7 +312,7 @@ class Reader:
 
 
 def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
-    """The line's checksum, to be chained, and its data without it."""
+    """The checksum of the line, for the next line's, and its data without it."""
     if require(line, str, "A line of a trace is text").endswith("}\r"):
         raise InvalidTrace(
             "this line ends with CR LF, as Windows writes it; a trace has LF alone: convert the"
@@ -331,8 +332,11 @@ def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict) or "crc" not in data:
+        is_raw = isinstance(data, dict) and ("raw" in data or "vllm" in data)
         raise InvalidTrace(
-            "this is no trace: its first line is not the header of one."
+            "this is another engine's recording: `python -m inflight import` makes a trace of it."
+            if number == 1 and is_raw
+            else "this is no trace: its first line is not the header of one."
             if number == 1
             else "this is not a line of a trace, which is truncated or damaged.",
             number,
@@ -381,7 +385,7 @@ def _too_large(digits: str) -> _LineRefused:
 
 
 _JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
-# only then it is looked at each number, which takes time
+# only in a line that matches is each number examined, which takes time
 _LONG = re.compile(r"\d(?:\d{18}|[eE]\+?\d{3})")
 _CAREFUL = json.JSONDecoder(
     object_pairs_hook=_once, parse_constant=_no_number, parse_int=_count, parse_float=_finite

@@ -1,7 +1,8 @@
-"""The header of a trace: what ran, on what, and under which limits, as one frozen record; in a file
-it is plain data, validated when read.
+"""The header of a trace: what ran, on which device and under which limits, as one frozen record. In
+a file it is plain data, validated when it is read.
 
-Unknown fields, as of a newer version, are kept as plain data (`more`) and written back to the file.
+Fields that this version does not know, written by a newer one, are kept as plain data (`more`) and
+written back to the file.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ FULL = ("full_attention", "mla_attention")
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Facts that form one object in a file. A field at its default was not recorded and is left out
-    of the file.
+    """Facts that form one object in a file. A field at its default was not recorded, and is left
+    out of the file.
 
-    more: fields this version does not know; they come last in a file.
+    more: fields that this version does not know; they come last in a file.
     """
 
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, as it stands in a file."""
+        """Plain data, as in a file."""
         return self._known() | dict(self.more)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The names of all in `more`, here and in the facts within."""
+        """The names of all fields in `more`, of these facts and of the facts in them."""
         values = [(f.name, getattr(self, f.name)) for f in fields(self)]
         within = [
             f"{name}.{field}"
@@ -61,9 +62,9 @@ class Facts:
 class ModelFacts(Facts):
     """The model that ran; less is known of another engine's model.
 
-    parameters: their number. context: the most tokens a request may have, prompt and answer.
-    eos_token_ids: tokens that end a request unless it ignores them. windows: tokens that each
-    layer's sliding window spans, None for a layer without one. plug: how its attention was reached.
+    parameters: their number. context: the most tokens that a request may have, prompt and answer.
+    eos_token_ids: tokens that end a request unless it ignores them. windows: each layer's sliding
+    window in tokens, None without one. plug: how its attention was replaced.
     """
 
     name: str | None = None
@@ -80,10 +81,10 @@ class ModelFacts(Facts):
 
 @dataclass(frozen=True, kw_only=True)
 class ClockFacts(Facts):
-    """What the clocks of an engine's machine showed at the trace's time 0, in nanoseconds.
+    """The readings, in nanoseconds, of the clocks of an engine's machine at the trace's time 0.
 
     monotonic_ns: of the clock that all processes of the machine share until it restarts. boot:
-    identifies the machine's current boot. whole_seconds: the wall clock is known to the second.
+    identifies the machine's current boot. whole_seconds: the wall clock is in whole seconds.
     """
 
     monotonic_ns: int | None = None
@@ -96,11 +97,11 @@ class ClockFacts(Facts):
 class EngineFacts(Facts):
     """Another engine, whose steps these are.
 
-    async_: a step is scheduled before the one before it has been read. rank: of `ranks` that share
-    the work, each with a scheduler of its own. long_prefill_token_threshold: the most tokens of a
-    prompt that a step computes while there are other requests; 0 is no limit. num_spec_tokens: the
-    most that are proposed for a request in a step. kv_connector: what brings KV blocks from
-    elsewhere and holds some for others.
+    async_: a step is scheduled before the result of the step before it has been read. rank: of
+    `ranks` that share the work, each with its own scheduler. long_prefill_token_threshold: the most
+    tokens of a prompt that a step computes while there are other requests; 0 is no limit.
+    num_spec_tokens: the most tokens that are proposed for a request in a step. kv_connector: what
+    loads KV blocks from elsewhere and stores some for other engines.
     """
 
     name: str
@@ -121,11 +122,11 @@ class EngineFacts(Facts):
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionFacts(Facts):
-    """How passes were computed, where not eagerly and one at a time.
+    """How passes were computed, if not eagerly and one at a time.
 
     cuda_graphs: passes may have been CUDA graphs of at most max_graph_positions, and of at least
-    min_graph_positions if they compute prompts. asynchronous: steps were launched before others
-    were read.
+    min_graph_positions if they compute prompts. asynchronous: steps were launched before the
+    results of the steps before them were read.
     """
 
     attention: str | None = None
@@ -158,12 +159,12 @@ class GroupFacts(Facts):
     most_blocks: int | None = None
 
     def blocks_of(self, tokens: int, block_size: int) -> int:
-        """Blocks of the pool for so many tokens. block_size: where the group does not say."""
+        """Blocks of the pool that tokens take. block_size: for a group without its own."""
         kept = min(tokens, self.window or tokens) if self.kind == "ring" else tokens
         return -(-kept // (self.block_size or block_size)) * (self.units or 1)
 
     def blocks_for(self, tokens: int, block_size: int) -> int:
-        """The same as a request is counted with when it is admitted."""
+        """Blocks that must be free to admit a request of so many tokens; see `blocks_of`."""
         needed, most = self.blocks_of(tokens, block_size), self.most_blocks
         return min(needed, most * (self.units or 1)) if most else needed
 
@@ -174,7 +175,7 @@ class GroupFacts(Facts):
 
 
 def windows_of(groups: Sequence[GroupFacts]) -> tuple[int | None, ...] | None:
-    """The window of each layer, None for one without; None if not all are known."""
+    """The window of each layer, None for a layer without one; None if not all layers are known."""
     by_layer: dict[int, int | None] = {}
     for group in groups:
         slides = group.kind == "ring" or group.first_seen(0) is not None
@@ -191,11 +192,12 @@ class Header(Facts):
 
     created: when, in ISO 8601. source: "live", "recorded", "uploaded" or "simulated" (no model ran,
     and tokens are invented). engine: None for our own. inferred: what another engine did not
-    record, and how it was inferred; absent: what is unknown. threads: on the host. config: with the
-    policy as it was then. num_blocks: in the pool. kv_groups: none where all layers share one block
-    table. workload: its name; arrival_unit: the unit of its arrivals. tensor_parallel: processes
-    that shared the model. leak: requests could read each other's keys. cost: the cost model of a
-    simulated run. memory: bytes, by what took them. notes: a sentence for each oddity.
+    record, and how it was inferred. absent: what is unknown. threads: of the host. config: with the
+    policy as it was when it ran. num_blocks: in the pool. kv_groups: empty if all layers share one
+    block table. workload: its name. arrival_unit: the unit of its arrivals. tensor_parallel: the
+    number of processes that shared the model. leak: whether requests could read each other's keys.
+    cost: the cost model of a simulated run. memory: bytes by purpose. notes: a sentence for each
+    oddity.
     """
 
     created: str = ""
@@ -223,12 +225,12 @@ class Header(Facts):
 
     @property
     def policy(self) -> Policy:
-        """Under which it ran; a `RecordedPolicy` where that is not installed here."""
+        """The policy under which it ran; a `RecordedPolicy` if it is not installed here."""
         return self.config.policy
 
     @property
     def unlike_installed(self) -> tuple[str, ...]:
-        """The fields that its policy has otherwise than the one that is installed by its name."""
+        """The fields in which its policy differs from the installed one of the same name."""
         own, installed = (
             self.policy.to_json(),
             POLICIES.get(self.policy.name, self.policy).to_json(),
@@ -237,17 +239,17 @@ class Header(Facts):
 
     @property
     def groups(self) -> tuple[GroupFacts, ...]:
-        """The KV cache groups, of which there is always one."""
+        """The KV cache groups; there is always at least one."""
         return self.kv_groups or (GroupFacts(block_size=self.config.block_size),)
 
     @property
     def is_simulated(self) -> bool:
-        """Whether its times are a cost model's."""
+        """Whether its times come from a cost model."""
         return self.source == SIMULATED
 
     @property
     def is_asynchronous(self) -> bool:
-        """Whether steps were launched before the ones before them had been read."""
+        """Whether steps were launched before the results of the steps before them had been read."""
         return self.execution is not None and self.execution.asynchronous is True
 
     @property
@@ -257,7 +259,7 @@ class Header(Facts):
 
     @property
     def has_one_clock(self) -> bool:
-        """Whether all times were read on the host's clock: no device has one of its own."""
+        """Whether all times were read from the host's clock, none from a device's."""
         return self.execution is None and self.engine is None
 
     @property
@@ -266,7 +268,7 @@ class Header(Facts):
         return self.arrival_unit == "step"
 
     def _known(self) -> dict[str, Any]:
-        """In the order of a file, in which the policy stands beside the config."""
+        """The fields in the order of a file, in which the policy stands beside the config."""
         instead: dict[str, dict[str, Any]] = {
             "config": {
                 "policy": self.policy.name,
@@ -320,7 +322,7 @@ class Header(Facts):
         return header
 
     def _fault(self) -> str | None:
-        """How the header contradicts itself, if it does."""
+        """How the header contradicts itself, or None."""
         own = self._fault_of(self.engine) if self.engine else self._fault_of_ours()
         return own or self._fault_of_any()
 
@@ -395,7 +397,7 @@ _AnyFacts = TypeVar("_AnyFacts", bound=Facts)
 
 
 def _in_file(name: str) -> str:
-    """What the file calls a field: `async` cannot be one in Python."""
+    """The name of a field in a file: `async` cannot be the name of a field in Python."""
     return name.removesuffix("_")
 
 
@@ -406,7 +408,9 @@ def _plain(value: Any) -> Any:
 
 
 def _facts(record: type[_AnyFacts], data: object, of: str, **typed: Any) -> _AnyFacts:
-    """Facts of an object, checked for their types; others go into `more`. typed: known already."""
+    """Facts of an object, checked for their types; unknown fields go into `more`. typed: fields
+    that have been converted already.
+    """
     if not isinstance(data, dict):
         raise InvalidTrace(f"the header's {of} is not an object.", 1)
     hints = {_in_file(name): (name, hint) for name, hint in get_type_hints(record).items()}
@@ -462,7 +466,7 @@ def _model(data: object) -> ModelFacts:
 
 def _policy(name: str, data: object) -> Policy:
     """The policy as it was when it ran. If it is installed here, the fields of `_WHAT_IT_IS` must
-    match, while others may come from another version; if not, the header's data is all there is.
+    match, while the others may come from another version; if not, only the header's data is known.
     """
     found = POLICIES.get(name)
     known = (found or Policy(name=name)).to_json()

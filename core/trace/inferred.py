@@ -1,5 +1,5 @@
-"""What another engine does not record and is inferred, each by one rule that both the conversion
-and the checks use: its lanes, its queue, its reasons.
+"""What other engines do not record and is inferred: lanes, the queue and reasons, each by one rule
+that both the conversion and the checks use.
 """
 
 from __future__ import annotations
@@ -35,15 +35,10 @@ _REASONS = (
     "lanes if all are taken, else the token budget if it is spent, else KV blocks if fewer are free"
     " than the request needs; else why it waits, stalls or is cut is not recorded"
 )
-WINDOWS = (
-    "the blocks at the head of a table, as many as make the free blocks of every step those that"
-    " were recorded"
-)
-"""The rule by which blocks that left a window are inferred if they were not recorded."""
 
 
 def inferred_by(policy: Policy) -> dict[str, str]:
-    """The rules by what they infer, as a header states them; `WINDOWS` may be one, too."""
+    """The rules, by what each infers, as a header states them."""
     return {"lanes": _LANES, "waiting": _queue(policy), "reasons": _REASONS}
 
 
@@ -112,7 +107,9 @@ def why_stalled(budget: tuple[int, int], blocks: tuple[int, int], gives_way: boo
 def inferred_reasons(
     event: StepEvent, state: RunState, header: Header
 ) -> list[LimitReached | None]:
-    """Of the head of the queue, of admitted, of stalled requests. state: while the passes run."""
+    """The inferred reasons: of the head of the queue, of each admitted request, and of each stalled
+    one. state: while the passes run.
+    """
     config, spent = header.config, event.budget.decode + event.budget.prefill
     budget = max(0, (event.budget.limit or 0) - spent), event.budget.limit or 0
     blocks = header.num_blocks - event.kv.used, header.num_blocks

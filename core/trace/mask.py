@@ -1,5 +1,4 @@
-"""Who may attend to whom, derived from the segments of a pass: labels and rows of booleans, without
-tensors.
+"""The attention mask of a pass, from its segments: labels and rows of booleans, without tensors.
 
 A query at position p of a request may attend to the keys at positions p - window + 1 … p of the
 same request, cached or new. Pads attend to nothing and nothing attends to them.
@@ -16,11 +15,11 @@ from core.trace.events import FinishedRow, Pass, Segment
 
 PAD = "<pad>"
 Order = Literal["request", "cached-new"]
-_WRITTEN = 60  # up to so many keys and queries a mask is written out
+_WRITTEN = 60  # the most keys or queries with which a mask is written out
 
 
 class Position(NamedTuple):
-    """A query or key: position in its request (None for a pad) and its token's text."""
+    """A query or key: its request, its position there (None for a pad) and its token's text."""
 
     request: str
     position: int | None
@@ -40,7 +39,7 @@ class Mask:
     allowed: tuple[tuple[bool, ...], ...]
 
     def __repr__(self) -> str:
-        """What it holds, and under that a small one as a picture."""
+        """Its size, and below that a small mask as a picture."""
         held = (
             f"<Mask of {len(self.queries):,} queries by {len(self.keys):,} keys:"
             f" {self.num_allowed:,} of {self.num_cells:,} pairs may attend>"
@@ -61,7 +60,7 @@ class Mask:
 
 
 def rows_of(forward: Pass, segments: Sequence[Segment]) -> list[Segment | FinishedRow]:
-    """Segments in the packed pass's own order, or the rows of a padded one by lane."""
+    """The segments of a packed pass in its own order, or the rows of a padded one by lane."""
     if not forward.finished_rows:
         return [*segments]
     return sorted([*segments, *forward.finished_rows], key=lambda row: row.lane)
@@ -83,7 +82,7 @@ def mask_of(
     of the next request in the pass; after the last one comes the first. Raises InflightError for
     another order.
     """
-    if order not in get_args(Order):
+    if not isinstance(order, str) or order not in get_args(Order):
         raise InflightError(
             f"Keys have no order {shown(order)}; they are ordered by"
             f" {' or '.join(map(repr, get_args(Order)))}."

@@ -1,4 +1,4 @@
-"""Sentences with numbers, in any language; assets/player/parts/messages.js does the same for the
+"""Sentences with numbers, in any language. assets/player/parts/messages.js does the same for the
 page.
 
 English is the key: in it every number, and every sum of numbers, becomes #, and quoted text “…”.
@@ -18,7 +18,7 @@ _HOLES = re.compile(r"\[(=# )?([^\[\]|]*(?:\|[^\[\]|]*)+)\]|#|“…”")
 
 
 def key_of(text: str) -> tuple[str, list[str]]:
-    """A text as a key, and the values of its placeholders."""
+    """The key of a text, and the values of its placeholders."""
     key = _PARTS.sub(lambda part: "“…”" if part[0].startswith("“") else "#", text)
     return key, _PARTS.findall(text)
 
@@ -26,7 +26,7 @@ def key_of(text: str) -> tuple[str, list[str]]:
 def fill(
     template: str, given: Sequence[str], language: str, written: Callable[[str], str] = str
 ) -> str:
-    """A template filled in order; holes without a value stay. written: of a number or a quote."""
+    """Fill a template's placeholders in order, as far as given. written: writes a value."""
     parts, number = iter(given), next(iter(given), "0")
 
     def filled(hole: re.Match[str]) -> str:
@@ -57,8 +57,8 @@ def _one_or_other(number: float) -> int:
 
 
 _PLACES: dict[str, Callable[[float], int]] = {"en": _one_or_other, "de": _one_or_other}
-"""By language, the index of the form that a number takes, by the plural rules of Unicode. A browser
-knows them, and a test asks one engine of them whether these are the same.
+"""By language, the index of the form that a number takes, by the plural rules of Unicode. Browsers
+have these rules built in, and a test compares them with one browser's.
 """
 
 

@@ -1,5 +1,5 @@
-"""The words for what a trace records: limits, reasons, settings, letters of requests. Used by the
-terminal, the captions and the page.
+"""Phrases for what a trace records: limits, reasons, settings, letters of requests. The terminal,
+the captions and the page use them.
 
 A phrase has no subject and no full stop.
 """
@@ -65,11 +65,11 @@ ALIGNMENTS: dict[str, str] = {
 
 
 GOES_ON = "; the run goes on from a snapshot."
-"""What is said after `not_shown`."""
+"""The end of a sentence that begins with `not_shown`."""
 
 
 def not_shown(resumed: Resumed) -> str:
-    """Which steps before one are missing or cannot be shown for that; without a full stop."""
+    """Which steps before a resumption are missing or not shown; without a full stop."""
     first, last, missing = resumed.first, resumed.last, resumed.missing
     number = last - first + 1
     steps = f"Steps {first} {'and' if number == 2 else 'to'} {last} are"
@@ -153,7 +153,7 @@ _QUEUED_BY: dict[str, str] = {
 
 
 def queued_by(cause: str) -> str:
-    """Why a request was queued: by a key of `core.account.delays.Delay.queued_us`."""
+    """Why a request was queued. cause: a key of `core.account.delays.Delay.queued_us`."""
     return _QUEUED_BY[cause]
 
 
@@ -177,7 +177,7 @@ def setting(name: str, value: Any) -> str:
 
 
 def letter(index: int) -> str:
-    """A … Z, AA …: the letter of the request that arrived as number `index`."""
+    """The letter of the request that arrived as number `index`: A … Z, AA …"""
     letters = ""
     while index >= 0:
         letters = chr(65 + index % 26) + letters

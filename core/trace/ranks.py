@@ -1,8 +1,8 @@
-"""The data-parallel ranks of one engine: a trace for each, and where each lies on a common clock.
+"""The data-parallel ranks of one engine: a trace for each, placed on a common clock.
 
-Each rank's file is a trace like any other; it says in its header which rank it is and what the
-clocks showed at its time 0. That is all it takes to combine files, so no format holds several
-ranks: whatever is sent, checked or kept is a single trace.
+Each rank's file is a trace like any other; its header says which rank it is, and what the clocks
+showed at its time 0. That is enough to combine files, so no file format holds several ranks:
+whatever is sent, checked or kept is a single trace.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from core.trace.trace import Trace
 
 _MOST = 2**16  # ranks
 Alignment = Literal["machine", "wall", "second", "first step"]
-"""What aligns ranks on one clock, the best that all of them have: the monotonic clock of their
-machine, the wall's, the wall's to the second, nothing.
+"""How ranks are aligned, by the best clock that all of them recorded: the monotonic clock of their
+machine, the wall clock, the wall clock to the second, or none.
 """
 
 
 @dataclass(frozen=True)
 class Rank:
-    """One of several. offset: seconds on the common clock at which its trace's time 0 lies."""
+    """One of several ranks. offset: its trace's time 0 on the common clock, in seconds."""
 
     number: int
     trace: Trace
@@ -44,7 +44,7 @@ class Ranks:
     """The ranks that were opened, by number, out of `count`. The common clock begins with the
     earliest of them.
 
-    faults: a sentence for each fault that does not keep them from being shown.
+    faults: a sentence for each fault in spite of which they can be shown.
     """
 
     ranks: tuple[Rank, ...]
@@ -81,7 +81,7 @@ class RankPlace:
     """What a recording says of its place among the ranks. name: of its file. begin: when its first
     step starts, in seconds of its own time.
 
-    Raises InvalidTrace if it cannot be one of several.
+    Raises InvalidTrace if it cannot be one of several ranks.
     """
 
     name: str
@@ -114,16 +114,16 @@ class RankPlace:
 
     @property
     def clock(self) -> ClockFacts:
-        """What is on record of its clock."""
+        """The recorded readings of its clocks."""
         return self.engine.clock or ClockFacts()
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where recordings of one engine's ranks lie on one clock, which begins with the earliest of
-    them.
+    """The places of recordings of one engine's ranks on a common clock, which begins with the
+    earliest of them.
 
-    places: by rank. offsets: seconds on that clock at which each one's time 0 lies.
+    places: by rank. offsets: the time on that clock, in seconds, of each one's time 0.
     """
 
     places: tuple[RankPlace, ...]
@@ -139,8 +139,8 @@ class Placement:
 
     @classmethod
     def across(cls, places: Iterable[RankPlace]) -> Placement:
-        """The same of several engines, which have nothing but the time in common, in the order
-        given. Raises InvalidTrace where there is none.
+        """The placement of recordings of several engines, which have nothing but the time in
+        common, in the order given. Raises InvalidTrace if there are none.
         """
         given = tuple(places)
         if not given:
@@ -150,13 +150,13 @@ class Placement:
 
     @property
     def count(self) -> int:
-        """Ranks of the deployment, as far as one says so; also those that are not opened."""
+        """The number of ranks as far as known, including those that are not opened."""
         # ranks of a dense model do not know how many there are
         return max(max(p.engine.ranks or 1, p.rank + 1) for p in self.places)
 
     @property
     def faults(self) -> list[str]:
-        """A sentence for each."""
+        """A sentence for each fault: ranks that are missing, versions that differ."""
         absent = sorted(set(range(self.count)) - {place.rank for place in self.places})
         first, *others = self.places
         missing = [f"Of {self.count} ranks, {_named(absent)} not among these files."]
@@ -186,7 +186,7 @@ def _refuse_strangers(places: Sequence[RankPlace]) -> None:
 
 
 def _aligned(places: Sequence[RankPlace]) -> tuple[Alignment, list[float]]:
-    """The alignment and the offset of each: by the best clock that all of them have."""
+    """The alignment and the offset of each, by the best clock that all of them have."""
     clocks = [place.clock for place in places]
     monotonic = [
         clock.monotonic_ns for clock in clocks if clock.monotonic_ns is not None and clock.boot
@@ -206,7 +206,7 @@ def _after_the_first(times: list[int]) -> list[float]:
 
 
 def _strangers(ranks: Sequence[Rank], alignment: Alignment) -> list[str]:
-    """A sentence if, by a shared clock, they never ran at the same time."""
+    """A sentence if, by a shared clock, two of the ranks never ran at the same time."""
     begins = max(ranks, key=lambda rank: rank.span[0])
     ends = min(ranks, key=lambda rank: rank.span[1])
     if alignment == "first step" or ends.span[1] >= begins.span[0]:

@@ -1,10 +1,9 @@
-"""A run as plain rows: who waits, who holds which lane, how long each cache is, who owns each
-block.
+"""The state of a run in plain rows: queue, lanes, lengths of caches, owners of blocks.
 
-A `RunState` follows the events one by one; what it knows at a step depends on that step and the
-ones before, never on later ones. It is the one account of a run: the rules check an event against
-it, sentences and tables read it, and the browser's is compared with its frames. It is independent
-of policies, colours, sentences and pages.
+A `RunState` follows the events one by one; its state at a step depends on that step and those
+before, never on later ones. It is the only account of a run: the rules check an event against it,
+sentences and tables read it, and tests compare its frames with the browser's. It knows nothing of
+policies, colours, sentences and pages.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from core.trace.events import (
 )
 
 Table = list[int | None]
-"""Blocks in the order of the positions that they hold; None where the block has left, since the
-layers' window had passed it.
+"""Blocks in the order of the positions that they hold; None in place of a block that has left
+because the layers' window had passed it.
 """
 
 Doing = Literal["prefill", "decode", "overrun", "stalled", "finished"]
 
 
 class LaneRow(NamedTuple):
-    """A held lane. doing: what its request computed, pass by pass, `length` tokens in all; then its
-    cache holds `kv_len`.
+    """A lane that is held. doing: what its request computed, pass by pass, `length` tokens in all;
+    then its cache holds `kv_len`.
 
     A finished request may still hold its lane: until its wave ends ("finished": its row is computed
     as padding), or until the end of a step that was launched before it had stopped ("overrun": what
@@ -73,7 +72,7 @@ class Freed(NamedTuple):
 
 @dataclass(frozen=True)
 class Frame:
-    """The state while the passes of a step ran. blocks: the requests that use each used one."""
+    """The state while a step's passes ran. blocks: for each used block, its requests."""
 
     step: int
     lanes: tuple[LaneRow, ...]
@@ -83,10 +82,10 @@ class Frame:
 
 @dataclass
 class RunState:
-    """The state after the events so far. For each event: `begin` (all up to its passes), read,
-    `end` (its passes and what they ended).
+    """The state after the events so far. For each event call `begin`, which applies everything up
+    to its passes, read the state, and call `end`, which applies the passes and what they ended.
 
-    Both are made of the verbs below, one for each kind of record; the rules call them one by one.
+    Both are made of the methods below, one for each kind of record; the rules call them singly.
     """
 
     num_tokens: dict[str, int]  # prompt and generated, by request
@@ -153,7 +152,7 @@ class RunState:
         self.take_ends(event)
 
     def copy(self) -> RunState:
-        """Another state of the same run, which changes by itself from here."""
+        """An independent copy of the state."""
         own: dict[str, Any] = {
             name: value.copy() if isinstance(value, (dict, deque)) else value
             for name, value in vars(self).items()
@@ -165,7 +164,7 @@ class RunState:
         return RunState(**own)
 
     def keep(self, requests: Set[str]) -> None:
-        """Forget all other requests, which are over and hold no lane: for a run without end."""
+        """Forget all other requests, which have ended and hold no lane: for a run without end."""
         for request in self.num_tokens.keys() - requests:
             self.forget(request)
 
@@ -197,7 +196,7 @@ class RunState:
             self.admit(admitted, cached.get(admitted.request, 0))
 
     def take_queue(self, event: StepEvent) -> None:
-        """Those who wait stand in the engine's order, and whoever comes next behind them."""
+        """Put the waiting requests into the engine's own order; later ones join behind them."""
         if event.queue:
             self.waiting = deque(event.queue)
 
@@ -226,7 +225,7 @@ class RunState:
     # -- record by record --------------------------------------------------------------------------
 
     def resume(self, step: int, resumed: Resumed) -> None:
-        """The state after steps that are not shown, and whatever it does not say is unknown."""
+        """Set the state after steps that are not shown; unrecorded facts are unknown."""
         for arrived in resumed.arrived:
             self.since[arrived.request] = self.arrived[arrived.request] = step
         for finished in resumed.ended:
@@ -257,7 +256,7 @@ class RunState:
         self.since[arrived.request] = self.arrived[arrived.request] = step
 
     def preempt(self, step: int, preempted: Preempted) -> None:
-        """A request goes back to the queue, where the policy has it, and its blocks are free."""
+        """A request goes back to its place in the queue, and its blocks are free."""
         request = preempted.request
         self._free(preempted.lane, request, step, preempted=True)
         self.lost[request] = preempted.tokens_lost
@@ -268,7 +267,7 @@ class RunState:
         self.since[request] = step
 
     def admit(self, admitted: Admitted, cached: int) -> None:
-        """cached: positions found in the prefix cache."""
+        """A request takes a lane. cached: positions found in the prefix cache."""
         request = admitted.request
         self.waiting.remove(request)
         self.lanes[admitted.lane] = request
@@ -276,9 +275,9 @@ class RunState:
         self.computed[request] = cached
 
     def take_blocks(self, kv: KV) -> None:
-        """Blocks leave their tables, and others join; the tables of requests that have just lost a
-        lane are given back, the others stay while the passes run. Whoever lost a lane and joined
-        again in one step begins a table anew.
+        """Remove blocks from tables and add others. The tables of requests that have just lost a
+        lane are given back; the others stay while the passes run. A request that lost a lane and
+        joined again in the same step begins a new table.
         """
         holders = set(self.lanes.values())
         for n, change in enumerate(kv.changes):
@@ -302,7 +301,7 @@ class RunState:
             self.chunks[segment.request] += 1
 
     def sample(self, sampled: Sampled) -> None:
-        """A request has one token more."""
+        """A request gets one more token."""
         self.num_tokens[sampled.request] += 1
 
     def reject(self, draft: Draft) -> None:
@@ -316,7 +315,7 @@ class RunState:
             self.waiting.remove(finished.request)
 
     def leave(self, step: int, left: LaneReleased) -> None:
-        """A request that is over gives up its lane and its blocks."""
+        """A request that has ended gives up its lane and its blocks."""
         self._free(left.lane, left.request, step, preempted=False)
         if left.when == "after":
             self.tables.pop(left.request, None)

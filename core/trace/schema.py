@@ -1,6 +1,6 @@
-"""What a record's annotations determine: its shape in a file, how plain JSON becomes the record
-again, and whether a value has the declared type. A record is a named tuple; in JSON it is an array
-in field order, and optional fields come last.
+"""What the annotations of a record determine: its shape in a file, how plain JSON becomes the
+record again, and whether a value has the declared type. A record is a named tuple; in JSON it is an
+array in field order, and optional fields come last.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PLAIN = (int, str, bool)  # a value of exactly one of these types fits no other
 
 
 def misshapen(record: tuple[Any, ...]) -> str | None:
-    """The first field of a record with a value of the wrong type."""
+    """The name of the first field that has a value of the wrong type, or None."""
     hints = fields_of(type(record))
     return next(
         (name for name, hint in hints.items() if not fits(getattr(record, name), hint)), None
@@ -74,9 +74,10 @@ def _readers(record: type) -> dict[str, Callable[[Any], Any] | None]:
 
 
 def table(record: Any) -> dict[str, dict[str, Any]]:
-    """The fields of a record and of all records in it, by record name and in order: for each field
-    the name of the record it holds, in a list if it holds several; for plain data `{"default":
-    value}` if the field may be left out, else None. By it a reader finds fields in arrays.
+    """The fields of a record and of all records in it, by record name and in order. For each field:
+    the name of the record that it holds, in a list if it holds several; for plain data `{"default":
+    value}` if the field may be left out, else None. With this table a reader finds fields in
+    arrays.
     """
     found: dict[str, dict[str, Any]] = {record.__name__: {}}
     for name, hint in fields_of(record).items():
@@ -98,7 +99,9 @@ def _anatomy(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 @lru_cache(maxsize=1024)
 def _unsettled(record: Any, kinds: tuple[type, ...]) -> tuple[tuple[int, Any], ...] | None:
-    """The positions and hints that these types of fields leave open; None if they cannot fit."""
+    """The positions and annotations of the fields that still have to be examined, given the types
+    of all fields; None if those types cannot fit.
+    """
     hints = tuple(fields_of(record).values())
     if len(kinds) != len(hints):
         return None
@@ -143,7 +146,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def _all_fit(values: tuple[Any, ...], hint: Any) -> bool:
-    """The same for all values: records whose fields have the same types are examined once."""
+    """Whether all values fit the annotation; records with the same types go together."""
     if not hasattr(hint, "_fields"):
         return all([fits(v, hint) for v in values])
     if any(type(v) is not hint for v in values):

@@ -1,4 +1,4 @@
-"""A recorded run: header, requests, events, and texts; and what is derived of them."""
+"""A recorded run: its header, requests, events and texts, and what is derived from them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from types import NoneType
 from typing import Any, overload
 
@@ -24,15 +25,15 @@ from core.trace.messages import english
 from core.trace.run_state import Frame, RunState
 from core.workload.workload import Workload
 
-NOT_USED = "✗"  # in place of a token that was guessed for nothing
+NOT_USED = "✗"  # in place of a proposed token that was rejected
 NO_TEXT = "—"  # in place of a token of a simulated run, which no model chose
 
 
 @dataclass(frozen=True)
 class Texts:
-    """One piece of text for each token of each request; joined they are its prompt or its output.
+    """The piece of text for each token of each request; joined they are its prompt or output.
 
-    The pieces of a simulated run's output are empty: no model ran, and tokens mean nothing.
+    The pieces of a simulated run's output are empty, since its tokens mean nothing.
     """
 
     prompt: dict[str, list[str]]
@@ -41,11 +42,11 @@ class Texts:
 
 @dataclass(repr=False)
 class Trace(OnPage):
-    """What ran.
+    """A recorded run.
 
-    asked: what was asked, by request id, in order of submission. events: one `StepEvent` for every
-    step in which something happened. complete: False for a run that was cut short. tokenizer: turns
-    ids into text where no texts were recorded.
+    asked: the requests by id, in the order of submission. events: one `StepEvent` for every step in
+    which something happened. complete: False for a run that was cut short. tokenizer: turns ids
+    into text if no texts were recorded.
     """
 
     header: Header
@@ -56,7 +57,7 @@ class Trace(OnPage):
     recorded_texts: Texts | None = None
 
     def __len__(self) -> int:
-        """How many steps there are."""
+        """The number of steps."""
         return len(self.events)
 
     def __iter__(self) -> Iterator[StepEvent]:
@@ -67,8 +68,8 @@ class Trace(OnPage):
     @overload
     def __getitem__(self, place: slice) -> list[StepEvent]: ...
     def __getitem__(self, place: int | slice) -> StepEvent | list[StepEvent]:
-        """The event at a place, or those of a slice, as in a list. `event` takes the number of a
-        step, which is another one after a step in which nothing ran.
+        """The event at an index, or the events of a slice, as in a list. `event` takes the number
+        of a step, which differs from the index after a step in which nothing ran.
         """
         if isinstance(place, int) and not -len(self) <= place < len(self):
             raise IndexError(f"This trace has no event {place}; it has {len(self):,}.")
@@ -93,15 +94,15 @@ class Trace(OnPage):
 
     @property
     def workload(self) -> Workload:
-        """What was asked."""
+        """The requests, with the token ids of their prompts."""
         requests, header = [one.request for one in self.asked.values()], self.header
         return Workload(requests, header.workload, header.arrival_unit, self.prompts)
 
     def as_run(self) -> Workload:
         """The requests as they came and went, for another run: prompts as token ids, arrivals in
-        seconds, and of each as many new tokens as it got, however it ended. Whoever got none leaves
-        when its client left, or when the record ends. Where arrivals were not planned in seconds,
-        all that a step took up came with the first of them.
+        seconds, and for each request as many new tokens as it got, however it ended. A request that
+        got none leaves when its client left, or when the record ends. If arrivals were not planned
+        in seconds, all requests of a step arrive with the first of them.
         """
         is_planned = self.header.engine is None and self.header.arrival_unit == "s"
         arrived = {
@@ -136,7 +137,7 @@ class Trace(OnPage):
         return {request: len(one.prompt) for request, one in self.asked.items()}
 
     def about(self) -> dict[str, Any]:
-        """The header as plain data, with all requests: for a page or a printout."""
+        """The header as plain data together with all requests, for a page or a printout."""
         return {**self.header.to_json(), "workload": self.workload.to_json()}
 
     @property
@@ -150,7 +151,7 @@ class Trace(OnPage):
 
     @cached_property
     def texts(self) -> Texts:
-        """The pieces of all tokens: as recorded, or decoded now."""
+        """The pieces of text of all tokens, as recorded, or decoded now."""
         found = self.recorded_texts
         if found is None:
             found = self.decoded(self.tokenizer)
@@ -159,7 +160,7 @@ class Trace(OnPage):
         return Texts(found.prompt, {r: [""] * len(made_up) for r, made_up in found.output.items()})
 
     def decoded(self, tokenizer: Any) -> Texts:
-        """The pieces of all tokens, by this tokenizer."""
+        """The pieces of text of all tokens, decoded by this tokenizer."""
         prompts, outputs = self.prompts, self.outputs
         return Texts(
             {r: pieces(tokenizer, ids) for r, ids in prompts.items()},
@@ -167,8 +168,8 @@ class Trace(OnPage):
         )
 
     def text(self, request: str) -> str:
-        """The answer to a request as it is read: without the token by which the model ended it.
-        `texts` has every token. Empty in a simulated run; raises InflightError for no such request.
+        """The answer to a request as one reads it, without the token by which the model ended it;
+        `texts` has every token. Empty if simulated. Raises InflightError for an unknown request.
         """
         return self._answers[self._known(request)]
 
@@ -189,8 +190,8 @@ class Trace(OnPage):
         return answers
 
     def token_text(self, request: str, position: int) -> str:
-        """The text of a token by its place in prompt + output; `NO_TEXT` if it is simulated. Raises
-        InflightError if there is no such request or token.
+        """The text of a token by its position in prompt and output; `NO_TEXT` if it is simulated.
+        Raises InflightError if there is no such request or token.
         """
         prompt, output = self.texts.prompt[self._known(request)], self.texts.output[request]
         if position not in range(len(prompt) + len(output)):
@@ -201,6 +202,7 @@ class Trace(OnPage):
 
     def event(self, step: int) -> StepEvent:
         """The event of a step; raises InflightError if nothing ran in it."""
+        require(step, Integral, "A step is given by its number")
         for event in self.events:
             if event.step == step:
                 return event
@@ -210,7 +212,7 @@ class Trace(OnPage):
         raise InflightError(f"This trace has no step {shown(step)}; its steps go from {steps}.")
 
     def states(self) -> Iterator[tuple[StepEvent, RunState]]:
-        """Each event, and the state while its passes run, which goes on with the next one."""
+        """Each event with the state while its passes run; the state object is reused."""
         state = RunState.of(self.prompt_lengths, self.header.policy.requeue)
         for event in self.events:
             state.begin(event)
@@ -260,15 +262,15 @@ class Trace(OnPage):
         return mask_of(event.passes[pass_index], segments, text, window, order, self.header.leak)
 
     def diff(self, other: Trace) -> Divergence | None:
-        """The first decision in which another run of the same requests parts from this one, and the
-        limits that differ; None if every step decides the same. Printed, it is a sentence. Raises
-        InflightError for runs of different requests.
+        """The first decision in which another run of the same requests differs from this one, and
+        the limits that differ; None if every step decides the same. Printed, it is a sentence.
+        Raises InflightError for runs of different requests.
         """
         require_trace(other)
         return divergence(self, other)
 
     def show(self, step: int | None = None) -> Page:
-        """The player on this run, at a step, in a notebook's cell, or as a file once that is saved.
+        """The page of this run, opened at a step, for a notebook's cell or to be saved as a file.
         Raises InflightError if nothing ran in that step.
         """
         return Page(self, {} if step is None else {"step": self.event(step).step})
@@ -281,7 +283,7 @@ class Trace(OnPage):
         "mask", the packed row of a step and who could attend to whom. Raises InflightError for
         another view, and for a step that there is not.
         """
-        return page.brought(page.plot)(self, view, step)
+        return page.provided(page.plot)(self, view, step)
 
     def animate(
         self, path: str | os.PathLike[str], steps: slice = slice(None), seconds: float = 0.5
@@ -293,7 +295,7 @@ class Trace(OnPage):
         InflightError for another kind of file, for none of its steps or too many, and where it
         cannot be written.
         """
-        page.brought(page.animate)(self, path_of(path), steps, seconds)
+        page.provided(page.animate)(self, path_of(path), steps, seconds)
 
     # -- disk --------------------------------------------------------------------------------------
 
@@ -317,11 +319,11 @@ class Trace(OnPage):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], trusted: bool = False) -> Trace:
-        """Read and check a trace, compressed by gzip or not; raises InvalidTrace naming the file
+        """Read and check a trace, compressed by gzip or not. Raises InvalidTrace naming the file
         and the line at fault. trusted: see `from_lines`.
 
-        Of a file that breaks off, as that of a run that was killed, all steps that are whole:
-        `complete` is False then, and the header has a note.
+        A file that breaks off, such as that of a run that was killed, is read up to its last whole
+        step: `complete` is then False, and the header has a note.
         """
         at = path_of(path)
         try:
@@ -334,7 +336,8 @@ class Trace(OnPage):
         """Inverse of `lines`; checks checksums, shape and consistency. Raises InvalidTrace naming
         the line at fault.
 
-        trusted: it was checked before, as all that ships; only its checksums are verified.
+        trusted: only checksums are verified, for traces that were checked before, such as those
+        that ship with the page.
         """
         reader = file.Reader(require(lines, Iterable, "A trace is read from its lines"), trusted)
         trace, texts = cls(reader.header, {}, []), Texts({}, {})
@@ -356,7 +359,7 @@ class Trace(OnPage):
         return trace
 
     def _break_off(self, texts: Texts) -> None:
-        """The file has no end: say so, with ids for the texts of unfinished requests."""
+        """Note that the file has no end; ids replace the texts of unfinished requests."""
         self.header = replace(self.header, notes=(*self.header.notes, file.BREAKS_OFF))
         outputs = self.outputs
         for request, ids in self.prompts.items():
@@ -366,5 +369,5 @@ class Trace(OnPage):
 
 
 def require_trace(trace: Trace) -> None:
-    """Raises InflightError for what is no trace, such as the path of one."""
+    """Raises InflightError for anything but a trace, such as the path of one."""
     require(trace, Trace, "This is asked of a Trace, such as Trace.load(path)")

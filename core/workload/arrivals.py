@@ -36,8 +36,7 @@ def arrivals(rate: float, seed: int = 0, burstiness: float = 1.0) -> Iterator[fl
     """Times in seconds, without end: gaps drawn from a gamma distribution of mean 1 / rate and
     shape `burstiness`.
 
-    An infinite rate puts everything at 0. Raises InflightError for a rate or burstiness that is not
-    above 0.
+    An infinite rate puts all at 0. Raises InflightError for a rate or burstiness not above 0.
     """
     if not rate > 0:
         raise InflightError(f"A rate must be above 0 requests a second, not {rate!r}.")
@@ -116,7 +115,9 @@ def sizes_in(lines: Iterable[str], name: str) -> list[RequestSize]:
 
 
 def from_first(name: str, sizes: list[RequestSize]) -> list[RequestSize]:
-    """Arrivals, if any, counted from the first, to a microsecond; raises InvalidWorkload."""
+    """The sizes with their arrivals, if they have any, counted from the first and rounded to a
+    microsecond. Raises InvalidWorkload if there are none.
+    """
     if not sizes:
         raise InvalidWorkload(f"{name} holds no requests.")
     if (first := sizes[0].arrival) is None:
@@ -160,8 +161,8 @@ def request(
     context: int | None,
     seed: int = 0,
 ) -> Request:
-    """A greedy request of made-up tokens, cut to fit the context (answer first, at least one
-    token). Raises InvalidWorkload for a prompt of more than MOST_TOKENS.
+    """A greedy request of made-up tokens, shortened to fit the context (the answer first, but to no
+    less than one token). Raises InvalidWorkload for a prompt of more than MOST_TOKENS.
     """
     prompt, output = size.prompt_tokens, size.output_tokens
     if context is not None:

@@ -1,4 +1,4 @@
-"""Messages as the text and the tokens that a model reads: its chat template writes them."""
+"""Messages as the text and the tokens that a model reads, written by its chat template."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ def has_template(tokenizer: Any) -> bool:
 
 
 def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """A conversation as the tokenizer's own template writes it, up to where the answer begins;
-    raises InvalidRequest if there is none, or if it refuses the conversation or takes too much. A
-    tokenizer that writes conversations without a template has `chat_text`.
+    """A conversation as the tokenizer's own template writes it, up to where the answer begins.
+    Raises InvalidRequest if there is no template, or if the template refuses the conversation or
+    takes too much time or memory. A tokenizer that writes conversations without a template has a
+    method `chat_text`.
     """
     if own := getattr(tokenizer, "chat_text", None):
         return str(own(messages))
@@ -39,7 +40,7 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
 
 
 def template_text(template: str, messages: Sequence[Message], **tokens: Any) -> str:
-    """What a template itself writes. tokens: the special ones that it may name."""
+    """The text that a template writes for messages. tokens: special tokens it may use."""
     return _TEMPLATES.text(
         template,
         {
@@ -63,9 +64,9 @@ def chat_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
 
 
 def encoded(tokenizer: Any, text: str, **options: Any) -> tuple[int, ...] | None:
-    """The token ids of a text; None for one on which the tokenizer gives up. The tokenizers library
-    signals unknown characters by bare exceptions, and a pattern that searches for too long by a
-    panic, which is no Exception.
+    """The token ids of a text, or None if the tokenizer fails on it. The tokenizers library reports
+    unknown characters by bare exceptions, and a pattern that searches for too long by a panic,
+    which is not an Exception.
     """
     try:
         return tuple(tokenizer(text, **options)["input_ids"])

@@ -55,7 +55,7 @@ Row = tuple[RequestSize, tuple[int, ...]] | None
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a file holds.
+    """The requests that a file holds, as lengths.
 
     sizes: in order of arrival. hash_ids: one for each block of each prompt, empty where the file
     has none. skipped: requests without a prompt or an answer. scale: the factor on all lengths.
@@ -146,9 +146,9 @@ class Dataset:
         return found
 
     def hit_ratio(self) -> float:
-        """The share of prompt tokens that an unlimited cache finds, from `hash_ids` alone: blocks
-        before the last that, without a gap from the prompt's start, an earlier prompt had in the
-        same place.
+        """The share of prompt tokens that an unlimited prefix cache would find, from `hash_ids`
+        alone. A block is found if an earlier prompt had the same blocks from its start up to this
+        one; the last block of a prompt never counts.
         """
         seen: set[int] = set()  # a number for each sequence of blocks that a prompt has begun with
         hits = 0
@@ -165,8 +165,8 @@ class Dataset:
         return Workload(self.requests(vocab_size, speed, seed), self.name, "s")
 
     def requests(self, vocab_size: int, speed: float = 1.0, seed: int = 0) -> Iterator[Request]:
-        """Greedy requests of made-up tokens, which run to their full length; each is made up when
-        it is drawn. speed: how much faster they arrive than on record.
+        """Greedy requests of made-up tokens that run to their full length; each one is made when it
+        is drawn. speed: how many times faster they arrive than on record.
         """
         for at, size in enumerate(self.sizes):
             ids = self.hash_ids[at] if self.hash_ids else ()
@@ -186,7 +186,7 @@ def _range(counts: Sequence[int]) -> str:
 def _tokens(
     ids: Sequence[int], block: int, length: int, vocab_size: int, key: str
 ) -> tuple[int, ...]:
-    """Made-up tokens, derived from each block's hash, or else from the request."""
+    """Made-up tokens, drawn from each block's hash, or from `key` where there are no hashes."""
     tokens: list[int] = []
     for name in ids or (key,):
         draw = random.Random(f"block {name}" if ids else key)
@@ -205,10 +205,10 @@ def read_dataset(path: Path, count: CountTokens | None = None, most: int | None 
 def dataset_of(
     file: TextIO, name: str, count: CountTokens | None = None, most: int | None = None
 ) -> Dataset:
-    """What a file of that name holds, its format recognised by its content. count: counts a text's
-    tokens, for ShareGPT. most: requests to read.
+    """The dataset in a file of that name; its format is recognised by its content. count: counts
+    the tokens of a text, for ShareGPT. most: requests to read.
 
-    Raises InvalidWorkload naming the file and its fault.
+    Raises InvalidWorkload naming the file and what is wrong.
     """
     first = file.readline()
     file.seek(0)

@@ -1,5 +1,5 @@
-"""Prepared bursts: requests that arrive all at once and show one thing about batching; and prompts
-of the house, for who has none yet.
+"""Prepared bursts, which are requests that arrive all at once and show one thing about batching;
+and suggested prompts for visitors who have none of their own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from core.workload.request import SamplingParams
 
 @dataclass(frozen=True)
 class DemoWorkload:
-    """shows: what there is to see, in one line. prompts: each with its number of new tokens."""
+    """A prepared burst. shows: what it shows, in one line. prompts: with numbers of new tokens."""
 
     name: str
     shows: str
@@ -20,7 +20,7 @@ class DemoWorkload:
 
     @property
     def requests(self) -> tuple[tuple[str, SamplingParams], ...]:
-        """Greedy, and exactly as long as asked for, so that the length of each run is known."""
+        """The requests: greedy, and exactly as long as asked, so that lengths are known."""
         return tuple((prompt, SamplingParams(new, ignore_eos=True)) for prompt, new in self.prompts)
 
 
@@ -74,8 +74,8 @@ _QUESTIONS = (
 
 
 def house_prompts(model: str, answers: bool) -> tuple[str, ...]:
-    """Prompts that suit a model by this name: questions to one that answers, beginnings to others;
-    the built-in ones know nothing but Shakespeare. The first three are the best.
+    """Suggested prompts for a model: questions if it answers them, beginnings of texts otherwise,
+    from Shakespeare for the built-in models, which know nothing else. The first three are the best.
     """
     if answers:
         return _QUESTIONS

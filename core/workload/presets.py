@@ -1,6 +1,6 @@
 """Named workloads, each with the model, policy and limits that show it best, grouped by the
-question they answer: the files of `assets/presets`, which `index.json` lists. Those whose answers
-are read ask SmolLM2 by messages; the others run on the models that are built in.
+question they answer: the files of `assets/presets`, which `index.json` lists. Presets whose answers
+are meant to be read ask SmolLM2 in messages; the others run on the built-in models.
 
 The numbers in `padding-693`, `one-joins-two`, `chunk-7-by-4`, `budget-512`, `three-lengths` and
 `chunk-7-7-6` are those of the articles' own examples; `nanogpt-*` and `gpt2-masks` are the runs
@@ -22,9 +22,9 @@ _FOLDER = ASSETS / "presets"
 
 @dataclass(frozen=True)
 class Preset:
-    """title and shows: a heading and a sentence for people; the rest is what runs. dtype: of the
-    model, as `core.torch_engine.models.load` takes it. axis: of the lanes over time when the run is
-    opened: steps, or measured time where that is the point of the run.
+    """A workload and what it runs on. title and shows: a heading and a sentence for the page.
+    dtype: of the model, as `core.torch_engine.models.load` takes it. axis: of the lanes over time
+    when the run is opened: steps, or measured time if that is what the run is about.
     """
 
     name: str

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-from core.errors import InvalidRequest, shown
+from core.errors import InvalidRequest, require, shown
 
 Message = Mapping[str, str]
 """What one side of a conversation says: its role, of `ROLES`, and its content."""
@@ -37,7 +37,7 @@ def _is_within(value: Any, least: float, most: float = math.inf) -> bool:
 
 
 def is_text(value: object) -> bool:
-    """Whether it is a string that can be written as UTF-8: no halves of surrogate pairs."""
+    """Whether a value is a string with a UTF-8 form, so without lone surrogates."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
@@ -238,15 +238,16 @@ class Request:
 
     @property
     def has_text(self) -> bool:
-        """Whether its prompt is yet to be split into tokens."""
+        """Whether its prompt has yet to be tokenized."""
         return self.prompt_token_ids is None
 
     def of_tokens(self, ids: Sequence[int]) -> Request:
-        """The same request, whose prompt is these token ids."""
-        return replace(self, prompt=None, messages=None, prompt_token_ids=tuple(ids))
+        """The same request with these token ids as its prompt."""
+        given = tuple(require(ids, Iterable, "The ids of tokens are a list"))
+        return replace(self, prompt=None, messages=None, prompt_token_ids=given)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: the fields that were given, sampling where it is not the default."""
+        """JSON: the fields that were given, and sampling parameters that differ from defaults."""
         default = asdict(SamplingParams())
         sampling = {
             k: v
@@ -266,7 +267,7 @@ class Request:
 
     @classmethod
     def from_json(cls, data: object) -> Request:
-        """Inverse of `to_json`; raises InvalidRequest for no request, or an unknown field."""
+        """Inverse of `to_json`; raises InvalidRequest for other data or an unknown field."""
         if not isinstance(data, dict):
             raise InvalidRequest(f"A request must be an object, not {type(data).__name__}.")
         _refuse_unknown(data, cls, f"Request {shown(data['id'])}" if "id" in data else "A request")

@@ -1,7 +1,7 @@
 """Chat templates, run in a process of their own: they are programs that come with models, and may
-loop for ever or ask for all memory. It is started at the first text, kept, and started again after
-one that passed a bound of time or memory, which `template_process` keeps. A template that has
-passed one, and has never written a text, is refused at once for a while: each text asked of it
+loop forever or ask for all memory. The process starts with the first text, and again after a
+template that passed a limit of time or memory, which `template_process` sets. A template that
+passed a limit and never wrote a text is refused for a while without being run, since each attempt
 would keep all others waiting.
 """
 
@@ -30,7 +30,7 @@ _LINE = 12 * CHARACTERS + 10_000  # bytes of an answer: escaped, a character tak
 
 
 class TemplateProcess:
-    """Safe from threads, whose texts are made one after the other."""
+    """The process that runs templates, one at a time; may be used by several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,8 +42,8 @@ class TemplateProcess:
         atexit.register(self.end)
 
     def text(self, template: str, variables: dict[str, Any]) -> str:
-        """What a template writes. Raises InvalidRequest if it refuses to, or passes a bound, and
-        Unavailable where no process can be started.
+        """The text that a template writes. Raises InvalidRequest if the template refuses or passes
+        a limit, and Unavailable if no process can be started.
         """
         with self._lock:
             answer = self._answer(template, variables)
@@ -110,7 +110,7 @@ class TemplateProcess:
         return self._process
 
     def end(self) -> int | None:
-        """End it; returns its exit code, None if there is none."""
+        """End the process. Returns its exit code, or None if there is no process."""
         process, self._process = self._process, None
         if process is None:
             return None
@@ -124,7 +124,7 @@ class TemplateProcess:
 
 
 def _remember(kept: dict[int, Any], key: int, value: object) -> None:
-    """As the latest; the oldest gives way."""
+    """Add the latest entry, and drop the oldest if there are too many."""
     kept.pop(key, None)
     kept[key] = value
     if len(kept) > _KNOWN:
@@ -132,8 +132,8 @@ def _remember(kept: dict[int, Any], key: int, value: object) -> None:
 
 
 class TemplateHere(TemplateProcess):
-    """In a browser's tab, which starts no process. One that loops for ever is ended by its visitor,
-    with the worker that it runs in.
+    """The same in a browser's tab, which cannot start a process. A template that loops forever is
+    ended by the visitor, together with the worker that runs it.
     """
 
     def _ask(self, asked: bytes) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """What runs in the process of `core.workload.template`: chat templates, which are programs that
-come with models, within so many seconds and bytes. It is asked for one text at a time and answers
-it, a line of JSON each, and knows nothing else of this project; its arguments are the folders that
-hold Jinja.
+come with models, within limits of time and memory. It reads one question at a time, a line of JSON,
+and answers with a line of JSON. It imports nothing of this project; its arguments are the folders
+that hold Jinja.
 
-The environment is the one of transformers' `apply_chat_template`, so the texts are the same.
+The environment is that of transformers' `apply_chat_template`, so the texts are the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHARACTERS = 4_000_000
 
 
 def main() -> None:
-    """Answer on standard output, line by line, what comes on standard input until it ends."""
+    """Answer each line of standard input with a line on standard output, until the input ends."""
     sys.path += sys.argv[1:]
     compiled = compiler()
     _bound_memory()
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def answer_to(compiled: Callable[[str], Any], line: bytes) -> dict[str, str]:
-    """The text, or why there is none: `exceeds` names a bound, `refuses` what was raised."""
+    """The text, or why there is none: `exceeds` names a limit, `refuses` has the error."""
     try:
         template, variables = json.loads(line)
         pieces, left = [], CHARACTERS
@@ -53,7 +53,7 @@ def answer_to(compiled: Callable[[str], Any], line: bytes) -> dict[str, str]:
 
 
 def compiler() -> Callable[[str], Any]:
-    """Templates by their source."""
+    """A function that compiles a template from its source."""
     import jinja2
     import jinja2.ext
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -133,7 +133,7 @@ def compiler() -> Callable[[str], Any]:
 
 
 def _bound_time(seconds: int) -> None:
-    """End this process after so much CPU time from now on, with SIGPROF; 0: never."""
+    """End this process by SIGPROF after so much more CPU time, in seconds; 0: never."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_PROF, seconds)
 

@@ -1,5 +1,5 @@
-"""Lists of requests as plain data, JSON in and out, alone or with the settings that the page's
-editor saves. Presets are in `core.workload.presets`.
+"""Lists of requests as plain data, written and read as JSON, alone or with the settings that the
+page's editor saves. Presets are in `core.workload.presets`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ INTERACTIVE = "interactive"  # the name of requests that come in while an engine
 class Workload:
     """Requests in the order given; `arrival_unit` says whether arrivals count steps or seconds.
 
-    prompts: of requests that have run, the token ids of their texts. Raises InvalidWorkload for a
-    duplicate request id or an unknown unit.
+    prompts: the token ids of requests that have run, by id. Raises InvalidWorkload for a duplicate
+    request id or an unknown unit.
     """
 
     requests: tuple[Request, ...]
@@ -46,14 +46,14 @@ class Workload:
         prompts: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         require(requests, Iterable, "A workload holds a list of requests")
-        ids = require(prompts or {}, Mapping, "The prompts of a workload are ids by request")
+        ids = {} if prompts is None else require(prompts, Mapping, "Prompts are ids by request")
         object.__setattr__(self, "prompts", ids)
         object.__setattr__(self, "requests", tuple(requests))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "arrival_unit", arrival_unit)
         if not is_text(name):
             raise InvalidWorkload(f"A workload's name must be text, not {shown(name)}.")
-        if arrival_unit not in ("step", "s"):
+        if not isinstance(arrival_unit, str) or arrival_unit not in ("step", "s"):
             raise InvalidWorkload(f'arrival_unit must be "step" or "s", not {shown(arrival_unit)}.')
         seen: set[str] = set()
         for request in self.requests:
@@ -77,8 +77,8 @@ class Workload:
         return Workload(requests, self.name, self.arrival_unit, self.prompts)
 
     def without_texts(self) -> Workload:
-        """The same requests, for an engine without a tokenizer: those that have run as their token
-        ids, and without their stop strings, which it could not find; others as they are.
+        """The same requests for an engine without a tokenizer: those that have run have their token
+        ids as prompts and no stop strings, which could not be found; the others are unchanged.
         """
         requests = [
             replace(
@@ -92,7 +92,7 @@ class Workload:
         return Workload(requests, self.name, self.arrival_unit)
 
     def as_messages(self) -> Workload:
-        """The same requests, each text as what a user says to a model, which ends its answer."""
+        """The same requests as users' messages to a model that ends its answers itself."""
         requests = [
             replace(
                 request,
@@ -144,8 +144,8 @@ class Workload:
     @classmethod
     def stream(cls, path: str | os.PathLike[str]) -> Iterator[Request]:
         """The requests of a workload file of any size, or of a pipe, each read when it is drawn,
-        for `run_stream`. Its arrivals are in seconds and in order, and it has a request a line, as
-        `save` writes it; raises InvalidWorkload, when it comes to it, for what is otherwise.
+        for `run_stream`. The file has one request per line, as `save` writes it, with arrivals in
+        seconds and in order. Raises InvalidWorkload at the first line that differs.
         """
         at, latest = path_of(path), 0.0
         with reading(at) as file:
@@ -184,7 +184,7 @@ def save_requests(
     name: str,
     arrival_unit: ArrivalUnit = "s",
 ) -> None:
-    """Write a workload file, a request a line, as they are drawn; raises InflightError."""
+    """Write a workload file, one request per line as drawn; raises InflightError."""
     heading = Workload([], name, arrival_unit).heading()
     with written(path) as out:
         out.write(json.dumps(heading, ensure_ascii=False)[:-1] + ', "requests": [')
@@ -196,7 +196,7 @@ def save_requests(
 
 @contextmanager
 def reading(path: Path) -> Iterator[BinaryIO]:
-    """A file, to be read; raises InvalidWorkload naming it if it cannot be."""
+    """Open a file for reading. Raises InvalidWorkload naming the file if it cannot be read."""
     try:
         with open_file(path) as file:
             yield file
@@ -227,7 +227,7 @@ def from_file(path: Path, read: Callable[[object], T]) -> T:
 
 @dataclass(frozen=True)
 class SavedWorkload:
-    """Requests, and the limits, model and device to run them with, where the file says so."""
+    """Requests with the limits, model and device to run them with, as far as the file has them."""
 
     workload: Workload
     config: EngineConfig = field(default_factory=EngineConfig)
@@ -236,7 +236,7 @@ class SavedWorkload:
 
     @classmethod
     def load(cls, path: Path) -> SavedWorkload:
-        """Raises InvalidWorkload naming file and fault."""
+        """Read a file; raises InvalidWorkload naming it and what is wrong."""
         return from_file(path, cls.from_json)
 
     @classmethod

@@ -14,18 +14,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    SmolLM3ForCausalLM,
+)
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.browser.chat import written
 from core.browser.executor import BrowserExecutor
 from core.browser.tokenizer import PlainTokenizer
-from core.browser.weights import panels
+from core.browser.weights import panels, rope_factors
 from core.config import BUILTIN_MODELS, SMOLLM2
 from core.engine.engine import EngineCore
 from core.errors import UnsupportedModel
 from core.recorders.texts import tokenizer_of
-from core.torch_engine.models import smollm2
+from core.torch_engine.models import gguf, smollm2
 from core.torch_engine.models.forecast import forecast
 from core.torch_engine.models.gguf import GgufFile, reader
 from core.torch_engine.models.gguf import tokenizer_of as gguf_tokenizer
@@ -37,7 +43,18 @@ from core.torch_engine.models.weight_files import BadWeights
 from core.workload.chat import chat_ids, chat_text
 from visualizer.server.limits import owners_models
 from worlds.commands import call, refusal
-from worlds.gguf_files import LAYERS, TOKENS, Kind, quants, stored, write
+from worlds.families import BY_NAME, generate, requests
+from worlds.gguf_files import (
+    FITTING,
+    HIDDEN,
+    LAYERS,
+    TOKENS,
+    Kind,
+    converted,
+    quants,
+    stored,
+    write,
+)
 from worlds.node_model import KERNELS, node_model
 
 CPU = torch.device("cpu")
@@ -75,7 +92,7 @@ def test_weights_are_those_that_transformers_reads(tmp_path, arch, kind):
         assert torch.equal(ours(ids).logits, theirs(ids).logits)
 
 
-def test_a_file_is_a_model_with_tokenizer_and_template(tmp_path, models_dir):
+def test_a_file_is_a_model_with_tokenizer_and_template(tmp_path, models_dir, monkeypatch):
     file = write(tmp_path / "tiny.gguf")
     assert forecast(file).has_chat_template and describe_model(file).context == 256
     [made] = (models_dir / "gguf").iterdir()
@@ -95,6 +112,9 @@ def test_a_file_is_a_model_with_tokenizer_and_template(tmp_path, models_dir):
     os.utime(file, ns=(1, 1))
     describe_model(file)
     assert len(list((models_dir / "gguf").iterdir())) == 2  # of another file
+    monkeypatch.setattr(gguf, "_MADE", 0)
+    describe_model(file)
+    assert len(list((models_dir / "gguf").iterdir())) == 3  # in another way
 
 
 def test_words_are_split_as_the_file_says(tmp_path):
@@ -137,6 +157,9 @@ def test_a_text_begins_with_the_token_of_beginning_where_the_file_says_so(tmp_pa
     }
     assert gguf_tokenizer(facts)["post_processor"]
     assert not gguf_tokenizer(facts | {"tokenizer.ggml.add_bos_token": False})["post_processor"]
+    # SmolLM3 has Llama 3's words, and begins no text
+    words = gguf_tokenizer(facts | {"tokenizer.ggml.pre": "smaug-bpe"})
+    assert words == gguf_tokenizer(facts) | {"post_processor": None}
 
 
 def test_an_answer_ends_with_its_turn_though_the_file_names_the_end_of_a_text_alone(tmp_path):
@@ -153,8 +176,16 @@ def test_an_answer_ends_with_its_turn_though_the_file_names_the_end_of_a_text_al
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"arch": "gemma"}, "a GGUF file of the kind “gemma” is not read here"),
-        ({"pre": "tekken"}, "a tokenizer of the kind “gpt2”, “tekken”, is not read here"),
+        (
+            {"arch": "gemma"},
+            "GGUF files of Llama, Qwen 2, Qwen 3 and SmolLM3 are read here, not of the kind"
+            " “gemma”",
+        ),
+        (
+            {"pre": "tekken"},
+            "tokenizers of Llama 3, Qwen, SmolLM and GPT-2 are read here, not of the kind “gpt2”,"
+            " “tekken”",
+        ),
         (
             {"llama__attention__head_count": 0},
             "what the file says of its model makes no sense",
@@ -163,15 +194,41 @@ def test_an_answer_ends_with_its_turn_though_the_file_names_the_end_of_a_text_al
             {"tokenizer__ggml__tokens": 3},
             "what the file says of its model makes no sense",
         ),
-        ({"llama__expert_count": 4}, "a GGUF file with experts is not read here"),
-        (
-            {"llama__rope__scaling__type": "yarn"},
-            "a GGUF file with scaled positions is not read here",
+        *(
+            (
+                {f"llama.{name}": value},
+                f"a GGUF file whose “{name}” is “{value}” is not read here",
+            )
+            for name, value in (
+                ("expert_count", 4),
+                ("rope.scaling.type", "yarn"),
+                ("rope.scaling.type", "linear"),
+                ("rope.scaling.factor", 2.0),  # linear, where nothing is said of its type
+                ("rope.scale_linear", 2.0),
+                ("rope.dimension_count", 8),
+                ("attention.value_length", 8),
+                ("attention.sliding_window", 64),
+                ("attention.scale", 0.5),
+                ("attention.head_count_kv", [2, 1]),
+                ("logit_scale", 8.0),
+            )
         ),
-        (
-            {"spoiled": [("rope_freqs.weight", (8,))]},
-            "a GGUF file with scaled positions is not read here",
+        *(
+            (
+                {"rope": rope},
+                "a GGUF file with positions scaled unlike those of Llama 3 is not read here",
+            )
+            for rope in (
+                [*FITTING[:5], 1.1 * FITTING[5], *FITTING[6:]],
+                [*FITTING[:5], 1, *FITTING[6:]],
+                [*FITTING[:7], 33],
+                FITTING[:7],
+                [*FITTING, 32],
+                [FITTING, FITTING],
+                [float("nan")] * 8,
+            )
         ),
+        ({"rope": [0] * 8}, "what the file says of its model makes no sense"),
         (
             {"spoiled": [("blk.0.attn_q.bias", (64,))]},
             "a GGUF file with other biases or head norms than its kind has is not read here",
@@ -213,6 +270,91 @@ def test_lists_within_lists_without_end_are_refused(tmp_path):
         describe_model(str(tmp_path / "deep.gguf"))
 
 
+ROPES = {
+    "llama": {
+        "rope_type": "llama3",
+        "rope_theta": 5e4,
+        "factor": 32.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+    "smollm3": {"rope_type": "default", "rope_theta": 5e4},
+}
+
+
+def built(family: str, rope: dict) -> LlamaForCausalLM | SmolLM3ForCausalLM:
+    """One of four layers, of which SmolLM3 leaves the last one without positions."""
+    return BY_NAME[family].build(
+        vocab_size=len(TOKENS),
+        hidden_size=HIDDEN,
+        intermediate_size=96,
+        num_hidden_layers=4,
+        head_dim=16,
+        max_position_embeddings=1024,
+        rms_norm_eps=1e-5,
+        rope_parameters=rope,
+        no_rope_layers=...,
+    )
+
+
+@pytest.mark.parametrize("family", ROPES)
+def test_a_file_is_the_model_that_it_was_made_of_far_from_the_start_too(tmp_path, family):
+    """With torch and in Node: Llama 3.2's scaled positions, and SmolLM3's layers without any."""
+    model = built(family, ROPES[family])
+    file = write(tmp_path / "tiny.gguf", **converted(model))
+    adapter, _ = load_adapter(file, "cpu", "float32")
+    loaded, wanted = adapter.model.state_dict(), model.state_dict()
+    assert set(loaded) == set(wanted)
+    assert all(torch.equal(loaded[name], wanted[name]) for name in wanted)
+    ids = torch.randint(3, len(TOKENS), (1, 1000), generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        logits = model(ids).logits
+        assert torch.equal(adapter.model(ids).logits, logits)
+        other = built("llama", ROPES["smollm3"])  # nothing scaled, no layer without positions
+        assert (other(ids).logits[0, -1] - logits[0, -1]).abs().max() > 1
+    asked = requests((700, 3, 420, 900), (8, 8, 8, 8), len(TOKENS))
+    alone = {request.id: generate(model, request) for request in asked}
+    assert alone != {request.id: generate(other, request) for request in asked}
+    config = EngineConfig(max_num_seqs=3, max_num_batched_tokens=256)
+    there = Engine(adapter, None, config).run(Workload(asked))
+    (tmp_path / "tiny.bin").write_bytes(pack_gguf(file, "tiny"))
+    with node_model("tiny", tmp_path) as node:
+        executor = BrowserExecutor(node, {"device_name": "Node", "versions": {}})
+        here = EngineCore(executor, None, config).run(Workload(asked))
+    assert here.outputs == there.outputs == alone
+    assert here.header.model.parameters == there.header.model.parameters
+    for ours, theirs in zip(here.events, there.events, strict=True):
+        for mine, their in zip(ours.sampled, theirs.sampled, strict=True):
+            assert mine.logprob == pytest.approx(their.logprob, abs=2e-4)
+
+
+@pytest.mark.parametrize(("size", "factor"), [(64, 32.0), (128, 8.0)])
+def test_frequencies_are_divided_as_transformers_divides_them(size, factor):
+    """Of Llama 3.2 1B and Llama 3.1 8B."""
+    rope = ROPES["llama"] | {"rope_theta": 5e5, "factor": factor}
+    config = LlamaConfig(head_dim=size, rope_parameters=rope, max_position_embeddings=2**17)
+    usual, _ = LlamaRotaryEmbedding.compute_default_rope_parameters(config)
+    factors = rope_factors(config.to_dict())
+    scaled = LlamaRotaryEmbedding(config).inv_freq
+    assert torch.allclose(usual / torch.tensor(factors), scaled, rtol=1e-6, atol=0)
+    assert factors[0] == 1 and factors[-1] == factor and len(set(factors)) > 4
+
+
+def test_positions_that_a_tab_does_not_scale_are_refused():
+    usual = ROPES["smollm3"]
+    assert rope_factors({"head_dim": 16, "rope_parameters": usual}) == []
+    for rope in (
+        usual | {"rope_type": "linear", "factor": 2.0},
+        usual | {"rope_type": "dynamic", "factor": 2.0},
+        usual | {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 48},
+        usual | {"partial_rotary_factor": 0.5},
+        ROPES["llama"] | {"partial_rotary_factor": 0.5},
+    ):
+        with pytest.raises(UnsupportedModel, match="scaled unlike Llama 3's"):
+            rope_factors({"head_dim": 16, "rope_parameters": rope})
+
+
 # -- for a browser's tab --------------------------------------------------------------------------
 
 
@@ -226,6 +368,8 @@ K_M = {"attn_v": Kind.Q6_K, "ffn_down": Kind.Q6_K, "token_embd": Kind.Q6_K}  # a
         {"kind": Kind.Q4_1, "kinds": {"token_embd": Kind.Q8_0}},
         {"kind": Kind.Q4_0, "tokens": MANY},
         {"kind": Kind.Q8_0, "own_head": True},
+        {"kind": Kind.Q5_0, "kinds": {"ffn_down": Kind.Q5_1, "token_embd": Kind.Q8_0}},
+        {"kind": Kind.Q5_K, "hidden": 256, "kinds": K_M, "pre": "llama-bpe"},
         {"kind": Kind.F16, "kinds": {"ffn_down": Kind.F32}},
         {"kind": Kind.F32},
         {"kind": Kind.Q4_K, "hidden": 256, "kinds": K_M, "pre": "llama-bpe"},
@@ -265,7 +409,7 @@ def test_a_packed_file_is_computed_as_torch_computes_the_folder(tmp_path, given)
     assert np.allclose(weights, attended, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["F16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize("kind", sorted(_BLOCKS.keys() - {"F32"}))
 def test_each_weight_is_the_dequantized_one_to_the_bit(kind):
     rng, inputs, outputs = np.random.default_rng(2), 256, 16
     values = rng.normal(0, 0.2, (outputs, inputs)).astype(np.float32)
@@ -283,7 +427,7 @@ def test_each_weight_is_the_dequantized_one_to_the_bit(kind):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"kind": Kind.Q5_0}, "numbers of the kind “Q5_0” are not computed in a tab"),
+        ({"kind": Kind.BF16}, "numbers of the kind “BF16” are not computed in a tab"),
         ({"kinds": {"ffn_up": Kind.Q8_0}}, "the kind “Q4_1, Q8_0” are not computed in a tab"),
         ({"llama__embedding_length": 96}, "its “token_embd” has another size than the file says"),
         ({"llama__attention__head_count_kv": 3}, "its attention heads have sizes that"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from core.torch_engine.models.gguf import GgufFile, _make, reader
 from core.torch_engine.models.gguf_for_tab import PackedGguf
 from core.torch_engine.models.weight_files import BadWeights
-from worlds.gguf_files import write
+from worlds.gguf_files import FITTING, write
 
 LONG = [0, 1, 2**31, 2**32, 2**46, 2**62, 2**63, 2**64 - 1]
 WRONG = st.binary(min_size=1, max_size=2) | st.sampled_from(LONG).map(
@@ -23,12 +23,20 @@ WRONG = st.binary(min_size=1, max_size=2) | st.sampled_from(LONG).map(
 )
 
 
+GIVEN = {
+    "llama": {"rope": FITTING},
+    "qwen2": {"pre": "qwen2"},
+    "qwen3": {"pre": "qwen2"},
+    "smollm3": {"pre": "smaug-bpe", "layers": 4},
+}
+
+
 @cache
 def whole(arch: str) -> tuple[bytes, int]:
     """A file, and where its header ends."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tiny.gguf"
-        write(path, arch, pre="smollm" if arch == "llama" else "qwen2")
+        write(path, arch, **GIVEN[arch])
         content = path.read_bytes()
     return content, content.rfind(b"ffn_down.weight") + 50
 
@@ -54,7 +62,7 @@ def test_tensors_lie_where_the_files_own_alignment_has_them(tmp_path):
         assert other.at % 4096 == 0 and wide.content(other, 64) == usual.content(tensor, 64)
 
 
-@pytest.mark.parametrize("arch", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("arch", GIVEN)
 @given(share=st.floats(0, 1), wrong=WRONG)
 @example(share=0.0, wrong=b"")
 def test_it_is_read_or_refused(arch, share, wrong):
@@ -73,12 +81,12 @@ def test_it_is_read_or_refused(arch, share, wrong):
         ("blk.0.ffn_down.weight", 4, struct.pack("<Q", 2**46), "no GGUF file, or not a whole one"),
         ("blk.0.ffn_down.weight", 24, struct.pack("<Q", 2**62), "no GGUF file, or not a whole one"),
         ("blk.0.attn_norm.weight", 4, struct.pack("<Q", 0), "no GGUF file, or not a whole one"),
-        ("llama.attention.key_length", 4, struct.pack("<I", 70), "makes no sense"),
-        ("llama.attention.key_length", 4, struct.pack("<I", 0), "makes no sense"),
+        ("smollm3.attention.key_length", 4, struct.pack("<I", 70), "makes no sense"),
+        ("smollm3.attention.key_length", 4, struct.pack("<I", 0), "makes no sense"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(tmp_path, name, skip, number, said):
-    content, _ = whole("llama")
+    content, _ = whole("smollm3")
     at = content.find(name.encode()) + len(name) + skip
     with pytest.raises(BadWeights, match=said):
         read(changed(content, at, number), tmp_path / "made")

@@ -1,6 +1,7 @@
-"""Recordings of a real vLLM under HTTP traffic: every one opens whole and without a warning, each
-step is as its raw line says, and the totals are those of vLLM's own counters and of its clients. A
-line or a counter that says something else is found.
+"""Recordings of a real vLLM under HTTP traffic: every one opens whole, each step is as its raw line
+says, and the totals are those of vLLM's own counters and of its clients. A line or a counter that
+says something else is found. None has a warning, but for the blocks of those whose recorder did not
+say which blocks leave a window.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from core.trace.trace import Trace
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "vllm-http"
 NAMES = sorted(path.name.removesuffix(".raw.jsonl.gz") for path in DATA.glob("*.raw.jsonl.gz"))
+SILENT = ("hybrid", "sliding-window")  # on which blocks leave a window
 CLIENTS = json.loads((DATA / "clients.json").read_text())
 Lines = list[dict[str, Any]]
 
@@ -50,12 +52,14 @@ def test_every_step_is_as_its_line_says_and_no_rule_is_broken(
     traces: dict[str, Trace], name: str
 ) -> None:
     trace = traces[name]
-    assert trace.complete and [event.warnings for event in trace.events if event.warnings] == []
+    warned = [event.warnings for event in trace.events if event.warnings]
+    assert trace.complete and bool(warned) == (name in SILENT)
     found = compare_steps([raw_of(name)], trace) + compare_totals(
         DATA / f"{name}.metrics.txt", [trace]
     )
     every = STEP_FACTS.keys() - {"queue"}  # which only snapshots have
-    assert {compared.fact for compared in found} >= every and [c for c in found if c.differ] == []
+    assert {compared.fact for compared in found} >= every
+    assert [c.fact for c in found if c.differ] == (["blocks"] if name in SILENT else [])
     assert (
         min(compared.count for compared in found if compared.fact in every)
         == len(trace.events)

@@ -332,6 +332,9 @@ test("a lesson goes on where it was left, to its end, and its address names the 
   });
   learn._remember();
   assert.deepEqual(written, ["#part=learn&lesson=l&stop=b"]);
+  learn.go(1); // its run is still fetched
+  assert.deepEqual(done, []);
+  learn.drawn = "l/b";
   for (const by of [-1, -2, 1]) learn.go(by);
   learn.options.only = "l"; // a file of one lesson
   learn.go(1);

@@ -11,7 +11,7 @@ from core import Engine
 from core.torch_engine.models.load import load_adapter
 from core.trace.trace import Trace
 from worlds.browser import PATIENCE, open_editor, settled
-from worlds.gguf_files import Kind, write
+from worlds.gguf_files import FITTING, Kind, write
 from worlds.own_models import spec
 from worlds.static_host import hosted
 from worlds.tab_engine import TabEngine
@@ -28,10 +28,12 @@ TRIMS = (
 MIXED = {"attn_v": Kind.Q6_K, "ffn_down": Kind.Q6_K, "token_embd": Kind.Q6_K}
 FILES = {
     "q4_0": {"arch": "llama", "kind": Kind.Q4_0},
-    "q4_1": {"arch": "llama", "kind": Kind.Q4_1, "own_head": True},
+    "q4_1": {"arch": "llama", "kind": Kind.Q4_1, "own_head": True, "rope": FITTING},
+    "q5_0": {"arch": "llama", "kind": Kind.Q5_0, "kinds": {"ffn_down": Kind.Q5_1}},
+    "q5_k": {"arch": "llama", "kind": Kind.Q5_K, "kinds": MIXED, "hidden": 256},
     "q8_0": {"arch": "qwen2", "kind": Kind.Q8_0, "pre": "qwen2"},
     "f16": {"arch": "qwen3", "kind": Kind.F16, "pre": "qwen2"},
-    "f32": {"arch": "llama", "kind": Kind.F32, "pre": "llama-bpe"},
+    "f32": {"arch": "smollm3", "kind": Kind.F32, "pre": "smaug-bpe", "layers": 4},
     "k_m": {"arch": "llama", "kind": Kind.Q4_K, "kinds": MIXED, "hidden": 256, "pre": "llama-bpe"},
 }
 
@@ -45,7 +47,7 @@ def site(site_folder):
     write(folder / "plain.gguf", template=None)
     write(folder / "gemma.gguf", "gemma")
     write(folder / "tekken.gguf", pre="tekken")
-    write(folder / "q5.gguf", kind=Kind.Q5_0)
+    write(folder / "bf16.gguf", kind=Kind.BF16)
     (folder / "broken.gguf").write_bytes((folder / "q4_0.gguf").read_bytes()[:-1000])
     with hosted(folder) as host:
         yield host
@@ -149,11 +151,19 @@ def test_files_that_are_not_computed_here_are_refused(site, fresh):
     opened(page, site)
     open_editor(page)
     for file, said in (
-        ("gemma.gguf", "a GGUF file of the kind “gemma” is not read here."),
-        ("q5.gguf", "numbers of the kind “Q5_0” are not computed in a tab."),
+        (
+            "gemma.gguf",
+            "GGUF files of Llama, Qwen 2, Qwen 3 and SmolLM3 are read here, not of the kind"
+            " “gemma”.",
+        ),
+        ("bf16.gguf", "numbers of the kind “BF16” are not computed in a tab."),
         ("broken.gguf", "it is no GGUF file, or not a whole one."),
         ("blank.html", "it is no GGUF file, or not a whole one."),  # named as one, all the same
-        ("tekken.gguf", "a tokenizer of the kind “gpt2”, “tekken”, is not read here."),
+        (
+            "tekken.gguf",
+            "tokenizers of Llama 3, Qwen, SmolLM and GPT-2 are read here, not of the kind “gpt2”,"
+            " “tekken”.",
+        ),
     ):
         choose(page, site.folder / file)
         name = f"{file.removesuffix('.gguf')}.gguf"

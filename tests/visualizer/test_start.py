@@ -89,17 +89,17 @@ def test_a_run_loads_nothing_that_serves(tmp_path):
 def test_only_a_process_that_is_ours_is_no_longer_searched():
     code = """
 import gc
-from core.start import own_process, unsearched
+from core.start import own_process, gc_frozen
 states = []
 for _ in range(2):
-    with unsearched():
+    with gc_frozen():
         states.append(gc.isenabled())
     states.append(gc.isenabled())
     states.append(gc.get_freeze_count() > 1000)
     own_process()
 gc.unfreeze()
 gc.disable()
-with unsearched():
+with gc_frozen():
     pass
 print(*states, gc.isenabled(), gc.get_freeze_count())"""
     assert said(code) == ["True", "True", "False", "False", "True", "True", "False", "0"]

@@ -96,6 +96,24 @@ def test_a_sheet_that_found_the_disk_full_is_made_again_and_no_name_makes_anothe
     )
 
 
+@pytest.mark.slow
+def test_each_language_has_papers_of_its_own(tmp_path):
+    lessons = Lessons(Store(tmp_path, 0, str), TRACES)
+    for name, kind in (("", "plan"), ("one-token", "learner"), ("one-token", "offline")):
+        english, german = (
+            Path(lessons.file(name, kind, language)).read_text() for language in ("en", "de")
+        )
+        assert english != german
+        assert kind == "offline" or ('lang="en"' in english and 'lang="de"' in german)
+
+
+def test_ranks_are_in_the_order_of_their_numbers(tmp_path):
+    names = [f"run.rank{rank}.jsonl" for rank in range(12)]
+    for name in (*reversed(names), "run.jsonl", "other.rank0.jsonl"):
+        (tmp_path / name).touch()
+    assert [path.name for path in rank_files("run", tmp_path)] == names
+
+
 def test_a_figure_is_kept_without_a_copy_of_plotly(tmp_path):
     store = Store(tmp_path, 2**24)
     name = store.export("plotly", store.put(trace())["id"], 1)["url"].rsplit("/", 1)[-1]
@@ -197,11 +215,11 @@ def test_a_folder_goes_with_its_process_and_what_was_left_goes_at_the_next_start
 def test_room_is_made_by_who_takes_most_of_it(tmp_path):
     store = Store(tmp_path, 2**24)
     little, first, _ = (
-        store.put(trace(budget), whose=whose)["id"]
-        for budget, whose in ((4, "one"), (5, "another"), (6, "another"))
+        store.put(trace(budget), client=client)["id"]
+        for budget, client in ((4, "one"), (5, "another"), (6, "another"))
     )
     store._quota = sum(path.stat().st_size for path in tmp_path.iterdir())
-    store.put(trace(7), whose="a third")
+    store.put(trace(7), client="a third")
     assert store.trace(little).events
     with pytest.raises(InflightError, match="no longer on the server"):
         store.trace(first)
@@ -210,11 +228,11 @@ def test_room_is_made_by_who_takes_most_of_it(tmp_path):
 def test_a_run_stays_with_who_stored_it_first(tmp_path):
     """Whoever stores it again has no share in it, and loses nothing by it."""
     store = Store(tmp_path, 2**24)
-    first, shared = (store.put(trace(budget), whose="one")["id"] for budget in (5, 4))
-    store.put(trace(6), whose="another")
-    store.put(trace(4), whose="another")
+    first, shared = (store.put(trace(budget), client="one")["id"] for budget in (5, 4))
+    store.put(trace(6), client="another")
+    store.put(trace(4), client="another")
     store._quota = sum(path.stat().st_size for path in tmp_path.iterdir())
-    store.put(trace(7), whose="a third")
+    store.put(trace(7), client="a third")
     assert store.trace(shared).events
     with pytest.raises(InflightError, match="no longer on the server"):
         store.trace(first)
@@ -233,8 +251,8 @@ def test_exports_make_room_by_who_has_most_of_them(tmp_path):
     store = Store(tmp_path, 2**24)
     run = promise_recorded_runs(store, TRACES)[0]["id"]
     one, *others, newest = (
-        tmp_path / store.export("plotly", run, step, whose)["url"].rsplit("/", 1)[-1]
-        for step, whose in ((1, "one"), (2, "another"), (3, "another"), (4, "a third"))
+        tmp_path / store.export("plotly", run, step, client)["url"].rsplit("/", 1)[-1]
+        for step, client in ((1, "one"), (2, "another"), (3, "another"), (4, "a third"))
     )
     store._quota = sum(path.stat().st_size for path in (one, *others, newest)) - 1
     store.export("plotly", run, 4, "a third")

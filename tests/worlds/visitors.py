@@ -26,7 +26,7 @@ class Memory:
     def __init__(self):
         self.traces = []
 
-    def keep(self, trace, whose=""):
+    def keep(self, trace, client=""):
         self.traces.append(trace)
         return {"id": "x", "url": f"store/{len(self.traces)}"}
 

@@ -1,1 +1,1 @@
-"""The page's answers without a server: what a tab's worker runs, on the standard library alone."""
+"""Answers the page without a server: what a tab's worker runs, on the standard library alone."""

@@ -1,5 +1,5 @@
-"""What the page asks of a server (`visualizer.server.api`), answered in the visitor's own tab: the
-same names, answers and deltas of a job. A job's iterator gives way at every step.
+"""Answers the calls of a page (as `visualizer.server.api` does on a server) in the browser tab,
+with the same names, answers and deltas. A job's iterator pauses at every step.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from visualizer.jobs.attention import attention_weights
 from visualizer.jobs.calls import answered
 from visualizer.jobs.files import Wanted, answer_to, open_files, read_workload
 from visualizer.jobs.limits import IN_TAB, Refused, Spec, check, check_upload
-from visualizer.jobs.measured import Compare, Fork
-from visualizer.jobs.planned import PlanJob, SettingJob
+from visualizer.jobs.measured import KINDS
 from visualizer.jobs.work import LeakyRun, Run, Work
 from visualizer.lessons import tasks
 from visualizer.lessons.document import recorded
@@ -32,7 +31,7 @@ from visualizer.write.exercises import Check
 from visualizer.write.tasks import PolicyTask, task_named
 
 NO_ANSWER = "The engine in this tab cannot run this: it takes a page with a server."
-_MOMENT = 0.01  # seconds that an engine waits for an arrival before others have their turn
+_MOMENT = 0.01  # seconds that an engine waits for an arrival before other work has its turn
 
 log = logging.getLogger("inflight")
 
@@ -49,15 +48,15 @@ class NotLoaded(UnsupportedModel):
 
 
 Engines = Callable[[str, EngineConfig, bool, Sleep], EngineCore]
-"""Makes an engine on a model, by its name; the flag is `leaks` of `visualizer.jobs.work.Host`, and
-what follows it is how the engine waits for an arrival. Raises NotLoaded.
+"""Makes an engine from a model's name, a config, `leaks` (see `visualizer.jobs.work.Host`), and the
+function by which the engine waits for an arrival. Raises NotLoaded.
 """
 
 
 class Answers:
-    """engines: makes the engines of jobs. weights: a model's attention, by its name, see `Weigh`;
-    None where it is not known. between: called between the steps of a timed run, which cannot give
-    way. describe: says of a model what a workload has to know; raises NotLoaded.
+    """engines: makes the engines of jobs. weights: gives the attention of a model, see `Weigh`;
+    None if unknown. between: called between the steps of a timed run, which cannot pause. describe:
+    describes a model for reading a workload; raises NotLoaded.
     """
 
     def __init__(
@@ -85,13 +84,13 @@ class Answers:
         }
 
     def offer(self, model: str) -> None:
-        """A visitor's own model may be chosen by its name from now on."""
+        """Offer a visitor's own model by its name from now on."""
         offered = dict.fromkeys((*self._limits.offered, model))
         self._limits = replace(self._limits, offered=tuple(offered))
 
     def call(self, name: str, args: Sequence[Any] = ()) -> dict[str, Any]:
         """The answer to a call, see `visualizer.jobs.calls`; a refusal is `{"error": one
-        sentence}`. `{"needs": a model}`: load it, and ask again.
+        sentence}`. The answer `{"needs": model}` means: load that model and call again.
         """
         try:
             if name not in self._calls:
@@ -103,13 +102,12 @@ class Answers:
             return {"error": str(error)}
 
     def document(self, url: str) -> str:
-        """What lies at an address `tab:…`: JSON, or the text of a file. Raises InflightError."""
+        """The content at an address `tab:…`: JSON, or the text of a file. Raises InflightError."""
         return self._kept.text(url)
 
     def begin(self, kind: str, spec: Any) -> ComputedJob:
-        """A job, one delta after the other. kind: run, leak, compare, fork, plan, simulate, or
-        policy, which runs a visitor's code and is for a sandbox. Raises InflightError for what is
-        not accepted.
+        """A job as an iterator of deltas. kind: run, leak, compare, fork, plan, simulate, or
+        policy, which runs a visitor's code in a sandbox. Raises InflightError for an invalid spec.
         """
         return ComputedJob(self._work(kind, spec), self)
 
@@ -123,16 +121,9 @@ class Answers:
             if not isinstance(task, PolicyTask):
                 return Check(task.name, code)
             return (Beside if spec.get("beside") else Attempt)(task, code, self._limits)
-        kinds: Mapping[str, Callable[..., Work]] = {
-            "compare": Compare,
-            "fork": Fork,
-            "plan": PlanJob,
-            "simulate": SettingJob,
-        }
-        made = kinds.get(kind)
-        if made is None or not isinstance(spec, dict):
+        if kind not in KINDS or not isinstance(spec, dict):
             raise Refused(NO_ANSWER)
-        return made(spec, self._limits)
+        return KINDS[kind](spec, self._limits)
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -165,7 +156,7 @@ class Answers:
         segments = attention_weights(trace, weigh, layers, step, pass_index, layer, head)
         return {"segments": segments}
 
-    # -- what work is given here -------------------------------------------------------------------
+    # -- as a Host --------------------------------------------------------------------------------
 
     def engine(self, spec: Spec, config: EngineConfig, leaks: bool = False) -> EngineCore:
         """See `Host`."""
@@ -174,7 +165,7 @@ class Answers:
         )
 
     def between(self) -> None:
-        """See `Host`: nothing stops a timed run but the end of its worker."""
+        """See `Host`. Only ending the worker stops a timed run."""
         self._between()
 
     def keep(self, trace: Trace) -> dict[str, Any]:
@@ -195,7 +186,7 @@ class Answers:
 
 
 def _opened(what: str, text: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a file's reader answers; what precedes a refusal."""
+    """The answer of a file's reader; `what` precedes an error."""
 
     def checked() -> dict[str, Any]:
         check_upload(len(text.encode("utf-8", "surrogatepass")), IN_TAB)
@@ -206,8 +197,8 @@ def _opened(what: str, text: str, read: Callable[[], dict[str, Any]]) -> dict[st
 
 
 class ComputedJob(Iterator[Delta | None]):
-    """A job that goes on with every call of `next`: a delta as from a server's job, or None while
-    there is no news. The last delta has "done".
+    """A job that advances with every call of `next`: a delta like that of a server's job, or None
+    if there is no news. The last delta has "done".
     """
 
     def __init__(self, work: Work, host: Answers) -> None:
@@ -217,11 +208,11 @@ class ComputedJob(Iterator[Delta | None]):
         return next(self._deltas)
 
     def stop(self) -> None:
-        """End it: what follows is its last deltas."""
+        """Stop the job; only its last deltas follow."""
         self._stopped = True
 
     def failed(self, error: Exception) -> Delta:
-        """The last delta, after the work was ended from outside."""
+        """The last delta of a job that was interrupted."""
         return {"done": True, **self._work.failed(error)}
 
     def _all(self, work: Work, host: Answers) -> Iterator[Delta | None]:

@@ -1,4 +1,4 @@
-"""The latest runs, documents and files of a tab, in memory, at addresses that name no server."""
+"""Keeps the latest runs, documents and files of a browser tab in memory, as `tab:` addresses."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from core.account.perfetto import chrome_trace
 from core.errors import InflightError
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
+from visualizer.documents import as_text
 from visualizer.documents.places import checked_place
 from visualizer.documents.replay import translated_ranks, translated_replay
 from visualizer.page.bundle import standalone_html
 from visualizer.page.step import step_page
 
 GONE = "This run is no longer in this tab: run it again."
-_MOST = 2**25  # bytes of what is kept, packed
+_MOST = 2**25  # compressed bytes
 _ID, _ADDRESS = "tab-", "tab:"
 
 
 class Kept:
-    """What a tab keeps, packed, the latest first; the document of a run is made when asked for."""
+    """Compressed runs, documents and files, the oldest dropped first; replays are made anew."""
 
     def __init__(self) -> None:
         self._packed: OrderedDict[str, bytes] = OrderedDict()
@@ -31,19 +32,19 @@ class Kept:
         self._opened: tuple[str, Trace] | None = None  # the run that was asked for last
 
     def put(self, trace: Trace, source: str | None = None) -> dict[str, Any]:
-        """Keep a run; `{"id", "url"}`. source: see `replay`."""
+        """Keep a run; returns `{"id", "url"}`. source: see `replay`."""
         name = self._put("".join(f"{line}\n" for line in trace.lines()))
         self._sources[name], self._opened = source, (name, trace)
         return _named(name)
 
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
-        """Keep the runs of an engine's ranks, and a document of all; `{"id", "url"}` of that."""
+        """Keep the runs of ranks and a document of all; returns `{"id", "url"}` of that."""
         ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
         return self.put_document(translated_ranks(ranks, ids, source))
 
     def put_document(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Keep a document; `{"id", "url"}`."""
-        return _named(self._put(_as_text(document)))
+        """Keep a document; returns `{"id", "url"}`."""
+        return _named(self._put(as_text(document)))
 
     def trace(self, run: object) -> Trace:
         """A run's trace by its id or address; raises InflightError if it is gone."""
@@ -58,15 +59,15 @@ class Kept:
         return self._opened[1]
 
     def text(self, url: object) -> str:
-        """What lies at an address; raises InflightError if it is gone."""
+        """The text at an address; raises InflightError if it is gone."""
         name = _name(url)
         if name in self._sources:
-            return _as_text(translated_replay(self.trace(name), self._sources[name]))
+            return as_text(translated_replay(self.trace(name), self._sources[name]))
         return self._text(name)
 
     def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
         """A run as a file, `{"url", "name"}`; see `visualizer.server.store.Store.export`. A page
-        with a figure lacks Plotly where `PLOTLY` stands.
+        with a figure has the placeholder `PLOTLY` instead of Plotly.
         """
         if kind == "html":
             return self.export_page(run, {"step": step})
@@ -99,7 +100,7 @@ class Kept:
         return zlib.decompress(packed).decode("utf-8", "surrogatepass")
 
     def _put(self, text: str) -> str:
-        # unknown to an earlier worker of this tab, whose runs the page may still name
+        # random, since the page may still ask for runs of an earlier worker of this tab
         name = secrets.token_hex(10)
         self._packed[name] = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
         while len(self._packed) > 1 and sum(map(len, self._packed.values())) > _MOST:
@@ -114,7 +115,3 @@ def _named(name: str) -> dict[str, Any]:
 
 def _name(of: object) -> str:
     return str(of).removeprefix(_ADDRESS).removeprefix(_ID)
-
-
-def _as_text(document: dict[str, Any]) -> str:
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -1,4 +1,4 @@
-"""The Python end of a tab's worker (assets/engine/worker.js): its models, and `Answers` as JSON."""
+"""The Python side of a browser tab's worker (assets/engine/worker.js): models, and JSON."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from visualizer.write.code import overdue
 
 
 class Tab:
-    """machine: JSON of what a trace's header says of the browser, "device_name" and "versions".
-    stepped: given in a sandbox; called when the next step of a timed run begins, which has time of
-    its own.
+    """machine: facts about the browser for the header of traces as JSON, "device_name" and
+    "versions". stepped: only in a sandbox; called when the next step of a timed run begins, which
+    resets the time limit.
     """
 
     def __init__(self, machine: str, stepped: Callable[[], None] | None = None) -> None:
@@ -48,8 +48,8 @@ class Tab:
         self._stepped, self._limit = stepped, TimeLimit()
 
     def open(self, name: str, read: Callable[[int, int], Any]) -> str:
-        """Look at a GGUF file of the visitor's own: what a form says of it, as JSON, or `{"error":
-        one sentence}`. read: gives an array of bytes, from a place on, so many.
+        """Inspect a visitor's GGUF file: facts for a form as JSON, or `{"error": one sentence}`.
+        read: gives an array of bytes from an offset and a length.
         """
         try:
             packed = PackedGguf(GgufFile(lambda at, size: read(at, size).to_bytes()), name)
@@ -61,16 +61,16 @@ class Tab:
         return json.dumps({**facts, "has_chat_template": packed.chat_text is not None})
 
     def opened(self, name: str) -> PackedGguf:
-        """A file that was looked at."""
+        """A file that was inspected."""
         return self._opened[name]
 
     def close(self, name: str) -> None:
-        """Forget such a file, and its model; a run that has it keeps it."""
+        """Forget such a file and its model; a run that uses the model keeps it."""
         self._opened.pop(name, None)
         self._models.pop(name, None)
 
     def add(self, name: str, model: BrowserModel) -> None:
-        """A model was loaded."""
+        """Add a model that has been loaded."""
         if name in self._opened:
             packed = self._opened[name]
             tokenizer: Any = PlainTokenizer(packed.tokenizer, packed.chat_text)
@@ -86,14 +86,14 @@ class Tab:
         return json.dumps(self._answers.call(name, json.loads(arguments)))
 
     def document(self, url: str) -> str | None:
-        """See `Answers.document`; None where there is nothing."""
+        """See `Answers.document`; None if there is nothing at the address."""
         try:
             return self._answers.document(url)
         except InflightError:
             return None
 
     def begin(self, kind: str, spec: str) -> TabJob:
-        """See `Answers.begin`; a refusal is the job's only delta."""
+        """See `Answers.begin`; a refusal becomes the only delta of the job."""
         try:
             return TabJob(self._answers.begin(kind, json.loads(spec)), self._limit)
         except InflightError as error:
@@ -129,26 +129,26 @@ class Tab:
 
 
 class TabJob:
-    """A job, taken turn by turn."""
+    """A job that the worker advances turn by turn."""
 
     def __init__(self, deltas: Iterator[dict[str, Any] | None], limit: TimeLimit) -> None:
         self._deltas, self._limit = deltas, limit
 
     def turn(self, seconds: float) -> str:
-        """Go on for so long, at least to where it can be stopped, at most to its next delta;
-        returns the deltas meanwhile as JSON.
+        """Continue for this many seconds, but at least to the next pause and at most to the next
+        delta; returns the new deltas as JSON.
         """
         self._limit.begin()
         until = time.perf_counter() + seconds
         for delta in self._deltas:
             if delta is not None:
-                return json.dumps([delta])  # at once: what comes next may take seconds
+                return json.dumps([delta])  # at once, since the next may take seconds
             if time.perf_counter() >= until:
                 break
         return "[]"
 
     def overdue(self) -> str:
-        """What is left to say of a job whose turn was interrupted for good, as JSON."""
+        """The last deltas, as JSON, of a job whose turn exceeded the time limit."""
         error = overdue(self._limit.line)
         last: dict[str, Any] = {"done": True, "error": str(error)}
         if isinstance(self._deltas, ComputedJob):
@@ -156,6 +156,6 @@ class TabJob:
         return json.dumps([last])
 
     def stop(self) -> None:
-        """End it at its next turn."""
+        """Stop the job at its next turn."""
         if isinstance(self._deltas, ComputedJob):
             self._deltas.stop()

@@ -1,6 +1,5 @@
-"""How long a visitor's code may compute at a time, in a worker that nothing can interrupt from
-outside: the interpreter looks at the clock itself (`interrupt` in assets/engine/worker.js) and
-sends itself a signal.
+"""Limits the time of a visitor's code in a worker that cannot be interrupted from outside: the
+interpreter checks the clock itself (`interrupt` in assets/engine/worker.js) and signals itself.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from visualizer.write.answers import line_of
 
 
 class TimeLimit:
-    """What is done when time is up: the visitor's code is interrupted, ours goes on. The signal
-    comes when time is up, once more a moment later, and from then on all the time.
+    """Handles the signal: interrupts the visitor's code, but not ours. The signal comes when time
+    is up, once more a moment later, and continuously from then on.
 
-    line: that of the visitor's code which was running when time was up, None if it was not over.
+    line: the line of the visitor's code that was running when time was up, None if time was not up.
     """
 
     def __init__(self) -> None:
@@ -23,7 +22,7 @@ class TimeLimit:
         self._told = 0
 
     def begin(self) -> None:
-        """Another turn, with all its time."""
+        """Begin another turn with its full time."""
         self.line, self._told = None, 0
         signal.signal(signal.SIGINT, self._over)
 

@@ -1,1 +1,1 @@
-"""Plotly's figures as plain data, from traces and comparisons."""
+"""Figures of traces and comparisons, as the JSON that plotly.js takes."""

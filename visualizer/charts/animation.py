@@ -1,4 +1,4 @@
-"""A run for a slide: its lanes as they fill, a picture a step, by Pillow in the page's colours."""
+"""Animates a run for slides: its lanes as they fill, one picture per step, drawn by Pillow."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def animated(trace: Trace, path: Path, steps: slice, seconds: float) -> None:
         raise InflightError("An .mp4 needs the program ffmpeg, which is not here; a .gif does not.")
     if not (is_number(seconds) and 0.02 <= seconds <= 60):
         raise InflightError(f"A step is shown for 0.02 to 60 seconds, not {shown(seconds)}.")
-    places = range(len(trace))[require(steps, slice, "Steps are chosen by a slice")]
+    try:
+        places = range(len(trace))[require(steps, slice, "Steps are chosen by a slice")]
+    except (TypeError, ValueError):  # of its bounds
+        raise InflightError(f"No steps can be chosen by {steps}.") from None
     if not 0 < len(places) <= MOST_STEPS:
         raise InflightError(
             f"An animation has 1 to {MOST_STEPS} steps, and these are {len(places):,}: choose some"
@@ -50,8 +53,8 @@ def animated(trace: Trace, path: Path, steps: slice, seconds: float) -> None:
 
 
 def _pictures(trace: Trace, places: range) -> Iterator[Image]:
-    """One for each step: what it is, its sentence, the lanes up to it, who waits."""
-    from PIL import Image, ImageDraw, ImageFont  # which Gradio brings
+    """One picture for each step: number, sentence, the lanes so far, waiting requests."""
+    from PIL import Image, ImageDraw, ImageFont  # a dependency of Gradio
 
     small, plainly, large = (ImageFont.load_default(size) for size in (14, 17, 26))
     frames, said = [*trace.frames()], captions(trace)
@@ -96,7 +99,7 @@ def _gif(pictures: Iterator[Image], seconds: float) -> bytes:
     from PIL import Image, ImageColor
 
     ground, *drawn = (ImageColor.getrgb(colour) for colour in (GROUND, INK, MUTED, *CELLS))
-    shades = [  # the edges of letters lie between their colour and the ground
+    shades = [  # shades between a colour and the background, for the edges of letters
         g + (c - g) * eighth // 8
         for colour in drawn
         for eighth in range(9)

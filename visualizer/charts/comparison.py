@@ -1,4 +1,4 @@
-"""The figures of a comparison: each has its finding as title, each contender one colour."""
+"""The figures of a comparison: each has its finding as title, and each contender has one colour."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from visualizer.words.language import t
 _LETTERS_OF_A_BAR = 22
 _BINS = 40
 _MILLISECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-_ON_USEFUL = "#141414"  # stays dark in the dark theme, whose green is light
+_ON_USEFUL = "#141414"  # stays dark in the dark theme, where the green is light
 _LANE_STEPS = (
     ("useful", "useful", HUES[2], ""),
     ("padding", "padding: finished rows", "#bfb8aa", "/"),
@@ -54,9 +54,7 @@ _PRICES = (
 
 
 class TracedRun(NamedTuple):
-    """A contender that left a trace, as figures over time draw it. name: as Plotly's text. start:
-    where its axis begins.
-    """
+    """A contender with a trace. name: escaped for Plotly. start: where its time axis begins."""
 
     name: str
     trace: Trace
@@ -116,7 +114,7 @@ def total_time(comparison: Comparison) -> Figure:
             name=escaped(name),
         )
     longest = {name: max(comparison.walls[name]) for name in names}
-    # the medians in numbers stand behind every dot
+    # the medians are written to the right of all dots
     said = [
         {
             "x": longest[name],
@@ -137,7 +135,7 @@ def total_time(comparison: Comparison) -> Figure:
 
 
 class Bar(NamedTuple):
-    """From `start` to `end`, in seconds; counted: the counts behind it."""
+    """A bar from `start` to `end`, in seconds. counted: the counts that explain it."""
 
     label: str
     start: float
@@ -146,7 +144,7 @@ class Bar(NamedTuple):
 
 
 def difference_of_two(comparison: Comparison) -> Figure:
-    """Why one of the two that race took less time, as a sum: a bar for each part, from the
+    """Why one of the two racing contenders took less time, as a sum: a bar for each part, from the
     baseline's time to the other's. Raises InflightError if one left no trace, or one that is too
     short.
     """
@@ -160,7 +158,7 @@ def difference_of_two(comparison: Comparison) -> Figure:
     colours = [ends[0], *(HUES[2] if b.end < b.start else HUES[1] for b in made[1:-1]), ends[1]]
     picture = Figure()
     picture.add_bar(
-        # to the right, where there is room for the text beside it
+        # drawn to the right, which leaves room for the text beside it
         x=[round(abs(b.end - b.start), 6) for b in made],
         base=[round(min(b.start, b.end), 6) for b in made],
         y=["<br>".join(map(escaped, textwrap.wrap(b.label, _LETTERS_OF_A_BAR))) for b in made],
@@ -188,7 +186,7 @@ def difference_of_two(comparison: Comparison) -> Figure:
 
 
 def bars(found: Difference, base: str, mine: str) -> list[Bar]:
-    """The two runs, and between them the sentence's parts and the rest, each after the other."""
+    """The bars of the two runs, and between them those of the named parts and of the rest."""
     large = [part for side in verdicts.named_parts(found) for part in side]
     rest = found.seconds - sum(p.seconds for p in large)
     made, at = [Bar(base, 0.0, found.before_s)], found.before_s
@@ -208,7 +206,7 @@ def _signed(bar: Bar) -> str:
 
 
 def latency(comparison: Comparison) -> Figure:
-    """How long users wait. Left: TTFT, a dot per request. Right: ITL of all requests pooled."""
+    """How long users wait. Left: TTFT, one dot per request. Right: ITL of all requests together."""
     picture = Figure.side_by_side(0.06, shared=True)
     runs = traced(comparison)
     waits = [life.ttft_s or 0.0 for run in runs for life in request_times(run.trace).values()]
@@ -248,8 +246,8 @@ def latency(comparison: Comparison) -> Figure:
 
 
 def throughput(comparison: Comparison) -> Figure:
-    """Output tokens a second in windows of a fortieth of the slowest run; a last window under half
-    as long joins the one before, since otherwise a few tokens would look like a burst.
+    """Output tokens per second, in windows of a fortieth of the slowest run. A last window of less
+    than half that length joins the one before, since a few tokens would look like a burst.
     """
     runs = traced(comparison)
     width = max(run.trace.events[-1].t_end - run.start for run in runs) / _BINS or 1.0
@@ -272,7 +270,7 @@ def throughput(comparison: Comparison) -> Figure:
 
 
 def kv_use(comparison: Comparison) -> Figure:
-    """KV blocks in use during a run, as a share: with fewer lanes the pool is smaller."""
+    """KV blocks in use over time, as a share, since pools differ in size."""
     hover = t("{counts} blocks after {time} s", counts="%{customdata}", time="%{x:.3g}") + NAMED
     picture = Figure()
     for run in traced(comparison):
@@ -293,7 +291,7 @@ def kv_use(comparison: Comparison) -> Figure:
 def _over_time(
     run: TracedRun, times: Iterable[float], values: Iterable[float], digits: int
 ) -> dict[str, Any]:
-    """A contender's line, in steps."""
+    """A contender's line, as a step function."""
     return {
         "x": [round(float(x), 6) for x in times],
         "y": [round(float(y), digits) for y in values],
@@ -304,7 +302,7 @@ def _over_time(
 
 
 def lane_steps(comparison: Comparison) -> Figure:
-    """Where every lane-step went, as shares; counts are on hover and, where they fit, inside."""
+    """How all lane-steps were spent, as shares; counts are in hover texts and wide bars."""
     counted = {
         n: c
         for n in reversed(comparison.names)
@@ -360,7 +358,7 @@ def lane_steps(comparison: Comparison) -> Figure:
 
 
 def pressure(comparison: Comparison) -> Figure:
-    """What each paid where KV blocks or budget ran short; raises InflightError if nobody did."""
+    """What each contender paid when blocks or budget ran short; raises InflightError for none."""
     paid = {name: findings.price(trace) for name, trace in comparison.traces.items()}
     if not any(p.preempted or p.frozen for p in paid.values()):
         raise InflightError("Nothing was short.")
@@ -392,7 +390,7 @@ def pressure(comparison: Comparison) -> Figure:
 
 
 class Chart(NamedTuple):
-    """A figure of a comparison and its title. `draw` raises InflightError without data for it."""
+    """A figure of a comparison and its title. `draw` raises InflightError without data."""
 
     title: str
     draw: Callable[[Comparison], Figure]
@@ -407,4 +405,4 @@ FIGURES = {
     "kv_use": Chart("KV cache in use", kv_use),
     "pressure": Chart("Who is preempted, who stalls, who waits", pressure),
 }
-"""In the order of the page."""
+"""The figures by name, in the order of the page."""

@@ -1,4 +1,4 @@
-"""Beside a comparison: the cost of a step by its size, and waiting times by the offered rate."""
+"""Two more figures of a comparison: the cost of a step by size, and waiting times by rate."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 2
 
 
 def cost(curve: CostCurve) -> Figure:
-    """Why batching pays: the measured time of a step. Left: against its tokens, beside the cost of
-    one token at a time. Right: against the KV it reads.
+    """Why batching pays: the measured time of a step. Left: by its number of tokens, beside the
+    cost of one token at a time. Right: by the KV it reads.
     """
     picture = Figure.side_by_side(0.1)
     one = curve.by_tokens[0]
@@ -50,7 +50,7 @@ def cost(curve: CostCurve) -> Figure:
     kv = [p.kv_read for p in curve.by_kv]
     longer = t(f"{curve.by_kv[0].tokens if kv else 0} requests, longer caches")
     picture.add_scatter(**_line(kv, curve.by_kv, HUES[2], longer, "cached positions read"), **RIGHT)
-    # by the medians: one slow repeat would flatten both curves; its whisker leaves the picture
+    # the axis follows the medians: one slow repeat would flatten both curves
     highest = max((p.median for p in (*curve.by_tokens, *curve.by_kv)), default=0.001) * 1000
     picture.update_yaxes(range=[0, highest * 1.25])
     picture.update_yaxes(title=t("milliseconds a step"), **LEFT)
@@ -96,8 +96,8 @@ def _line(
 
 
 def load(data: Mapping[str, Any]) -> Figure:
-    """The wait for a first token (left: TTFT p99) and the requests finished (right) at each rate,
-    as measured. A hollow point was cut: it is a lower bound. data: see
+    """The measured wait for a first token (left: TTFT p99) and the finished requests (right) at
+    each rate. A hollow point was cut short: it is a lower bound. data: see
     `core.measure.load.sweep_load`.
     """
     names = list(dict.fromkeys(point["policy"] for point in data["points"]))

@@ -1,5 +1,5 @@
-"""A figure as plotly.js reads it: plain data, made without Plotly's Python and numpy, wherever an
-engine runs. It checks nothing: tests hold every figure that ships against Plotly's schema.
+"""Builds figures for plotly.js as JSON, without Plotly's Python package and numpy, so that it works
+wherever an engine runs. It checks nothing: tests check every figure against Plotly's schema.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Figure:
 
     @classmethod
     def side_by_side(cls, gap: float, shared: bool = False) -> Figure:
-        """Cells 1 and 2 in a row. gap: between them, of the width. shared: both have one y axis."""
+        """Cells 1 and 2 in a row. gap: a share of the width. shared: they share a y axis."""
         half = (1.0 - gap) / 2
         figure = cls._of_cells(
             [((0.0, half), (0.0, 1.0)), ((half + gap, half + gap + half), (0.0, 1.0))]
@@ -28,7 +28,7 @@ class Figure:
 
     @classmethod
     def stacked(cls, heights: Sequence[float], gap: float) -> Figure:
-        """Axes for each height, cell 1 on top. gap: between two, as a share of the height."""
+        """One cell for each height, cell 1 on top. gap: between two, as a share of the height."""
         room, total = 1.0 - gap * (len(heights) - 1), sum(heights)
         shares = [room * (height / total) for height in reversed(heights)]
         bottoms = [sum(shares[:i]) + i * gap for i in range(len(shares))]
@@ -60,19 +60,19 @@ class Figure:
         self._add("heatmap", cell, trace)
 
     def update_xaxes(self, cell: int | None = None, **settings: Any) -> None:
-        """Of one cell, or of all."""
+        """Update the x axis of one cell, or of all."""
         self._update_axes("x", cell, settings)
 
     def update_yaxes(self, cell: int | None = None, **settings: Any) -> None:
-        """Of one cell, or of all."""
+        """Update the y axis of one cell, or of all."""
         self._update_axes("y", cell, settings)
 
     def update_layout(self, **settings: Any) -> None:
-        """What a setting has already and is not given stays."""
+        """Update settings of the layout; other settings are kept."""
         self.layout = _merged(self.layout, settings)
 
     def to_json(self) -> dict[str, Any]:
-        """{"data", "layout"}: what plotly.js is given."""
+        """{"data", "layout"}, as plotly.js takes it."""
         return {
             "data": self.data,
             "layout": {name: value for name, value in self.layout.items() if value != {}},
@@ -89,7 +89,7 @@ class Figure:
 
 
 def _number(cell: int) -> str:
-    """How plotly.js numbers axes: the first has no number."""
+    """The number of an axis in plotly.js, which is empty for the first."""
     return str(cell) if cell > 1 else ""
 
 

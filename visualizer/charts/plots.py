@@ -1,4 +1,4 @@
-"""Figures of a trace, a comparison and a plan in Plotly's own Python, for scripts and notebooks."""
+"""Figures of a trace, a comparison and a plan in Plotly's package, for scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from visualizer.words.language import t
 
 _CELLS = (("ttft_s", "TTFT", LEFT), ("itl_s", "ITL", RIGHT))
 _LANE_PIXELS = 26
-_FAR = 4.0  # times: latencies that are further apart are drawn on a logarithmic axis
+_FAR = 4.0  # latencies whose ratio exceeds this are drawn on a logarithmic axis
 _TICKS = [round(step * 10.0**decade, 6) for decade in range(-4, 4) for step in (1, 2, 5)]
 
 
 def frontier(plan: Plan) -> Figure:
-    """The measured run beside its setting simulated; other settings with their rows' numbers."""
+    """The measured run beside its simulation, and the other settings with their row numbers."""
     picture = Figure.side_by_side(0.12)
     rows = [*enumerate((plan.again, *plan.points))]
     points = [point for _, point in rows if point.numbers is not None]
@@ -64,7 +64,7 @@ def frontier(plan: Plan) -> Figure:
         picture.update_xaxes(title=t("tokens generated per second"), **cell)
         known = [y for _, y in (*at, _place(plan.measured, name)) if y]
         far = bool(known) and max(known) > _FAR * min(known)
-        # ticks of one's own take no suffix
+        # explicit ticks take no suffix
         ticks = [f"{s:g}s" if s >= 1 else f"{s * 1000:g}ms" for s in _TICKS]
         scale = (
             {"type": "log", "tickvals": _TICKS, "ticktext": ticks}
@@ -82,7 +82,7 @@ def _place(point: Point, name: str) -> tuple[float, float | None]:
 
 
 def _beats(one: tuple[float, float | None], other: tuple[float, float | None]) -> bool:
-    """Whether a place is at least as good in both."""
+    """Whether a point is at least as good as another in both coordinates."""
     return one[1] is not None and (other[1] is None or (one[0] >= other[0] and one[1] <= other[1]))
 
 
@@ -99,7 +99,7 @@ def _hover(plan: Plan, point: Point, name: str) -> str:
 
 
 def plotted(what: Trace | Comparison | Plan, view: str, step: int | None) -> Any:
-    """The figure of a view; raises InflightError for one that there is not, or is empty."""
+    """The figure of a view; raises InflightError for an unknown view, or one without data."""
     import plotly.graph_objects as go  # takes half a second
 
     if isinstance(what, Plan):
@@ -110,12 +110,13 @@ def plotted(what: Trace | Comparison | Plan, view: str, step: int | None) -> Any
             made.update_layout(title=f"Simulated: {made.layout['title']['text']}")
     elif not what.events:
         raise InflightError("An empty trace: nothing has run yet.")
-    elif view == "mask" and step is None:
-        raise InflightError("Which step? A mask is of one: give step=.")
-    elif view != "mask" and step is not None:
-        raise InflightError(f"step= is for the mask; {shown(view)} shows all of them.")
     else:
-        made = _one_of(_OF_A_RUN, view)(what, step)
+        draw = _one_of(_OF_A_RUN, view)
+        if view == "mask" and step is None:
+            raise InflightError("Which step? A mask is of one: give step=.")
+        if view != "mask" and step is not None:
+            raise InflightError(f"step= is for the mask; {shown(view)} shows all of them.")
+        made = draw(what, step)
     return go.Figure(made.to_json())
 
 
@@ -126,7 +127,7 @@ def _one_of(views: dict[str, Callable[..., Figure]], view: str) -> Callable[...,
 
 
 def lanes(trace: Trace, _: None = None) -> Figure:
-    """Who held which lane in each step: pale while it read its prompt, full while it wrote."""
+    """Which request held which lane: pale during prefill, full colour during decode."""
     picture = Figure()
     cells = _lane_cells(trace, [(event.step, event.step + 1) for event in trace.events])
     picture.add_heatmap(**cells)
@@ -184,12 +185,12 @@ _COMPARED: dict[str, Callable[..., Figure]] = {
 
 
 def name_of(trace: Trace) -> str:
-    """What it is, and that it is simulated or cut short, where it is."""
+    """The name of a run, which says if it is simulated or incomplete."""
     return repr(trace).strip("<>").removeprefix("Trace of ")
 
 
 def _lane_cells(trace: Trace, spans: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """A heatmap of the lanes. spans: from where to where each event is drawn."""
+    """A heatmap of the lanes. spans: the start and the end of each event on the x axis."""
     hues, edges = deal(trace), [spans[0][0]]
     columns: list[dict[int, LaneRow]] = []
     unseen = (spans[-1][1] - spans[0][0]) / 2000  # less than half a pixel
@@ -212,7 +213,7 @@ def _lane_cells(trace: Trace, spans: Sequence[tuple[float, float]]) -> dict[str,
 
 
 def cell_of(row: LaneRow | None, hues: dict[str, int]) -> int:
-    """What a lane did in a step, as a place in `CELLS`: grey where nothing counts."""
+    """What a lane did in a step, as an index into `CELLS`: grey for wasted work."""
     if row is None:
         return 0
     decodes, reads = "decode" in row.doing, "prefill" in row.doing

@@ -1,5 +1,5 @@
-"""One step as an interactive figure: for each of its passes the packed row and, under it, who may
-attend to whom. All of it comes from the trace; colours and letters are those of the page.
+"""One step as an interactive figure: for each of its passes the packed row and, below it, the
+attention mask. Everything comes from the trace; colours and letters are those of the page.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from visualizer.words.captions import captions, plain
 
 MAX_CELLS = 60_000
 _ROW_PIXELS, _SPACE_PIXELS = 15, 210
-_WRITTEN = 90  # up to this many positions show their tokens; beyond, only letters
-NOTHING = len(HUES)  # grey, after the hues: computed for a request that had stopped
+_WRITTEN = 90  # up to this many positions, ticks show tokens; for more, only letters
+NOTHING = len(HUES)  # grey, after the hues: wasted work for a request that had stopped
 CELLS: Sequence[str] = [EMPTY, *(c for hue in (*HUES, MUTED) for c in (tint(hue, 0.5), hue))]
 """The colours of cells: empty, then each hue in pale and in full."""
 
 
 def step_figure(trace: Trace, step: int) -> Figure:
-    """The figure of a step; raises InflightError for no step, and masks too large for a page."""
+    """The figure of a step; raises InflightError for an unknown step or too large masks."""
     event = trace.event(step)
     masks = [trace.mask(step, index) for index in range(len(event.passes))]
     cells = sum(m.num_cells for m in masks)
@@ -94,7 +94,7 @@ def _packed_row(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> di
 
 
 def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str, Any]:
-    """Queries by keys: cached keys pale, new keys full, blocked cells empty; hovering says why."""
+    """Queries by keys: cached pale, new full, blocked empty; hover texts give reasons."""
     new = {(q.request, q.position) for q in mask.queries}
     columns = [_code(k, hues, 2 if (k.request, k.position) in new else 1) for k in mask.keys]
     return {
@@ -116,7 +116,7 @@ def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str
 def _named(
     positions: Sequence[Position], letters: dict[str, str], along: bool = False
 ) -> dict[str, Any]:
-    """Ticks of letter and token where legible, otherwise letters. along: vertical, for columns."""
+    """Ticks with letter and token if legible, otherwise letters. along: vertical."""
     if len(positions) > _WRITTEN:
         return _letters_at(positions, letters)
     return {
@@ -138,7 +138,7 @@ def _letters_at(positions: Sequence[Position], letters: dict[str, str]) -> dict[
 
 
 def _token(position: Position) -> str:
-    """A position's token as a cell shows it, escaped."""
+    """A position's token as it is shown in a cell, escaped."""
     return "pad" if position.position is None else escaped((position.text.strip() or "␣")[:14])
 
 
@@ -157,12 +157,12 @@ def _reason(query: Position, key: Position, allowed: bool) -> str:
 
 
 def _code(position: Position, hues: dict[str, int], shade: int) -> int:
-    """A place in `CELLS`. shade: 1 for pale, 2 for full."""
+    """An index into `CELLS`. shade: 1 for pale, 2 for full."""
     return 0 if position.position is None else 2 * hues.get(position.request, 0) + shade
 
 
 def coloured() -> dict[str, Any]:
-    """A heatmap whose numbers are places in `CELLS`."""
+    """The style of a heatmap whose numbers are indexes into `CELLS`."""
     steps = len(CELLS)
     return {
         "colorscale": [(e / steps, c) for i, c in enumerate(CELLS) for e in (i, i + 1)],

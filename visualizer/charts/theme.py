@@ -1,6 +1,4 @@
-"""The colour table, Plotly's template made from it, and the finding that every figure has as title.
-`assets/player/parts/colours.js` has the same eight hues; a test compares them.
-"""
+"""The colour table, the Plotly template made from it, and titles of figures."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ RULE = "#e3ddd2"
 INK = "#1b1b1f"
 MUTED = "#5c5a55"
 EMPTY = "#f0ece4"
-_BY_PLACE = (7, 1, 4, 6, 3, 0, 2, 5)  # the hue of a policy by its place in `POLICIES`
+_BY_PLACE = (7, 1, 4, 6, 3, 0, 2, 5)  # the hue of each policy, in the order of `POLICIES`
 _LETTERS_A_LINE = 84
 LEFT, RIGHT = {"cell": 1}, {"cell": 2}  # of two figures side by side
 # the end of a hover text: the name of the line, or nothing
@@ -35,14 +33,14 @@ FONT = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 
 
 class Hues:
-    """Deals each request a hue at its first admission, as the player does: the next least used."""
+    """Gives each request a hue at its first admission, as the player does: the least used."""
 
     def __init__(self) -> None:
         self.live: dict[str, int] = {}  # of requests in a lane, or preempted
         self._last = -1
 
     def deal(self, event: StepEvent) -> dict[str, int]:
-        """The hues of requests that are admitted for the first time in the run's next event."""
+        """The hues of requests that are first admitted in the next event."""
         dealt: dict[str, int] = {}
         self._gone(f.request for f in event.finished if f.when == "before")
         self._gone(x.request for x in event.released if x.when == "before")
@@ -68,9 +66,9 @@ def deal(trace: Trace) -> dict[str, int]:
 
 
 def contender_hues(names: Sequence[str]) -> dict[str, int]:
-    """An index into `HUES` for each contender, all different: a policy has its own, unless one
-    before it took that; others get what is left. Raises InflightError for more than can be told
-    apart.
+    """An index into `HUES` for each contender, all different: a policy gets its own hue, unless an
+    earlier contender has it; the others get the remaining ones. Raises InflightError for more
+    contenders than there are hues.
     """
     if len(names) > len(HUES):
         raise InflightError(
@@ -90,7 +88,7 @@ def contender_hues(names: Sequence[str]) -> dict[str, int]:
 
 def tint(colour: str, share: float = 0.18) -> str:
     """The colour at `share` on white: a background for text with a contrast of 4.5 : 1. Halves are
-    rounded up, as in the browser, which looks colours up by value.
+    rounded up as in the browser, which looks colours up by value.
     """
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(
@@ -125,13 +123,13 @@ def outlined(colours: list[str]) -> dict[str, Any]:
 
 
 def escaped(text: str) -> str:
-    """A text as it is, since Plotly interprets some HTML."""
+    """A text that Plotly shows as it is, instead of interpreting HTML in it."""
     return html.escape(text.replace("\n", "↵").replace("\t", "→").replace("\x00", "␀"), quote=False)
 
 
 def titled(figure: Figure, finding: str, defined: Sequence[str] = (), **layout: Any) -> Figure:
     """Give a figure its finding as title. The page shows `meta.finding` as text and drops the
-    title, which is for exports. defined: names of metrics whose definitions belong beside it.
+    title, which is for exports. defined: names of metrics whose definitions belong to it.
     """
     lines = textwrap.wrap(finding, _LETTERS_A_LINE, break_on_hyphens=False)
     figure.update_layout(

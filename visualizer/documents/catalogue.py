@@ -20,9 +20,9 @@ TRACES = ASSETS / "traces"
 QUESTIONS: dict[str, dict[str, str]] = json.loads(
     (ASSETS / "presets" / "questions.json").read_text(encoding="utf-8")
 )
-"""What the runs are grouped by, in order: by group of `core.workload.presets.GROUPS`, and last what
-no engine of ours ran. An entry's `question` is an index into them. {"title": what a visitor may
-ask, "answer": one line under it}
+"""The headings of the list, in order: one per group of `core.workload.presets.GROUPS`, and last one
+for runs of other engines. An entry's `question` is an index into them. {"title": a visitor's
+question, "answer": one line below it}
 """
 
 
@@ -54,11 +54,11 @@ as `NAME.rank0.jsonl`, `NAME.rank1.jsonl`.
 """
 
 LEAKS = {name: f"leaks/{name}" for name in ("short-and-long", "three-lengths")}
-"""Presets that are also recorded under a leaking mask, for pages without an engine: that run."""
+"""The runs of presets that were also recorded with a leaking mask, for pages without an engine."""
 
 
 def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The entry of each recorded run, and its trace's file, in the order of the presets."""
+    """The list entry and the trace file of each recorded run, in the order of the presets."""
     for name, path in recorded_paths(folder).items():
         yield entry(RUNS[name], Trace.load(path, trusted=True)), path
 
@@ -72,7 +72,7 @@ def recorded_paths(folder: Path = TRACES) -> dict[str, Path]:
 def recorded_ranks(
     folder: Path = TRACES, trusted: bool = False
 ) -> Iterator[tuple[dict[str, Any], Ranks]]:
-    """The entry of each run of several ranks, and the ranks. trusted: see `Trace.load`."""
+    """The list entry of each run of several ranks, and the ranks. trusted: see `Trace.load`."""
     for preset in RANKED.values():
         if rank_files(preset.name, folder):
             found = ranks(preset.name, folder, trusted)
@@ -87,7 +87,7 @@ def ranks(name: str, folder: Path = TRACES, trusted: bool = False) -> Ranks:
 
 
 def rank_files(name: str, folder: Path = TRACES) -> list[Path]:
-    """The trace files of its ranks, in order."""
+    """The trace files of the ranks of a run, in order."""
     return sorted(folder.glob(f"{name}.rank*.jsonl"), key=lambda path: (len(path.name), path.name))
 
 
@@ -109,15 +109,15 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
 
 
 def has_both(comparison: Path) -> bool:
-    """Whether a recorded comparison kept its runs under static and continuous batching."""
+    """Whether a recorded comparison has runs of both static and continuous batching."""
     path = comparison / "comparison.json"
     kept = json.loads(path.read_text(encoding="utf-8"))["traces"] if path.exists() else {}
     return {"static", "continuous"} <= kept.keys()
 
 
 def thumbnail(trace: Trace, places: Sequence[tuple[int, int]] = ()) -> list[list[list[int]]]:
-    """Lane by lane, the stretches in which a request computed: [first step, end, hue]; hue -1:
-    wasted. places: where each step is drawn, by default one after another.
+    """For each lane the intervals in which a request computed: [first step, end, hue]; hue -1 is
+    wasted work. places: where each step is drawn, by default one after another.
     """
     hues = deal(trace)
     lanes: list[list[list[int]]] = [[] for _ in range(trace.config.max_num_seqs)]

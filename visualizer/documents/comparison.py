@@ -1,5 +1,5 @@
-"""A comparison as the page shows it and as it is kept. The page gets one JSON document: wall times,
-sentences, figures, the table, and the runs that race.
+"""Comparisons as JSON for the page (wall times, sentences, figures, the table, and the racing
+runs), and as folders on disk.
 
     {"schema", "kind": "comparison", "name", "title", "source", "names", "race", "hues", "walls",
         "says", "figures", "table", "csv", "data",
@@ -44,7 +44,7 @@ from visualizer.words.language import elsewhere, t
 
 RECORDED = ASSETS / "comparisons"
 COMPARISON = "six-questions"
-"""The one that the page opens with."""
+"""The comparison that the page opens with."""
 SCHEMA = 1
 NOT_OBSERVABLE = "not observable"
 BASELINES = {
@@ -58,11 +58,11 @@ BASELINES = {
 
 @dataclass
 class Shown:
-    """A comparison and what is shown with it.
+    """A comparison and everything that is shown with it.
 
-    workload: its name. load: a sweep of rates, from `core.measure.load.sweep_load`. environment:
-    see `core.measure.compare`. source: "recorded" or "live". equivalence: by switch, "honest" and
-    "leak", as from `core.proof.equivalence`. group: the heading under which it is listed, if any.
+    workload: its name. load: a sweep of request rates, from `core.measure.load.sweep_load`.
+    environment: see `core.measure.compare`. source: "recorded" or "live". equivalence: the results
+    of `core.proof.equivalence`, "honest" and "leak". group: its heading in the list, if any.
     """
 
     comparison: Comparison
@@ -92,7 +92,7 @@ class Shown:
 
 
 def document(shown: Shown) -> dict[str, Any]:
-    """Everything the page needs to show it without a server."""
+    """Everything that the page needs to show a comparison without a server."""
     comparison = shown.comparison
     return {
         "schema": SCHEMA,
@@ -140,7 +140,7 @@ def _in_language(shown: Shown) -> dict[str, Any]:
 
 
 def lettered(found: dict[str, Any]) -> dict[str, Any]:
-    """What `core.proof.equivalence` found, with its sentence and the page's letters."""
+    """The results of `core.proof.equivalence`, with a sentence and the letters of the page."""
     return {
         **found,
         "says": findings.equivalence(found),
@@ -150,16 +150,16 @@ def lettered(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def about(name: str, comparison: Comparison) -> str:
-    """A contender in one line."""
+    """One line about a contender."""
     run = comparison.runs.get(name)
     if name in BASELINES and (run is None or run.trace is None or run.trace.header.engine):
-        return BASELINES[name]  # another engine, which may have the same name as our policy
+        return BASELINES[name]  # another engine; its name may be that of a policy
     policy = comparison.about.get(name, {}).get("policy", name)
     return POLICIES[policy].shows if policy in POLICIES else ""
 
 
 def where(environment: Mapping[str, Any]) -> str:
-    """The machine, in one line; a browser does not tell how many CPUs it has."""
+    """One line about the machine; a browser does not tell how many CPUs it has."""
     versions, cpus = environment.get("versions", {}), environment["cpus"]
     by = "Pyodide" if "pyodide" in versions else "torch"
     told = [
@@ -174,7 +174,7 @@ def where(environment: Mapping[str, Any]) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """The engines' notes about the machine, each once."""
+    """The engines' notes about the machine, without repetitions."""
     headers = [trace.header for trace in comparison.traces.values()]
     return list(dict.fromkeys(note for header in headers for note in header.notes))
 
@@ -182,7 +182,7 @@ def notes(comparison: Comparison) -> list[str]:
 def _figures(shown: Shown) -> list[dict[str, Any]]:
     drawn = [] if shown.load is None else [("load", cost.LOAD_TITLE, cost.load(shown.load))]
     for name, chart in FIGURES.items():
-        with contextlib.suppress(InflightError):  # nothing on record to draw it from
+        with contextlib.suppress(InflightError):  # the comparison has no data for it
             drawn.append((name, chart.title, chart.draw(shown.comparison)))
     if shown.cost is not None:
         drawn.append(("cost_curve", cost.COST_TITLE, cost.cost(shown.cost)))
@@ -192,7 +192,7 @@ def _figures(shown: Shown) -> list[dict[str, Any]]:
     ]
 
 
-# -- the table, for people and as CSV for programs: a line a contender -----------------------------
+# -- the table, for people and as CSV: one row per contender ---------------------------------------
 
 
 def _number(value: float) -> str:
@@ -257,7 +257,7 @@ def table(comparison: Comparison) -> dict[str, Any]:
 
 
 def csv_text(comparison: Comparison) -> str:
-    """A line per contender: wall times, ratios and every metric, nested ones as `ttft_s.p50`."""
+    """A row per contender: wall times, ratios and every metric, nested ones as `ttft_s.p50`."""
     entries = comparison.to_json()["policies"]
     lines = []
     for name in comparison.names:
@@ -278,7 +278,7 @@ def csv_text(comparison: Comparison) -> str:
 
 
 def _no_formula(value: Any) -> Any:
-    """A text of a stranger's file that a spreadsheet would compute gets a quote before it."""
+    """A text that a spreadsheet might compute gets a quote before it: it may be anyone's."""
     is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
     return f"'{value}" if is_formula else value
 
@@ -297,8 +297,8 @@ def _flat(numbers: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
-    """Two runs of the same requests that differ in one limit, and where they diverge; raises
-    InflightError for different requests. {"schema", "kind": "fork", "names": [as it was, changed],
+    """Two runs of the same requests that differ in one setting, and where they diverge; raises
+    InflightError for different requests. {"schema", "kind": "fork", "names": [before, after],
     "step": the first that differs or None, "says": where they diverge, as spans, then the outcome,
     "runs": two replays, "translations": {language: its "names", "says" and texts of "runs"}}
     """
@@ -324,7 +324,7 @@ def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
 
 
 def kept_json(shown: Shown, traces: Mapping[str, str]) -> dict[str, Any]:
-    """What `comparison.json` says. traces: the files of the runs, by contender."""
+    """The content of `comparison.json`. traces: the files of the runs, by contender."""
     return {
         "schema": SCHEMA,
         "title": shown.title,
@@ -341,7 +341,7 @@ _TEXTS = ("title", "shows", "group")
 
 
 def load(folder: Path) -> Shown:
-    """The comparison in a folder; raises InflightError for none, or one with a contradiction."""
+    """The comparison in a folder; raises InflightError for none, or one with contradictions."""
     try:
         plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
@@ -351,6 +351,8 @@ def load(folder: Path) -> Shown:
             )
         names, entries = plain["names"], plain["policies"]
         files = {name: file for name, file in plain["traces"].items() if name in names}
+        if any(file != Path(file).name for file in files.values()):
+            raise InflightError(f"The comparison {folder.name} has runs outside of its folder.")
         traces = {
             name: Trace.from_lines(map(str.rstrip, lines_of(folder / file)))
             for name, file in files.items()
@@ -396,7 +398,7 @@ def load(folder: Path) -> Shown:
 
 
 def _is_of(shown: Shown, headers: Sequence[Header]) -> bool:
-    """Whether it was made of these runs, after them."""
+    """Whether a comparison was made from these runs, and after them."""
     return all(
         datetime.fromisoformat(shown.created) >= datetime.fromisoformat(header.created)
         and header.source == shown.source
@@ -406,7 +408,7 @@ def _is_of(shown: Shown, headers: Sequence[Header]) -> bool:
 
 
 def _is_machine(where: Mapping[str, Any]) -> bool:
-    """Whether there can be such a one."""
+    """Whether such a machine can exist."""
     cpus, busy = where["cpus"], where["load_average"]
     return (
         (cpus is None or (type(cpus) is int and cpus > 0))
@@ -416,7 +418,7 @@ def _is_machine(where: Mapping[str, Any]) -> bool:
 
 
 def _is_curve(cost: CostCurve, where: Mapping[str, Any]) -> bool:
-    """Whether it is of the same machine, in the form that `measuring_cost` gives it."""
+    """Whether a cost curve is of this machine, and has the form that `measuring_cost` gives."""
     tokens, kv = ([(p.tokens, p.kv_read) for p in of] for of in (cost.by_tokens, cost.by_kv))
     return (
         all(getattr(cost, name) == where[name] for name in ("model", "device", "dtype"))
@@ -428,7 +430,7 @@ def _is_curve(cost: CostCurve, where: Mapping[str, Any]) -> bool:
 
 
 def _is_swept(load: Mapping[str, Any], comparison: Comparison) -> bool:
-    """Whether it is one of these contenders, which the model of their runs can have made."""
+    """Whether a sweep is of these contenders, and possible for the model of their runs."""
     headers, points = [t.header for t in comparison.traces.values()], load["points"]
     return (
         {point["policy"] for point in points} <= set(comparison.names)
@@ -445,7 +447,7 @@ def _is_swept(load: Mapping[str, Any], comparison: Comparison) -> bool:
 
 
 def _is_of_form(told: Any, run: Any) -> bool:
-    """Whether numbers have the form of a run's; where nobody got that far, there is none."""
+    """Whether numbers have the form of a run's; there are none if no request got that far."""
     if isinstance(told, Mapping) and isinstance(run, Mapping):
         return told.keys() == run.keys() and all(_is_of_form(told[key], run[key]) for key in told)
     return told is None or run is None or shape(told) == shape(run)
@@ -456,8 +458,9 @@ _TOGETHER = {"config", "leak", "dtype", "device", "requests", "max_logit_differe
 
 
 def _adds_up(shown: Shown, switch: str) -> bool:
-    """Whether an equivalence is that of a run, its sums those of its requests, and theirs of their
-    tokens. What leaks was written otherwise than in any run: only what was written alone is known.
+    """Whether an equivalence result fits a run: its sums are those of its requests, and theirs
+    those of their tokens. With a leak the batch differs from any run, so only the texts written
+    alone can be checked.
     """
     own = {"request", "compared", "max_logit_difference", "generated", "solo", "solo_text"}
     own |= {"batched", "batched_text"}
@@ -514,7 +517,7 @@ def _adds_up(shown: Shown, switch: str) -> bool:
 
 
 def trace_in(folder: Path, name: str) -> tuple[str, Trace]:
-    """The title and one run of a comparison that ships; raises KeyError for no such run."""
+    """The title and one run of a comparison that ships; raises KeyError for an unknown run."""
     plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
     return plain["title"], Trace.from_lines(
         map(str.rstrip, lines_of(folder / plain["traces"][name])), trusted=True
@@ -522,7 +525,7 @@ def trace_in(folder: Path, name: str) -> tuple[str, Trace]:
 
 
 def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
-    """The list entries of recorded comparisons: `COMPARISON` first, those with a group last."""
+    """The list entries of recorded comparisons: `COMPARISON` first, grouped ones last."""
     entries = []
     for path in folder.glob("*/comparison.json"):
         plain = json.loads(path.read_text(encoding="utf-8"))

@@ -1,13 +1,13 @@
-"""Where each request's time went, as the browser shows it: numbers by request, and the worst of
-them in sentences of every language.
+"""Where the time of each request went, for the browser: numbers by request, and sentences in every
+language about the worst delays.
 
     {"parts": [[name, label, meaning], …], "requests": {request: {"us": […], "steps": […], "queued":
         {limit: us}, "uncompared": us, "ended": …}, …},
      "limits": {limit: words}, "worst": [{"kind": "gap" or "wait", "us", "step", "request", "say":
          {language: sentence}}, …]}
 
-us and steps: by part, in the order of `parts`. Labels, meanings and words of limits are English,
-and keys of the page's catalogue.
+us and steps: by part, in the order of `parts`. Labels, meanings and names of limits are English,
+and keys of the page's translations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from visualizer.words.language import elsewhere
 
 
 def delays_document(trace: Trace) -> dict[str, Any]:
-    """Of a run that is over, or as far as it is on record."""
+    """The delays of a run that is over, or of the recorded part of a run."""
     found = delays(trace)
     return {
         "parts": [[name, SHARE_NAMES[name], meaning] for name, meaning in TIME_SHARES.items()],

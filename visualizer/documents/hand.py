@@ -1,8 +1,8 @@
-"""Six requests, and what the scheduler decides for them when one answer is longer, a lane more is
-there or one of them comes later: the figure that a hand can change (assets/player/figure/hand.js).
+"""Data of the interactive figure about scheduling (assets/player/figure/hand.js): six requests, and
+the scheduler's decisions if one answer is longer, one lane is added, or one request arrives later.
 
-Every setting was decided by the engine's own scheduler, on the settings of two recorded runs, when
-the runs were recorded; the page looks them up. No model runs, so there are steps and no times.
+The engine's own scheduler decided every variant in advance, with the settings of two recorded runs;
+the page looks the decisions up. No model runs, so there are steps but no times.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ HAND = ASSETS / "story" / "hand.json"
 
 
 def shipped() -> Any:
-    """{"letters", "hues": of the requests; "length", "lanes", "arrival": [first, last, step, as
-    recorded]; "decided": policy → a list for each setting, arrivals innermost: of each request its
-    lane, its first step, its last, and the last in which its row was computed}
+    """{"letters", "hues": of the requests; "length", "lanes", "arrival": [first, last, increment,
+    recorded value]; "decided": policy → a list with an entry for each combination, arrivals
+    innermost: each request's lane, first step, last step, and last computed step}
     """
     return json.loads(HAND.read_text(encoding="utf-8"))

@@ -1,14 +1,13 @@
-"""A run without end as the browser plays it: deltas as in a recorded run, and beginnings for new
-viewers.
+"""An endless run for the browser: deltas as in a recorded run, and beginnings for new viewers.
 
 A beginning is {"records", "header", "begin": {"step", "requests": […], "letters": {…}},
 "texts": {"prompt", "said", "output"}}; a delta is {"events", "captions", "translations", "letters",
 "texts", "hues", "asked", "ended"}.
 
-"ended" says of each request that has finished how it went, unless it ran in steps that are not
-shown: {"waited_s", "tokens", "steps", "others"}: its seconds until it was first computed, None if
-it never was, the tokens that it wrote, the steps in which it held a lane, and how many other
-requests held one at the same time.
+"ended" summarises each finished request, unless it ran in steps that are not shown: {"waited_s",
+"tokens", "steps", "others"}: the seconds until it was first computed, None if it never was, the
+tokens that it wrote, the steps in which it held a lane, and how many other requests held one at the
+same time.
 """
 
 from __future__ import annotations
@@ -29,13 +28,12 @@ HIDDEN = "•"  # replaces every token's text
 
 @dataclass
 class Life:
-    """A request in a beginning: what a new viewer has to know about it. Steps are numbers, times
-    seconds since the run began.
+    """A request as a new viewer needs to know it. Steps are numbers, times are seconds of the run.
 
     waits: [first step, last step or None, preempted]. laneSpans: [lane, first step, last step or
     None]. computed: when its first pass began. is_unseen: that was in steps that are not shown.
-    has_gap: it ran in such steps. token: when its first token came. steps: those in which it held a
-    lane. others: the requests that did so at the same time.
+    has_gap: it ran in such steps. token: when its first token came. steps: how many steps it held a
+    lane. others: the requests that held one at the same time.
     """
 
     by: str
@@ -51,7 +49,7 @@ class Life:
     has_gap: bool = False
     token: float | None = None
     generated: int = 0
-    reason: str | None = None  # set once it has finished; it may still hold its lane
+    reason: str | None = None  # set once it has finished, though it may still hold its lane
     prompt: list[str] = field(default_factory=list)
     said: list[str | None] | None = None
     output: list[str] = field(default_factory=list)
@@ -85,7 +83,7 @@ _AS_THEY_ARE = ("letter", "hue", "arrived", "computed", "token", "generated", "r
 
 
 class LiveRun:
-    """One run, fed in order. header: the trace's. `meet` announces each request before it arrives.
+    """One run, fed in order. header: of the trace. `meet` announces each request before it arrives.
     number: of the run. letters: see `Captioner`.
     """
 
@@ -110,7 +108,7 @@ class LiveRun:
         messages: Sequence[Message] | None = None,
     ) -> None:
         """Announce a request that will arrive. prompt: its token ids; by: the nickname of the
-        client, or of the bot; messages: that its prompt was written from.
+        client or of the bot; messages: those that the prompt was made from.
         """
         self._deltas.meet(request, prompt, max_new_tokens, messages)
         self._lives[request] = Life(by, max_new_tokens, is_bot)
@@ -182,7 +180,7 @@ class LiveRun:
         }
 
     def _resume(self, step: int, resumed: Resumed) -> None:
-        """Steps before this one are not shown: times of what happened in them are not known."""
+        """Continue after steps that are not shown, whose times are unknown."""
         lives = self._lives
         for arrived in resumed.arrived:
             lives[arrived.request].arrived = arrived.t
@@ -249,7 +247,7 @@ class LiveRun:
                 lives[left.request].lane_spans[-1][2] = step
 
     def _meet_in_lanes(self, event: StepEvent) -> None:
-        """One more step for each request in a lane, and company for those that have just come."""
+        """Count a step for each request in a lane, and note which are in lanes together."""
         until_now = {finished.request for finished in event.finished}
         here = {
             r: life
@@ -265,7 +263,7 @@ class LiveRun:
 
 
 def shown(message: dict[str, Any], texts: bool, nicknames: bool) -> dict[str, Any]:
-    """A beginning or a delta, without the texts or nicknames that are not to be shown."""
+    """A beginning or a delta, without texts or nicknames if these are hidden."""
     if not texts and "texts" in message:
         veiled = {
             side: {request: [HIDDEN] * len(pieces) for request, pieces in by_request.items()}
@@ -283,7 +281,7 @@ def shown(message: dict[str, Any], texts: bool, nicknames: bool) -> dict[str, An
 
 
 def _without_tokens(event: dict[str, Any]) -> dict[str, Any]:
-    """An event without token ids, in what it says of steps that are not shown as well."""
+    """An event without token ids, including those from steps that are not shown."""
     event = {**event, "sampled": without_tokens(event["sampled"])}
     if resumed := event.get("resumed"):
         hidden: Any = (None,)

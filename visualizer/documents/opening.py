@@ -1,4 +1,4 @@
-"""The opening's runs: static and continuous of a recorded comparison, as one document."""
+"""The document of the opening: the static and the continuous run of a recorded comparison."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BEFORE, AFTER = "static", "continuous"
 
 
 def opening(folder: Path = RECORDED) -> dict[str, Any] | None:
-    """What assets/player/watch/opening/ draws, and the second run as Watch then shows it; None if
+    """The data of assets/player/watch/opening/, and the second run as Watch then shows it; None if
     they are not recorded. {"comparison", "title", "before", "after": names of runs, "runs": name →
     replay, "translations": language → {"runs": name → sentences of the second}}
     """
@@ -32,5 +32,5 @@ def opening(folder: Path = RECORDED) -> dict[str, Any] | None:
 
 
 def is_recorded(folder: Path = RECORDED) -> bool:
-    """Whether there is something to open with."""
+    """Whether the runs of the opening are recorded."""
     return has_both(folder / COMPARISON)

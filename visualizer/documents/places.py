@@ -1,4 +1,4 @@
-"""Where a saved page opens: at a step, perhaps of a rank, or at a moment common to all ranks."""
+"""The place at which a saved page opens: a step, perhaps of a rank, or a common moment."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def checked_place(
     rank: int | None = None,
     at: float | None = None,
 ) -> dict[str, float]:
-    """The place as options of the player, without what is None; raises InflightError for a step or
-    rank that does not exist. document: a replay, or that of all ranks. at: seconds on the ranks'
-    common clock, moved to the run's edge if outside.
+    """The place as options of the player, without None; raises InflightError for a step or rank
+    that does not exist. document: a replay, or that of all ranks. at: seconds on the ranks' common
+    clock, clipped to the length of the run.
     """
     ranks = {one["rank"]: one for one in document.get("ranks", ())}
     if rank is not None and rank not in ranks:

@@ -1,7 +1,7 @@
-"""A plan as the page shows it: one JSON document.
+"""A plan as one JSON document for the page.
 
-{"schema", "kind": "plan", "run": the recorded one, "named": in words, "created",
- "configs": of each simulated row, "says": {"headline", "notes"}, "figures", "table": {"columns",
+{"schema", "kind": "plan", "run": the recorded one, "named": its name, "created",
+ "configs": of the simulated rows, "says": {"headline", "notes"}, "figures", "table": {"columns",
  "rows"}, "requests": [{"letter", "rows": of each: its cells}], "data": see `Plan.to_json`,
  "translations": {language: its "says", "figures", "table" and "requests"}}
 """
@@ -23,7 +23,7 @@ _TIMES = ("ttft_s", "itl_s", "e2e_s")
 
 
 def plan_document(plan: Plan, trace: Trace, run: str) -> dict[str, Any]:
-    """trace: the recorded run. run: its id, by which a setting is simulated again to be watched."""
+    """The document of a plan. trace: the recorded run. run: its id, to simulate it again."""
     header = trace.header
     return {
         "schema": 1,
@@ -102,6 +102,6 @@ def _cells(point: Point, plan: Plan) -> list[str]:
 
 
 def _times(point: Point, request: str) -> list[str]:
-    """What it was queued, its TTFT and its E2E."""
+    """The queue time, TTFT and E2E latency of a request."""
     one = point.requests.get(request)
     return ["–"] * 3 if one is None else [*map(seconds, (one.queue_s, one.ttft_s, one.e2e_s))]

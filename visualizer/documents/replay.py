@@ -1,14 +1,13 @@
-"""A run as the browser plays it: the trace's facts, the texts of its tokens and the sentences about
-its steps, as plain data.
+"""A run for the browser, as JSON: events, the texts of tokens, and the sentences about steps.
 
     {"schema": 3, "records": …, "header": …, "complete": …, "letters": {request: …}, "texts":
         {"prompt": …, "said": …, "output": …}, "events": […], "captions": […], "totals": […],
         "delays": …}
 
 Events are as in a trace file; records: the names of their fields, see `core.trace.events.RECORDS`.
-delays: see `visualizer.documents.delays`. said: of prompts that were written from messages.
+delays: see `visualizer.documents.delays`. said: for prompts that were made from messages.
 
-`replay` makes all of it from a trace; `Deltas` makes it piece by piece while the run goes on.
+`replay` converts a whole trace; `Deltas` converts a run piece by piece while it continues.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ from visualizer.words.language import OTHERS, elsewhere, speaking
 
 SCHEMA = 3
 Texts = Mapping[str, Sequence[str]]  # pieces of text, by request
-_CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one
+_CONTEXT = 32  # prompt tokens that prime a detokenizer before the first new token
 
 
 def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
-    """The whole run for the player. source: replaces the header's, unless it was simulated."""
+    """The whole run for the player. source: replaces the header's, unless the run was simulated."""
     return {**drawn(trace, source), **spoken(trace), "delays": delays_document(trace)}
 
 
 def translated_replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
-    """The replay, and under "translations" its sentences in other languages. See `replay`."""
+    """The replay, with its sentences in other languages under "translations". See `replay`."""
     return {**replay(trace, source), "translations": elsewhere(lambda: spoken(trace))}
 
 
 def drawn(trace: Trace, source: str | None = None) -> dict[str, Any]:
-    """What of it is drawn, without what is said about it."""
+    """The part of a replay that is drawn, without the sentences."""
     header = trace.about()
     if source is not None and header.get("source") != "simulated":
         header |= {"source": source}
@@ -72,7 +71,7 @@ def drawn(trace: Trace, source: str | None = None) -> dict[str, Any]:
 
 
 def captions_in(trace: Trace, language: str) -> dict[str, Any]:
-    """A run's sentences in another language, in place of the replay's: {"captions", "totals"}."""
+    """The sentences about a run in another language, as in a replay: {"captions", "totals"}."""
     with speaking(language):
         return spoken(trace)
 
@@ -83,7 +82,7 @@ def spoken(trace: Trace) -> dict[str, Any]:
 
 
 def translated_ranks(ranks: Ranks, ids: Sequence[str], source: str | None = None) -> dict[str, Any]:
-    """See `ranks_document`; under "translations" what is said of them in other languages."""
+    """See `ranks_document`; the sentences in other languages are under "translations"."""
     said = elsewhere(lambda: {"ranks": [spoken(rank.trace) for rank in ranks.ranks]})
     return {**ranks_document(ranks, ids, source), "translations": said}
 
@@ -91,9 +90,9 @@ def translated_ranks(ranks: Ranks, ids: Sequence[str], source: str | None = None
 def ranks_document(
     ranks: Ranks, ids: Sequence[str] = (), source: str | None = None
 ) -> dict[str, Any]:
-    """Ranks of one engine as the player opens them: {"ranks": [{"rank", "offset": seconds on the
-    common clock, "id", "replay"}], "count", "says": [sentence, …]}. ids: of the ranks' own runs, in
-    order, if they are stored. source: see `replay`. Letters are unique across ranks.
+    """Ranks of one engine for the player: {"ranks": [{"rank", "offset": seconds on the common
+    clock, "id", "replay"}], "count", "says": [sentence, …]}. ids: of the single runs, in order, if
+    they are stored. source: see `replay`. Letters are unique across ranks.
     """
     letters = _ranks_letters(ranks)
     return {
@@ -112,7 +111,7 @@ def ranks_document(
 
 
 def ranks_captions_in(ranks: Ranks, language: str) -> dict[str, Any]:
-    """The sentences about each in another language: {"ranks": [see `captions_in`]}."""
+    """The sentences about each rank in another language: {"ranks": [see `captions_in`]}."""
     return {"ranks": [captions_in(rank.trace, language) for rank in ranks.ranks]}
 
 
@@ -131,9 +130,8 @@ def _ranks_letters(ranks: Ranks) -> dict[int, dict[str, str]]:
 
 
 class Deltas:
-    """The same data piece by piece, fed in order: `delta(events)` returns what these events add.
-    header, tokenizer: the trace's. `meet` announces requests before their step. numbers: see
-    `Captioner`.
+    """Converts a run piece by piece, in order: `delta` returns what events add. header, tokenizer:
+    of the trace. `meet` announces requests before their step. numbers: see `Captioner`.
     """
 
     def __init__(
@@ -147,7 +145,7 @@ class Deltas:
 
     @property
     def state(self) -> RunState:
-        """What the events so far add up to."""
+        """The state of the run after the events so far."""
         return self._captioner.state
 
     @property
@@ -157,7 +155,7 @@ class Deltas:
 
     @classmethod
     def of(cls, trace: Trace, tokenizer: Any) -> Deltas:
-        """With all requests of a trace announced."""
+        """Deltas of a trace, with all its requests announced."""
         deltas = cls(trace.header, tokenizer)
         for request, one in trace.asked.items():
             asked = one.request
@@ -171,7 +169,7 @@ class Deltas:
         max_new_tokens: int | None,
         messages: Sequence[Message] | None = None,
     ) -> None:
-        """A request will arrive. prompt: its token ids; messages: that it was written from."""
+        """Announce a request. prompt: its token ids; messages: those that it was made from."""
         self._prompts[request] = prompt
         if messages is not None:
             self._conversations[request] = messages
@@ -186,9 +184,9 @@ class Deltas:
         self, events: Sequence[StepEvent], texts: Sequence[Texts | None] = ()
     ) -> dict[str, Any]:
         """`{"events", "captions", "translations": captions by language, "letters", "texts": the new
-        pieces of each request, the prompt's when it arrives}`.
+        pieces of each request, those of the prompt when it arrives}`.
 
-        texts: the pieces of each event's tokens, by request, if they have been decoded.
+        texts: for each event the pieces of its tokens, by request, if they are decoded already.
         """
         prompts: dict[str, list[str]] = {}
         conversations: dict[str, list[str | None]] = {}
@@ -241,9 +239,9 @@ class Deltas:
 
 
 def said(pieces: Sequence[str], messages: Sequence[Message]) -> list[str | None]:
-    """The pieces of a prompt's tokens, None for those of the template. Each message is looked for
-    after its role, from the beginning of a token on; where one is not found, because the template
-    changed it, all pieces are returned.
+    """The pieces of a prompt's tokens, None for those of the chat template. Each message is
+    searched for after its role, at the beginnings of tokens; if one is not found, because the
+    template changed it, all pieces are returned.
     """
     text, starts = "".join(pieces), list(accumulate(map(len, pieces), initial=0))
     shown: list[str | None] = [None] * len(pieces)
@@ -253,7 +251,7 @@ def said(pieces: Sequence[str], messages: Sequence[Message]) -> list[str | None]
             continue
         role = text.find(message["role"], starts[at])
         first = at if role < 0 else bisect_left(starts, role + len(message["role"]))
-        # where a template has another word for the role, this one may stand in the content
+        # if the template has another word for the role, this one may occur in the content
         found = _found(pieces, first, content) or _found(pieces, at, content)
         if found is None:
             return list(pieces)
@@ -263,7 +261,7 @@ def said(pieces: Sequence[str], messages: Sequence[Message]) -> list[str | None]
 
 
 def _found(pieces: Sequence[str], first: int, content: str) -> range | None:
-    """The tokens, from the first one on, that begin with this text."""
+    """The tokens, from index `first` on, that begin with this text."""
     for start in range(first, len(pieces)):
         if pieces[start].isspace():
             continue

@@ -1,3 +1,1 @@
-"""What a page can ask to have computed, without threads, HTTP and torch: for the server and for an
-engine in the visitor's own tab.
-"""
+"""The work that a page can ask for, for a server and for a tab: no threads, HTTP or torch."""

@@ -1,8 +1,7 @@
-"""The real attention weights of one layer and head in a pass, computed again on demand: how the
-model uses what the mask permits.
+"""The real attention weights of one layer and head in a pass, computed again on demand.
 
-Each request is run by itself through the model's own attention; a packed pass gives the same up to
-rounding, which tests of the engine prove.
+Each request runs alone through the model's own attention; a packed pass gives the same result up to
+rounding, as tests of the engine prove.
 """
 
 from __future__ import annotations
@@ -15,19 +14,18 @@ from core.trace.trace import Trace
 
 MAX_CELLS = 60_000
 Weigh = Callable[[list[int], int, int], Any]
-"""From the ids of a text, a layer and a head to a list or an array with a row of weights for each
-token; raises InflightError for a head that does not exist.
+"""Takes the token ids of a text, a layer and a head; returns a row of weights for each token.
+Raises InflightError for a head that does not exist.
 """
 
 
 def attention_weights(
     trace: Trace, weigh: Weigh, layers: int, step: int, pass_index: int, layer: int, head: int
 ) -> list[dict[str, Any]]:
-    """For each segment of a pass `{"request", "start", "weights"}`: rows are its queries, columns
-    its keys from position 0. layers: how many the model has.
+    """For each segment of a pass `{"request", "start", "weights"}`: rows are the queries, columns
+    the keys from position 0. layers: how many the model has.
 
-    Raises InflightError for a step, pass, layer or head that does not exist, or for more cells than
-    a page can hold.
+    Raises InflightError for a step, pass, layer or head that does not exist, or for too many cells.
     """
     event = trace.event(step)
     if not 0 <= pass_index < len(event.passes):
@@ -52,7 +50,7 @@ def attention_weights(
 
 
 def no_head(layer: int, heads: int, head: int) -> InflightError:
-    """The refusal of a head that does not exist. heads: how many there are."""
+    """The error for a head that does not exist. heads: how many there are."""
     return InflightError(
         f"Layer {layer} hands out {heads} heads, so there is no head {shown(head)}."
     )

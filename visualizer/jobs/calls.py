@@ -1,8 +1,7 @@
-"""What a page asks and waits for: the names of these calls and what each is given, the same for a
-server and for the engine of a visitor's tab.
+"""The calls of a page that wait for an answer: their names and arguments, the same for a server and
+for an engine in the browser tab.
 
-A call is refused here before it reaches what answers it, so that an answer repeats at most a few
-dozen characters of what was sent.
+Invalid calls are refused here, so that an error repeats at most a few dozen characters of input.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 from core.errors import shown
 from visualizer.jobs.limits import Refused
 
-_MOST = 2**53  # beyond this a browser has no whole numbers
+_MOST = 2**53  # JavaScript has no exact integers beyond this
 _OR_NONE = int | float | None
 
 CALLS: Mapping[str, tuple[type | UnionType, ...]] = {
@@ -31,16 +30,13 @@ CALLS: Mapping[str, tuple[type | UnionType, ...]] = {
     "upload": (str, list),  # text, names of the files in it
     "dataset": (str, str, str),  # text, name, model
 }
-"""The types of each call's arguments, in order; those at the end that may be None may be left out.
-"""
+"""The types of each call's arguments; trailing ones that may be None may be left out."""
 
 
 def answered(
     functions: Mapping[str, Callable[..., dict[str, Any]]], name: str, args: object
 ) -> dict[str, Any]:
-    """The answer of the function of that name. Raises Refused for a name that is not among them,
-    and for arguments that are not of its types.
-    """
+    """The answer of a function by name; raises Refused for unknown names and wrong arguments."""
     kinds = CALLS.get(name)
     if kinds is None or name not in functions:
         raise Refused(f"There is nothing called {shown(name)} to ask for here.")

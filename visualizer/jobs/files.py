@@ -1,8 +1,8 @@
-"""Files that visitors open, from their text: saved traces and raw recordings, and workloads
-published by real services, as requests for the editor.
+"""Opens files of visitors, given as text: saved traces, raw recordings, and published workloads of
+real services as requests for the editor.
 
-Several files at once are the parts of a recording, or the ranks of one engine; between them is a
-separator that JSON cannot contain.
+Several files at once are the parts of a recording, or the ranks of one engine; between them stands
+a separator that JSON cannot contain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from visualizer.jobs.limits import Limits, Refused, checked_model
 LINE_LENGTH = 2 * 2**20  # a step of a thousand requests takes a tenth of this
 UPLOADED = "uploaded"  # the source in the header of such a run
 SEPARATOR = "\x1e"  # between two files
-REQUESTS = 24  # the first ones of a published workload: as many as one can follow by eye
+MOST = 256  # files at once
+REQUESTS = 24  # taken from the start of a published workload: as many as one can follow by eye
 ARRIVE_WITHIN = 20.0  # seconds; longer recordings are sped up
 DEPTH = 24  # levels of nested brackets; a trace has a handful
 TOO_LARGE = "it takes more memory to read than this page has for a file."
@@ -34,7 +35,7 @@ log = logging.getLogger("inflight")
 
 
 class Keeper(Protocol):
-    """Where opened runs are put; both answer `{"id", "url"}`. source: see `replay`."""
+    """Stores opened runs; both methods return `{"id", "url"}`. source: see `replay`."""
 
     def put(self, trace: Trace, source: str | None = None) -> dict[str, Any]: ...
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]: ...
@@ -43,11 +44,13 @@ class Keeper(Protocol):
 def open_files(
     text: str, names: Sequence[str], store: Keeper, tokenizer: Any = None
 ) -> dict[str, Any]:
-    """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks;
-    raises InflightError saying why they cannot be opened. names: of the files. tokenizer: of
+    """Put files into the store; returns `{"id", "url"}` of their run, or of the document of their
+    ranks. Raises InflightError if they cannot be opened. names: of the files. tokenizer: for
     recordings, by default that of their model.
     """
     texts = text.split(SEPARATOR)
+    if len(texts) > MOST:
+        raise Refused(f"{len(texts):,} files are too many; {MOST} are the most.")
     for one in texts:
         check_lines(one)
     called = names if len(names) == len(texts) else ["This file"] * len(texts)
@@ -63,9 +66,9 @@ def open_files(
 
 
 class Wanted(NamedTuple):
-    """What a workload file is read for. name: the file's, for sentences. model: the requests must
-    fit its vocabulary and context. requests: how many of the first. output, total: new tokens of a
-    request, and tokens altogether, at most. block: the longest shared prefix.
+    """How a workload file is to be read. name: the file's, for messages. model: the requests must
+    fit its vocabulary and context. requests: the most to take. output, total: the most new tokens
+    of a request, and tokens altogether. block: the longest shared prefix.
     """
 
     name: str
@@ -91,8 +94,8 @@ class Wanted(NamedTuple):
 
 
 def read_workload(text: str, wanted: Wanted, model: ModelDescription) -> dict[str, Any]:
-    """A published workload: `{"workload", "block_size", "says"}`; raises InflightError saying why
-    it cannot be opened. block_size: of shared prefixes, or None.
+    """A published workload as `{"workload", "block_size", "says"}`; raises InflightError if it
+    cannot be opened. block_size: of shared prefixes, or None.
     """
     found = dataset_of(
         io.StringIO(text.removeprefix("\ufeff")), wanted.name, model.count, wanted.requests
@@ -107,7 +110,7 @@ def read_workload(text: str, wanted: Wanted, model: ModelDescription) -> dict[st
 
 
 def answer_to(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a reader of a file answers; `{"error"}`, why the file cannot be opened, if it cannot."""
+    """The result of a file's reader, or `{"error"}` with the reason why there is none."""
     try:
         return read()
     except InflightError as error:
@@ -122,7 +125,7 @@ def answer_to(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def check_lines(text: str) -> None:
-    """Raises Refused, before anything is parsed, for a line too long or deep for a trace."""
+    """Raises Refused, before parsing, for a line that is too long or too deeply nested."""
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > LINE_LENGTH:
             raise Refused(f"line {number}: a line of a trace has at most {LINE_LENGTH >> 20} MiB.")

@@ -1,5 +1,5 @@
-"""The limits of what the page accepts, in one place, with the sentence for each refusal. Which ones
-hold on a server: `visualizer.server.limits`.
+"""Limits on what the page accepts, in one place, with the sentence for each refusal.
+`visualizer.server.limits` chooses those of a server.
 
 A spec is `{"workload": …, "config": …, "model": name, "device": name, "dtype": name}`.
 """
@@ -18,27 +18,24 @@ from core.workload.request import Request
 from core.workload.workload import Workload
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-_LONGEST_NAME = 1_000  # characters of a model's
+_LONGEST_NAME = 1_000  # characters of a model's name
 
 
 class Refused(InflightError):
-    """The page does not accept something; the message says why in one sentence."""
+    """The page does not accept something; the message is one sentence with the reason."""
 
 
 class TimeIsUp(Exception):
-    """A job has run for as long as the page allows. It is no `Refused`, since work into which it is
-    thrown may catch those.
-    """
+    """A job's time is up. This is not a `Refused`, which the interrupted work may catch."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """offered: models that may be chosen by name. any_model: any folder and hub id as well.
-    repeats: rounds of a comparison. seconds: the most that a job may take. shared_requests,
-    shared_requests_of_one: in progress at once in the shared engine, in total and per address.
-
-    waiting_jobs: that may wait for a place. kept_bytes: disk space for the runs and exports of all
-    visitors. tokenizer: by which the owner wants recordings to be read, by default their model's.
+    """offered: models that may be chosen by name. any_model: also any folder and hub id. repeats:
+    rounds of a comparison. seconds: the longest time of a job. shared_requests,
+    shared_requests_of_one: requests in progress in the shared engine, in total and per address.
+    waiting_jobs: the most that may wait. kept_bytes: disk space for the runs and exports of all
+    visitors. tokenizer: the one for recordings, by default that of their model.
     """
 
     requests: int = 64
@@ -66,13 +63,13 @@ class Limits:
 
     @property
     def question_bytes(self) -> int:
-        """The most bytes of a request as JSON, in which a character may take six."""
+        """The most bytes of a JSON body, in which a character may take six."""
         return 12 * self.total_characters
 
 
 HERE = Limits()
 IN_TAB = Limits(any_model=False, offered=(*BUILTIN_MODELS, SMOLLM2))
-"""Of the engine in a visitor's own tab; which of the models it has, its files say."""
+"""For the engine in a visitor's browser tab; its files say which of the models it has."""
 
 
 class Spec(NamedTuple):
@@ -86,7 +83,7 @@ class Spec(NamedTuple):
 
 
 def checked_model(name: object, dtype: object, limits: Limits) -> tuple[str, str]:
-    """Name and dtype of a model that may be loaded here; raises Refused without a look for it."""
+    """Name and dtype of a model that may be loaded; raises Refused, without a search."""
     if not isinstance(name, str) or not isinstance(dtype, str):
         raise Refused("The model and its number format must be names.")
     if dtype not in DTYPES:
@@ -129,7 +126,7 @@ def check(spec: object, limits: Limits) -> Spec:
 
 
 def check_tokens(prompts: Mapping[str, list[int]], workload: Workload, limits: Limits) -> None:
-    """Once prompts are tokens; raises Refused if there are too many with the new ones."""
+    """Raises Refused if the tokenized prompts and new tokens are too many."""
     total = sum(map(len, prompts.values())) + sum(r.sampling.max_new_tokens for r in workload)
     _at_most(
         total, limits.total_tokens, "The workload has {} tokens, prompts and new ones together"
@@ -148,7 +145,7 @@ def check_upload(size: int, limits: Limits) -> None:
 def as_the_page_says(
     error: InvalidRequest, requests: Iterable[Request | dict[str, Any]]
 ) -> InvalidRequest:
-    """The refusal of one of these requests by its letter on the page, if its place is known."""
+    """The error about one of these requests, named by its letter on the page if known."""
     asked = [
         r.to_json() if isinstance(r, Request) else r
         for r in requests
@@ -162,7 +159,7 @@ def as_the_page_says(
 
 
 def _letters(arrivals: Iterable[tuple[str, float]]) -> dict[str, str]:
-    """Letters by request, in order of arrival; from ids and arrivals in order of submission."""
+    """Each request's letter by order of arrival; given in order of submission."""
     in_order = sorted(arrivals, key=lambda pair: pair[1])
     return {request: letter(i) for i, (request, _) in enumerate(in_order)}
 

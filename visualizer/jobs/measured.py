@@ -1,12 +1,11 @@
-"""Work of the Compare tab: comparisons and forks, each made from a run's spec as the page sends it,
-and more fields of its own. Its answer is `url`, the address of a document (see
-`visualizer.documents.comparison`).
+"""The work of the Compare tab: comparisons and forks, each made from a run's spec and a few further
+fields. The answer is `url`, the address of a document (see `visualizer.documents.comparison`).
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -24,14 +23,15 @@ from core.workload.workload import Workload
 from visualizer.charts.theme import HUES
 from visualizer.documents.comparison import Shown, document, fork_document
 from visualizer.jobs.limits import Limits, Refused, TimeIsUp, check
+from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Going, Host, Work
 
 _COST_SECONDS = 4.0
 
 
 class Compare(Work):
-    """The same requests under several policies. spec: also "policies" and "repeats". Once time is
-    up, the rounds that are whole are the answer, which says how many these are.
+    """The same requests under several policies. spec: also "policies" and "repeats". If time runs
+    out, the answer has the complete rounds and says how many these are.
     """
 
     noun = "comparison"
@@ -48,7 +48,7 @@ class Compare(Work):
             raise Refused(f"Choose policies by name, each once: {', '.join(POLICIES)}.")
         if not policies:
             raise Refused("Choose at least one policy.")
-        if len(policies) > len(HUES):  # of which each contender has its own
+        if len(policies) > len(HUES):  # each contender has its own hue
             raise Refused(f"At most {len(HUES)} policies can be compared at once.")
         if type(repeats) is not int or not 1 <= repeats <= limits.repeats:
             raise Refused(f"Each policy can run 1 to {limits.repeats} times here.")
@@ -56,8 +56,8 @@ class Compare(Work):
         self._timed_run: _TimedRun | None = None
 
     def so_far(self) -> dict[str, Any]:
-        """Of a turn also how far its run has come."""
-        # in this order: a run is set after the progress of its turn
+        """The progress; during a turn also that of the current run."""
+        # read in this order: a run is set after the progress of its turn
         run, progress = self._timed_run, self.progress
         return progress | run.so_far() if run is not None and run.turn is progress else progress
 
@@ -79,7 +79,7 @@ class Compare(Work):
                 cost = yield from measuring_cost(
                     engines[0].executor, repeats=3, seconds=_COST_SECONDS
                 )
-        # unchanged
+        # an edited preset no longer counts as one
         is_preset = workload.name in PRESETS and PRESETS[workload.name].workload == workload
         shown = Shown(
             result,
@@ -106,8 +106,8 @@ class Compare(Work):
 
 
 class _TimedRun:
-    """A run that is being timed, as another thread sees it: from its trace, which grows, and of
-    that what has come since it looked last. turn: the progress with which it began.
+    """A run that is being timed, as seen from another thread: counts what has been added to its
+    trace since the last look. turn: the progress when the run began.
     """
 
     def __init__(self, turn: dict[str, Any], trace: Trace) -> None:
@@ -115,7 +115,7 @@ class _TimedRun:
         self._steps = self._ended = self._tokens = 0
 
     def so_far(self) -> dict[str, Any]:
-        """Requests that have ended, of how many, and tokens written."""
+        """The number of ended requests, of all requests, and of sampled tokens."""
         new = self._trace.events[self._steps :]
         self._steps += len(new)
         self._ended += sum(len(event.finished) for event in new)
@@ -124,7 +124,7 @@ class _TimedRun:
 
 
 class Fork(Work):
-    """The same requests twice, one limit changed. spec: also "knob" and its "value"."""
+    """The same requests twice, with one setting changed. spec: also "knob" and its "value"."""
 
     noun = "fork"
 
@@ -161,3 +161,12 @@ def _turned(config: EngineConfig, knob: object, value: object) -> EngineConfig:
     if changed == config:
         raise Refused("That is what it was already: choose another value.")
     return changed
+
+
+KINDS: Mapping[str, Callable[[dict[str, Any], Limits], Work]] = {
+    "compare": Compare,
+    "fork": Fork,
+    "plan": PlanJob,
+    "simulate": SettingJob,
+}
+"""The kinds of work that the server and a tab can do, by the names that a page sends."""

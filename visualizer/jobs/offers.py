@@ -1,4 +1,4 @@
-"""What a page can choose from: presets, policies and models, within its limits."""
+"""The choices that a page offers: presets, policies and models, within its limits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from visualizer.jobs.limits import DTYPES, Limits
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 Facts = Mapping[str, Mapping[str, Any]]
-"""What is known of models by their names, where nobody can be asked: see `EngineFiles.facts`."""
+"""Facts about models by name, for pages without a server: see `EngineFiles.facts`."""
 
 
 def for_runs(limits: Limits, model: str = "", facts: Facts = _NONE) -> dict[str, Any]:
-    """What the editor of requests needs to know. model: the one that the page opens with."""
+    """The data for the editor of requests. model: the one that is selected at first."""
     return {
         **models(limits, model, facts),
         "presets": presets(limits),
@@ -32,7 +32,7 @@ def for_runs(limits: Limits, model: str = "", facts: Facts = _NONE) -> dict[str,
 
 
 def for_comparisons(limits: Limits, model: str = "", facts: Facts = _NONE) -> dict[str, Any]:
-    """What the form of a new comparison needs to know. model: see `for_runs`."""
+    """The data for the form of a new comparison. model: see `for_runs`."""
     return {
         "policies": [{"name": p.name, "shows": p.shows} for p in POLICIES.values()],
         "presets": presets(limits),
@@ -42,7 +42,7 @@ def for_comparisons(limits: Limits, model: str = "", facts: Facts = _NONE) -> di
 
 
 def models(limits: Limits, first: str = "", facts: Facts = _NONE) -> dict[str, Any]:
-    """What a form's choice of a model needs to know. first: the model that the page opens with."""
+    """The data for a choice of models. first: the one that is selected at first."""
     return {
         "models": list(limits.offered),
         "builtin": list(BUILTIN_MODELS),
@@ -54,8 +54,8 @@ def models(limits: Limits, first: str = "", facts: Facts = _NONE) -> dict[str, A
 
 
 def packed_facts(header: Mapping[str, Any], size: int) -> dict[str, Any]:
-    """What a form says of a model by the header of its packed file, as
-    `core.torch_engine.models.forecast` does of a server's; `size` bytes of numbers.
+    """Facts about a model from the header of its packed file, in the form of
+    `core.torch_engine.models.forecast`. size: bytes of its weights.
     """
     kinds = {place[3].upper() for place in header["tensors"].values() if len(place) > 3} or {"F32"}
     return {
@@ -73,7 +73,7 @@ def packed_facts(header: Mapping[str, Any], size: int) -> dict[str, Any]:
 
 
 def presets(limits: Limits) -> list[dict[str, Any]]:
-    """The presets whose model runs here, see `preset_entry`."""
+    """The presets whose model runs here; see `preset_entry`."""
     return [
         preset_entry(preset)
         for preset in PRESETS.values()

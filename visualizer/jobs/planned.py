@@ -1,5 +1,5 @@
-"""What other settings would have made of a run that is kept: all of them in numbers, and one as a
-run to be watched. Nothing here is measured.
+"""What a stored run would have been with other settings: many settings as numbers, or one as a
+simulated run. Nothing here is measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LIMITS = [limit.name for limit in fields(SLOs)]
 
 
 class _OfARun(Work):
-    """spec: "run", the id of one that is kept."""
+    """Work on a stored run. spec: "run", its id."""
 
     def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
         super().__init__(Spec(Workload(()), EngineConfig(), "", "cpu"), limits)
@@ -31,9 +31,10 @@ class _OfARun(Work):
 
 
 class PlanJob(_OfARun):
-    """spec: also "lanes", "budgets", "blocks" and "policies", lists of what to combine, each empty
-    for what was recorded; and "slos", the limits of a good request. Its answer is `url`, the
-    address of a document: see `visualizer.documents.plan`.
+    """Predictions for combinations of settings. spec: also "lanes", "budgets", "blocks" and
+    "policies", lists of values to combine, each empty for the recorded value; and "slos", the
+    limits of a good request. The answer is `url`, the address of a document: see
+    `visualizer.documents.plan`.
     """
 
     noun = "plan"
@@ -67,14 +68,14 @@ class PlanJob(_OfARun):
         return {"url": host.keep_document(plan_document(plan, trace, str(self._asked["run"])))}
 
     def _reached(self, setting: str | None) -> dict[str, Any]:
-        """setting: the next one, None between the steps of one."""
+        """The progress. setting: the next one, None between the steps of one."""
         if setting is None:
             return self.progress
         return {"done": self.progress.get("done", -1) + 1, "setting": setting}
 
 
 class SettingJob(_OfARun):
-    """spec: also "config", a setting. The requests of the run, simulated under it."""
+    """The requests of the run, simulated with one setting. spec: also "config"."""
 
     noun = "simulation"
 

@@ -1,9 +1,8 @@
-"""What a page can ask to have computed: each kind is a checked spec, and the work on it as a
-generator.
+"""The work that a page can ask for: each kind has a checked spec and runs as a generator.
 
-The generator yields wherever it can be stopped or may have news, and returns its answer, the last
-delta. Who drives it decides how long it may take and what else is done meanwhile: a thread of the
-server (`visualizer.server.jobs`), or the worker of a visitor's tab (`visualizer.browser.answers`).
+The generator yields wherever it can be stopped or may have news, and returns its answer, which
+becomes the last delta. Its driver limits the time and does other things in between: a thread of the
+server (`visualizer.server.jobs`), or the worker of a browser tab (`visualizer.browser.answers`).
 """
 
 from __future__ import annotations
@@ -29,28 +28,28 @@ log = logging.getLogger("inflight")
 
 
 class Host(Protocol):
-    """Where a piece of work is done: what it is given there."""
+    """Provides engines and storage for the work, on the server or in a tab."""
 
     def engine(self, spec: Spec, config: EngineConfig, leaks: bool = False) -> EngineCore:
-        """An engine on the spec's model, under these limits. leaks: every request also reads the
-        keys of its neighbour in the pass. Raises InflightError.
+        """An engine on the spec's model with these limits. leaks: every request also reads the keys
+        of its neighbour in the pass. Raises InflightError.
         """
         ...
 
     def between(self) -> None:
-        """Called between the steps of a timed run, which cannot yield; it may raise to stop."""
+        """Called between steps of a timed run, which cannot yield; may raise to stop it."""
         ...
 
     def keep(self, trace: Trace) -> dict[str, Any]:
-        """Keep a run, if possible: `{"id", "url"}`, or `{"unkept": why not}`."""
+        """Store a run if possible: `{"id", "url"}`, or `{"unkept": why not}`."""
         ...
 
     def keep_document(self, document: dict[str, Any]) -> str:
-        """Keep a document; returns its address. Raises InflightError."""
+        """Store a document; returns its address. Raises InflightError."""
         ...
 
     def recorded(self, run: object) -> Trace:
-        """A run that is kept, by its id. Raises InflightError."""
+        """A stored run by its id. Raises InflightError."""
         ...
 
 
@@ -58,7 +57,7 @@ class Work:
     """One piece of work. Each kind defines what is done (`run`, then `keep`) and what is reported
     meanwhile (`news`).
 
-    noun: its name in sentences. period: seconds between two deltas at least.
+    noun: its name in sentences. period: the least seconds between two deltas.
     """
 
     noun = "job"
@@ -70,15 +69,15 @@ class Work:
         self._last_news: dict[str, Any] | None = None
 
     def run(self, host: Host) -> Going:
-        """Does the work; returns the answer. Raises InflightError."""
+        """Do the work; returns the answer. Raises InflightError."""
         raise NotImplementedError
 
     def keep(self, host: Host) -> dict[str, Any]:
-        """After the work, even if it failed: keep what there is; part of the answer."""
+        """Store what there is after the work, even if it failed; returns a part of the answer."""
         return {}
 
     def news(self) -> dict[str, Any] | None:
-        """The next delta, None if nothing is new. Another thread than the work's may call it."""
+        """The next delta, None if nothing is new. May be called from another thread."""
         progress = self.so_far()
         if progress == self._last_news:
             return None
@@ -86,7 +85,7 @@ class Work:
         return {"progress": self._last_news}
 
     def so_far(self) -> dict[str, Any]:
-        """The progress now; called as `news` is."""
+        """The current progress. May be called from another thread."""
         return self.progress
 
     def stopped(self) -> str:
@@ -94,7 +93,7 @@ class Work:
         return f"The {self.noun} was cancelled."
 
     def failed(self, error: Exception) -> dict[str, Any]:
-        """The answer of work that raised this: a refusal, a bug, or a machine out of memory."""
+        """The answer if the work raised this: a refusal, a bug, or lack of memory."""
         if isinstance(error, InvalidRequest):
             # its requests have the page's letters
             return {"error": str(as_the_page_says(error, self.spec.workload))}
@@ -108,7 +107,7 @@ class Work:
     def followed(
         self, turns: Generator[Turn, None, Made], progress: Callable[[Turn], dict[str, Any]]
     ) -> Generator[None, None, Made]:
-        """What the turns come to, with the progress that each of them is."""
+        """Run a generator to its end; returns its result. Each value sets the progress."""
         try:
             while True:
                 self.progress = progress(next(turns))
@@ -121,7 +120,7 @@ class Work:
 
     def steps(self, engine: EngineCore, workload: Workload) -> Iterator[StepEvent | None]:
         """The steps of an engine, None while it waits for an arrival. Everything is checked before
-        the first; raises InflightError.
+        the first step; raises InflightError.
         """
         turns = engine.turns(workload)
         check_tokens(engine.trace.prompts, workload, self.limits)

@@ -1,1 +1,1 @@
-"""Guided lessons on recorded runs, filled with numbers from their traces, and sheets to print."""
+"""Guided lessons about recorded runs, with numbers from their traces, and sheets to print."""

@@ -1,11 +1,10 @@
-"""The lessons as the page gets them: plain data in one language, every sentence filled from the
-recorded runs.
+"""The lessons as JSON for the page, in one language; sentences have numbers from recorded runs.
 
 {"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question",
-"minutes", "picture": {"run", "step", "view", "clock"},
- "stops": [{"name", "title", "text", "run", "step", "views", "pin", "quiet", "ask", "then", "goals":
- [{"name", "text"}]}]}], "terms": {…}, "catalogue": the page's texts, by their English, "questions":
- a lesson, in which every stop is a question}
+"minutes", "picture": {"run", "step", "view", "clock"}, "stops": [{"name", "title", "text", "run",
+"step", "views", "pin", "quiet", "ask", "then", "goals": [{"name", "text"}]}]}], "terms": {…},
+"catalogue": the page's texts, by their English, "questions": a lesson, in which every stop is a
+question}
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ _SHOWN = 56  # characters of a text in a table
 
 
 def recorded(folder: Path = TRACES) -> Traces:
-    """The recorded runs of a folder, each read once."""
+    """Loads the recorded runs of a folder, each once."""
     return cache(lambda name: Trace.load(folder / f"{name}.jsonl"))
 
 
 def runs_of_lessons() -> set[str]:
-    """The recorded runs that lessons, glossary and questions are about."""
+    """The recorded runs that lessons, glossary and questions need."""
     stops = [s for lesson in (*LESSONS, QUESTIONS) for s in lesson.stops]
     places = [p for s in stops for p in (s.place, s.about, *s.places.values())] + [
         x.picture.place for x in LESSONS if x.picture
@@ -57,7 +56,7 @@ def runs_of_lessons() -> set[str]:
 def document(
     traces: Traces, language: str = "en", lessons: Sequence[Lesson] = LESSONS
 ) -> dict[str, Any]:
-    """All that Learn shows of these lessons in a language; raises InflightError if unknown."""
+    """The document of the Learn tab in a language; raises InflightError for an unknown language."""
     if language not in LANGUAGES:
         raise InflightError(
             f"There are no lessons in {shown(language)}; there are {', '.join(LANGUAGES)}."
@@ -74,7 +73,7 @@ def document(
 
 
 def lesson_document(lesson: Lesson, traces: Traces, language: str) -> dict[str, Any]:
-    """One lesson, with English texts where the language has none yet."""
+    """One lesson, with English texts where a translation is missing."""
     spoken = language if language in languages(lesson.name) else "en"
     words = texts(spoken, lesson.name)
     return {
@@ -93,7 +92,7 @@ def lesson_document(lesson: Lesson, traces: Traces, language: str) -> dict[str, 
 def stop_document(
     stop: Stop, words: dict[str, Any], traces: Traces, language: str
 ) -> dict[str, Any]:
-    """One stop: where the player goes, and its text and question."""
+    """One stop: its place in the player, its text and its question."""
     at = stop.place.at(traces)
     places = {name: place.at(traces) for name, place in stop.places.items()}
 
@@ -131,8 +130,8 @@ def _question_document(
     words: dict[str, Any],
     language: str,
 ) -> dict[str, Any]:
-    """Why the answer is right, and the kind of a question with its options: {"why", "kind",
-    "options": [{"text", "right", "why"}]}, or the mask to paint. here: where it is asked.
+    """Why the answer is right, and the kind of the question with its options: {"why", "kind",
+    "options": [{"text", "right", "why"}]}, or the mask to paint. here: the place of the stop.
     """
 
     def said(template: str) -> list[Span]:
@@ -176,7 +175,7 @@ def _option(text: list[Span], right: bool, why: list[Span]) -> dict[str, Any]:
 
 
 def mask_document(at: At) -> dict[str, Any]:
-    """The mask of the step's last pass, for painting: labels of rows and columns, allowed cells."""
+    """The mask of the step's last pass, to be painted: labels, and allowed cells."""
     mask = at.trace.mask(at.step, len(at.event.passes) - 1)
     new = {(q.request, q.position) for q in mask.queries}
 
@@ -209,11 +208,11 @@ def _picture(lesson: Lesson, traces: Traces) -> dict[str, Any] | None:
     return {"run": drawn.place.run, "step": step, "view": drawn.view, "clock": drawn.clock}
 
 
-# -- the words of the page, and tables below a stop's text -----------------------------------------
+# -- the glossary, and tables below the text of a stop ---------------------------------------------
 
 
 def terms(traces: Traces, language: str) -> dict[str, dict[str, Any]]:
-    """The glossary by term: `hints`, and where it can be seen, {"run", "step", "view"}."""
+    """The glossary by term: `hints`, and a place to see it, {"run", "step", "view"}."""
     return {
         term: {**hint, "run": place.run, "step": place.at(traces).step, "view": view}
         for (term, hint), (place, view) in zip(hints(language).items(), SEEN.values(), strict=True)
@@ -221,13 +220,13 @@ def terms(traces: Traces, language: str) -> dict[str, dict[str, Any]]:
 
 
 def hints(language: str = "en") -> dict[str, dict[str, Any]]:
-    """What the page shows of each term: {"word", "means", "vllm", "words": its spellings}."""
+    """The entry of each term of the glossary: {"word", "means", "vllm", "words": its spellings}."""
     entries = texts(language, "glossary")
     return {term: _hint(entries[term].get("word", term), entries[term]) for term in SEEN}
 
 
 def faq(language: str = "en") -> dict[str, Any]:
-    """The questions people ask, as links: {"title", "shows", "asked": [{"name", "title"}]}."""
+    """Frequently asked questions, as links: {"title", "shows", "asked": [{"name", "title"}]}."""
     words = texts(language, QUESTIONS.name)
     listed = [{"name": stop.name, "title": words[stop.name]["title"]} for stop in QUESTIONS.stops]
     return {"title": words["title"], "shows": words["question"], "asked": listed}
@@ -244,7 +243,7 @@ def _hint(word: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(name: str, language: str) -> dict[str, Any]:
-    """A stop's table: {"label", "head": [{"name", "url"}], "rows": [[heading, cell, …]]}."""
+    """The table of a stop: {"label", "head": [{"name", "url"}], "rows": [[heading, cell, …]]}."""
     if name == "names":  # what the limits are called in other engines
         data = json.loads((FOLDER / "names.json").read_text(encoding="utf-8"))
         with speaking(language):

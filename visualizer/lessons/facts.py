@@ -1,10 +1,10 @@
-"""Facts that lesson texts name: attribute paths from a step of a recorded run, and the few numbers
-that have to be computed.
+"""Facts for the texts of lessons: attribute paths that start at a step of a recorded run, and a few
+numbers that must be computed.
 
     step.budget.unused, forward.width   the step's event, its last pass
-    frame.lanes, B.prompt               who holds what, a request by its letter
+    frame.lanes, B.prompt               the state of the lanes, a request by its letter
     config.block_size, model.layers     the limits of the run, its model
-    metrics.steps, company.bf16.drift   the run in numbers, a pair of recorded runs
+    metrics.steps, company.bf16.drift   metrics of the run, a pair of recorded runs
     shared_prefix                       computed below
 
 A list stands for its length, and a path that ends in `request` for a request, drawn as its letter.
@@ -51,7 +51,7 @@ class At:
 
     @cached_property
     def mask(self) -> Mask:
-        """Who may attend to whom in the step's first pass."""
+        """The attention mask of the step's first pass."""
         return self.trace.mask(self.step)
 
     @cached_property
@@ -70,7 +70,7 @@ class At:
         raise InflightError(f"This run has no request {letter}.")
 
     def of(self, phase: str) -> list[Segment]:
-        """The step's segments of a phase, prefill or decode."""
+        """The segments of the step in a phase, prefill or decode."""
         return [s for s in self.event.segments if s.phase == phase]
 
 
@@ -84,8 +84,8 @@ PAIRS = {
 
 class Company:
     """Texts generated alone and in a batch, in two recorded runs of the same requests: how far
-    rounding moves a logit, how close to a tie it must be to change a token, and how different a
-    wrong mask is.
+    rounding moves a logit, how small a lead must be for a token to change, and how large the effect
+    of a wrong mask is.
     """
 
     def __init__(self, alone: str, together: str) -> None:
@@ -107,7 +107,7 @@ class Company:
 
     @property
     def drift(self) -> float:
-        """The largest difference in log-probability of a token both wrote after the same text."""
+        """The largest change in the log-probability of a token after the same text."""
         same = [
             (a, b)
             for ours, theirs in self._pairs
@@ -117,7 +117,7 @@ class Company:
 
     @property
     def lead(self) -> float:
-        """The most by which the best logit led, alone, where a text diverges; 0 if none does."""
+        """The largest lead of the best logit, alone, where texts diverge; 0 if none do."""
         parted = [
             ours[n].margin or 0.0
             for ours, theirs in self._pairs
@@ -127,7 +127,7 @@ class Company:
 
 
 def parts_at(alone: Trace, together: Trace) -> int:
-    """The first step of `together` with another token than `alone`; the last if there is none."""
+    """The first step of `together` with a token unlike `alone`; the last if there is none."""
     parted = [
         theirs[n]
         for ours, theirs in _tokens(alone, together)
@@ -155,7 +155,7 @@ def _tokens(alone: Trace, together: Trace) -> list[tuple[list[Sampled], list[Sam
 
 
 def _parting(ours: list[Sampled], theirs: list[Sampled]) -> int:
-    """The number of tokens before two texts diverge."""
+    """The number of equal tokens before two texts diverge."""
     return next(
         (n for n, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a.token_id != b.token_id),
         len(ours),
@@ -177,7 +177,7 @@ GAINS = {
     "arriving": ("poisson-32", "continuous"),
     "alike": ("equal-lengths", "continuous, budget 256"),
 }
-"""Recorded comparisons with static batching, and the policy in each that batches continuously."""
+"""Recorded comparisons with static batching, and the continuous contender in each."""
 
 
 @cache
@@ -268,7 +268,7 @@ FACTS: dict[str, Callable[[At], Any]] = {
         lambda at: _measured_passes(at)[-1]["median_s"] * 1e3 / _measured_passes(at)[-1]["tokens"]
     ),
 }
-"""The first name of a path, and the numbers that have to be computed."""
+"""Values for the first name of a path, and numbers that have to be computed."""
 
 REQUEST_FACTS: dict[str, Callable[[At, str], Any]] = {
     "prompt": lambda at, r: at.trace.prompts[r],
@@ -299,9 +299,7 @@ REQUEST_FACTS: dict[str, Callable[[At, str], Any]] = {
 
 
 def measured_gains() -> dict[str, tuple[float, float, float, float]]:
-    """Of each of `GAINS`: seconds of static batching and of continuous batching, the medians of all
-    rounds, and between which ratios the rounds lie.
-    """
+    """For each of `GAINS`: static and continuous median seconds, least and largest ratio."""
     found = {}
     for name, (comparison, policy) in GAINS.items():
         policies = _json(f"comparisons/{comparison}/comparison.json")["policies"]
@@ -316,7 +314,7 @@ def measured_gains() -> dict[str, tuple[float, float, float, float]]:
 
 
 def fact(path: str, at: At) -> Value:
-    """The value of a path at a step of a run; raises InflightError if there is none."""
+    """The value of a path at a step of a run; raises InflightError for an unknown path."""
     first, *names = path.split(".")
     try:
         if first in FACTS:
@@ -343,7 +341,7 @@ def _member(of: Any, name: str) -> Any:
 
 
 def _first_to_finish(at: At) -> Finished:
-    """The first to finish of those in a lane."""
+    """The first of the requests now in a lane to finish."""
     held = {r.request for r in at.frame.lanes}
     return next(
         f for e in at.trace.events if e.step >= at.step for f in e.finished if f.request in held
@@ -351,7 +349,7 @@ def _first_to_finish(at: At) -> Finished:
 
 
 def _prefill(at: At, request: str) -> list[StepEvent]:
-    """The steps that compute its prompt."""
+    """The steps that compute the prompt of a request."""
     return [
         e
         for e in at.trace.events
@@ -360,9 +358,9 @@ def _prefill(at: At, request: str) -> list[StepEvent]:
 
 
 def best_seating(trace: Trace) -> list[list[str]]:
-    """Lane by lane the requests that somebody who knew all lengths would put there, so that the
-    longest lane is as short as can be: of all ways to seat them. A request holds its lane for as
-    many steps as it writes tokens.
+    """The best assignment of requests to lanes if all lengths were known: for each lane its
+    requests, such that the longest lane is as short as possible. A request holds its lane for as
+    many steps as it generates tokens.
     """
     lengths = {request: len(tokens) for request, tokens in trace.outputs.items()}
     lanes = range(trace.config.num_lanes)
@@ -380,7 +378,7 @@ def best_seating(trace: Trace) -> list[list[str]]:
 
 
 def best_steps(trace: Trace) -> int:
-    """How many steps the best seating takes."""
+    """The number of steps of the best assignment."""
     return max(sum(len(trace.outputs[r]) for r in lane) for lane in best_seating(trace))
 
 
@@ -398,7 +396,7 @@ def _block_table(at: At, request: str) -> list[int]:
 
 
 def _written(at: At, request: str) -> str:
-    """The token that a request writes in this step."""
+    """The token that a request generates in this step."""
     before = sum(
         s.request == request for e in at.trace.events if e.step < at.step for s in e.sampled
     )
@@ -414,7 +412,7 @@ def _shared_prefix(prompts: list[list[int]]) -> int:
 
 
 def _first_hits(trace: Trace) -> int:
-    """Tokens found in the cache at first joining: after a preemption one may find its own."""
+    """Cached tokens at first admissions; after a preemption a request may find its own."""
     found: dict[str, int] = {}
     for event in trace.events:
         hits = event.kv.cached_tokens
@@ -424,19 +422,19 @@ def _first_hits(trace: Trace) -> int:
 
 
 def _positions(event: StepEvent) -> int:
-    """Positions that a step computes, pads included."""
+    """The number of positions that a step computes, including pads."""
     return sum(p.rows * p.width for p in event.passes)
 
 
 def _decided_alike(trace: Trace) -> int:
-    """Steps before the first that our engine decides differently, under the same limits."""
+    """The number of steps before our engine first decides differently with these limits."""
     found = divergence(_ours(trace.header.workload), trace)
     return len(trace.events) if found is None else found.step
 
 
 @cache
 def _ours(workload: str) -> Trace:
-    """Our engine's run of a workload beside the other engines."""
+    """Our engine's run of a workload that other engines ran too."""
     ours = load(RECORDED / f"engines-{workload}").comparison.runs["continuous"].trace
     assert ours is not None
     return ours
@@ -456,8 +454,8 @@ def _measured(at: At) -> dict[str, Any]:
 
 
 def _leak(comparison: dict[str, Any]) -> dict[str, int]:
-    """How many tokens came out differently with a leaking mask, of how many places, as a text may
-    go on longer; and how many with the right mask.
+    """How many tokens differ with a leaking mask, of how many places (texts may differ in length),
+    and how many differ with the right mask.
     """
     found = comparison["equivalence"]
     return {
@@ -472,7 +470,7 @@ def _measured_passes(at: At) -> list[dict[str, Any]]:
 
 
 def asked_text(trace: Trace, request: str) -> str:
-    """What a request asks: its prompt, or the last of its messages."""
+    """The question of a request: its prompt, or the last of its messages."""
     messages = trace.asked[request].request.messages
     return messages[-1]["content"] if messages else "".join(trace.texts.prompt[request])
 

@@ -1,9 +1,9 @@
-"""The ten lessons, the questions that people ask as an eleventh, and where each term of the
-glossary is seen.
+"""The ten lessons, the frequently asked questions as an eleventh, and the places where the terms of
+the glossary can be seen.
 
-A lesson is a list of stops, each a place in a recorded run with the views to look at, and perhaps a
-question. They are in assets/lessons/lessons.toml; the texts are beside it, by language, lesson and
-stop.
+A lesson is a list of stops. Each is a place in a recorded run with the views to look at, and
+perhaps a question. They are defined in assets/lessons/lessons.toml; the texts are beside it, by
+language, lesson and stop.
 """
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ from visualizer.lessons.places import Place
 from visualizer.lessons.texts import FOLDER
 
 Question = Mapping[str, Any]
-"""What a stop asks, as lessons.toml has it: how many, which request, which statement, or to paint.
-"""
+"""A question as in lessons.toml: for a number, a request, a statement, or a mask to paint."""
 _ASKED = ("number", "wrong", "request", "among", "options", "holds", "paint")
 
 
 @dataclass(frozen=True)
 class Stop:
-    """name: the key of its texts. place: what the player shows; then: where it goes once the
-    question is answered.
+    """name: the key of its texts. place: what the player shows; then: the place after the answer.
 
     views: the panels to look at; the others are dimmed. pin: the letter of a request to highlight.
-    places: others, by their names in the texts. table: one of the tables that
-    `visualizer.lessons.document` makes, shown below the text. goals: what must hold of the run that
-    the learner makes, by name: conditions as `visualizer.lessons.tasks` reads them. quiet: the
-    sentence of a step is not shown, as it tells what later stops ask.
+    places: other places, by their names in the texts. table: a table of
+    `visualizer.lessons.document`, shown below the text. goals: conditions on the run that the
+    learner makes, by name, see `visualizer.lessons.tasks`. quiet: hides the sentence of a step,
+    which would give away later answers.
     """
 
     name: str
@@ -63,8 +61,8 @@ class Picture:
 
 @dataclass(frozen=True)
 class Lesson:
-    """minutes: how long it takes in class. picture: of it among the others; None for what is not
-    listed with them. simple: it needs nothing that only Full shows.
+    """minutes: its duration in class. picture: for the list of lessons; None if it is not listed.
+    simple: everything it needs is shown in Simple.
     """
 
     name: str
@@ -88,7 +86,7 @@ HOLDS: dict[str, Callable[[At, Mapping[str, At]], str]] = {
     ),
     "binding": lambda at, _: at.event.budget.binding,
 }
-"""Answers to questions in words."""
+"""Functions that compute the answers to questions with words for answers."""
 
 
 def _stop(name: str, row: Mapping[str, Any]) -> Stop:

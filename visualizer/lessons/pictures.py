@@ -1,4 +1,4 @@
-"""Pictures for paper, as SVG that is readable in black and white: a run's lanes, a step's mask."""
+"""Pictures for paper, as SVG readable in black and white: a run's lanes, a step's mask."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LABEL = 46
 
 
 def lanes_picture(at: At, blank_after: bool = False) -> Element:
-    """Who computed in which lane; the place's step is marked. blank_after: later ones are blank."""
+    """Which request computed in which lane, up to a marked step. blank_after: later is blank."""
     events, hues = at.trace.events, deal(at.trace)
     cell = max(5.0, min(_CELL, 640 / len(events)))
     width, height = _LABEL + cell * len(events) + 4, 18 + _CELL * at.config.num_lanes + 6

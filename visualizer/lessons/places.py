@@ -1,9 +1,9 @@
-"""Places in recorded runs: a run's name and a rule that finds a step in it, so that lessons survive
+"""Places in recorded runs: the name of a run and a rule that finds a step, so that lessons survive
 a new recording of the run.
 
     start, end              the run's first step and its last
-    mixes, preempts, …      the first step for which this holds; mixes(3): the third
-    admits(B), ends(B), …   the first for which it holds for request B
+    mixes, preempts, …      the first step with this property; mixes(3): the third
+    admits(B), ends(B), …   the first step with this property of request B
     after ends(B)           the step after another; before: the one before it
 """
 
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Place:
-        """From its run and its rule, as in `brief-static ends(B)`."""
+        """A place from its text, as in `brief-static ends(B)`."""
         run, _, rule = text.partition(" ")
         return cls(run, rule)
 

@@ -1,10 +1,10 @@
-"""Sheets to print, one for the teacher and one for the learner, made from a lesson's document and
-pictures of its runs.
+"""Sheets to print, one for the teacher and one for the learner, made from the document of a lesson
+and pictures of its runs.
 
-The learner's sheet has the lesson's questions, each with what it asks about, room to write, boxes
-to tick and masks to fill in; the answers are on a separate page. The teacher's has what each stop
-shows and says, and the answers. A question has the number of its stop on both. What is to be
-pressed or pointed at on the page is on neither.
+The learner's sheet has the questions, each with the facts it needs, room to write, boxes to tick
+and masks to fill in; the answers are on a separate page. The teacher's sheet has the content of
+each stop, and the answers. Questions are numbered by stop on both. Instructions for using the page
+are left out.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _section(body: Element, title: str, text: list[list[Span]] | None = None) ->
 
 
 def _add_paragraphs(section: Element, text: list[list[Span]]) -> None:
-    """Without the sentences that begin with what to do on the page."""
+    """Add a text without the sentences that begin with an instruction for using the page."""
     for spans in text:
         kept: list[Span] = []
         done_on_the_page = False
@@ -146,7 +146,7 @@ def _answer(
 
 def _state(section: Element, at: At, has_texts: bool) -> None:
     """The step in numbers, as the page shows it: its limits, and for each request its prompt, what
-    the step computed and its cache. has_texts: also what those have written that are done.
+    the step computed, and its cache. has_texts: also the outputs of finished requests.
     """
     event, frame, config = at.event, at.frame, at.config
     used, limit = event.budget.decode + event.budget.prefill, event.budget.limit
@@ -184,7 +184,7 @@ def _request_row(table: Element, at: At, request: str, *cells: str) -> None:
 
 
 def _picture(stop: dict[str, Any], traces: Callable[[str], Trace]) -> Element:
-    """The mask if the stop is about it and it is legible, otherwise the lanes."""
+    """The mask if the stop shows it and it is legible, otherwise the lanes."""
     at = At(traces(stop["run"]), stop["step"])
     if (
         "mask" in stop["views"]
@@ -201,7 +201,7 @@ def _add(parent: Element, tag: str, text: str, class_: str = "") -> Element:
 
 
 def _add_sentence(parent: Element, tag: str, spans: list[Span], class_: str = "") -> None:
-    """Spans as text, letters of requests in a frame, code as code."""
+    """Add spans as text, with letters of requests in a frame and code as code."""
     element = _add(parent, tag, "", class_)
     for span in spans:
         if isinstance(span, str):

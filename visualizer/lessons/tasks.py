@@ -1,9 +1,9 @@
-"""The tasks that end the lessons: whether the run that a learner made does what was asked, and what
-it shows, in numbers of that run.
+"""The tasks at the end of the lessons: whether the run that a learner made meets the goals, and
+what it shows, with numbers from that run.
 
-A goal is conditions, all of which must hold: `D.prompt > D.prompt@recorded; config.policy.name ==
-dynamic`. At the left a fact of the learner's run, at the right a fact of it, a fact of the recorded
-run, a number times a fact, a number, or a word.
+A goal is a list of conditions that must all hold: `D.prompt > D.prompt@recorded; config.policy.name
+== dynamic`. The left side is a fact of the learner's run; the right side is a fact of that run or
+of the recorded one, a number times a fact, a number, or a word.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def runs_of_tasks() -> set[str]:
 
 
 def check(lesson: str, run: Trace, traces: Traces, language: str = "en") -> list[dict[str, Any]]:
-    """The goals of a lesson's task: [{"name", "met", "says": a sentence, "step": of what it says}].
-    run: what the learner made. Raises InflightError for an unknown lesson or language.
+    """The goals of a lesson's task: [{"name", "met", "says": a sentence, "step": the step it is
+    about}]. run: made by the learner. Raises InflightError for an unknown lesson or language.
     """
     stops = [stop for one in LESSONS if one.name == lesson for stop in one.stops if stop.goals]
     if not stops or language not in LANGUAGES:
@@ -57,7 +57,7 @@ def check(lesson: str, run: Trace, traces: Traces, language: str = "en") -> list
 
 
 def _same_place(stop: Stop, run: Trace) -> At:
-    """Where the stop's rule leads in the learner's run; its beginning if that never happens."""
+    """The place that the stop's rule finds in the learner's run; its beginning if there is none."""
     try:
         return At(run, stop.place.step(run))
     except (InflightError, IndexError):

@@ -1,14 +1,14 @@
-"""Lesson texts: templates, one file per lesson and language, filled with facts of a place
+"""Texts of lessons: templates, one file per lesson and language, filled with facts of a place
 (`visualizer.lessons.facts`).
 
     {forward.padding}           a fact at the stop's own place
-    {forward.padding|pad|pads}  with its noun, in the right number
+    {forward.padding|pad|pads}  with its noun, in singular or plural
     {metrics.lane_occupancy%}   the same in per cent
     {metrics.steps@static}      a fact at another place of the stop
     {metrics.requests!word}     a small number as a word; {seconds_packed!2}: with so many decimals
     {B}                         a request, drawn as its letter
     [lane] [lanes|lane]         a term of the glossary
-    <Press →|Tap the arrow>     what to do: by mouse and keyboard, or by finger
+    <Press →|Tap the arrow>     instructions for mouse and keyboard, or for touch
 
 A sentence is a list of spans: text, `{"r": letter}`, `{"n": number as text}`, `{"t": term, "s":
 text}` or `{"keys": text, "touch": text}`.
@@ -68,7 +68,7 @@ def filled(template: str, at: At, places: Mapping[str, At], language: str) -> li
 
 
 def evaluated(expression: str, at: At, places: Mapping[str, At]) -> tuple[Value, At]:
-    """A fact by its expression, and the place it was taken at."""
+    """The fact of an expression, and the place that it was taken from."""
     match = _FACT.fullmatch(expression)
     if match is None:
         raise InflightError(f"This is not a fact: {{{expression}}}.")
@@ -79,15 +79,15 @@ def evaluated(expression: str, at: At, places: Mapping[str, At]) -> tuple[Value,
 
 
 def by_pointer(text: str) -> str | dict[str, str]:
-    """A text of the page that may be wholly in two forms, `<by mouse and keyboard|by finger>`: as
-    it is, or `{"keys": text, "touch": text}`.
+    """A text of the page that may have two forms, `<by mouse and keyboard|by touch>`: as it is, or
+    `{"keys": text, "touch": text}`.
     """
     whole = _PART.fullmatch(text)
     return {"keys": whole[3], "touch": whole[4]} if whole and whole[3] else text
 
 
 def plain(spans: list[Span]) -> str:
-    """Spans as text, for those who have a mouse and a keyboard."""
+    """Spans as text, with the instructions for mouse and keyboard."""
     return "".join(
         s if isinstance(s, str) else s.get("s") or s.get("n") or s.get("keys") or s.get("r", "")
         for s in spans
@@ -95,7 +95,7 @@ def plain(spans: list[Span]) -> str:
 
 
 def number(found: int | float, language: str, share: bool = False, how: str = "") -> str:
-    """A number as the language writes it. share: in per cent. how: "word", "Word", or decimals."""
+    """A number as the language writes it. share: in percent. how: "word", "Word", or decimals."""
     if share:
         return f"{found * 100:.0f} %"
     if how in ("word", "Word") and isinstance(found, int) and found < len(COUNTS[language]):

@@ -1,6 +1,6 @@
-"""The player as text: its modules as one script, its style, its markup, and pages that need no
+"""Bundles the player: its modules as one script, its style, its markup, and pages that need no
 server. Modules import each other by name only (`import { a } from "./b.js"`); each becomes a
-function of its own, loaded after those that it imports (see assets/player/parts/modules.js).
+function that runs after those of its imports (see assets/player/parts/modules.js).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STYLES = (
 )
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[\w./]+\.js)";$', re.MULTILINE)
 _DOC = re.compile(r"/\*\*.*?\*/", re.DOTALL)
-# indentation, and comment lines
+# indentation and comment lines
 _LEADING = re.compile(r"^[ \t]+(?://[^\n]*)?|^//[^\n]*", re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/\n?", re.DOTALL)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+))", re.MULTILINE)
@@ -43,7 +43,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w
 
 @cache
 def script(entry: str = "watch/player.js") -> str:
-    """All that `entry` needs as a classic script. The player's leaves `window.Inflight.mount`."""
+    """`entry` and its imports as a classic script; the player's sets `window.Inflight.mount`."""
     return (
         (PLAYER / "parts" / "modules.js")
         .read_text(encoding="utf-8")
@@ -52,8 +52,8 @@ def script(entry: str = "watch/player.js") -> str:
 
 
 def modules(entry: str) -> dict[str, str]:
-    """Every module that `entry` needs, itself last: path → a script that leaves its exports in
-    `inflightModules[path]`. Raises ValueError if modules import each other in a circle.
+    """Every module that `entry` imports, and itself last: path → a script that puts its exports
+    into `inflightModules[path]`. Raises ValueError for circular imports.
     """
     found: dict[str, str] = {}
 
@@ -86,7 +86,7 @@ def _path(importer: str, relative: str) -> str:
 
 def _scoped(name: str, source: str) -> str:
     """The module as a function that is called once. Line numbers are kept; comments and indentation
-    are dropped, because every saved page contains the script. No string in a module spans lines.
+    are dropped, because every saved page contains the script. No string in a module may span lines.
     """
     source = _LEADING.sub("", _DOC.sub(lambda m: "\n" * m[0].count("\n"), source))
     exported = ", ".join(_EXPORT.findall(source))
@@ -105,13 +105,13 @@ def _scoped(name: str, source: str) -> str:
 
 @cache
 def style() -> str:
-    """Watch's style sheets as one; a later rule wins over an equal one before it."""
+    """The style sheets of Watch in one, in which later rules override equal earlier ones."""
     return _packed(PLAYER / "watch" / "style" / f"{name}.css" for name in STYLES)
 
 
 @cache
 def figure_style() -> str:
-    """The style of a page of figures: the rules of the panels that they hold, then their own."""
+    """The style of a page of figures: the rules of the panels in them, then its own."""
     watch = [
         PLAYER / "watch" / "style" / f"{name}.css"
         for name in ("tokens", "shared", "base", "panels")
@@ -132,7 +132,7 @@ def markup() -> str:
 
 
 def page_of(template: Path, parts: Mapping[str, str]) -> str:
-    """A page with these parts in place of its marks."""
+    """A page with the marks of its template replaced by these parts."""
     page = template.read_text(encoding="utf-8")
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
 
@@ -154,8 +154,8 @@ def head(picture: str | None) -> str:
 def page_html(
     options: dict[str, Any], parts: dict[str, Any] | None = None, picture: str | None = None
 ) -> str:
-    """A whole page with one player. options: the player's, including `replay` or `catalogue`; they
-    are escaped. parts: the page's other parts, whose scripts lie beside it (see
+    """A whole page with one player. options: of the player, including `replay` or `catalogue`; they
+    are escaped. parts: other parts of the page, whose scripts are separate files (see
     assets/player/parts/tabs.js). picture: see `head`.
     """
     scripts = (
@@ -179,14 +179,14 @@ def page_html(
 
 
 def icon_link() -> str:
-    """The tag that brings a page its icon."""
+    """The tag for the icon of a page."""
     icon = base64.b64encode(ICON.read_bytes()).decode()
     return f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">'
 
 
 def standalone_html(replay: dict[str, Any], place: dict[str, Any] | None = None) -> str:
-    """One file with everything in it: opens from disk, without a network. replay: of a run, or of
-    all ranks. place: where to open it, see `Player`.
+    """A single file that opens from disk, without a network. replay: of a run, or of all ranks.
+    place: where it opens, see `Player`.
     """
     return page_html({"replay": replay, **(place or {})})
 

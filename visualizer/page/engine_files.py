@@ -1,13 +1,11 @@
-"""The engine in the visitor's own tab as files: an interpreter, the sources that run in it, the
-kernels, and the models.
+"""The files of the engine in a visitor's browser tab: an interpreter (Pyodide, see
+`core.browser.pyodide`), the Python sources, the kernels, and the models.
 
-They lie in one folder that is named by what is in it, so that a browser may keep them for ever:
-`engine/VERSION/manifest.json` lists the others. `smollm2`, where it is there, lies beside that
-folder, and browsers keep it when all else has another version. What the worker fetches is packed
-here (`.gz`), because not every host packs what it sends; the scripts, which the browser itself
-loads, are not.
-
-The interpreter is Pyodide, see `core.browser.pyodide`.
+They are in one folder that is named by a hash of its content, so that a browser may cache them for
+ever: `engine/VERSION/manifest.json` lists the others. If `smollm2` is offered, it is stored beside
+that folder, so that it stays cached when the version changes. Files that the worker fetches are
+compressed here (`.gz`), because not every host compresses; scripts, which the browser itself loads,
+are not.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from visualizer.jobs.offers import packed_facts
 from visualizer.lessons.tasks import runs_of_tasks
 
 SCRIPTS = ASSETS / "engine"
-# with these, in a page without anything from elsewhere, a browser lets threads share memory
+# with these headers a browser allows threads to share memory
 ISOLATED = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
@@ -43,9 +41,9 @@ ISOLATED = {
 _ROOT = ASSETS.parent
 _PACKAGE = __name__.removesuffix("visualizer.page.engine_files")  # "inflight." in a wheel
 _OURS = ("core", "visualizer")
-_ENTRY = "visualizer.browser"  # with all that it imports, this package runs in the tab
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where a statement has others
-_READ = (  # of assets: what they read
+_ENTRY = "visualizer.browser"  # this package runs in the tab, with all that it imports
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # fields that hold statements
+_READ = (  # the assets that they read
     "presets/**/*",
     "lessons/**/*",
     "words/*",
@@ -59,7 +57,7 @@ _READ = (  # of assets: what they read
 
 
 class EngineFiles:
-    """The engine in the tab, around a copy of Pyodide. smollm2: its packed file, if offered."""
+    """The files of the engine in the tab, with Pyodide. smollm2: its packed file, if offered."""
 
     def __init__(self, pyodide: Path, smollm2: Path | None = None) -> None:
         self._pyodide, self._making = pyodide, Lock()
@@ -68,7 +66,7 @@ class EngineFiles:
 
     @cached_property
     def version(self) -> str:
-        """Names what is in the files."""
+        """A hash of the content of the files."""
         found = hashlib.sha256()
         weights = (
             path
@@ -83,30 +81,30 @@ class EngineFiles:
 
     @property
     def address(self) -> str:
-        """Where a page finds them, from its own folder."""
+        """The folder of the files, relative to the page's own folder."""
         return f"engine/{self.version}/"
 
     @property
     def options(self) -> dict[str, Any]:
-        """What a page is told of them."""
+        """The options for the page."""
         return {"engine": self.address, "engineModels": list(self.models)}
 
     def facts(self) -> dict[str, Any]:
-        """What a form says of models that are not built in, as `models.forecast` on servers."""
+        """Facts about models that are not built in, in the form of `models.forecast` on servers."""
         return {model: _facts(path) for model, path in self._large.items()}
 
     @property
     def beside(self) -> dict[str, Path]:
-        """Files by their places beside the folder."""
+        """Files that are stored beside the folder, by path."""
         return {f"{model}-{PACKED}/weights.gz": path for model, path in self._large.items()}
 
     def contents(self) -> dict[str, bytes]:
-        """Name to bytes, with the manifest. Made once, which takes a second or two."""
+        """All files by name, with the manifest. Made once, which takes a second or two."""
         with self._making:
             return self._made
 
     def write(self, folder: Path) -> int:
-        """Write them where a page in `folder` finds them, over other versions; their bytes."""
+        """Write the files for a page in `folder`, over other versions; returns their bytes."""
         for old in (*folder.glob("engine/*/manifest.json"), *folder.glob("engine/*/weights.gz")):
             shutil.rmtree(old.parent)
         for name, source in self.beside.items():
@@ -137,7 +135,7 @@ class EngineFiles:
             "files": {name: len(content) for name, content in packed.items()}
             | {weights[model]: size for model, size in self._sizes.items()},
             "models": {model: [name] for model, name in weights.items()},
-            # bytes that a model takes once it is placed: float16 is widened
+            # bytes that a loaded model takes: float16 is widened to float32
             "memory": {model: 2 * len(files[f"{model}/weights"]) for model in BUILTIN_MODELS}
             | {model: _unpacked_size(path) for model, path in self._large.items()},
             "beside": {f"{model}/weights": f"../{model}-{PACKED}/weights" for model in self._large},
@@ -146,7 +144,7 @@ class EngineFiles:
 
     @property
     def _sizes(self) -> dict[str, int]:
-        """Bytes of the large models, packed."""
+        """Compressed sizes of the large models, in bytes."""
         return {model: path.stat().st_size for model, path in self._large.items()}
 
     def _plain(self) -> dict[str, bytes]:
@@ -160,7 +158,7 @@ class EngineFiles:
 
 
 def engine_files() -> EngineFiles | None:
-    """Those that a page can offer, None where there is no Pyodide."""
+    """The files that a page can offer, None without Pyodide."""
     smollm2 = packed_smollm2()
     try:
         return EngineFiles(pyodide.find_pyodide(), smollm2 if smollm2.is_file() else None)
@@ -169,7 +167,7 @@ def engine_files() -> EngineFiles | None:
 
 
 def _unpacked_size(path: Path) -> int:
-    """Of a file that gzip has packed, which says so at its end."""
+    """The uncompressed size of a gzip file, which is stored at its end."""
     with path.open("rb") as file:
         file.seek(-4, os.SEEK_END)
         return int.from_bytes(file.read(), "little")
@@ -189,6 +187,7 @@ def sources() -> dict[str, str]:
     """The modules that run in the tab and the files that they read, as texts by path."""
     paths = {_ROOT / relative for relative in modules_in_tab().values()}
     paths |= {path for pattern in _READ for path in ASSETS.glob(pattern) if path.is_file()}
+    paths.add(_ROOT / ("__init__.py" if _PACKAGE else "inflight.py"))  # for a visitor's code
     folder = _PACKAGE.replace(".", "/")
     return {
         folder + path.relative_to(_ROOT).as_posix(): path.read_text(encoding="utf-8")
@@ -208,9 +207,7 @@ def _jinja() -> dict[str, str]:
 
 
 def modules_in_tab() -> dict[str, str]:
-    """Module to file: `_ENTRY` and all that it imports, at once or later, as far as the standard
-    library is enough.
-    """
+    """Module to file: `_ENTRY` and its imports, as far as the standard library suffices."""
     known = _modules()
     found: dict[str, str] = {}
     todo = [name for name in known if f"{name}.".startswith(f"{_ENTRY}.")]
@@ -225,7 +222,7 @@ def modules_in_tab() -> dict[str, str]:
 
 @cache
 def _modules() -> dict[str, str]:
-    """Every module of ours, named without a wheel's package, and its file below the root."""
+    """Every module of ours, named without the package of a wheel, and its file below the root."""
     found = {}
     for package in _OURS:
         for path in (_ROOT / package).rglob("*.py"):
@@ -237,7 +234,7 @@ def _modules() -> dict[str, str]:
 
 @cache
 def _is_plain(name: str) -> bool:
-    """Whether a module can be imported where there is the standard library alone."""
+    """Whether a module can be imported with the standard library alone."""
     seen: set[str] = set()
     todo = [name]
     while todo:
@@ -253,8 +250,8 @@ def _is_plain(name: str) -> bool:
 
 @cache
 def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    """What a module imports at once, with its own packages, and what when it is called; types are
-    left out.
+    """The modules that a module imports at once (including its packages), and those that it imports
+    in functions; imports for types are left out.
     """
     parts = name.split(".")
     at_once = {".".join(parts[:n]) for n in range(1, len(parts))}
@@ -271,7 +268,7 @@ def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
                 look(node.orelse, found)
             else:
                 is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-                # imports are statements: expressions, which are most of a tree, hold none
+                # imports are statements, so expressions, which are most of a tree, are skipped
                 for part in _BLOCKS:
                     look(getattr(node, part, ()), later if is_function else found)
 

@@ -1,6 +1,6 @@
-"""What a page of figures needs beside their script: runs as small as a figure can have them, and
-the words that its views may say. And the embeddable page: one figure of a recorded run in a frame
-of another site, as its address says (`#run=…&view=lanes,mask`).
+"""Data for pages of figures: replays reduced to what a figure needs, and the words that its views
+can say. Also the embeddable page: one figure of a recorded run in a frame of another site, chosen
+by its address (`#run=…&view=lanes,mask`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ _HEADER = (
     "num_blocks",
     "execution",
     "engine",
-    "inferred",
     "source",
 )
-_HOLES = re.compile(r"\[[^\[\]]*\]|#|“…”|\{\w+\}")  # the numbers, quotes and choices of a sentence
+_HOLES = re.compile(r"\[[^\[\]]*\]|#|“…”|\{\w+\}")  # numbers, quotes and choices
 
 
 def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
-    """A run for `Figure` in one language: the replay without what only Watch shows."""
+    """A run for `Figure` in one language: the replay without the parts that only Watch shows."""
     with speaking(language):
         whole = {**drawn(trace), "captions": captions(trace)}
     header = whole["header"]
@@ -56,7 +55,7 @@ def _only(whole: Mapping[str, Any], *keys: str) -> dict[str, Any]:
 
 @cache
 def figure_words(language: str, entry: str = "figure/figure.js") -> dict[str, str]:
-    """The part of a language's catalogue that the modules of `entry` can say."""
+    """The translations that the modules of `entry` need."""
     said = "\n".join(modules(entry).values())
     return {
         key: text
@@ -69,7 +68,9 @@ ENTRY = "figure/embed.js"
 
 
 def embed_html(urls: Mapping[str, Mapping[str, str]], player: str) -> str:
-    """The page. urls: of `figure_replay`s, by run and language; player: where all of it is."""
+    """The embeddable page. urls: of `figure_replay`s, by run and language; player: the address of
+    the page with all of the player.
+    """
     data = {
         "runs": {
             name: {"title": {"en": title, **elsewhere(partial(t, title))}, "urls": dict(found)}

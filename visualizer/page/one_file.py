@@ -1,4 +1,4 @@
-"""Pages of one file with nothing to fetch: they open from disk, and in a cell of a notebook."""
+"""Pages in a single file that fetch nothing: they open from disk, and in a cell of a notebook."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BROUGHT = ASSETS / "site" / "one_file.html"
 
 
 def html_of(what: object, in_cell: bool, place: dict[str, Any]) -> str:
-    """The page of a run, which opens at a place (see `Player`), or of a comparison. in_cell: of a
+    """The page of a run, which opens at a place (see `Player`), or of a comparison. in_cell: for a
     notebook. Raises InflightError if there is nothing to show.
     """
     if isinstance(what, Comparison):
@@ -32,11 +32,11 @@ def html_of(what: object, in_cell: bool, place: dict[str, Any]) -> str:
         raise InflightError(f"There is no page of a {type(what).__name__}.")
     if not what.events:
         raise InflightError("An empty trace: nothing has run yet.")
-    return standalone_html(translated_replay(what), place | {"embedded": in_cell})
+    return standalone_html(translated_replay(what, "recorded"), place | {"embedded": in_cell})
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """The race, and what was measured; raises InflightError without a trace, and if simulated."""
+    """The page of a comparison; raises InflightError without a trace, and if it was simulated."""
     if comparison.is_simulated:
         raise InflightError(
             "The page of a comparison shows what was measured, and this one is simulated. Each of"
@@ -63,7 +63,7 @@ def comparison_html(comparison: Comparison) -> str:
 
 
 def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en") -> str:
-    """One lesson: the player, its recorded runs and its texts; raises InflightError if unknown."""
+    """One lesson with the player, runs and texts; raises InflightError for an unknown one."""
     chosen = [known for known in LESSONS if known.name == lesson]
     if not chosen:
         raise InflightError(f"There is no lesson {shown(lesson)}.")
@@ -84,7 +84,7 @@ def _one_file(
     player: dict[str, Any], data: Mapping[str, object], name: str, options: dict[str, Any]
 ) -> str:
     """A page that opens with one of its parts. player: the options of the player behind it. data:
-    what the part would fetch, by address.
+    what the part would otherwise fetch, by address.
     """
     given = {"<!--DATA-->": inert_json(data), "<!--PART-->": name, "/*SCRIPT*/": tab_script(name)}
     page = page_html(player, {name: part(name, "", options)})

@@ -1,4 +1,4 @@
-"""The recorded runs and comparisons as a static site, which opens from disk as well."""
+"""Writes the recorded runs and comparisons as a static site, which also opens from disk."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def export_site(
     engine: EngineFiles | None = None,
     docs: Path | None = None,
 ) -> Path:
-    """Write the site; returns its first page. url: where it will be served, which previews of links
-    need for their picture. engine: the engine that runs in its visitors' tabs. docs: the documents
-    as `make docs` has built them. Raises InflightError if nothing is recorded, there are no such
-    documents, or the folder cannot be written.
+    """Write the site; returns its first page. url: its future address, which previews of links need
+    for their picture. engine: the engine for visitors' tabs. docs: the documents as built by `make
+    docs`. Raises InflightError if nothing is recorded, there are no such documents, or the folder
+    cannot be written.
     """
     if docs is not None and not (docs / "index.html").exists():
         raise InflightError(f"{docs} holds no documents; `make docs` builds them in build/docs.")
@@ -120,7 +120,7 @@ def export_site(
 
 
 def _offers(parts: dict[str, dict[str, Any]], engine: EngineFiles) -> dict[str, Any]:
-    """What the engine in the tab can run, which the page says before that engine is loaded."""
+    """The choices of the engine in the tab, which the page shows before that engine is loaded."""
     limits, facts = replace(IN_TAB, offered=engine.models), engine.facts()
     listed = parts["compare"]["options"]["comparisons"] if "compare" in parts else []
     compared = offers.for_comparisons(limits, facts=facts) | {"recorded": listed, "note": ""}
@@ -131,7 +131,7 @@ def _offers(parts: dict[str, dict[str, Any]], engine: EngineFiles) -> dict[str, 
 
 
 def _story(folder: Path, picture: str) -> None:
-    """Write the story in each language, English as the first page."""
+    """Write the story in each language, with English as the first page."""
     pages = {
         language: _FIRST if language == "en" else f"story-{language}.html" for language in LANGUAGES
     }
@@ -142,7 +142,7 @@ def _story(folder: Path, picture: str) -> None:
 
 
 def _embed(folder: Path, runs: list[tuple[dict[str, Any], Path]], player: str) -> None:
-    """Write the embeddable page, and the runs for it."""
+    """Write the embeddable page and its runs."""
     urls: dict[str, dict[str, str]] = {}
     for listed, path in runs:
         trace, of = Trace.load(path, trusted=True), f"embed/{path.stem}"  # checked above
@@ -154,13 +154,13 @@ def _embed(folder: Path, runs: list[tuple[dict[str, Any], Path]], player: str) -
 
 
 def _write_loading(folder: Path, url: str, page: str) -> None:
-    """Write a page that loads the data of `_brought`."""
+    """Write a page that loads data written by `_brought`."""
     loader = f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>"
     _written(folder, url, page.replace("</head>", loader, 1))
 
 
 def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
-    """Write the Compare tab's files; its options for the page, None without a comparison."""
+    """Write the Compare tab's files; returns its options, None without a comparison."""
     entries = recorded(comparisons)
     if not entries:
         return None
@@ -173,7 +173,7 @@ def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
 
 
 def _write(folder: Path, engine: str) -> dict[str, Any]:
-    """Write the Write tab's files; its options for the page."""
+    """Write the Write tab's files; returns its options for the page."""
     editor = _written(folder, f"write/{EDITOR.name}", EDITOR.read_text(encoding="utf-8"))
     return _tab(folder, "write", {"engine": engine, "codemirror": editor})
 
@@ -217,17 +217,17 @@ def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
 
 
 def _tab(folder: Path, name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Write a tab's script; the tab's options for the page."""
+    """Write a tab's script; returns the tab's options for the page."""
     return part(name, _written(folder, f"{name}/page.js", tab_script(name)), options)
 
 
 def _brought(folder: Path, url: str, data: object) -> str:
-    """Write data as a script, which a page on disk can load but not fetch; its address."""
+    """Write data as a script, since a page on disk cannot fetch JSON; returns its address."""
     return _written(folder, url, f"inflightBring({inert_json(url)}, {inert_json(data)});\n")
 
 
 def _written(folder: Path, url: str, text: str) -> str:
-    """Write a file of the site; its address."""
+    """Write a file of the site; returns its address."""
     path = folder / url
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""One step as a page with nothing around it: its figure, and the place for what draws it."""
+"""One step as a page of its own: its figure, and a placeholder for Plotly."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from visualizer.charts.step_figure import step_figure
 from visualizer.page.bundle import PLAYER, inert_json, page_of
 
 PLOTLY = "<!--PLOTLY-->"
-"""Where plotly.js belongs, 5 MB that are put in when the page is handed out."""
+"""The placeholder for plotly.js, 5 MB that are inserted when the page is sent."""
 
 
 def step_page(trace: Trace, step: int) -> str:
-    """The figure of a step as a page; raises InflightError for no step, and masks too large."""
+    """A step's figure as a page; raises InflightError for an unknown step or too large masks."""
     simulated = ", simulated" if trace.header.is_simulated else ""
     parts = {
         "<!--TITLE-->": f"Inflight: step {step}{simulated}",

@@ -1,8 +1,9 @@
-"""The story: an essay on recorded runs as one page, whose figures are players of those runs. It
+"""The story: an essay about recorded runs as one page, whose figures are players of those runs. It
 needs no server once it is written.
 
-What a section shows is in assets/story/story.toml, its words in assets/story/<language>.toml; each
-number in them is a fact of a recorded run, filled in as in lessons (`visualizer.lessons.texts`).
+The content of each section is defined in assets/story/story.toml, its texts in
+assets/story/<language>.toml; each number in them is a fact of a recorded run, as in lessons
+(`visualizer.lessons.texts`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ WORDS_A_MINUTE = 220
 
 @cache
 def sections() -> dict[str, dict[str, Any]]:
-    """What each section shows, by its name, in order."""
+    """The content of each section, by name, in order."""
     return tomllib.loads((FOLDER / "story.toml").read_text(encoding="utf-8"))
 
 
@@ -67,7 +68,7 @@ def words(language: str) -> dict[str, Any]:
 
 @cache
 def minutes(language: str) -> int:
-    """How long it takes to read."""
+    """The reading time in minutes."""
     lead = words(language)["page"]["lead"]
     texts = [lead, *(text for name in sections() for text in words(language)[name].values())]
     return max(1, round(sum(len(text.split()) for text in texts) / WORDS_A_MINUTE))
@@ -88,12 +89,12 @@ def runs_of_story() -> set[str]:
 
 
 def at(place: str) -> At:
-    """A place of a recorded run as the texts' facts take it."""
+    """A place of a recorded run, for the facts in the texts."""
     return Place.of(place).at(recorded_run)
 
 
 def said(template: str, place: str, places: Mapping[str, str], language: str) -> list[Span]:
-    """A text with its numbers."""
+    """A text with its numbers filled in."""
     return filled(
         template, at(place), {name: at(there) for name, there in places.items()}, language
     )
@@ -106,8 +107,8 @@ def story_html(
     picture: str | None = None,
     fonts: str = "inflight/story",
 ) -> str:
-    """The whole page. player: where the player is; fonts: where the files of `FONTS` are; others:
-    the story in other languages, by their codes; picture: see `bundle.head`.
+    """The whole page. player: the address of the player; fonts: the address of the files of
+    `FONTS`; others: the addresses of the story in other languages; picture: see `bundle.head`.
     """
     others = others or {code: f"story?lang={code}" for code in LANGUAGES if code != language}
     page = words(language)["page"]
@@ -184,7 +185,7 @@ def _guess(
     language: str,
     player: str,
 ) -> str:
-    """A question with numbers to choose from, each with what is said of it."""
+    """A question with numbers to choose from, each with its comment."""
     found = {name: evaluated(guess[name], at(there[0]), {})[0] for name in guess.keys() - {"beat"}}
     chosen = "".join(
         f'<button type="button" data-says="{escape(texts[name])}"'
@@ -199,7 +200,7 @@ def _guess(
 
 
 def _html(spans: list[Span], player: str, place: str = "") -> str:
-    """Spans as HTML. place: whose requests they name."""
+    """Spans as HTML. place: where the letters of requests belong to."""
     hues = _hues(recorded_run(place.split()[0])) if place else {}
     made = []
     for span in spans:
@@ -225,7 +226,7 @@ def _hues(trace: Trace) -> dict[str, int]:
     return {named[request]: hue for request, hue in dealt.items()}
 
 
-# -- what the figures draw -------------------------------------------------------------------------
+# -- data of the figures ---------------------------------------------------------------------------
 
 
 def story_data(language: str, player: str) -> dict[str, Any]:
@@ -254,7 +255,7 @@ def story_data(language: str, player: str) -> dict[str, Any]:
 
 
 def _unasked(run: str) -> Trace:
-    """A run that does not say why anybody waits: that is what the reader is asked."""
+    """A run without the reasons for waiting, which the reader is asked for."""
     trace = recorded_run(run)
     events = [event._replace(waiting=event.waiting._replace(why=None)) for event in trace]
     return replace(trace, events=events)
@@ -306,7 +307,7 @@ def _token(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pieces(trace: Trace, request: str) -> tuple[list[str], list[str]]:
-    """The pieces of a prompt and its answer; those that nobody said (template, end) are empty."""
+    """The pieces of a prompt and its answer; those of the template and the end token are empty."""
     prompt, output = trace.texts.prompt[request], list(trace.texts.output[request])
     if messages := trace.asked[request].request.messages:
         prompt = [piece or "" for piece in said_in(prompt, messages)]

@@ -1,5 +1,5 @@
-"""Lets Gradio be imported without the stubs that it writes for editors: parsing the source of each
-component, and writing and parsing a `.pyi`, take half of the import time.
+"""Imports Gradio without the `.pyi` stubs that it writes for editors: parsing the source of each
+component, and writing and parsing the stub, take half of the import time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _WRITER, _WRITES = "gradio.component_meta", "create_or_modify_pyi"
 
 
 def skip_stubs() -> None:
-    """Call before Gradio is first imported; later it has no effect."""
+    """Call this before Gradio is first imported; later it has no effect."""
     if _WRITER not in sys.modules and not any(
         isinstance(finder, _WithoutStubs) for finder in sys.meta_path
     ):
@@ -23,7 +23,7 @@ def skip_stubs() -> None:
 
 
 class _WithoutStubs(MetaPathFinder):
-    """Finds the one module that writes them, as Python would, and disarms it."""
+    """Finds the module that writes the stubs, as Python would, and disables it."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -1,4 +1,4 @@
-"""The page's other tabs as files, fetched when first opened: scripts, and Plotly's, compressed."""
+"""The page's other tabs as files, fetched when first opened: scripts, and compressed Plotly."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ TABS: list[dict[str, Any]] = [
     {"name": "learn", "title": "Learn", "speaks": LANGUAGES},  # it brings other languages
 ]
 WRITE: dict[str, Any] = {"name": "write", "title": "Write"}
-"""Where there is an engine in the visitor's tab, whose sandbox runs what is written."""
+"""The Write tab of a page with an engine in the browser tab, whose sandbox runs the code."""
 WITHOUT_WRITE = WRITE | {"lacks": True}
-"""The same where there is none: its button says why."""
+"""The same tab without such an engine: its button says why it cannot run code."""
 
 
 @cache
 def story_tab() -> dict[str, Any]:
-    """A page of its own, by its address, with the minutes that it takes to read."""
+    """The story as a tab with the address of its own page, and its reading time."""
     return {
         "name": "story",
         "title": "Story",
@@ -43,7 +43,7 @@ def story_tab() -> dict[str, Any]:
 
 @cache
 def tab_script(name: str) -> str:
-    """A classic script that leaves `window.inflight<Name>Mount(holder, options)`."""
+    """A classic script that sets `window.inflight<Name>Mount(holder, options)`."""
     sheets = [PLAYER / "figure" / "figure.css"] * (name == "compare") + [
         PLAYER / name / f"{name}.css"
     ]
@@ -63,7 +63,7 @@ def tab_script(name: str) -> str:
 
 @cache
 def packed_plotly() -> bytes:
-    # all that is needed of that package, and not where only the rest of this file is
+    # late: the rest of this file does not need Plotly
     from plotly.offline import get_plotlyjs
 
     return gzip.compress(get_plotlyjs().encode(), 6, mtime=0)
@@ -73,7 +73,7 @@ EDITOR = ASSETS / "vendor" / "codemirror.js"
 
 
 def write_files(folder: Path) -> dict[str, Path]:
-    """Write what the page fetches, named by content; the files by tab, "plotly", "codemirror"."""
+    """Write the files that the page fetches; returns them by tab, "plotly" and "codemirror"."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = {name: tab_script(name).encode() for name in ("compare", "learn", "live", "write")}
     contents |= {"plotly": packed_plotly(), "codemirror": EDITOR.read_bytes()}
@@ -91,9 +91,9 @@ def options(
     live: dict[str, Any] | None = None,
     engine: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """What `parts/tabs.js` needs to know about a page with a server. url: the address under which a
-    file is served. live: the options of the Live tab, see live.js, if there is one. engine: the
-    options of the engine that runs in the visitor's tab, see `EngineFiles`, if there is one.
+    """The options of `parts/tabs.js` for a page with a server. url: gives the address of a file.
+    live: the options of the Live tab, see live.js, if there is one. engine: the options of the
+    engine in the browser tab, see `EngineFiles`, if there is one.
     """
     of_a_server = {"server": True, "base": "", **engine}
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
@@ -111,7 +111,7 @@ def options(
 def player_options(
     catalogue: Sequence[dict[str, Any]], tabs: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The player's options beside recorded runs. tabs: `{"name", "title"}`, its own first."""
+    """The options of the player besides recorded runs. tabs: `{"name", "title"}`, its own first."""
     return {
         "catalogue": catalogue,
         "questions": list(QUESTIONS.values()),
@@ -123,7 +123,7 @@ def player_options(
 
 
 def part(name: str, script: str, options: dict[str, Any]) -> dict[str, Any]:
-    """A tab among the parts of a page. script: its address; options: see the tab's script."""
+    """A tab as a part of the page. script: its address; options: see the tab's script."""
     return {
         "script": script,
         "mounts": f"inflight{name.capitalize()}Mount",

@@ -1,1 +1,1 @@
-"""What the page's server does, as plain functions: runs, comparisons, uploads, limits."""
+"""The page's server: jobs, stored runs, uploads, the shared engine, routes and limits."""

@@ -1,8 +1,7 @@
-"""What the page's server does, as plain functions without Gradio or HTTP: state, jobs, uploads,
-exports.
+"""The functions of the page's server, without Gradio and HTTP: state, jobs, uploads, exports.
 
-Every answer is plain data. A refusal (`answering`) is `{"error": one sentence}`, never an
-exception: the page shows it and carries on.
+Every answer is JSON. A refusal (`answering`) is `{"error": one sentence}`, never an exception: the
+page shows it and continues.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from visualizer.server.uploads import open_dataset, open_upload
 
 _Args = ParamSpec("_Args")
 
-# seconds after the latest file, and after the first, that preparations for a run begin
+# preparing for a run begins so many seconds after the latest file, or after the first
 _QUIET_S, _LATEST_S = 1.0, 5.0
 
 
 def answering(
     function: Callable[_Args, dict[str, Any]], what: str = ""
 ) -> Callable[_Args, dict[str, Any]]:
-    """The function with refusals as answers: `{"error": one sentence}`, begun with `what`."""
+    """The function with errors as answers: `{"error": one sentence}`, which `what` precedes."""
 
     @functools.wraps(function)
     def answered(*args: _Args.args, **kwargs: _Args.kwargs) -> dict[str, Any]:
@@ -55,7 +54,7 @@ def answering(
 
 
 class Server:
-    """One for each process. store: of runs. model: that the page opens with, or empty."""
+    """One for each process. store: of runs. model: the one that is selected at first, or empty."""
 
     def __init__(
         self,
@@ -87,9 +86,9 @@ class Server:
         }
 
     def warm_up(self) -> None:
-        """Once the page has been served, import what a run needs and load the default model, in a
-        thread. To be called with each of its files: while they are asked for, a browser is on its
-        way to the first picture, and importing holds Python's lock for much of its time.
+        """Import what a run needs and load the built-in models, in a thread, once no more files are
+        requested for a moment. Call it for each file: importing holds Python's lock for much of its
+        time, and would delay a browser that is still loading the page.
         """
         self._served = time.monotonic()
         if self._is_warm.acquire(blocking=False):
@@ -100,7 +99,7 @@ class Server:
         while (left := min(self._served + _QUIET_S, latest) - time.monotonic()) > 0:
             time.sleep(left)
         load_libraries()
-        for name in BUILTIN_MODELS:  # small, and then nobody waits for them behind a large one
+        for name in BUILTIN_MODELS:  # small: so nobody has to wait for them behind a large one
             self._models.get(name, "cpu")
 
     def state(self) -> dict[str, Any]:
@@ -114,10 +113,10 @@ class Server:
     @answering
     def call(self, name: str, args: object, address: str = "") -> dict[str, Any]:
         """The answer to a call, see `visualizer.jobs.calls`; it may take seconds. address: of the
-        visitor, who keeps what is made.
+        visitor, whose quota stored files count against.
         """
         kept = {
-            call.__name__: partial(call, whose=address)
+            call.__name__: partial(call, client=address)
             for call in (self.store.export, self.store.export_ranks)
         }
         return answered({**self._calls, **kept}, name, args)
@@ -126,13 +125,13 @@ class Server:
 
     @answering
     def begin(self, kind: object, spec: object, visitor: str, address: str = "") -> dict[str, Any]:
-        """Start a job: `{"job"}`, its id, or why not. kind: run, leak, compare, equivalence,
-        fork, plan or simulate. A visitor has one run and one of the others.
+        """Start a job; returns `{"job": id}`. kind: run, leak, compare, equivalence, fork, plan or
+        simulate. A visitor may have one run and one job of another kind.
         """
         return {"job": self.jobs.begin(self._job(kind, spec), visitor, address).id}
 
     def follow(self, job: object, start: int = 0) -> AsyncIterator[bytes]:
-        """A job's deltas from a number on, as server-sent events; raises Refused for no job."""
+        """A job's deltas from a number on, as events; raises Refused for an unknown job."""
         found = self.jobs.find(job)
         if found is None:
             raise Refused(
@@ -153,21 +152,21 @@ class Server:
             return Job(LeakyRun(on_cpu, self._limits), self._limits, self._models, self.store)
         if not isinstance(kind, str) or kind not in comparisons.KINDS or not isinstance(spec, dict):
             raise Refused(
-                f"This page can run, leak, {', '.join(comparisons.KINDS)}; ask by name, with a"
-                " spec."
+                f"This page can run, leak, {', '.join(sorted(comparisons.KINDS))}; ask by name,"
+                " with a spec."
             )
         return comparisons.job(kind, spec, self._limits, self._models, self.store)
 
     # -- files -------------------------------------------------------------------------------------
 
     def upload(self, data: bytes, names: Sequence[str] = (), address: str = "") -> dict[str, Any]:
-        """Open a saved trace, or the ranks of an engine, see `open_upload`; or say why not."""
+        """Open a saved trace or an engine's ranks, see `open_upload`; errors are answers."""
         what = f"{'These files' if len(names) > 1 else 'This file'} cannot be opened as a trace: "
         return answering(open_upload, what)(data, self.store, self._limits, names, address)
 
     def dataset(self, data: bytes, name: str, model: str) -> dict[str, Any]:
         """A published workload as requests for the editor, scaled to a model: `{"workload",
-        "block_size", "says"}`, or why not.
+        "block_size", "says"}`; an error is an answer.
         """
         return answering(open_dataset, "This file cannot be opened as a workload: ")(
             data, name, model, self._limits
@@ -176,7 +175,7 @@ class Server:
     def attention(
         self, run: str, step: int, pass_index: int, layer: int, head: int
     ) -> dict[str, Any]:
-        """`{"segments"}`: the real weights of one head over each segment of a pass, or why not."""
+        """`{"segments"}`: the real weights of one head over each segment of a pass."""
         trace = self.store.trace(run)
         which = model_of(trace.header, self._limits, self._models)
         load_libraries()

@@ -1,19 +1,16 @@
-"""The Compare tab on a server: its kinds of work, one at a time so that times can be trusted, and
-the recorded comparisons.
+"""The Compare tab on a server: its kinds of work, of which one runs at a time so that measured
+times can be trusted, and the recorded comparisons.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.torch_engine.models.libraries import load_libraries
 from visualizer.documents.comparison import RECORDED, document, lettered, load, recorded
-from visualizer.jobs import offers
+from visualizer.jobs import measured, offers
 from visualizer.jobs.limits import Limits, Refused, check
-from visualizer.jobs.measured import Compare, Fork
-from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Going, Host, Work
 from visualizer.server.jobs import Job
 from visualizer.server.lent_gpu import COMPARISONS, is_lent
@@ -60,23 +57,17 @@ class MeasuredEquivalence(Work):
         return {"result": lettered(found)}
 
 
-KINDS: dict[str, Callable[[dict[str, Any], Limits], Work]] = {
-    "compare": Compare,
-    "equivalence": MeasuredEquivalence,
-    "fork": Fork,
-    "plan": PlanJob,
-    "simulate": SettingJob,
-}
+KINDS = {**measured.KINDS, "equivalence": MeasuredEquivalence}
 
 
 def job(kind: str, spec: dict[str, Any], limits: Limits, models: ModelCache, store: Store) -> Job:
-    """The job of a kind of work; raises InflightError."""
+    """The job for a kind of work; raises InflightError."""
     here = spec | {"device": "cpu"} if is_lent() else spec
     return Job(KINDS[kind](here, limits), limits, models, store, queue="comparisons")
 
 
 def catalogue(limits: Limits, folder: Path = RECORDED, model: str = "") -> dict[str, Any]:
-    """The choices on the Compare tab. model: the one that the page opens with."""
+    """The choices on the Compare tab. model: the one that is selected at first."""
     return {
         "recorded": recorded(folder),
         **offers.for_comparisons(limits, model),
@@ -85,8 +76,8 @@ def catalogue(limits: Limits, folder: Path = RECORDED, model: str = "") -> dict[
 
 
 def open_recorded(name: object, store: Store, folder: Path = RECORDED) -> str:
-    """The address of a recorded comparison's document, written when first requested; raises
-    InflightError for an unknown one.
+    """The address of a recorded comparison's document, which is written when first requested;
+    raises InflightError for an unknown name.
     """
     if not isinstance(name, str) or name not in {entry["name"] for entry in recorded(folder)}:
         raise Refused("There is no such recorded comparison.")

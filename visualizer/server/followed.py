@@ -1,5 +1,5 @@
-"""Another engine on the Live tab, followed through the recordings that it writes: the counterpart
-of `shared_engine`. It takes no requests.
+"""The Live tab for another engine, which is followed through its growing recordings and takes no
+requests: the counterpart of `shared_engine`.
 
     GET  inflight/live/engines   {"engines": …}: what each has to do now, see `Followed.loads`
     GET  inflight/live/…         see `visualizer.server.live_routes`; `of` names the recording
@@ -47,15 +47,15 @@ from visualizer.server.shared_engine import class_address
 
 @dataclass(frozen=True)
 class Collected:
-    """Recordings that engines send, in a folder that is followed. token: what engines must send."""
+    """Recordings that engines send, in a followed folder. token: that engines must send."""
 
     collection: Collection
     token: str
 
     @classmethod
     def into(cls, folder: Path) -> Collected:
-        """The token is INFLIGHT_COLLECT_TOKEN, by default the folder's own. Raises InflightError
-        where the folder cannot be used.
+        """The token is INFLIGHT_COLLECT_TOKEN, by default one that is stored in the folder. Raises
+        InflightError if the folder cannot be used.
         """
         collection = Collection(folder, tell=_tell)
         return cls(collection, token_of(folder, os.environ.get("INFLIGHT_COLLECT_TOKEN")))
@@ -66,7 +66,7 @@ class Collected:
         ]
 
     def announce(self, page: str) -> str:
-        """page: its address, up to the part that a link names."""
+        """The message for the operator. page: its address, up to the part that a link names."""
         return (
             "Engines send their steps to it if they are started with"
             f" INFLIGHT_TRACE='{page.rstrip('/')}{COLLECT}?token={self.token}'"
@@ -77,12 +77,12 @@ def _tell(line: str) -> None:
     print(line, flush=True)
 
 
-_WINDOW_S = 5.0  # over which tokens a second are counted
-_IDLE_S = 3.0  # without a step, after which an engine gives no tokens
+_WINDOW_S = 5.0  # seconds over which the token rate is measured
+_IDLE_S = 3.0  # seconds without a step after which the token rate is 0
 
 
 class EngineLoad:
-    """What the engine of one recording has to do, from its latest steps."""
+    """The load of a recorded engine, from its latest steps."""
 
     def __init__(self) -> None:
         self._last: StepEvent | None = None
@@ -105,11 +105,11 @@ class EngineLoad:
         self._last, self._at = event, time.monotonic()
 
     def to_json(self) -> dict[str, Any]:
-        """running, waiting: requests after the latest step. kv_used, kv_total: blocks. tokens_s: in
-        the latest seconds. silent_s: since the latest step was seen. None for each while there is
-        none.
+        """running, waiting: requests after the latest step. kv_used, kv_total: blocks. tokens_s:
+        token rate of the latest seconds. silent_s: seconds since the latest step arrived. All are
+        None before the first step.
         """
-        tokens = tuple(self._tokens)  # at once, as another thread takes steps meanwhile
+        tokens = tuple(self._tokens)  # a copy, since another thread takes steps meanwhile
         if self._last is None or not tokens:
             return dict.fromkeys(
                 ("running", "waiting", "kv_used", "kv_total", "tokens_s", "silent_s")
@@ -119,18 +119,18 @@ class EngineLoad:
         return {
             "running": self._running,
             "waiting": self._last.waiting.count,
-            "kv_used": self._last.kv.used if self._running else 0,  # whoever is over holds no block
+            "kv_used": self._last.kv.used if self._running else 0,  # ended requests hold no blocks
             "kv_total": self._last.kv.total,
             "tokens_s": 0.0 if silent > _IDLE_S else sum(count for *_, count in tokens) / span,
             "silent_s": silent,
         }
 
 
-RECENT_S = 600.0  # seconds without a line after which an engine no longer counts as working
+RECENT_S = 600.0  # seconds without a line after which an engine no longer counts as at work
 
 
 class _Stream(NamedTuple):
-    """What is followed: see `Follower`."""
+    """The arguments of a `Follower`."""
 
     place: Path
     rank: int | None = None
@@ -138,10 +138,10 @@ class _Stream(NamedTuple):
 
 
 class Followed:
-    """One per process. places: recordings that may still grow, and folders of them. shows_texts:
-    whether visitors can read the prompts and answers of the engine's users. tokenizer: the model's;
-    by default that of the model named in the recording, if it is on this machine. collected: what
-    engines send to this page, whose folder is among the places.
+    """One per process. places: growing recordings, and folders of them. shows_texts: whether
+    visitors can read the prompts and answers of the engine's users. tokenizer: the model's; by
+    default that of the model named in the recording, if it is on this machine. collected:
+    recordings that engines send to this page; its folder is among the places.
     """
 
     def __init__(
@@ -155,27 +155,27 @@ class Followed:
             require_followable(place)
         self._collected = collected
         self._places, self._shows_texts, self._tokenizer = places, shows_texts, tokenizer
-        # while there is one thread: importing transformers in two threads at once fails
+        # now, in one thread: importing transformers in two threads at once fails
         import_tokenizers()
         self._lives: dict[str, Live] = {}
-        # by stream: the number of its current run, and that run's place
+        # by stream: the number of its current run, and the run's place among the ranks
         self._begun: dict[str, tuple[int, RankPlace]] = {}
         self._unplaced: set[str] = set()  # streams whose current run has shown no step yet
-        # by stream: what its recording says of its engine
+        # by stream: the header of its recording
         self._facts: dict[str, dict[str, Any]] = {}
         self._loads: defaultdict[str, EngineLoad] = defaultdict(EngineLoad)
         self._standing: dict[str, dict[str, Any]] = {}
-        # by engine of several ranks, which share them, so that no two of its requests have the same
+        # by engine: its ranks share the letters, so that no two requests have the same one
         self._letters: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Start following, so that the first visitor already sees the engine's current state."""
+        """Start following, so that the first visitor sees the current state at once."""
         for name in self._streams():
             self.live(name)
 
     def live(self, name: str = "") -> Live:
-        """One of the recordings, by default the first. Raises Refused for an unknown name."""
+        """The stream of a recording, by default the first; raises Refused if unknown."""
         streams = self._streams()
         name = name or next(iter(streams))
         with self._lock:
@@ -191,15 +191,15 @@ class Followed:
                 live.start()
             return self._lives[name]
 
-    def routes(self, whom: Callable[[Request], str]) -> list[BaseRoute]:
-        """whom: gives the address of a request's client."""
+    def routes(self, address_of: Callable[[Request], str]) -> list[BaseRoute]:
+        """address_of: gives the address of a request's client."""
 
         async def engines(request: Request) -> Response:
             return answer({"engines": await asyncio.to_thread(self.loads)})
 
         return [
             Route("/inflight/live/engines", engines, methods=["GET"]),
-            Mount("/inflight/live", app=live_app(self.live, None, whom)),
+            Mount("/inflight/live", app=live_app(self.live, None, address_of)),
             *(self._collected.routes() if self._collected else ()),
         ]
 
@@ -223,8 +223,8 @@ class Followed:
         return f"Live: {names} is followed at {address}, {texts}.{collects}"
 
     def _streams(self) -> dict[str, _Stream]:
-        """What can be followed now, by name. A folder's own name is that of the lowest rank of the
-        newest engine in it, see `Follower`; any other that is at work there, and every other rank,
+        """What can be followed now, by name. A folder's own name stands for the lowest rank of the
+        newest engine in it, see `Follower`; every other active engine there, and every other rank,
         is a stream of its own.
         """
         found: dict[str, _Stream] = {}
@@ -246,7 +246,7 @@ class Followed:
         return found
 
     def _engines(self, streams: dict[str, _Stream]) -> list[dict[str, Any]]:
-        """The engines that are followed, as known by now: {name, model, ranks: [{of, rank}]}."""
+        """The followed engines, as far as known: {name, model, ranks: [{of, rank}]}."""
         found: dict[tuple[Path | None, str], dict[str, Any]] = {}
         for name, stream in streams.items():
             if facts := self._facts.get(name):
@@ -257,7 +257,7 @@ class Followed:
         return list(found.values())
 
     def loads(self) -> list[dict[str, Any]]:
-        """The same, each rank with its load (`EngineLoad`) and how its recording stands."""
+        """The followed engines; each rank with its `EngineLoad` and its recording's state."""
         engines = self._engines(self._streams())
         for engine in engines:
             for rank in engine["ranks"]:
@@ -265,10 +265,9 @@ class Followed:
         return engines
 
     def _together(self, name: str, streams: dict[str, _Stream]) -> dict[str, Any]:
-        """Its place among the ranks of its engine, and among all that are followed.
-
-        ranks, all: {of: their stream, rank, run: the number of their run, offset: see `Placement`,
-        name: where engines are several}; empty if it is alone.
+        """The place of a stream among the ranks of its engine, and among all streams. ranks, all:
+        {of: the stream, rank, run: the number of its run, offset: see `Placement`, name: if there
+        are several engines}; empty for a single one.
         """
         engines = self._engines(streams)
         titles: dict[str, str] = {}
@@ -294,7 +293,7 @@ class Followed:
     def _placed(
         self, place: Callable[[Iterable[RankPlace]], Placement], names: Iterable[str]
     ) -> tuple[Placement | None, list[dict[str, Any]]]:
-        """Those of the streams that have begun, on one clock; none where that cannot be."""
+        """The streams that have begun, on a common clock; empty if they have none."""
         begun = {of: self._begun[of] for of in names if of in self._begun}
         try:
             placement = place(where for _, where in begun.values())
@@ -340,14 +339,14 @@ class Followed:
                 await asyncio.sleep(PERIOD)
 
     def _forget(self, name: str) -> None:
-        """An engine that is no longer at work; should it come back, it is followed anew."""
+        """Forget an engine that is no longer at work; if it returns, it is followed anew."""
         with self._lock:
             for known in (self._lives, self._begun, self._facts, self._loads, self._standing):
                 known.pop(name, None)
             self._unplaced.discard(name)
 
     def _note(self, name: str, run: int, update: Update) -> None:
-        """Note when its run begins, which its first step shows."""
+        """Note when the run of a stream begins; the time is known from its first step."""
         if isinstance(update, RecordingBegun):
             with suppress(InvalidTrace):  # otherwise it has no place among the ranks
                 self._begun[name] = run, RankPlace(name, update.header, 0.0)
@@ -366,13 +365,13 @@ class Followed:
 
 
 def at_work(folder: Path) -> list[EngineThere]:
-    """The engines that were there within the last minutes, and at least the newest."""
+    """The engines that were active in the last minutes, but at least the newest."""
     engines = engines_in(folder)
     return [engine for engine in engines if time.time() - engine.at < RECENT_S] or engines[-1:]
 
 
 def title_of(facts: dict[str, Any]) -> str:
-    """An engine by its process and where that is, as far as it says so."""
+    """The name of an engine: its host and process id, as far as they are recorded."""
     pid = str(facts.get("pid", "?"))[:12]
     return f"{str(facts['host'])[:40]}:{pid}" if facts.get("host") else pid
 
@@ -383,7 +382,7 @@ def _says(placement: Placement) -> list[str]:
 
 def _message(update: Update, run: int, facts: dict[str, Any]) -> LogEntry:
     """The message that our own engine would log, see `core.serving.event_log`. run: the number of
-    the recording. facts: its header; `of` is the engine, if it has several ranks.
+    the recording. facts: its header; `of` in the message is the engine, if it has several ranks.
     """
     if isinstance(update, RecordingBegun):
         return {

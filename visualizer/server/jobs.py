@@ -1,10 +1,10 @@
-"""Jobs: work requested by visitors, each in its own thread. All kinds queue, end, time out and
-report progress in the same way.
+"""Runs the work that visitors request, each job in a thread of its own. All kinds queue, end, time
+out and report progress in the same way.
 
-A job's deltas are kept in its log; anyone who knows its id can follow them, so a page that lost its
-connection or was reloaded finds its job. A job without readers ends: at once if others wait for its
-place, otherwise after a grace period. An engine appends events to its trace as it always does;
-streaming reads them there, so it costs the engine nothing but a turn of Python's lock.
+A job's deltas are kept in its log, and anyone who knows its id can follow them; so a page that lost
+its connection or was reloaded finds its job again. A job without readers ends: at once if others
+wait for its place, otherwise after a grace period. Streaming reads the engine's trace, so it costs
+the engine only a moment of Python's lock.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from core.trace.trace import Trace
 
 
-FIRST_READER = 5.0  # seconds (see `after`) within which the stream of a new job has to be opened
+FIRST_READER = 5.0  # seconds within which the stream of a new job has to be opened
 # seconds for which a job continues after its last reader left, if its place is not needed
 GRACE = 10.0
-_ALIVE = 1.0  # seconds between deltas at most while a job is running
+_ALIVE = 1.0  # the most seconds between two deltas of a running job
 _END = 5.0  # seconds for which a cancelled job keeps its place while its thread ends
 _KEPT = 16  # ended jobs whose deltas can still be read
 log = logging.getLogger("inflight")
@@ -49,10 +49,8 @@ class Cancelled(Exception):
 
 
 class Job:
-    """A visitor's work in a thread of the server, and the `Host` of that work. store: where its
-    runs are kept; None if they are kept elsewhere.
-
-    queue: the name of its queue.
+    """A visitor's work in a thread of the server, and the `Host` of that work. store: for its runs,
+    None if they are stored elsewhere. queue: the name of its queue.
     """
 
     outlives_reader = True  # whether it continues for a while after its last reader left
@@ -89,10 +87,10 @@ class Job:
             return self.work.stopped()
         return f"The {self.noun} was cancelled before it began."
 
-    # -- what the work is given here ---------------------------------------------------------------
+    # -- as a Host --------------------------------------------------------------------------------
 
     def engine(self, spec: Spec, config: EngineConfig, leaks: bool = False) -> Engine:
-        """See `Host`. Loading the model is progress, can be cancelled, and costs no time."""
+        """See `Host`. Loading the model is progress, can be cancelled, and takes no time."""
         load_libraries()
         from core.torch_engine.engine import Engine
 
@@ -157,9 +155,7 @@ class Job:
             )
 
     def sleep(self, seconds: float) -> None:
-        """Wait for the next arrival on the engine's behalf: a cancellation ends the wait, and
-        another job may use the place meanwhile.
-        """
+        """Wait for an arrival unless cancelled; another job may use the place meanwhile."""
         self.is_idle = True
         self._wake()
         try:
@@ -178,7 +174,7 @@ class Job:
         except Cancelled:
             self.answer = {"stopped": self.cancelled()}
         except Exception as error:
-            # a refusal, or a bug or a machine out of memory: this job fails, the server goes on
+            # a refusal, a bug, or lack of memory: this job fails, the server continues
             self.answer = self.work.failed(error)
         finally:
             try:
@@ -187,9 +183,7 @@ class Job:
                 self._ended.set()
 
     def _done(self) -> dict[str, Any]:
-        """The answer of the work, which can be stopped wherever it yields: it is told there that
-        its time is up, and may have an answer by then.
-        """
+        """The answer of the work, which is stopped where it yields, but may answer first."""
         with closing(self.work.run(self)) as going:
             try:
                 while True:
@@ -202,18 +196,18 @@ class Job:
                 return end.value
 
     def start(self) -> None:
-        """Start the thread in the caller's context, which names the visitor."""
+        """Start the thread in the caller's context, which identifies the visitor."""
         self.has_begun = True
         threading.Thread(
             target=contextvars.copy_context().run, args=(self.run,), name=self.noun, daemon=True
         ).start()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for its thread, at most `seconds`; whether it has ended."""
+        """Wait at most `seconds` for the thread; returns whether it has ended."""
         return self._ended.wait(seconds)
 
     def cancel(self) -> None:
-        """End it at its next check. May be called from any thread."""
+        """Stop the job at its next check. May be called from any thread."""
         self._cancelled.set()
         self._wake()
 
@@ -223,7 +217,7 @@ class Job:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether it had readers, and has none left."""
+        """Whether the job had readers, and has none left."""
         return self.was_followed and not self.readers
 
     def _wake(self) -> None:
@@ -232,10 +226,10 @@ class Job:
 
 
 class JobQueue:
-    """The running and waiting jobs, round robin by address: a round has one job of each, so that
-    many jobs from one address wait behind the first of every other.
+    """The running and waiting jobs, round robin by address: a round has one job of each address, so
+    that many jobs from one address wait behind the first of every other.
 
-    places: jobs running at once. waiting: jobs that may wait.
+    places: how many jobs run at once. waiting: how many may wait.
     """
 
     def __init__(self, places: int, waiting: int) -> None:
@@ -250,7 +244,7 @@ class JobQueue:
         return next((job for job in self._jobs if job.visitor == visitor), None)
 
     def enter(self, job: Job) -> None:
-        """Queue a job: its round is after its address's last, and not before the current one."""
+        """Queue a job in the round after its address's last, not before the current one."""
         if not self._jobs:
             self._last_round.clear()
         job.round = self._last_round[job.address] = self._next_round(job.address)
@@ -261,13 +255,13 @@ class JobQueue:
         return max(served, self._last_round.get(address, 0) + 1)
 
     def make_room(self, address: str) -> bool:
-        """Whether there is room; if not, the job that would wait longest is ended, provided the
-        next one of this address would be served before it.
+        """Whether there is room for a job of this address. If the queue is full, the job that would
+        wait longest is cancelled, provided that this address would be served before it.
         """
         here = [j for j in self._jobs if j.has_begun or not j.is_cancelled]
         if len(here) < self._places + self._waiting:
             return True
-        # of those of the last round, who came last
+        # the last one to arrive among those of the last round
         waiting = (j for j in reversed(here) if not j.has_begun)
         last = max(waiting, key=lambda j: j.round, default=None)
         if last is None or last.round <= self._next_round(address):
@@ -279,12 +273,12 @@ class JobQueue:
         if job in self._jobs:
             self._jobs.remove(job)
             if not job.has_begun and job.round == self._last_round[job.address]:
-                self._last_round[job.address] -= 1  # whoever was not served has had no round
+                self._last_round[job.address] -= 1  # it was not served: it uses no round
 
     def ahead(self, job: Job) -> int:
         """How many jobs must end before this one begins; 0 if a place is free."""
         begun = [j for j in self._jobs if j.has_begun]
-        # a job that waits for an arrival lends out its place
+        # a job that waits for an arrival lends its place
         taken = max(sum(not j.is_idle for j in begun), len(begun) - self._places)
         waiting = [j for j in self._jobs if not j.has_begun]
         # in order of arrival within a round
@@ -301,7 +295,7 @@ class Jobs:
         self._conducted: set[asyncio.Task[Any]] = set()
 
     def begin(self, job: Job, visitor: str, address: str = "") -> Job:
-        """Queue a job, one of each visitor, to run once a place is free; raises Refused."""
+        """Queue a job, one per visitor, to run once a place is free; raises Refused."""
         queue = self._queues[job.queue]
         last = queue.of(visitor)
         if last is not None and last.is_abandoned:
@@ -332,17 +326,17 @@ class Jobs:
         return job
 
     def find(self, job: object) -> Job | None:
-        """A job by its id, which only its visitor knows."""
+        """A job by its id, which only the visitor knows."""
         return self._kept.get(job) if isinstance(job, str) else None
 
     def cancel(self, job: object) -> bool:
-        """Cancel a job by its id; whether there was one."""
+        """Cancel a job by its id; returns whether there was one."""
         if found := self.find(job):
             found.cancel()
         return found is not None
 
     async def follow(self, job: Job, start: int = 0) -> AsyncIterator[bytes]:
-        """A job's deltas from a number on, see `events`; it goes on while it has readers."""
+        """A job's deltas from a number on, see `events`; the job continues while it has readers."""
         job.readers, job.was_followed = job.readers + 1, True
         try:
             async for piece in events(job.event_log, start - 1):
@@ -352,7 +346,7 @@ class Jobs:
             self._left(job)
 
     def stop(self, seconds: float) -> None:
-        """Cancel everything and wait at most `seconds` for threads to end, from any thread."""
+        """Cancel all jobs and wait up to `seconds` for their threads; from any thread."""
         jobs = [job for queue in self._queues.values() for job in queue]
         for job in jobs:
             job.cancel()
@@ -364,7 +358,7 @@ class Jobs:
     # -- inside ------------------------------------------------------------------------------------
 
     async def _conduct(self, job: Job, queue: JobQueue) -> None:
-        """Take a job from its entry to its last delta."""
+        """Take a job from the queue to its last delta."""
         try:
             await self._wait_for_place(job, queue)
             if job.is_cancelled or job.is_abandoned:
@@ -421,7 +415,7 @@ class Jobs:
             job._moved.set()
 
     def _left(self, job: Job) -> None:
-        """A reader left; without readers a job ends after the grace period."""
+        """A reader left; without readers the job ends after the grace period."""
         if job.readers or job.event_log.closed:
             return
         if job.has_begun and (

@@ -1,6 +1,6 @@
-"""A GPU on loan: on Hugging Face's ZeroGPU one is available only inside a function decorated with
-`spaces.GPU`, which runs in a forked process and passes back what it yields. There the model is
-loaded and the engine runs; here its trace is reassembled.
+"""Runs on a borrowed GPU: on Hugging Face's ZeroGPU one is available only inside a function
+decorated with `spaces.GPU`, which runs in a forked process and yields its results. The model and
+the engine are there; this process reassembles the trace.
 
 Without the package `spaces`, or outside ZeroGPU, this module has no effect. Importing it decorates
 the function, which ZeroGPU requires before the page is launched and before CUDA is first used.
@@ -25,24 +25,24 @@ from visualizer.server.store import Store
 
 COMPARISONS = "Here live runs are lent a GPU, while comparisons are computed on the CPU."
 
-_PERIOD = 0.05  # seconds between two parts: the longest that a cancelled run continues
+_PERIOD = 0.05  # seconds between two parts, and the longest that a cancelled run continues
 _SETTING_UP = 20  # seconds to start CUDA, load a model and compile its kernels
 log = logging.getLogger("inflight")
 
 
-# the run with its events since the previous part, once it has begun; the job's answer, once it has
-# ended
+# the run with its events since the previous part, once it has begun, and the job's answer, once it
+# has ended
 Part = tuple[Trace | None, dict[str, Any]]
 
 
 @cache
 def _models() -> ModelCache:
-    """The models of the lent process: the page's own may have been locked at the fork."""
+    """The models of the forked process; the page's own cache may have been locked at the fork."""
     return ModelCache()
 
 
 def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
-    """The parts of the run, several a second, until its end; in the lent process."""
+    """The parts of the run, several a second, until its end; runs in the forked process."""
     import torch
 
     # recreates torch's thread pool after the fork: loading in two threads can fail on the old one
@@ -67,12 +67,12 @@ def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
 
 
 def _seconds(spec: Spec, limits: Limits) -> int:
-    """The longest time for which a run needs the GPU."""
+    """The longest time for which a run needs the GPU, in seconds."""
     return math.ceil(limits.seconds) + _SETTING_UP
 
 
 def _decorated() -> Callable[[Spec, Limits], Any] | None:
-    """`_parts` on a lent GPU; None outside ZeroGPU."""
+    """`_parts` on a borrowed GPU; None outside ZeroGPU."""
     try:
         import spaces
     except ImportError:
@@ -86,13 +86,13 @@ _LENT = _decorated()
 
 
 def is_lent() -> bool:
-    """Whether runs are lent a GPU here."""
+    """Whether runs borrow a GPU here."""
     return _LENT is not None
 
 
 def report_start() -> None:
-    """Tell ZeroGPU, if it lends, that the page is about to be served. It does so itself where
-    Gradio launches the page; it gives nothing to a page that has not.
+    """Tell ZeroGPU, if it is used, that the page is about to be served. ZeroGPU notices that itself
+    only if Gradio launches the page, and lends no GPU before.
     """
     if is_lent():
         from spaces import zero
@@ -101,15 +101,15 @@ def report_start() -> None:
 
 
 def run_for(spec: Spec, limits: Limits, models: ModelCache, store: Store) -> Job:
-    """The job of a run: on a lent GPU if there is one, unless another device is requested."""
+    """The job for a run: on a borrowed GPU if there is one, unless another device is requested."""
     if is_lent() and spec.device in ("auto", "cuda"):
         return LentJob(LentRun(spec, limits), limits, models, store)
     return Job(Run(spec, limits), limits, models, store)
 
 
 class LentJob(Job):
-    """The job of a lent run. It ends when its visitor leaves, since it uses the visitor's quota;
-    its time is limited in the lent process.
+    """The job of a run on a borrowed GPU. It ends when its visitor leaves, since it uses the
+    visitor's quota; its time is limited in the forked process.
     """
 
     outlives_reader = False
@@ -120,12 +120,12 @@ class LentJob(Job):
 
 
 class LentRun(Run):
-    """A run whose engine is in a lent process; its trace grows here as parts arrive."""
+    """A run whose engine is in a forked process; its trace grows here as parts arrive."""
 
     def run(self, host: Host) -> Going:
         assert _LENT is not None
-        # Refusals happen now, before a visitor's quota is used; CUDA must not be touched in this
-        # process.
+        # refuse invalid requests now, before a visitor's quota is used; CUDA must not be touched in
+        # this process
         asked, self.spec = self.spec, self.spec._replace(device="cpu")
         engine = host.engine(self.spec, asked.config)
         self.steps(engine, self.spec.workload)
@@ -149,7 +149,7 @@ class LentRun(Run):
 
 
 def _relayed(parts: Iterator[Part]) -> Iterator[Part]:
-    """The parts; raises Refused with ZeroGPU's message, whichever exception it has."""
+    """The parts; raises Refused with ZeroGPU's message if it fails."""
     while True:
         try:
             part = next(parts)

@@ -1,8 +1,8 @@
-"""Which limits hold on a server. A public Space gets the smaller numbers.
+"""Chooses the limits of a server. A public Space gets the smaller numbers.
 
-Which models may be loaded: at home any folder or hub id. Where strangers can reach the page, the
-built-in ones and those that its owner names (`INFLIGHT_MODELS`, `--model`); nothing else that a
-visitor names is looked for, on the disk or on the hub.
+At home, any folder or hub id may be loaded as a model. If strangers can reach the page, only the
+built-in models and those named by its owner (`INFLIGHT_MODELS`, `--model`) may be loaded; nothing
+else that a visitor names is looked for, on the disk or on the hub.
 """
 
 from __future__ import annotations
@@ -45,18 +45,17 @@ def is_space(environment: Mapping[str, str] = os.environ) -> bool:
 def limits(
     environment: Mapping[str, str] = os.environ, host: str | None = None, trusted: bool = False
 ) -> Limits:
-    """The limits here. They are the smaller ones if strangers can reach the page: on a Space, or on
-    any address but loopback.
+    """The limits here: the smaller ones if strangers can reach the page, which they can on a Space
+    and on any address but loopback.
 
-    host: the address that the page listens on. trusted: its visitors are trusted and get the limits
-    of a page at home.
+    host: the address that the page listens on. trusted: visitors get the limits of a page at home.
     """
     numbers = SPACE if is_space(environment) or are_strangers(host, trusted) else HERE
     return replace(numbers, offered=owners_models(environment.get("INFLIGHT_MODELS", "")))
 
 
 def owners_models(named: str) -> tuple[str, ...]:
-    """The built-in models, the fetched one, and those of a list with commas, each once."""
+    """The built-in models, the downloaded one, and those of a comma-separated list, each once."""
     own = (model_named(name) for name in named.split(","))
     fetched = [SMOLLM2] if is_fetched() else []
     return tuple(dict.fromkeys((*BUILTIN_MODELS, *fetched, *filter(None, own))))

@@ -1,10 +1,10 @@
-"""Turns an engine's messages, numbered by `core.serving.event_log`, into the player's deltas for
-the Live tab, once for all viewers.
+"""Turns an engine's messages, numbered by `core.serving.event_log`, into deltas for the Live tab,
+once for all viewers.
 
     messages of an engine ─→ LiveRun (captions, texts, letters) ─→ EventLog ─→ any number of readers
 
-The messages may come from anywhere, such as a growing file. It has its own thread, so that nothing
-waits for it.
+The messages may come from anywhere, such as a growing file. It has a thread of its own, so that
+nothing waits for it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ log = logging.getLogger("inflight")
 
 
 class Live:
-    """source: the engine's messages, several at a time, from a run's first on. tokenizer_of: gives
-    the tokenizer for the run that such a message begins, used only here. texts: whether they are
-    shown, until a message says otherwise. letters: gives the iterator of a run's letters, which it
-    may share with others so that they are unique; by default each run begins with A.
+    """source: the engine's messages, several at a time, from the start of a run on. tokenizer_of:
+    gives the tokenizer for a run from the message that begins it; used only in this thread. texts:
+    whether they are shown, until a message says otherwise. letters: gives the iterator of a run's
+    letters, which runs may share so that letters are unique; by default each run begins with A.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class Live:
             self.event_log.close()
 
     def take(self, messages: Sequence[LogEntry]) -> None:
-        """Process messages; steps that come together are sent together."""
+        """Process messages; consecutive steps are sent together."""
         steps: list[ServedStep] = []
         before = ""
         for message in messages:
             kind, before = before, message["kind"] if isinstance(message, dict) else ""
             if kind == "skipped" and before == "run":
-                continue  # repeated for a reader that missed it: no beginning
+                continue  # repeated for a reader that missed the beginning
             if not isinstance(message, dict):
                 steps.append(message)
             elif message["kind"] == "request":
@@ -100,7 +100,7 @@ class Live:
                 self._is_late = False
                 self._set("late", False)
         elif kind == "skipped":
-            # until the next one: the state of this one is no longer complete
+            # wait for the next run: the state of this one is no longer complete
             self._run, self._is_late = None, True
             self._set("late", True)
         elif kind == "pace":
@@ -111,14 +111,14 @@ class Live:
             self._set(kind, message)
 
     def _set(self, state: str, value: Any) -> None:
-        """Set a state; it takes as much room as a step."""
+        """Set a state; it counts as one step of the chapter."""
         self.event_log.append({state: value}, state=state)
         self._steps += 1
 
     def _tell(self, steps: Sequence[ServedStep]) -> None:
         if self._run is None:
             return
-        # of a recording older than its followers: the rest would be dropped at once
+        # at the start of a long recording: older steps would be dropped at once
         if len(steps) > _KEPT:
             self._delta(steps[:-_KEPT])
             self.event_log.forget()

@@ -1,6 +1,6 @@
-"""The requests of the Live tab's visitors and bots to the serving engine. A visitor's request
+"""The requests of visitors and bots to the shared engine on the Live tab. A visitor's request
 outlives its page for a while, so that a reloaded page finds it. The page generates a key, which
-allows reading the text and cancelling. The public ids are derived from it.
+allows reading the text and cancelling; the public id is derived from it.
 
 Use everything here on one event loop.
 """
@@ -67,8 +67,7 @@ class LiveRequests:
         self._following: set[asyncio.Task[None]] = set()
 
     async def begin(self, asked: dict[str, Any], client: str) -> str:
-        """Queue a request; returns its id, the same for a key that was used before, however
-        shortly.
+        """Queue a request; returns its id, which is the same if the key was used before.
 
         asked: {"key", "prompt", "max_new_tokens", "temperature", "seed", "nickname"}. Raises
         InflightError for a request that is refused.
@@ -115,9 +114,9 @@ class LiveRequests:
 
     async def read(self, places: dict[str, int]) -> AsyncIterator[bytes]:
         """The texts of requests by key, each from a number on, see `events_together`, until all
-        have ended; {"of": key, "gone"} for one that is not known.
+        have ended; {"of": key, "gone"} for an unknown key.
 
-        One stream for all requests of a page, because browsers limit connections.
+        All requests of a page share one stream, because browsers limit connections.
         """
         asks = {key: self._asks[key] for key in places if key in self._asks}
         for ask in asks.values():
@@ -136,14 +135,14 @@ class LiveRequests:
                 self._expect_reader(ask)
 
     def cancel(self, key: str) -> bool:
-        """Cancel a request; whether there was one. The next step frees lane and blocks."""
+        """Cancel a request; returns whether it existed. The next step frees its blocks."""
         if key not in self._asks:
             return False
         self._asks[key].stream.cancel()
         return True
 
     def _expect_reader(self, ask: LiveRequest) -> None:
-        """End a request unless a reader comes."""
+        """Cancel the request unless a reader comes soon."""
         if not ask.event_log.closed:
             Wait(GRACE, lambda: None if ask.readers else ask.stream.cancel())
 
@@ -155,17 +154,17 @@ def request_id(key: str) -> str:
 
 BOTS = 3
 ROUNDS = 3  # requests of each, one after another
-# of the first bot's requests, the second's, the third's: they end at different times
+# of the three bots, so that their requests end at different times
 NEW_TOKENS = (32, 48, 24)
-ANSWER = 80  # tokens, in which a model that ends its answers comes to an end
-PAUSE = 1.0  # seconds between a bot's requests, and between the first requests of two
+ANSWER = 80  # tokens, enough for a model that ends its answers itself
+PAUSE = 1.0  # seconds between a bot's requests, and between the starts of two bots
 
 
 class Bots:
-    """Three bots that ask for a while, so that a newcomer who is alone on the Live tab sees a batch
-    at work. They stop by themselves. They are programs and say so: wherever requests have names
-    they are Bot 1, Bot 2 and Bot 3, which nobody else may be called. What they ask counts as asked
-    by the address that let them. prompts: what they ask, in turn.
+    """Three bots that send requests for a while, so that a visitor who is alone on the Live tab
+    sees a batch. They stop by themselves. They are recognisable as programs: wherever requests have
+    names, they are Bot 1, Bot 2 and Bot 3, which nobody else may use. Their requests count for the
+    address that started them. prompts: used in turn.
     """
 
     def __init__(self, serving: ServingEngine, prompts: Sequence[str]) -> None:
@@ -174,10 +173,10 @@ class Bots:
         self._asking: set[asyncio.Task[None]] = set()
 
     async def begin(self, client: str, even_if_closed: bool = False) -> None:
-        """Let them ask, for this client; returns once the first has asked.
+        """Start the bots for this client; returns once the first request is queued.
 
         even_if_closed: also while no requests are accepted. Raises TooManyRequests while they are
-        asking already, and what `ServingEngine.submit` raises.
+        active already, and the errors of `ServingEngine.submit`.
         """
         if self._is_beginning or self._asking:
             raise TooManyRequests(
@@ -198,8 +197,8 @@ class Bots:
     async def _ask(
         self, bot: int, stream: TokenStream | None, client: str, even_if_closed: bool
     ) -> None:
-        """One bot's requests, of which the first may be under way. It stops early if one is
-        refused, fails or is cancelled.
+        """One bot's requests, the first of which may be queued already. The bot stops early if a
+        request is refused, fails or is cancelled.
         """
         await asyncio.sleep(bot * PAUSE)
         with suppress(InflightError):

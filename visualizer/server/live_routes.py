@@ -1,4 +1,4 @@
-"""The HTTP addresses of the Live tab, and how many viewers they serve at once.
+"""The HTTP routes of the Live tab, and the limits on simultaneous viewers.
 
 GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events,
                                             see `core.serving.event_log`; of=NAME, repeatable:
@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from core.errors import InflightError
-from core.serving.event_log import events, events_together
+from core.serving.event_log import EventLog, events, events_together
 from core.serving.turns import Turns
 from visualizer.server.live import Live
 from visualizer.server.live_requests import BOTS, Bots, LiveRequests
@@ -34,20 +34,18 @@ if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
 
 PERIOD = 0.25  # seconds for which messages are gathered
-VIEWERS = 400  # at once, of an address half
-OWN = 32  # requests in one stream
+VIEWERS = 400  # at once; half of them from one address
+OWN = 32  # the most requests in one stream
 
 
 def live_of(
     serving: ServingEngine, successor: Callable[[], ServingEngine | None] = lambda: None
 ) -> Live:
-    """What a serving engine does, from now on. successor: once that engine has closed, gives the
-    one that is shown in its place.
-    """
+    """Shows a serving engine from now on. successor: gives the next engine once it closed."""
     shown: list[Any] = [serving, copy.deepcopy(serving.tokenizer)]
 
     def numbered(message: Any, before: int) -> Any:
-        """A run's beginning with a number that no run of an engine before it had."""
+        """Give a run a number that no run of an earlier engine has."""
         is_run = isinstance(message, dict) and message["kind"] == "run"
         return {**message, "run": message.get("run", 0) + before} if is_run else message
 
@@ -77,23 +75,24 @@ def live_app(
     bots: Bots | None = None,
     is_teacher: Callable[[Request], bool] = lambda request: False,
 ) -> Router:
-    """To be mounted. live: returns what is shown, by its name, which is empty for the default.
-    asks: None if no requests are possible because a growing recording is shown. address_of: gives
-    the address of a request's client. is_teacher: whether it has the teacher's token.
+    """An ASGI application to be mounted. live: gives what is shown by name; the name is empty for
+    the default. asks: None if no requests are possible because a growing recording is shown.
+    address_of: gives the address of a request's client. is_teacher: whether a request has the
+    teacher's token.
     """
 
     async def watch(request: Request) -> Response:
         try:
-            names = dict.fromkeys(request.query_params.getlist("of") or [""])
-            logs = {name: (await asyncio.to_thread(live, name)).event_log for name in names}
+            logs: dict[EventLog, str] = {}  # each is sent once, whatever it is called
+            for name in dict.fromkeys(request.query_params.getlist("of") or [""]):
+                logs.setdefault((await asyncio.to_thread(live, name)).event_log, name)
         except InflightError as error:
             return refused(error)
         start, chapters = number_from(request, "from"), number_from(request, "chapters")
         if len(logs) > 1:
-            return streamed(events_together(logs, chapters=chapters))
-        return streamed(
-            events(next(iter(logs.values())), None if start is None else start - 1, chapters)
-        )
+            named = {name: log for log, name in logs.items()}
+            return streamed(events_together(named, chapters=chapters))
+        return streamed(events(next(iter(logs)), None if start is None else start - 1, chapters))
 
     viewers = Turns(VIEWERS, "viewers are connected", retry_after=10)
     watching = Route("/steps", InTurn(viewers, address_of, watch), methods=["GET"])

@@ -1,5 +1,5 @@
-"""Between the network and Gradio: bounds the size of requests, answers only addresses that the page
-uses and only its own visitors, adds security headers, and identifies the visitor behind a proxy.
+"""Middleware between the network and Gradio: limits requests, answers only the addresses and sites
+that the page uses, adds security headers, and identifies the visitor behind a proxy.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from visualizer.page.engine_files import ISOLATED
 
 log = logging.getLogger("inflight")
 _CALL_BYTES = 2**13
-SILENT = 10.0  # seconds without a further piece of a file
-_ASKING = 30.0  # seconds that a question may take to arrive
+SILENT = 10.0  # the longest pause in a file, in seconds
+_ASKING = 30.0  # seconds that a JSON body may take to arrive
 
 
-CALL = "/inflight/call/"  # what a page waits for: names and numbers
-COLLECT = "/inflight/collect"  # engines send their steps there, if the page takes them
-# files that visitors open are sent there unparsed
+CALL = "/inflight/call/"  # calls whose bodies are small: names and numbers
+COLLECT = "/inflight/collect"  # engines send their steps to this address, if the page collects them
+# files that visitors open are sent to these addresses unparsed
 FILES = ("/inflight/uploads", "/inflight/datasets")
 
 
 def address_of(behind_proxy: bool) -> Callable[[Request], str]:
-    """Returns a function that names the client of a request. behind_proxy: our own proxy names the
-    client in a header, which is trusted only then.
+    """Returns a function that gives the address of the client of a request. behind_proxy: our own
+    proxy names the client in a header, which is trusted only then.
     """
 
     def address(request: Request) -> str:
         forwarded = request.headers.getlist("x-forwarded-for") if behind_proxy else []
         hops = [hop.strip() for line in forwarded for hop in line.split(",")]
-        # anything a visitor forged comes before it
+        # the proxy appends to the header: anything forged comes before
         public = next((name for hop in reversed(hops) if (name := _public(hop))), "")
         return public or (request.client.host if request.client else "")
 
@@ -48,15 +48,15 @@ def address_of(behind_proxy: bool) -> Callable[[Request], str]:
 
 
 class ClientAddressed:
-    """An ASGI application that sees each client under the address that `whom` finds, so that its
+    """An ASGI application that sees each client under the address that `address_of` gives, so that
     limits count visitors and not the proxy.
     """
 
-    def __init__(self, app: ASGIApp, whom: Callable[[Request], str]) -> None:
-        self._app, self._whom = app, whom
+    def __init__(self, app: ASGIApp, address_of: Callable[[Request], str]) -> None:
+        self._app, self._address_of = app, address_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (name := self._whom(Request(scope))):
+        if scope["type"] == "http" and (name := self._address_of(Request(scope))):
             scope = {**scope, "client": (name, 0)}  # the proxy does not report the port
         await self._app(scope, receive, send)
 
@@ -65,8 +65,8 @@ _PORT = re.compile(r"^\[(.*)\](?::\d+)?$|^([^:]*):\d+$")
 
 
 def _public(hop: str) -> str:
-    """A public address, of IPv6 its /64 network, which is one household's; else empty. Some proxies
-    add a port, and some write an address of IPv4 as one of IPv6.
+    """A public address, or empty. IPv6 addresses are reduced to their /64 network, which is one
+    household. Some proxies add a port, and some write an IPv4 address as IPv6.
     """
     try:
         address = ipaddress.ip_address(_PORT.sub(r"\1\2", hop))
@@ -80,9 +80,9 @@ def _public(hop: str) -> str:
     return str(address)
 
 
-_LONGEST = 255  # characters of an address: no file has a longer name
-# used by the page. Gradio's others take uploads, fetch from elsewhere for a visitor, expose
-# internals, or queue what nobody reads
+_LONGEST = 255  # characters of a path: no file has a longer name
+# the paths that the page uses. Gradio's others take uploads, fetch other sites for a visitor,
+# expose internals, or queue events that nobody reads
 _ASKED = re.compile(
     r"/|/story|/embed|/(config|theme\.css|favicon\.ico|robots\.txt)/?|/(assets|static|inflight|engine)/.+"
     # the shared engine
@@ -113,12 +113,12 @@ def page_guard(
     app: ASGIApp, names: Collection[str] | None = None, question: int = 2**20, file: int = 2**20
 ) -> ASGIApp:
     """ASGI middleware that answers 404 with a sentence to every address that the page does not use,
-    403 to pages of other sites that act through a visitor's browser (see `Sites`), 415 to a body of
-    another type than its address takes, and refuses bodies that are too large or stop arriving.
+    403 to pages of other sites that act through a visitor's browser (see `Sites`), and 415 to a
+    body of the wrong type; it also refuses bodies that are too large or stop arriving.
 
-    names: under which the page is reached besides its own, None for any. question: bytes of a JSON
-    request, which is parsed in the process that serves everyone: megabytes of brackets would stall
-    it. file: bytes of a file that a visitor opens, which goes unparsed to a separate process.
+    names: further host names of the page, None for any. question: the most bytes of a JSON body,
+    which is parsed in the process that serves everyone: megabytes of brackets would stall it. file:
+    the most bytes of a file that a visitor opens, which goes unparsed to a separate process.
     """
 
     def is_used(scope: Scope) -> Refusal | None:
@@ -146,15 +146,15 @@ def _refusal(status: int, sentence: str) -> JSONResponse:
 
 
 def nowhere(*_: object) -> JSONResponse:
-    """The answer at an address that the page does not have, or does not have for this method."""
+    """The answer for an address or a method that the page does not have."""
     return _refusal(*_NOTHING)
 
 
 class SafeAnswers:
-    """ASGI middleware: everything is sent with security headers, and what fails unforeseen is
-    answered 500 in a sentence.
+    """ASGI middleware that adds security headers to every response, and answers unexpected errors
+    with status 500 and a sentence.
 
-    origins: from which the page may fetch besides its own (see `origins_of`).
+    origins: further origins from which the page may fetch (see `origins_of`).
     """
 
     def __init__(self, app: ASGIApp, origins: Sequence[str] = ()) -> None:
@@ -186,8 +186,8 @@ class SafeAnswers:
         except ClientDisconnect:  # in the middle of what it was sending
             pass
         except Exception:
-            # a bug, or a machine out of descriptors; uvicorn would close the connection under the
-            # next call
+            # a bug, or a machine out of file descriptors; uvicorn would close the connection, and
+            # the next call on it would fail
             if started:
                 raise
             log.exception("a call to %s failed", path_of(scope))
@@ -195,12 +195,12 @@ class SafeAnswers:
 
 
 def origins_of(hosts: Iterable[str]) -> tuple[str, ...]:
-    """Sites whose runs a link may open in this page (`#trace=URL`), as the origins that a browser
-    compares: `https://` unless a host says otherwise.
+    """The origins of sites whose runs a link may open in this page (`#trace=URL`), in the form that
+    a browser compares: `https://` unless a host says otherwise.
 
     The visitor's browser fetches such a run, never this server, so an address in a link cannot make
-    it query its own network. The page contacts these origins and its own, and its content security
-    policy names no others. Raises InflightError for anything that is not a host.
+    the server query its own network. The content security policy allows only these origins and the
+    page's own. Raises InflightError for anything that is not a host.
     """
     found = []
     for host in hosts:

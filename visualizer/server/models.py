@@ -1,7 +1,4 @@
-"""What a model is before it is loaded, which of the loaded ones belongs to a recorded run, and its
-attention weights.
-Which may be loaded at all: `limits.checked_model`.
-"""
+"""Facts about a model before it is loaded, the model of a recorded run, and attention weights."""
 
 from __future__ import annotations
 
@@ -24,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def foreseen(asked: Mapping[str, Any], limits: Limits, models: ModelCache) -> dict[str, Any]:
-    """What a model is and will take, before it is loaded: see `core.torch_engine.models.forecast`.
-    Also `free`, bytes on its device; `pool`, bytes for KV blocks beside it; and whether it is
-    `loaded`.
+    """The facts and needs of a model before it is loaded: see `core.torch_engine.models.forecast`.
+    Also `free`, bytes on its device; `pool`, bytes for KV blocks beside the model; and whether it
+    is `loaded`.
     """
-    # a lent GPU is not to be touched from here
+    # a borrowed GPU must not be touched in this process
     device = "cpu" if is_lent() else asked.get("device", "auto")
     if not isinstance(device, str):
         raise Refused("The device must be a name.")
@@ -47,8 +44,8 @@ def foreseen(asked: Mapping[str, Any], limits: Limits, models: ModelCache) -> di
 
 
 def model_of(header: Header, limits: Limits, models: ModelCache) -> tuple[str, str, str]:
-    """Name, device and number format by which the model of a recorded run can be had again without
-    loading anything that only the recording names; raises Refused.
+    """Name, device and number format of the model of a recorded run, if it may be loaded here, or
+    is loaded already; raises Refused.
     """
     name = header.model.name or ""
     if name in BUILTIN_MODELS:
@@ -66,7 +63,7 @@ def model_of(header: Header, limits: Limits, models: ModelCache) -> tuple[str, s
 
 
 def weigh_by(adapter: ModelAdapter) -> Weigh:
-    """The weights that a model gives."""
+    """A function that computes attention weights with this model."""
     import torch
 
     def weigh(token_ids: list[int], layer: int, head: int) -> Any:
@@ -86,8 +83,8 @@ def weigh_by(adapter: ModelAdapter) -> Weigh:
 
 
 def _heads(adapter: ModelAdapter, ids: torch.Tensor, layer: int) -> torch.Tensor:
-    """The weights of a layer's heads, taken where they are made: a model that is asked for its
-    weights keeps those of all layers, of a text of thousands of tokens gigabytes.
+    """The weights of a layer's heads, taken by a hook: a model that returns its weights would keep
+    those of all layers, which are gigabytes for a text of thousands of tokens.
     """
     import torch
 
@@ -105,7 +102,7 @@ def _heads(adapter: ModelAdapter, ids: torch.Tensor, layer: int) -> torch.Tensor
         if getattr(module, "layer_idx", None) == layer
     ]
     try:
-        # models that attend by code of their own make weights only where they are asked
+        # models that compute attention themselves return weights only if asked
         asked = {"output_attentions": True} if adapter.plug == "cache" else {}
         adapter.model(input_ids=ids, use_cache=False, **asked)
     finally:

@@ -1,16 +1,15 @@
-"""The addresses of what is the same for all visitors: the story, the embeddable page, the engine in
-the tab.
+"""Routes that are the same for all visitors: the story, the embeddable page, the engine in the tab.
 
-    GET story[?lang=de]            the essay; without a language in English, which goes on to the
-                                   one that the reader has chosen
-    GET inflight/story/NAME        a font of it
-    GET embed                      a page that any site may frame: it holds recorded runs alone, and
-                                   nothing in it acts. What it shows stands behind the #, see
-                                   assets/player/figure/embed.js
-    GET inflight/embed/NAME-de.json  a recorded run for it, in a language
-    GET engine/VERSION/NAME        a file of the engine in the tab, see
-                                   `visualizer.page.engine_files`, or one beside it; another
-                                   version's address has nothing
+GET story[?lang=de]            the essay; without a language in English, which goes on to the
+                               one that the reader has chosen
+GET inflight/story/NAME        a font of it
+GET embed                      a page that any site may frame: it holds recorded runs alone, and
+                               nothing in it acts. What it shows stands behind the #, see
+                               assets/player/figure/embed.js
+GET inflight/embed/NAME-de.json  a recorded run for it, in a language
+GET engine/VERSION/NAME        a file of the engine in the tab, see
+                               `visualizer.page.engine_files`, or one beside it; another
+                               version's address has nothing
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from visualizer.server.routes import PACKED
 
 
 def story_routes(picture: str | None = None) -> list[Route]:
-    """picture: the address of the picture that previews of links show."""
+    """picture: the address of the image for previews of links."""
 
     @cache
     def page(language: str) -> CachedResponse:
@@ -71,7 +70,7 @@ _TYPES = {".js": "text/javascript", ".json": "application/json"}
 
 
 def engine_routes(files: EngineFiles | None) -> list[Route]:
-    """files: those that the page offers, if any."""
+    """files: those of the engine in the tab, None if the page does not offer it."""
 
     async def file(request: Request) -> Response:
         version, name = request.path_params["version"], request.path_params["name"]

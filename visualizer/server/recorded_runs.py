@@ -1,5 +1,4 @@
-"""The recorded runs and the lessons about them as files of the store, each written when first
-requested: a visit needs only one.
+"""The recorded runs and their lessons as files of the store, each written when first requested.
 
 The name of a run's file is a hash of its sources, the traces and our code: unchanged after a
 restart, different after an upgrade.
@@ -15,6 +14,7 @@ from typing import Any
 
 from core.errors import InflightError, shown
 from core.trace.trace import Trace
+from visualizer.documents import as_text
 from visualizer.documents.catalogue import (
     RANKED,
     RUNS,
@@ -32,13 +32,13 @@ from visualizer.lessons.sheets import plan, sheet
 from visualizer.lessons.tasks import check
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.one_file import lesson_html
-from visualizer.server.store import Store, as_text
+from visualizer.server.store import Store
 
 _CODE = [Path(__file__).resolve().parents[2] / package for package in ("core", "visualizer")]
 
 
 def promise_recorded_runs(store: Store, folder: Path = TRACES) -> list[dict[str, Any]]:
-    """The recorded runs as the player lists them, those of ranks last: with `id` and `url`."""
+    """The recorded runs as the player lists them, with `id` and `url`; ranks last."""
     alone = [entry | _promised(store, path) for entry, path in recorded_runs(folder)]
     return alone + [
         entry | _promised_ranks(store, entry["name"], folder)
@@ -47,9 +47,7 @@ def promise_recorded_runs(store: Store, folder: Path = TRACES) -> list[dict[str,
 
 
 def promise_opening(store: Store, folder: Path = RECORDED) -> dict[str, Any] | None:
-    """The opening's document, see `visualizer.documents.opening`, as the player's option: `id` and
-    `url`; None if it is not recorded.
-    """
+    """The opening's `id` and `url`, see `visualizer.documents.opening`; None if unrecorded."""
     if not is_recorded(folder):
         return None
     sources = sorted((folder / COMPARISON).iterdir())
@@ -88,19 +86,19 @@ def _code() -> bytes:
 
 
 class Lessons:
-    """store: where the files go; they are kept. traces: the folder of the recorded runs."""
+    """store: keeps the files permanently. traces: the folder of the recorded runs."""
 
     def __init__(self, store: Store, traces: Path) -> None:
         self._store, self._folder, self._traces = store, traces, recorded(traces)
 
     def document(self, language: str) -> str:
-        """The address of what Learn shows in a language; raises InflightError for no language."""
+        """The address of the Learn tab's document; raises InflightError for an unknown language."""
         return self._kept(("lessons", language), lambda: document(self._traces, language))
 
     def file(self, lesson: str, kind: str, language: str) -> str:
         """The address of a sheet of a lesson ("teacher", "learner"), of the lesson as one file
-        ("offline"), of the plan of all ("plan"), or of the captions of the recorded run of that
-        name ("captions"); raises InflightError for an unknown one.
+        ("offline"), of the plan of all lessons ("plan"), or of the captions of the recorded run of
+        that name ("captions"); raises InflightError for an unknown one.
         """
         traces, name = self._traces, f"{kind}-{lesson}-{language}.htm"
         if kind == "captions":

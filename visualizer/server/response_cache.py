@@ -1,11 +1,11 @@
-"""Responses that are the same for all visitors: the first page, its resources, the recorded runs.
-Each is fetched from the app once, compressed once, and sent from memory from then on, with a tag so
-that a browser that has it only needs a short answer.
+"""Caches responses that are the same for all visitors: the first page, its resources, the recorded
+runs. Each is fetched from the app once, compressed once, and then sent from memory, with an ETag so
+that a browser that has it needs only a short answer.
 
-Nothing that a visitor sends affects others: the app is called with a fixed host, without query and
-cookies. Where it writes the page's address, a placeholder is left for the browser, which knows the
-address under which it found the page. Only what reads the page without scripts needs it in the
-text: the first page is kept once for each of a few addresses under which it was asked for.
+No request can affect the responses to others: the app is called with a fixed host, without query
+and cookies. Where the app writes the page's address, a placeholder is left, which the browser fills
+in. Only clients without scripts need the address in the text: so the first page is cached once for
+each of a few addresses.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OURS = "inflight.invalid"
 _PLACES = {  # replaces the address that the app wrote
     # inside strings of scripts; the page's base is its own folder
     "/": b'"+document.baseURI.slice(0,-1)+"',
-    "/config": b"",  # a client uses the address it was given
+    "/config": b"",  # a client uses the address that it was given
 }
 _ALIKE = re.compile(r"/|/config/?|/theme\.css|/static/(\w+/)*[\w.-]+|/inflight/(state|comparisons)")
 _BY_CONTENT = re.compile(r"/assets/[\w.-]+")
@@ -42,14 +42,13 @@ _GRADIOS_OWN = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
 _HOST = re.compile(
     r"[\w.-]{1,253}(:\d{1,5})?|\[[\da-f:]{2,45}\](:\d{1,5})?", re.ASCII | re.IGNORECASE
 )
-_MOST_ADDRESSES = 8  # more are not kept apart: whoever makes up hosts costs no memory
+_MOST_ADDRESSES = 8  # further ones share an entry, so that made-up hosts take no memory
 _PACKS = ("text/", "application/json", "application/javascript", "image/svg+xml")
 
 
 def cache_control(path: str, is_everybodys: Callable[[str], bool]) -> str | None:
-    """The `cache-control` of a path; None if its content is not the same for everyone.
-
-    is_everybodys: whether a file of the store is the same for everyone.
+    """The `cache-control` of a path, None if its content depends on the visitor. is_everybodys:
+    whether a file of the store is the same for everyone.
     """
     if _BY_CONTENT.fullmatch(path) or ((file := _FILE.fullmatch(path)) and is_everybodys(file[1])):
         return FOREVER
@@ -58,7 +57,7 @@ def cache_control(path: str, is_everybodys: Callable[[str], bool]) -> str | None
 
 @dataclass(frozen=True)
 class CachedResponse:
-    """forms: the bytes by encoding."""
+    """forms: the bytes by content encoding."""
 
     status: int
     media_type: str
@@ -71,10 +70,10 @@ class CachedResponse:
 
 
 class ResponseCache:
-    """is_everybodys: see `cache_control`. most_bytes: for everything kept, compressed; the least
-    recently used goes first. head: given the page's address (ending in /, or empty), the tags that
-    replace Gradio's to describe the first page to clients without scripts: search engines, chats
-    that preview a link.
+    """is_everybodys: see `cache_control`. most_bytes: of all entries, compressed; the least
+    recently used is dropped first. head: given the page's address (ending in /, or empty), the meta
+    tags that replace Gradio's on the first page, for clients without scripts: search engines, and
+    chats that preview a link.
     """
 
     def __init__(
@@ -110,7 +109,9 @@ class ResponseCache:
         await cached_answer(cached, control, scope)(scope, receive, send)
 
     def _address(self, scope: Scope) -> str:
-        """Where the client found the page, ending in /; empty if unknown, or one too many."""
+        """The address under which the client found the page, ending in /; empty if it is unknown,
+        or if there are too many already.
+        """
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not _HOST.fullmatch(host):
@@ -123,14 +124,14 @@ class ResponseCache:
         return address if address in self._addresses else ""
 
     async def _fetch_once(self, name: str, path: str, at: str, scope: Scope) -> CachedResponse:
-        """Fetch from the app; concurrent callers wait for the same answer."""
+        """Fetch from the app; concurrent callers share the answer."""
         if name not in self._pending:
             self._pending[name] = asyncio.create_task(self._fetch(name, path, at, scope))
             self._pending[name].add_done_callback(lambda _: self._pending.pop(name))
         return await asyncio.shield(self._pending[name])
 
     async def _fetch(self, name: str, path: str, at: str, scope: Scope) -> CachedResponse:
-        """name: under which it is kept. at: the page's own address, see `_address`."""
+        """Fetch and cache a response. name: its key. at: the page's own address, see `_address`."""
         root = scope.get("root_path", "").rstrip("/")
         transport = httpx.ASGITransport(
             lambda asked, *channels: self._app({**scope, **asked}, *channels),
@@ -157,7 +158,7 @@ class ResponseCache:
 
 
 def packed(status: int, media_type: str, body: bytes) -> CachedResponse:
-    """A response in all its encodings."""
+    """A response in all content encodings."""
     tag = f'W/"{hashlib.sha256(body).hexdigest()[:20]}"'
     forms = {"": body}
     if media_type.startswith(_PACKS) and len(body) > 400:
@@ -166,9 +167,7 @@ def packed(status: int, media_type: str, body: bytes) -> CachedResponse:
 
 
 def cached_answer(cached: CachedResponse, control: str, scope: Scope) -> Response:
-    """What a request is answered: the bytes in an encoding that it accepts, or that it has them.
-    control: the `cache-control`.
-    """
+    """The response: the bytes in an accepted encoding, or 304. control: the `cache-control`."""
     request = Headers(scope=scope)
     headers = {
         "content-type": cached.media_type,
@@ -186,7 +185,7 @@ def cached_answer(cached: CachedResponse, control: str, scope: Scope) -> Respons
 
 
 def _form(cached: CachedResponse, accepted: str) -> tuple[str, bytes]:
-    """An accepted encoding, "" for none, and the bytes."""
+    """The name of an accepted encoding, "" for none, and the bytes."""
     takes = {
         part.split(";")[0].strip()
         for part in accepted.lower().split(",")

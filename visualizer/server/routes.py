@@ -1,4 +1,4 @@
-"""The server's own HTTP addresses beside Gradio's: jobs and the files of the store.
+"""The HTTP routes of the server besides Gradio's: calls, jobs and the files of the store.
 
     POST inflight/call/NAME        {"args": […]} → the answer to a call that a page waits for
                                    (visualizer/jobs/calls.py), or {"error"}
@@ -13,8 +13,8 @@
     GET  inflight/state            models, presets, policies, limits and recorded runs
     GET  inflight/comparisons      recorded comparisons, and what can be compared
 
-Whoever is answered holds one of a number of places until the answer has been sent (`InTurn`), of
-which an address has at most half.
+The number of requests that are answered at once is limited (`InTurn`), and an address may have at
+most half of these places.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from visualizer.server.api import Server
 from visualizer.server.response_cache import FOREVER
 
 _CALLS = 4  # answered at once: each takes a core
-_FILES = 16  # of visitors in memory at once
-_READERS = 2  # of those, read at once, each in a process of its own
-# calls or files that wait for their turn: of one address half, so that each of a class may ask
+_FILES = 16  # files of visitors in memory at once
+_READERS = 2  # of these, read at once, each in a process of its own
+# calls or files that may wait; half of them from one address, so that a whole class may ask
 _LINE = 80
-_FOLLOWERS = 400  # of jobs
+_FOLLOWERS = 400  # readers of jobs
 _PIECE = 2**16  # bytes of a file in memory per reader
 _SENDING = 60  # seconds that a file may take to arrive
 TAKING = 30  # seconds that a reader may take to receive what it is sent
 _T = TypeVar("_T")
-# for files that are not everybody's, which are packed once and better (`ResponseCache`)
+# for files of single visitors; `ResponseCache` compresses the others once, and better
 PACKED = Middleware(
     GZipMiddleware,
     compresslevel=4,
@@ -67,7 +67,7 @@ def routes(
     address_of: Callable[[Request], str],
     enter: Callable[[Request], None] = lambda request: None,
 ) -> list[Route]:
-    """address_of: of a request's client. enter: called in the context of its job."""
+    """address_of: gives the address of a request's client. enter: called in a job's context."""
 
     async def begin(request: Request) -> Response:
         body = await object_in(request)
@@ -113,10 +113,10 @@ def routes(
         asked = await object_in(request)
         if asked is None:
             return refused("A call is asked for as a JSON object with its arguments.", 400)
-        name, whose = request.path_params["name"], address_of(request)
+        name, client = request.path_params["name"], address_of(request)
         try:
-            async with turn(calls, whose, request):
-                found = await _in_thread(server.call, name, asked.get("args"), whose)
+            async with turn(calls, client, request):
+                found = await _in_thread(server.call, name, asked.get("args"), client)
         except TooManyRequests as error:
             return refused(error)
         except ClientDisconnect:
@@ -130,13 +130,13 @@ def routes(
     readers = Turns(_READERS, "files are being read", _FILES)
 
     async def opened(
-        request: Request, whose: str, read: Callable[[bytes], dict[str, Any]]
+        request: Request, client: str, read: Callable[[bytes], dict[str, Any]]
     ) -> Response:
         try:
-            async with files.held(whose):  # before its body takes memory
+            async with files.held(client):  # before its body takes memory
                 async with asyncio.timeout(_SENDING):
                     await request.body()
-                async with turn(readers, whose, request):
+                async with turn(readers, client, request):
                     return answer(await _in_thread(read, await request.body()))
         except TimeoutError:
             return refused(f"The file did not arrive within {_SENDING} seconds.", 408)
@@ -146,8 +146,8 @@ def routes(
             return _NOBODY
 
     async def upload(request: Request) -> Response:
-        names, whose = request.query_params.getlist("name"), address_of(request)
-        return await opened(request, whose, lambda data: server.upload(data, names, whose))
+        names, client = request.query_params.getlist("name"), address_of(request)
+        return await opened(request, client, lambda data: server.upload(data, names, client))
 
     async def dataset(request: Request) -> Response:
         name, model = (request.query_params.get(key, "") for key in ("name", "model"))
@@ -176,8 +176,8 @@ def routes(
 
 
 class InTurn:
-    """An ASGI application that answers by `respond` while the client holds a place, from its turn
-    until the answer has been sent. Who has left before their turn is not answered.
+    """An ASGI application that waits for a place, answers by `respond`, and frees the place once
+    the answer has been sent. A client that leaves while waiting is not answered.
     """
 
     def __init__(
@@ -203,8 +203,8 @@ class InTurn:
 
 @asynccontextmanager
 async def turn(turns: Turns, address: str, request: Request) -> AsyncIterator[None]:
-    """Hold a place once it is this request's turn. Its body must have been read. Raises
-    TooManyRequests, and ClientDisconnect once nobody waits for the answer.
+    """Wait for a place and hold it. The body of the request must have been read. Raises
+    TooManyRequests, and ClientDisconnect if the client leaves.
     """
     taking = asyncio.ensure_future(turns.take(address))
     leaving = asyncio.ensure_future(gone(request))
@@ -229,7 +229,7 @@ _NOBODY = Response(status_code=499)  # for a client that has left
 
 
 async def _in_thread(work: Callable[..., _T], *args: Any) -> _T:
-    """The result of something that takes time, in a thread that nobody else has to wait for."""
+    """The result of slow work, in a thread that no other work waits for."""
     return await to_thread.run_sync(work, *args, limiter=CapacityLimiter(1))
 
 
@@ -238,7 +238,7 @@ async def _cut(*parts: bytes) -> AsyncIterator[memoryview]:
     for part in parts:
         for start in range(0, len(part), _PIECE):
             yield memoryview(part)[start : start + _PIECE]
-            await asyncio.sleep(0)  # it is told when its reader has left
+            await asyncio.sleep(0)  # lets a disconnect be noticed
 
 
 async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
@@ -253,8 +253,8 @@ _TYPES = {
     ".json": "application/json",
     ".jsonl": "application/x-ndjson",
     ".js": "text/javascript",
-    ".htm": "text/html; charset=utf-8",  # a sheet to read and to print
-    ".html": "text/html; charset=utf-8",  # an export: opened from disk, never from here
+    ".htm": "text/html; charset=utf-8",  # a sheet, for reading and printing
+    ".html": "text/html; charset=utf-8",  # an export, which is downloaded and opened from disk
     ".gz": "application/gzip",
     ".png": "image/png",
 }
@@ -270,13 +270,13 @@ async def object_in(request: Request) -> dict[str, Any] | None:
 
 
 def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Plain data as JSON."""
-    # ASCII: a lone surrogate has no UTF-8
+    """A JSON response."""
+    # in ASCII, since a lone surrogate has no UTF-8
     return Response(json.dumps(data), status, headers, "application/json")
 
 
 def refused(error: InflightError | str, status: int = 422) -> Response:
-    """A refusal as JSON; one that says when to try again has its own status."""
+    """An error as a JSON response; one that says when to try again has its own status."""
     if isinstance(error, Unavailable):
         status = 429 if isinstance(error, TooManyRequests) else 503
         return answer(
@@ -288,9 +288,7 @@ def refused(error: InflightError | str, status: int = 422) -> Response:
 
 
 class _Sent(StreamingResponse):
-    """Sent piece by piece as its reader takes it, and ended when the reader takes nothing for too
-    long: then its place and its memory are free.
-    """
+    """A streaming response that ends, and frees its place, if its reader takes nothing."""
 
     async def stream_response(self, send: Send) -> None:
         async def sent(message: Message) -> None:
@@ -303,7 +301,7 @@ class _Sent(StreamingResponse):
 
 
 def streamed(events: AsyncIterator[bytes]) -> Response:
-    """Server-sent events, which no proxy may buffer or cache."""
+    """Server-sent events, with headers against buffering and caching by proxies."""
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return _Sent(events, media_type="text/event-stream", headers=headers)
 
@@ -322,7 +320,7 @@ def _plotly() -> bytes:
 
 
 def _visitor(named: object, address: str) -> str:
-    """A visitor by the name that its page generated; without one, each address is one visitor, as
-    whom nobody can name itself.
+    """A visitor by the name that the page generated. Without a name, all requests of an address are
+    one visitor, which nobody can choose as a name.
     """
     return f"named {named[:64]}" if isinstance(named, str) and named else f"at {address}"

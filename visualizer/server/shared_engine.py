@@ -1,4 +1,4 @@
-"""The engine that all visitors share: its server is under `/serve` and loaded on first use.
+"""The engine that all visitors share. It is served under `/serve` and loaded on first use.
 
 GET  inflight/class          {"address", "qr"}: its address for a class, also as an SVG; null
                              where only this machine can open the page
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from core.serving.classroom import Classroom
     from core.serving.engine import ServingEngine
 
-LANES = 3  # three people see how the fourth waits; the teacher may open more
-SUGGESTED = 3  # prompts, to who has none yet
-# steps a second until the teacher changes it: at full speed a request ends before another joins
+LANES = 3  # few, so that a fourth request visibly waits; the teacher may open more
+SUGGESTED = 3  # prompts offered in the form
+# steps a second until the teacher changes it; at full speed a request ends before another joins
 PACE = 8.0
 TAB = "#part=live"
 _EVERYWHERE = ("0.0.0.0", "::")
@@ -55,7 +55,7 @@ log = logging.getLogger("inflight")
 
 
 class SharedEngine:
-    """One per process. teacher_token: by default a new one. address: where a class finds it."""
+    """One per process. teacher_token: by default a new one. address: the address for a class."""
 
     def __init__(
         self, model: str, models: ModelCache, limits: Limits, teacher_token: str | None = None
@@ -74,8 +74,8 @@ class SharedEngine:
         self._live: Live | None = None
 
     def serving(self) -> ServingEngine:
-        """The engine, loaded at the first call, which takes seconds: do not call on an event loop.
-        Raises InflightError for a model that cannot be loaded.
+        """The engine, loaded by the first call, which takes seconds: do not call this on an event
+        loop. Raises InflightError for a model that cannot be loaded.
 
         It runs on the CPU, which leaves the GPU to visitors' own runs.
         """
@@ -114,8 +114,8 @@ class SharedEngine:
             return self._serving
 
     def share(self, model: str, dtype: str = "auto") -> None:
-        """Share another model from now on; what is in progress is cancelled. It is loaded, at the
-        first call, before anything changes: do not call on an event loop. Raises InflightError for
+        """Share another model from now on; requests in progress are cancelled. The new model is
+        loaded before anything changes: do not call this on an event loop. Raises InflightError for
         a model that cannot be loaded.
         """
         with self._changing:
@@ -134,7 +134,7 @@ class SharedEngine:
         return self.serving() if self._changing.locked() or self._serving is not None else None
 
     def close(self) -> None:
-        """Accept no more requests; those in progress get time to finish, or a last word."""
+        """Accept no more requests, and give those in progress some time to finish."""
         serving = self._serving
         if serving is None:
             return
@@ -144,8 +144,8 @@ class SharedEngine:
             time.sleep(0.05)
         serving.close()
 
-    def routes(self, whom: Callable[[Request], str] = address_of(False)) -> list[BaseRoute]:  # noqa: B008
-        """whom: gives the address of a request's client."""
+    def routes(self, address_of: Callable[[Request], str] = address_of(False)) -> list[BaseRoute]:  # noqa: B008
+        """address_of: gives the address of a request's client."""
 
         async def where(request: Request) -> Response:
             qr = None if is_loopback(self.address) else qr_code(self.address)
@@ -164,20 +164,20 @@ class SharedEngine:
                 return answer({"error": str(error)}, 400)
             return answer({"model": self.model})
 
-        self._lazy = [_Lazy(self._server), _Lazy(lambda: self._live_app(whom))]
+        self._lazy = [_Lazy(self._server), _Lazy(lambda: self._live_app(address_of))]
         return [
             Route("/inflight/class", where, methods=["GET"]),
             Route("/inflight/shared-model", share, methods=["POST"]),
-            Mount("/serve", app=ClientAddressed(self._lazy[0], whom)),
+            Mount("/serve", app=ClientAddressed(self._lazy[0], address_of)),
             Mount("/inflight/live", app=self._lazy[1]),
         ]
 
-    def _live_app(self, whom: Callable[[Request], str]) -> App:
+    def _live_app(self, address_of: Callable[[Request], str]) -> App:
         serving, live = self.serving(), self._live
         requests = LiveRequests(serving)
         assert live is not None
         bots = Bots(serving, house_prompts(self.model, serving.is_asked_by_messages))
-        return live_app(lambda of: live, requests, whom, bots, self._is_teacher)
+        return live_app(lambda of: live, requests, address_of, bots, self._is_teacher)
 
     def _is_teacher(self, request: Request) -> bool:
         return same_secret(request.headers.get("x-teacher-token", ""), self.teacher_token)
@@ -186,7 +186,7 @@ class SharedEngine:
     def options(self) -> dict[str, Any]:
         """The options of the page's Live tab; see assets/player/live/live.js."""
         policies = [{"name": policy.name, "shows": policy.shows} for policy in POLICIES.values()]
-        # answers end by themselves, and a small model is right more often when it is greedy
+        # this model ends its answers itself, and a small one is right more often when greedy
         answers = self.model == SMOLLM2
         prompts = house_prompts(self.model, answers)[:SUGGESTED]
         suited = {
@@ -197,8 +197,8 @@ class SharedEngine:
         return {"policies": policies, "prompts": prompts, "suited": suited}
 
     def announce(self, local: str, shared: str | None, host: str | None) -> str:
-        """The message printed at the start. local, shared: the page's addresses, from
-        `Blocks.launch`; host: the address it listens on.
+        """The message printed at the start. local, shared: the addresses of the page, from
+        `Blocks.launch`; host: the address that it listens on.
         """
         self.address = class_address(local, shared, host)
         return (
@@ -216,14 +216,16 @@ class SharedEngine:
 
 
 class _Lazy:
-    """Loads in a thread; a failure is answered in a sentence, and the next call tries again."""
+    """An ASGI application that is created in a thread by the first call; if that fails, the call is
+    answered with a sentence, and the next one tries again.
+    """
 
     def __init__(self, make: Callable[[], App]) -> None:
         self._make, self._lock = make, threading.Lock()
         self._app: App | None = None
 
     def forget(self) -> None:
-        """Make it again at the next call."""
+        """Create the application again at the next call."""
         with self._lock:
             self._app = None
 
@@ -244,7 +246,7 @@ class _Lazy:
             return self._app
 
 
-# -- where a class finds it ------------------------------------------------------------------------
+# -- the address for a class -----------------------------------------------------------------------
 
 
 def class_address(
@@ -253,8 +255,9 @@ def class_address(
     host: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> str:
-    """local: where this machine reaches the page, e.g. http://localhost:7860/. shared: a tunnel's
-    address, if there is one. host: the address the page listens on, loopback by default.
+    """The address of the Live tab for a class. local: where this machine reaches the page, e.g.
+    http://localhost:7860/. shared: the address of a tunnel, if there is one. host: the address that
+    the page listens on, by default loopback.
     """
     own = environment.get("SPACE_HOST")
     if own or shared:
@@ -267,10 +270,10 @@ def class_address(
 
 
 def lan_address() -> str:
-    """This machine's address in its network, or loopback."""
+    """The address of this machine in its network, or loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # a reserved address: nothing is sent, but the system picks a route
+            # nothing is sent to this reserved address, but the system picks a route
             probe.connect(("192.0.2.1", 9))
             return probe.getsockname()[0]
         except OSError:
@@ -278,7 +281,7 @@ def lan_address() -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address leads every machine to itself."""
+    """Whether an address leads to the machine that uses it."""
     host = urlsplit(address).hostname or ""
     try:
         return ip_address(host).is_loopback
@@ -287,7 +290,7 @@ def is_loopback(address: str) -> bool:
 
 
 def qr_code(address: str) -> str:
-    """An inline SVG, black on white with a quiet zone, which fills its container."""
+    """A QR code as inline SVG, black on white with a quiet zone, which fills its container."""
     return segno.make(address, error="m", micro=False).svg_inline(
         border=4, omitsize=True, light="#fff", dark="#000"
     )

@@ -1,10 +1,10 @@
-"""Finished runs and comparisons, as files under the hash of their content, for the page to fetch
-and visitors to download.
+"""Stores finished runs and comparisons as files under the hash of their content, for the page to
+fetch and visitors to download.
 
     <id>.json     a replay, or the document of ranks or a comparison        <id>.jsonl   the trace,
                   from which every export is made
 
-Files have a quota (`Store._prune`); nothing that a visitor sent is ever part of a file's name.
+The files have a quota (`Store._prune`). No input of a visitor becomes part of a file's name.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from core.account.perfetto import chrome_trace
 from core.errors import InflightError, shown
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
+from visualizer.documents import as_text
 from visualizer.documents.places import checked_place
 from visualizer.documents.replay import translated_ranks, translated_replay
 from visualizer.page.bundle import standalone_html
@@ -49,8 +50,8 @@ log = logging.getLogger("inflight")
 
 
 def own_folder(within: Path | None = None) -> Path:
-    """A new folder for a store, removed when this process ends; leftovers of killed processes are
-    removed now. within: the parent, by default the system's temporary folder.
+    """A new folder for a store, which is removed when this process ends; folders left by killed
+    processes are removed now. within: the parent, by default the temporary folder of the system.
     """
     within = within or Path(tempfile.gettempdir())
     for left in within.iterdir():
@@ -82,54 +83,56 @@ def address(path: Path) -> str:
 
 
 class Store:
-    """A folder of runs. quota: bytes for its files but recorded ones. url: the address of one."""
+    """A folder of runs. quota: bytes for files but pinned ones. url: gives an address."""
 
     def __init__(self, folder: Path, quota: int, url: Callable[[Path], str] = address) -> None:
         self.folder, self._quota, self._url = folder, quota, url
-        self._pinned: set[str] = set()  # ids and names of files that are kept
+        self._pinned: set[str] = set()  # names of files that are kept permanently
         self._promised: dict[str, Callable[[], str]] = {}  # by name
         self._made: dict[tuple[str, ...], str] = {}  # addresses, see `once`
-        # visitors' addresses by id of a run and by name of an export
-        self._whose: dict[str, str] = {}
+        # the client that each run (by id) or export (by name) counts for
+        self._owners: dict[str, str] = {}
         self._lock, self._making = threading.Lock(), threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
 
     # -- keeping -----------------------------------------------------------------------------------
 
-    def put(self, trace: Trace, source: str | None = None, whose: str = "") -> dict[str, Any]:
-        """Store a run; `{"id", "url"}`. source: see `replay`. whose: the address of the visitor
-        whose share of the quota it takes. Raises NotKept.
+    def put(self, trace: Trace, source: str | None = None, client: str = "") -> dict[str, Any]:
+        """Store a run; returns `{"id", "url"}`. source: see `replay`. client: the address whose
+        share of the quota it takes. Raises NotKept.
         """
         with self._writing():
             path = write_by_content(self.folder, translated_replay(trace, source))
             kept = path.with_suffix(".jsonl")
             if not kept.exists():
                 write_whole(kept, (line + "\n" for line in trace.lines()))
-        return self._kept(path, whose)
+        return self._kept(path, client)
 
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
-        """Store the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of
-        that, and `"ranks"`, the runs' ids. See `put`.
+        """Store the runs of an engine's ranks, and a document of all of them; returns `{"id",
+        "url"}` of that, and `"ranks"`, the ids of the runs. See `put`.
         """
         ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
         return self._kept(self._written(translated_ranks(ranks, ids, source))) | {"ranks": ids}
 
-    def keep(self, trace: Trace, whose: str = "") -> dict[str, Any]:
+    def keep(self, trace: Trace, client: str = "") -> dict[str, Any]:
         """Store a computed run, see `put`: `{"id", "url"}`, or `{"unkept": why not}`."""
         try:
-            return self.put(trace, whose=whose)
+            return self.put(trace, client=client)
         except NotKept as error:
             return {"unkept": str(error)}
         except Exception as error:  # the browser has its steps: the run itself is not affected
             log.exception("a run could not be kept")
             return {"unkept": f"This run could not be kept on the server: {type(error).__name__}."}
 
-    def keep_document(self, document: dict[str, Any], whose: str = "", pinned: bool = False) -> str:
+    def keep_document(
+        self, document: dict[str, Any], client: str = "", pinned: bool = False
+    ) -> str:
         """Store a document; returns its address. See `put`. pinned: never removed to make room."""
         path = self._written(document)
         if pinned:
             self.pin(path)
-        return self._kept(path, whose)["url"]
+        return self._kept(path, client)["url"]
 
     def keep_text(self, name: str, text: str) -> str:
         """Store a text permanently; returns its address. Raises NotKept."""
@@ -139,24 +142,26 @@ class Store:
         return self._url(path)
 
     def once(self, name: tuple[str, ...], make: Callable[[], str]) -> str:
-        """The address of something permanent: the result of `make` when this name is first
-        requested. If it raises, the next call tries again.
+        """The address of something permanent: the result of `make` when this name was first
+        requested. If `make` raises, the next call tries again.
         """
         with self._making:
             if name not in self._made:
                 self._made[name] = make()
             return self._made[name]
 
-    def adopt(self, run: str, ranks: Iterable[str] = (), whose: str = "") -> dict[str, Any]:
-        """A run, or the document of several ranks, that another process has written to the folder;
-        `{"id", "url"}`. See `put`.
+    def adopt(self, run: str, ranks: Iterable[str] = (), client: str = "") -> dict[str, Any]:
+        """Add a run, or the document of several ranks, that another process has written to the
+        folder; returns `{"id", "url"}`. See `put`.
         """
         for one in ranks:
-            self._kept(self._path(one, ".json"), whose)
-        return self._kept(self._path(run, ".json"), whose)
+            self._kept(self._path(one, ".json"), client)
+        return self._kept(self._path(run, ".json"), client)
 
     def promise(self, name: str, text: Callable[[], str]) -> dict[str, Any]:
-        """A permanent file, written when first asked for; `{"id", "url"}`. name: of its sources."""
+        """A permanent file that is written when first requested; returns `{"id", "url"}`. name:
+        made from a hash of its sources.
+        """
         path = self.folder / name
         self._promised[name] = text
         self.pin(path)
@@ -170,13 +175,11 @@ class Store:
         """Whether a file is kept permanently."""
         return name in self._pinned
 
-    # -- handing out -------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def open(self, name: str) -> tuple[BinaryIO, str | None]:
-        """A file by its name, opened because another thread may remove it at any moment; and its
-        download name (None: fetched by the page).
-
-        Raises InflightError if it does not exist.
+        """A file by its name, open because other threads may remove it, and its name for downloads
+        (None for files that the page fetches). Raises InflightError if it does not exist.
         """
         if not _NAME.fullmatch(name) or name.endswith(".partial"):
             raise InflightError(_NOT_HERE)
@@ -190,20 +193,19 @@ class Store:
         return file, next(downloads, None)
 
     def export(
-        self, kind: object, run: object, step: int | None = None, whose: str = ""
+        self, kind: object, run: object, step: int | None = None, client: str = ""
     ) -> dict[str, Any]:
-        """A run as a file, `{"url", "name"}`; raises InflightError for an unknown kind, run or
-        step.
+        """A run as a file, `{"url", "name"}`; raises InflightError for unknown arguments.
 
         kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, opened at the step),
-        "plotly" (a step as a figure). run: its id or its replay's url. whose: see `put`.
+        "plotly" (a step as a figure). run: its id or the url of its replay. client: see `put`.
         """
         if kind not in ("jsonl", "perfetto", "html", "plotly"):
             raise InflightError(
                 f"There is no export {shown(kind)}; there are jsonl, perfetto, html and plotly."
             )
         if kind == "html":
-            return self._page(self._path(run, ".json"), whose, step)
+            return self._page(self._path(run, ".json"), client, step)
         path = self._path(run)
         if kind == "jsonl":
             return {"url": self._url(path), "name": "inflight-trace.jsonl"}
@@ -211,7 +213,7 @@ class Store:
         if kind == "perfetto":
             text = json.dumps(chrome_trace(trace), ensure_ascii=False)
             return self._exported(
-                path.with_suffix(".perfetto.json"), text, "inflight-perfetto.json", whose
+                path.with_suffix(".perfetto.json"), text, "inflight-perfetto.json", client
             )
         if step is None:
             raise InflightError("Which step? A figure shows one.")
@@ -219,7 +221,7 @@ class Store:
             path.with_suffix(f".{step}.html"),
             step_page(trace, step),
             f"inflight-step-{step}.html",
-            whose,
+            client,
         )
 
     def export_ranks(
@@ -228,15 +230,14 @@ class Store:
         step: int | None = None,
         rank: int | None = None,
         at: float | None = None,
-        whose: str = "",
+        client: str = "",
     ) -> dict[str, Any]:
-        """The replays of all ranks as a page, `{"url", "name"}`; raises InflightError if they do
+        """The replays of all ranks as one page, `{"url", "name"}`; raises InflightError if they do
         not exist. run: the id of their document.
 
-        step and rank: the rank to open and its step; at: a common moment in seconds to open all at.
-        whose: see `put`.
+        step and rank: the rank to open and its step; at: or a common moment. client: see `put`.
         """
-        return self._page(self._path(run, ".json"), whose, step, rank, at)
+        return self._page(self._path(run, ".json"), client, step, rank, at)
 
     def trace(self, run: object) -> Trace:
         """A run's trace by its id or its replay's url; raises InflightError for none."""
@@ -245,7 +246,7 @@ class Store:
     # -- inside ------------------------------------------------------------------------------------
 
     def _path(self, run: object, kind: str = ".jsonl") -> Path:
-        """The path of a run's file, by default its trace, from the last part of the url."""
+        """The path of a run's file, by default its trace, from an id or a url."""
         found = _ID.search(run) if isinstance(run, str) else None
         path = self._there(f"{found[1]}{kind}") if found else None
         if path is None or not path.exists():
@@ -261,7 +262,7 @@ class Store:
     def _page(
         self,
         path: Path,
-        whose: str,
+        client: str,
         step: int | None,
         rank: int | None = None,
         at: float | None = None,
@@ -279,21 +280,21 @@ class Store:
             path.with_suffix(f".{where}.page.html"),
             standalone_html(data, place),
             "inflight-replay.html",
-            whose,
+            client,
         )
 
     def _written(self, document: dict[str, Any]) -> Path:
         with self._writing():
             return write_by_content(self.folder, document)
 
-    def _exported(self, path: Path, text: str, name: str, whose: str) -> dict[str, Any]:
+    def _exported(self, path: Path, text: str, name: str, client: str) -> dict[str, Any]:
         with self._writing():
             write_whole(path, [text])
-        self._prune(path.name, whose)
+        self._prune(path.name, client)
         return {"url": self._url(path), "name": name}
 
-    def _kept(self, path: Path, whose: str = "") -> dict[str, Any]:
-        self._prune(path.stem, whose)
+    def _kept(self, path: Path, client: str = "") -> dict[str, Any]:
+        self._prune(path.stem, client)
         return {"id": path.stem, "url": self._url(path)}
 
     @contextmanager
@@ -306,14 +307,13 @@ class Store:
                 f"The server could not keep this: {(error.strerror or 'its disk failed').lower()}."
             ) from None
 
-    def _prune(self, newest: str, whose: str) -> None:
-        """Remove files until the rest is within the quota, but not the newest, which is this
-        address's: first exports, which can be made again, then runs, all files of each; of either
-        the oldest of the address that takes most of the room. Partial files belong to other
-        threads.
+    def _prune(self, newest: str, client: str) -> None:
+        """Remove files until the rest is within the quota, but not the newest, which belongs to
+        this client: first exports, which can be made again, then runs with all their files; in both
+        cases the oldest of the client that takes most space. Partial files belong to other threads.
         """
         with self._lock:
-            self._whose.setdefault(newest, whose)
+            self._owners.setdefault(newest, client)
             groups: dict[str, list[Path]] = {}
             sizes, latest = Counter[str](), dict[str, float]()
             for path in self.folder.iterdir():
@@ -324,8 +324,10 @@ class Store:
                     groups.setdefault(group, []).append(path)
                     sizes[group] += about.st_size
                     latest[group] = max(about.st_mtime, latest.get(group, 0.0))
-            self._whose = {group: owner for group, owner in self._whose.items() if group in groups}
-            owners = {group: self._whose.get(group, "") for group in groups}
+            self._owners = {
+                group: owner for group, owner in self._owners.items() if group in groups
+            }
+            owners = {group: self._owners.get(group, "") for group in groups}
             taken = Counter[str]()
             for group, size in sizes.items():
                 taken[owners[group]] += size
@@ -342,7 +344,9 @@ class Store:
 
 
 def _group(path: Path) -> str:
-    """What goes together: a run's replay and trace, by its id; an export alone, by its name."""
+    """The group that a file is removed with: the replay and the trace of a run, by its id; an
+    export alone, by its name.
+    """
     return path.stem if path.suffix in (".json", ".jsonl") and "." not in path.stem else path.name
 
 
@@ -360,13 +364,8 @@ def write_whole(path: Path, pieces: Iterable[str]) -> Path:
     return path
 
 
-def as_text(data: dict[str, Any]) -> str:
-    """Data as JSON, as the page fetches it."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
 def write_by_content(folder: Path, data: dict[str, Any]) -> Path:
-    """Write JSON under the hash of its content, unless it is there; returns the file."""
+    """Write JSON under the hash of its content, unless it exists; returns the file."""
     text = as_text(data)
     path = folder / f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}.json"
     return path if path.exists() else write_whole(path, [text])

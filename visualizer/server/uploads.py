@@ -1,8 +1,8 @@
-"""Files that visitors open (`visualizer.jobs.files`) on a server, where anyone may have made them:
+"""Opens visitors' files (`visualizer.jobs.files`) on a server, where anyone may have made them:
 each is read in a process of its own.
 
-The process is this module, with limits on memory and CPU time. Its first argument names what it
-reads, the file comes on stdin, the result goes to stdout as JSON.
+The process runs this module, with limits on memory and CPU time. Its first argument is the kind of
+file, the file comes on stdin, and the result goes to stdout as JSON.
 """
 
 from __future__ import annotations
@@ -20,27 +20,33 @@ from pathlib import Path
 from typing import Any
 
 from core.config import ASSETS
-from visualizer.jobs.files import SEPARATOR, TOO_LARGE, Wanted, answer_to, open_files, read_workload
+from visualizer.jobs.files import (
+    MOST,
+    SEPARATOR,
+    TOO_LARGE,
+    Wanted,
+    answer_to,
+    open_files,
+    read_workload,
+)
 from visualizer.jobs.limits import Limits, Refused, check_upload
 from visualizer.server.store import NotKept, Store
 
-MOST = 256  # files
-# of CPU time, so that other load does not count against the file. Most of it is for importing a
-# tokenizer
+# of CPU time, which does not depend on other load; importing a tokenizer takes most of it
 SECONDS = 40
-_LONGEST = 300.0  # seconds of wall time after which it is given up in any case
-_TO_PREPARE = 2**33  # bytes of addresses; tokenizers and what reads them take a fraction
+_LONGEST = 300.0  # seconds of wall time after which reading is given up in any case
+_TO_PREPARE = 2**33  # bytes of address space; loading tokenizers takes a fraction
 # the return code of a process that exceeded its time
 _OUT_OF_TIME = -getattr(signal, "SIGXCPU", 24)
 log = logging.getLogger("inflight")
 
 
 def open_upload(
-    data: bytes, store: Store, limits: Limits, names: Sequence[str] = (), whose: str = ""
+    data: bytes, store: Store, limits: Limits, names: Sequence[str] = (), client: str = ""
 ) -> dict[str, Any]:
-    """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks
-    (`ranks_document`); raises InflightError saying why they cannot be opened. names: of the files.
-    whose: the visitor's address.
+    """Put files into the store; returns `{"id", "url"}` of their run, or of the document of their
+    ranks (`ranks_document`). Raises InflightError if they cannot be opened. names: of the files.
+    client: the address of the visitor.
     """
     check_upload(len(data), limits)
     confined = "" if limits.any_model else json.dumps(limits.offered)
@@ -49,7 +55,7 @@ def open_upload(
     ]
     given = (str(store.folder), confined, limits.tokenizer, *called)
     read = read_sandboxed(__name__, data, "traces", *given)
-    return store.adopt(read["id"], read.get("ranks", ()), whose)
+    return store.adopt(read["id"], read.get("ranks", ()), client)
 
 
 def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str, Any]:
@@ -63,7 +69,7 @@ def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str
 
 
 def read_sandboxed(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
-    """The result of a reader, given as a module, for a visitor's file; raises Refused."""
+    """The result of a reader, the name of a module, for a visitor's file; raises Refused."""
     command = [sys.executable, "-m", reader, *arguments]
     try:
         process = subprocess.run(
@@ -90,9 +96,9 @@ def answer(
     prepare: Callable[[str], object] = lambda text: None,
     seconds: int = SECONDS,
 ) -> None:
-    """A reader's main function: writes to stdout what `read` makes of the text on stdin, or why it
-    cannot. prepare: imports what is needed, before memory is bounded, and may raise InflightError.
-    seconds: of CPU time, after which the process is ended.
+    """The main function of a reader: writes to stdout the result of `read` for the text on stdin,
+    or an error. prepare: imports what is needed before memory is limited; may raise InflightError.
+    seconds: of CPU time, after which the process is killed.
     """
     _bound_time(seconds)
     try:
@@ -111,7 +117,7 @@ def answer(
 
 
 def _whole_input() -> bytes:
-    """The visitor's file. Then stdin is empty: it answers no library that asks there."""
+    """The visitor's file. Afterwards stdin is empty, so no library can ask there for input."""
     data = sys.stdin.buffer.read()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     return data
@@ -127,8 +133,8 @@ def _bound_time(seconds: int) -> None:
 
 
 def _bound_memory(more: int) -> None:
-    """Bound the memory that this process may take beyond what it has now."""
-    with suppress(ImportError, ValueError, OSError):  # without such a limit only time is bounded
+    """Limit the memory that this process may take beyond what it has now."""
+    with suppress(ImportError, ValueError, OSError):  # some systems can limit time only
         import resource
 
         taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -139,9 +145,9 @@ def _bound_memory(more: int) -> None:
 
 
 def read_traces(folder: str, confined: str, tokenizer: str, *names: str) -> None:
-    """Read traces and put them into the store in a folder. confined: as JSON, the only models whose
-    tokenizers may be read; empty for any that a recording names. tokenizer: the owner's, for all
-    recordings; empty for that of their model. names: of the files.
+    """Read traces and put them into the store in a folder. confined: JSON list of the only models
+    whose tokenizers may be read; empty for any model that a recording names. tokenizer: the
+    owner's, for all recordings; empty for that of their model. names: of the files.
     """
     from core.recorders.texts import confine_to, named_tokenizer
 
@@ -161,12 +167,12 @@ def read_traces(folder: str, confined: str, tokenizer: str, *names: str) -> None
 
 def _load_tokenizers(text: str) -> None:
     """Load the tokenizers of the recordings' models, if they are on this machine: importing them
-    may take more memory than a reader is given.
+    may take more memory than a reader may use.
     """
     from core.recorders.raw import is_raw
     from core.recorders.texts import model_folder, tokenizer_of
 
-    for one in text.split(SEPARATOR):
+    for one in text.split(SEPARATOR)[:MOST]:
         first = one.partition("\n")[0]
         model = json.loads(first).get("model") if is_raw(first) else None
         if isinstance(model, str) and (folder := model_folder(model)):

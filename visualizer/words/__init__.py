@@ -1,1 +1,1 @@
-"""Sentences about steps and comparisons, with computed numbers."""
+"""Sentences about steps, runs and comparisons, with computed numbers."""

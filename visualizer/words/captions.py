@@ -1,7 +1,6 @@
-"""Every sentence about a step, composed from its event and the state of the run before it, without
-guessing.
+"""Composes every sentence about a step from its event and the state before it, without guessing.
 
-See `visualizer.words.vocabulary` for what a sentence is.
+`visualizer.words.vocabulary` defines what a sentence is.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ def captions(trace: Trace) -> list[dict[str, Any]]:
 
 
 class Captioner:
-    """Follows a run event by event. header: the trace's. `meet` announces requests before the step
-    in which they arrive. numbers: an iterator for their letters, shared with other runs.
+    """Follows a run event by event. header: of the trace. `meet` announces requests before the step
+    in which they arrive. numbers: an iterator for their letters, which runs may share.
     """
 
     def __init__(self, header: Header, numbers: Iterator[int] | None = None) -> None:
@@ -51,7 +50,7 @@ class Captioner:
 
     @classmethod
     def of(cls, trace: Trace) -> Captioner:
-        """With all requests of a trace announced."""
+        """A captioner for a trace, with all requests announced."""
         captioner = cls(trace.header)
         for request, one in trace.asked.items():
             captioner.meet(request, len(one.prompt), one.request.sampling.max_new_tokens)
@@ -63,7 +62,7 @@ class Captioner:
         self._asked[request] = max_new_tokens
 
     def keep(self, requests: Set[str]) -> None:
-        """Forget other requests, which no event names again, but for those that freed a lane."""
+        """Forget other requests, which no event names again, unless they just freed a lane."""
         self.state.keep(requests)
         self._prompt = {r: n for r, n in self._prompt.items() if r in requests}
         self._asked = {r: n for r, n in self._asked.items() if r in requests}
@@ -72,7 +71,7 @@ class Captioner:
 
     @contextmanager
     def reading(self, event: StepEvent) -> Iterator[CaptionContext]:
-        """The next event, while its passes run: see `caption`."""
+        """Gives the context of the next event, while its passes run: see `caption`."""
         waited = self._waited(event)
         self.state.begin(event)
         for arrived in event.newcomers:
@@ -84,17 +83,16 @@ class Captioner:
         self._last_end = event.t_end
 
     def _waited(self, event: StepEvent) -> float:
-        """Seconds that the device waited for the host before this step; 0 with nothing to serve."""
+        """Seconds that the device waited for the host; 0 if there was nothing to do."""
         if not self._header.is_asynchronous or self._last_end is None or not self.state.has_work:
             return 0.0
         return max(0.0, event.t_start - self._last_end)
 
 
 def caption(context: CaptionContext) -> dict[str, Any]:
-    """The sentences of an event, in the current language.
-
-    say: the step in one sentence. simple: the same in plain words. why: a sentence for every
-    decision. waits: why the head of the queue waits. bound: which limit bound the step.
+    """The sentences about an event, in the current language. say: the step in one sentence. simple:
+    the same in plain words. why: a sentence for every decision. waits: why the head of the queue
+    waits. bound: the limit that bound the step.
     """
     event = context.event
     return {

@@ -1,4 +1,4 @@
-"""One event in the context of those before it: what a sentence about the step needs to know."""
+"""One event in the context of the earlier ones: all that a sentence about the step needs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from core.trace.run_state import RunState
 class CaptionContext:
     """An event while its passes run.
 
-    state: all up to them. prompt: tokens of each prompt. asked: most new tokens of each request.
-    waited: seconds that the device waited for the host before this step.
+    state: after all earlier events. prompt: prompt tokens of each request. asked: the most new
+    tokens of each. waited: seconds that the device waited for the host before this step.
     """
 
     event: StepEvent
@@ -48,8 +48,8 @@ class CaptionContext:
 
     @property
     def reserved(self) -> bool:
-        """Whether KV blocks that are free can be reserved for running requests: by the policy's
-        rule, or by a count of its own that leaves fewer than are free.
+        """Whether free KV blocks may be reserved for running requests: by the rule of the policy,
+        or because its own count leaves fewer than are free.
         """
         policy, event = self.config.policy, self.event
         why = event.waiting.why
@@ -62,15 +62,15 @@ class CaptionContext:
 
     @property
     def ran_out(self) -> bool:
-        """Whether requests are preempted for want of KV blocks. Another engine may also take back
-        the blocks of all who run, and does not record why.
+        """Whether requests are preempted because KV blocks ran out. Another engine may also preempt
+        all running requests, and does not record why.
         """
         admitted = {a.request for a in self.event.admitted}
         return self.own or any(r not in admitted for r in self.state.running)
 
     @property
     def device_waited(self) -> bool:
-        """Whether the device waited long enough to mention: over a hundredth of the step."""
+        """Whether the device waited long enough to say so: a hundredth of the step."""
         return self.waited > 0.01 * (self.event.t_end - self.event.t_start)
 
     @property
@@ -82,24 +82,24 @@ class CaptionContext:
         )
 
     def written(self, request: str) -> int:
-        """Tokens generated once the step is over."""
+        """The number of generated tokens once the step is over."""
         now = sum(s.request == request for s in self.event.sampled)
         return self.state.num_tokens.get(request, 0) + now - self.prompt.get(request, 0)
 
     def fills_context(self, request: str, tokens: int) -> bool:
-        """Whether an answer of so many tokens leaves no room in the model's context. The limit that
-        another engine's request asked for is cut to that room when it is imported.
+        """Whether an answer of this length fills the model's context. On import, the limit of
+        another engine's request is cut to that length.
         """
         return not self.own and self.prompt.get(request, 0) + tokens == self.context
 
     def has_stop_string(self, request: str) -> bool:
-        """Whether a request that stops does so at a stop string: none of its tokens ended it."""
+        """Whether a request that stops does so at a stop string, not at one of its tokens."""
         tokens = [s.token_id for s in self.event.sampled if s.request == request]
         ends = self.header.model.eos_token_ids
         return self.own and ends is not None and bool(tokens) and tokens[-1] not in ends
 
     def pending_end(self, s: Segment) -> int:
-        """How many tokens the request had when the pass began: where its prefill ends."""
+        """The number of tokens of the request when the pass began, where its prefill ends."""
         return self.state.num_tokens.get(s.request, s.kv_len)
 
     def recomputed(self, s: Segment) -> int:
@@ -107,7 +107,7 @@ class CaptionContext:
         return max(0, min(self.state.lost.get(s.request, 0), s.kv_len) - s.start)
 
     def cut_by_budget(self, s: Segment) -> bool:
-        """Whether the budget cut it: it says so, or it is spent and the pool was not full."""
+        """Whether the budget cut a segment: by the record, or it is spent but the pool is not."""
         if any(a.request == s.request and a.why.limit == "budget" for a in self.event.admitted):
             return True
         full = self.event.kv.used == self.event.kv.total and any(

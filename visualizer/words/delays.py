@@ -1,5 +1,5 @@
-"""Why it was slow, in sentences: the longest gaps between tokens and the longest waits, each with
-its cause, if that is on record. See `core.account.delays`.
+"""Why a run was slow, in sentences: the longest gaps between tokens and the longest waits, each
+with its cause if that is recorded. See `core.account.delays`.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from core.account.delays import AGAIN, BETWEEN, PREEMPTED, QUEUED, SLOW, STALLED
 from core.trace.phrases import queued_by, reason
 from visualizer.words.vocabulary import Sentence, milliseconds, names, said
 
-_WORTH = 0.02  # of a wait: what took less is not named
+_WORTH = 0.02  # share of a wait below which a cause is not named
 
 
 def gap_sentence(gap: Gap) -> Sentence:
-    """A gap between two tokens, and why it was long, in the language that is spoken."""
+    """A gap between two tokens, and why it was long, in the current language."""
     who = [gap.request, *gap.beside]
     took = milliseconds(gap.whole_us / 1e6)
     first = f" [={len(who)} gets|each get] the next token after {took}: "
@@ -20,7 +20,7 @@ def gap_sentence(gap: Gap) -> Sentence:
 
 
 def wait_sentence(delay: Delay) -> Sentence:
-    """How long a request was queued, and by which limits, the longest first."""
+    """How long a request was queued, and which limits caused it, the longest first."""
     by = sorted(
         ((us, limit) for limit, us in delay.queued_us.items() if us > _WORTH * delay.us[QUEUED]),
         reverse=True,
@@ -43,7 +43,7 @@ def wait_sentence(delay: Delay) -> Sentence:
 
 
 def _cause(gap: Gap, n: int) -> Sentence:
-    """n: how many requests have the gap."""
+    """The cause of a gap. n: how many requests have the gap."""
     match gap.cause:
         case "others":
             if not _is_slow(gap):
@@ -71,7 +71,7 @@ def _cause(gap: Gap, n: int) -> Sentence:
 
 
 def _prompts(gap: Gap, where: str = "") -> Sentence:
-    """Whose prompts were computed in the gap."""
+    """The prompts that were computed in the gap."""
     where = where or (" in the same pass" if gap.together else " in a pass between the two")
     total = sum(tokens for _, tokens in gap.prompts)
     does = f" [={len(gap.prompts)} computes|compute] {total:,} [token|tokens] of prefill"
@@ -79,7 +79,7 @@ def _prompts(gap: Gap, where: str = "") -> Sentence:
 
 
 def _decoding(gap: Gap) -> Sentence:
-    """Decoding alone took the time."""
+    """Decoding alone took the time of the gap."""
     if gap.uncompared and gap.prompts:
         return [*_prompts(gap), "; this run has no pass without a prefill to compare it with"]
     if gap.times is None:

@@ -1,6 +1,5 @@
-"""The findings of a run or a comparison, in sentences with computed numbers, whichever run wins.
-
-Who won and how certain that is: see `visualizer.words.verdicts`.
+"""The findings of a run or a comparison, in sentences with computed numbers, whichever contender
+wins. `visualizer.words.verdicts` says which one won and how certain that is.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _OVERRUN = "rows of requests that had stopped"  # the cause of padding with asyn
 
 
 def seconds(value: float | None) -> str:
-    """A duration with its unit, three digits."""
+    """A duration with its unit, in three digits."""
     if value is None:
         return "–"
     if value >= 1:
@@ -40,7 +39,7 @@ def seconds(value: float | None) -> str:
 
 
 def divided(base: float, mine: float) -> float:
-    """A duration ÷ another as a reader of both divides them: in the three digits of `seconds`."""
+    """The ratio of two durations as a reader computes it, from the digits of `seconds`."""
     return _three_digits(base) / _three_digits(mine)
 
 
@@ -49,8 +48,9 @@ def _three_digits(value: float) -> float:
 
 
 def together(one: float, other: float) -> tuple[str, str]:
-    """Two durations in the unit of the longer one, in as few digits, two or three, as tell them
-    apart and leave their ratio within a twentieth; the same text if they agree to a thousandth.
+    """Two durations in the unit of the longer one, with as few digits, two or three, as are needed
+    to tell them apart and to keep their ratio within a twentieth; the same text if they agree to a
+    thousandth.
     """
     longest, shortest = max(one, other), max(min(one, other), 1e-9)
     scale, unit = (1, "s") if longest >= 0.0995 else (1000, "ms")
@@ -79,13 +79,13 @@ def percent(share: float | None) -> str:
 
 
 def pair(comparison: Comparison) -> tuple[str, str]:
-    """The two that are spoken of: the first, and the engine's default policy (or the second)."""
+    """The two contenders of sentences: the first, and the default policy (or the second)."""
     base, usual = comparison.baseline, EngineConfig().policy.name
     return base, usual if usual in comparison.names and usual != base else comparison.names[:2][-1]
 
 
 def throughput(comparison: Comparison) -> str:
-    """Rates, and how far the baseline's falls in its worst quarter."""
+    """Token rates, and how far that of the baseline falls in its worst quarter."""
     base, mine = pair(comparison)
     rates: dict[str, float] = {
         n: comparison.medians[n].get("output_tok_s") or 0.0 for n in (base, mine)
@@ -107,7 +107,7 @@ def throughput(comparison: Comparison) -> str:
 
 
 def latency(comparison: Comparison) -> str:
-    """The middle wait for a first token, and the long gaps."""
+    """The median wait for a first token, and the long gaps."""
     base, mine = pair(comparison)
     first = {n: (comparison.medians[n].get("ttft_s") or {}).get("p50") for n in (base, mine)}
     gaps = {n: (comparison.medians[n].get("itl_s") or {}).get("p99") for n in (base, mine)}
@@ -133,7 +133,7 @@ def latency(comparison: Comparison) -> str:
 
 
 def lane_steps(comparison: Comparison) -> str:
-    """What share of the lane-steps did no work, and why."""
+    """The share of lane-steps without useful work, and why."""
     base, mine = pair(comparison)
     said = []
     for name in dict.fromkeys((base, mine)):
@@ -172,9 +172,9 @@ def kv_use(comparison: Comparison) -> str:
 
 
 class Price(NamedTuple):
-    """What a run paid when KV blocks or budget were short. again: tokens computed again. frozen:
-    steps in which running requests held their lanes without computing, summed over requests;
-    waited: the same for waiting requests.
+    """What a run paid when KV blocks or budget were short. again: tokens that were computed again.
+    frozen: steps in which running requests held their lanes without computing, summed over
+    requests; waited: the same for waiting requests.
     """
 
     preempted: int
@@ -192,7 +192,7 @@ def price(trace: Trace) -> Price:
 
 
 def pressure(comparison: Comparison) -> str:
-    """Who finishes first and last, and who pays most of each price, naming all in a tie."""
+    """The first and last to finish, and those that pay most of each price; ties name all."""
     paid = {name: price(trace) for name, trace in comparison.traces.items()}
 
     def those(kind: str, best: Callable[[Iterable[int]], int]) -> tuple[list[str], int]:
@@ -221,7 +221,7 @@ _PAID = (
 
 
 def cost(curve: CostCurve) -> str:
-    """What a batch costs and gains; and what reading more KV costs."""
+    """What a batch costs and gains, and what reading more KV costs."""
     one, most = curve.by_tokens[0], curve.by_tokens[-1]
     grows, cheaper = most.median / one.median, one.median * most.tokens / (most.median * one.tokens)
     said = t(
@@ -243,7 +243,7 @@ def cost(curve: CostCurve) -> str:
 
 
 def equivalence(found: Mapping[str, Any]) -> str:
-    """What differs alone, in a batch and in `model.generate`: see `core.proof.equivalence`."""
+    """How texts alone, in a batch and from `generate` differ: see `core.proof.equivalence`."""
     logits, differing = found["max_logit_difference"], found["differing_tokens"]
     leaking, tokens = "With the leak " if found["leak"] else "", num_places(found, "solo")
     said = t(f"{leaking}{differing:,} of {tokens:,} tokens differ from those written alone")
@@ -268,7 +268,7 @@ def _generated(found: Mapping[str, Any]) -> str:
 
 
 def num_places(found: Mapping[str, Any], other: str) -> int:
-    """Places in the texts of the batch and another, over all requests: one may be longer."""
+    """The number of places in the batch's and other texts; either may be longer."""
     texts = [(r["batched"], r[other]) for r in found["requests"] if r[other] is not None]
     return sum(max(map(len, pair)) for pair in texts)
 
@@ -300,7 +300,7 @@ def _parting(found: Divergence) -> Sentence:
 
 
 def decision(text: str) -> str:
-    """A decision in the words of `core.trace.divergence`: what, and after a colon perhaps why."""
+    """A decision of `core.trace.divergence` in words: what, and perhaps why, after a colon."""
     what, colon, why = text.partition(": ")
     return t(what) + (f"{colon}{t(why)}" if colon else "")
 
@@ -317,7 +317,8 @@ def listed(words: Sequence[str]) -> str:
 def outputs(comparison: Comparison) -> str:
     """Whether all outputs are the same."""
     if comparison.outputs_identical:
-        return t("Every run wrote the same tokens.")
+        stayed = ", as long as the clients stayed" if comparison.is_cut else ""
+        return t(f"Every run wrote the same tokens{stayed}.")
     first = comparison.differences[0]
     said = t(
         f"{{policy}} departs from {{base}} in request {{request}} at token {first['position']}",
@@ -331,7 +332,7 @@ def outputs(comparison: Comparison) -> str:
 
 
 def _worst_quarter(trace: Trace | None) -> tuple[int, float] | None:
-    """The quarter of a run's time with the lowest rate of tokens, and that rate."""
+    """The quarter of a run's time with the lowest token rate, and that rate."""
     found = token_times(trace) if trace is not None else []
     if not found or trace is None:
         return None
@@ -345,7 +346,7 @@ def _worst_quarter(trace: Trace | None) -> tuple[int, float] | None:
 
 
 def token_times(trace: Trace) -> Sequence[float]:
-    """When each token came, seconds since the run began."""
+    """The time of each token, in seconds since the run began."""
     return [event.passes[s.pass_index].t_end for event in trace.events for s in event.sampled]
 
 
@@ -371,7 +372,7 @@ def totals(trace: Trace) -> list[dict[str, str]]:
 
 
 def _price(trace: Trace, found: Mapping[str, Any]) -> str | None:
-    """What preemptions cost, all requests together; None without any."""
+    """What preemptions cost, over all requests; None if there were none."""
     if not found["preemptions"]:
         return None
     again = found["tokens_recomputed"]
@@ -393,7 +394,7 @@ def _share(share: float | None) -> str | None:
 
 
 def _times(spread: dict[str, Any]) -> str | None:
-    """The median and the worst; lower bounds if some have not come yet."""
+    """The median and the maximum; lower bounds if some values are not known yet."""
     if not spread["count"]:
         return None
     least = "≥ " if spread["left_out"] else ""

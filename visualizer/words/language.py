@@ -53,7 +53,7 @@ COUNTS = {
         "zwölf",
     ],
 }
-"""From none on, as words."""
+"""Numbers from zero on, as words."""
 
 
 OTHERS = tuple(sorted(path.stem for path in (ASSETS / "words").glob("*.json")))
@@ -62,7 +62,7 @@ OTHERS = tuple(sorted(path.stem for path in (ASSETS / "words").glob("*.json")))
 
 @cache
 def catalogue(language: str) -> Mapping[str, str]:
-    """From English to another language; empty for English. Shared by the page and Python."""
+    """Translations from English, empty for English; the page and Python share them."""
     if language == "en":
         return {}
     return json.loads((ASSETS / "words" / f"{language}.json").read_text(encoding="utf-8"))
@@ -70,7 +70,7 @@ def catalogue(language: str) -> Mapping[str, str]:
 
 @contextmanager
 def speaking(language: str) -> Iterator[None]:
-    """Sentences composed inside are in this language."""
+    """Compose sentences in this language inside the block."""
     token = _spoken.set(language)
     try:
         yield
@@ -88,7 +88,7 @@ def elsewhere(make: Callable[[], T]) -> dict[str, T]:
 
 
 def t(text: str, **holes: str) -> str:
-    """A piece of a sentence in the current language. holes: names, and texts already in it."""
+    """A piece of a sentence in the current language. holes: names, and translated texts."""
     said = _said(text, _spoken.get())
     if said is None:
         missing_keys.add(key_of(text)[0])
@@ -96,9 +96,9 @@ def t(text: str, **holes: str) -> str:
     return said.format(**holes) if holes else said
 
 
-@lru_cache(maxsize=4096)  # a step's sentences are put together of the same pieces until one fits
+@lru_cache(maxsize=4096)  # the same pieces are tried again and again until a sentence fits
 def _said(text: str, language: str) -> str | None:
-    """None if the catalogue has no such entry."""
+    """The translation, None if there is no such entry."""
     if language == "en":
         return english(text)
     key, given = key_of(text)
@@ -109,8 +109,8 @@ def _said(text: str, language: str) -> str | None:
 
 
 def _as_written(part: str) -> str:
-    """12,345.6 becomes 12.345,6 and “a” „a“; what is quoted and a version, 0.68.1, stay as they
-    are.
+    """Convert numbers and quotation marks to the German style: 12,345.6 becomes 12.345,6 and “a”
+    „a“; quoted text and versions, like 0.68.1, stay as they are.
     """
     if part.startswith("“"):
         return f"„{part[1:-1]}“"

@@ -1,4 +1,4 @@
-"""A step in one sentence of at most `MAX_CHARACTERS`: what matters most, as much of it as fits."""
+"""Describes a step in one sentence of at most `MAX_CHARACTERS`, the important facts first."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def sentence(m: CaptionContext) -> Sentence:
 def fitted(
     m: CaptionContext, parts: Mapping[str, Clause | None], telling: Sequence[str]
 ) -> Sentence:
-    """One sentence of what fits of these clauses, in order. telling: the most important first."""
+    """One sentence of the clauses that fit, in order. telling: names, most important first."""
     chosen: dict[str, Sentence] = {}
     for form in (0, 1):  # first all short forms, then the longer ones with reasons
         for name in telling:
@@ -86,7 +86,7 @@ def same(sentence: Sentence) -> Clause:
 
 
 def clause(requests: Sequence[str], does: str, cause: str = "") -> Clause | None:
-    """What requests do, and why; None without any. does: with # for their number, for plurals."""
+    """What requests do, and why; None for none. does: with # for their number."""
     if not requests:
         return None
     short = [*names(requests), f" {does.replace('#', str(len(requests)))}"]
@@ -94,7 +94,7 @@ def clause(requests: Sequence[str], does: str, cause: str = "") -> Clause | None
 
 
 def resumed(m: CaptionContext) -> Clause | None:
-    """Which steps before this one are not shown."""
+    """The steps before this one that are not shown."""
     return same([not_shown(m.event.resumed)]) if m.event.resumed else None
 
 
@@ -146,7 +146,7 @@ def _prefills(m: CaptionContext) -> Clause | None:
 
 
 def _reads(m: CaptionContext, reading: Sequence[Segment]) -> Clause:
-    """What is read of some prompts; with its reason where the budget cuts all of them, or none."""
+    """How much of some prompts is computed; why, if the budget cuts all or none."""
     who = names([s.request for s in reading])
     if len(reading) == 1:
         return _one_prefill(m, reading[0], who)
@@ -160,7 +160,7 @@ def _reads(m: CaptionContext, reading: Sequence[Segment]) -> Clause:
 
 
 def lengths(m: CaptionContext, reading: Sequence[Segment]) -> tuple[str, int, int]:
-    """How much is computed of several prompts, their sum, and how much of that once more."""
+    """How much of several prompts is computed: as text, the sum, and how much of that again."""
     total = sum(s.length for s in reading)
     each = " + ".join(f"{s.length:,}" for s in reading)
     return each if len(reading) <= NAMED else f"{total:,}", total, sum(map(m.recomputed, reading))
@@ -220,7 +220,7 @@ def _padding(m: CaptionContext) -> Clause | None:
 
 def _overrun(m: CaptionContext) -> Clause | None:
     over = [o.request for o in m.event.overrun]
-    # otherwise somebody was ended from outside while this step ran
+    # otherwise a request was cancelled while this step ran
     had_stopped = all(request in m.state.finished for request in over)
     cause = f", as [={len(over)} it|they] had stopped" if had_stopped else ""
     return clause(over, "[=# is|are] computed for nothing", cause)

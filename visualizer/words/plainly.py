@@ -1,5 +1,6 @@
-"""A step in one plain sentence, for who has never heard of a token budget: who comes, who reads,
-who writes, who goes. No limit, no arithmetic; the same facts as `visualizer.words.narration`.
+"""Describes a step in one plain sentence, for readers who have never heard of a token budget: which
+requests come, read, write and go. It has no limits and no arithmetic, but the same facts as
+`visualizer.words.narration`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _WAITS: dict[Limit, str] = {
     "prefill": "one prompt is read at a time",
     "phase": "this pass only reads prompts",
 }
-"""Why somebody waits who is not just short of a lane, which is plain to see."""
+"""Why a request waits, unless it is for a lane, which can be seen."""
 
 
 def plain_sentence(m: CaptionContext) -> Sentence:
@@ -127,7 +128,7 @@ def _wait(m: CaptionContext) -> Clause | None:
     if waiting.request is None or waiting.why is None or waiting.why.limit == "lanes":
         return None
     if waiting.request in {p.request for p in m.event.preempted}:
-        return None  # why it waits is said already
+        return None  # the reason has been said already
     why = _WAITS.get(waiting.why.limit) or brief(waiting.why)
     if waiting.why.limit == "blocks" and m.reserved:
         why = "the memory is reserved for others"

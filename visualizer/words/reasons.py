@@ -1,4 +1,4 @@
-"""A sentence for every decision of a step, with its numbers, in the order they were taken."""
+"""A sentence with numbers for every decision of a step, in the order in which they were taken."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def reasons(m: CaptionContext) -> list[Sentence]:
 
 
 def _resumed(m: CaptionContext) -> list[Sentence]:
-    """Which steps are not shown, and what is known of the requests that came or ended in them."""
+    """Which steps are not shown, and what is known about requests that came or ended in them."""
     resumed = m.event.resumed
     if resumed is None:
         return []
@@ -97,7 +97,7 @@ def _preempted(m: CaptionContext, p: Preempted) -> Sentence:
 
 
 def _gives_way(victim: str) -> Sentence:
-    """Who makes room, in our words, or in those of the policy's author."""
+    """Which request is preempted, in our words, or in those of the author of the policy."""
     known = {
         "newest": "The newest gives way",
         "blocked": "The last of those that lack a block gives way",
@@ -110,7 +110,7 @@ def _gives_way(victim: str) -> Sentence:
 
 
 def _behind(m: CaptionContext) -> list[Sentence]:
-    """Blocks that were given back since the layers look back over them no more."""
+    """Blocks that were freed because layers no longer attend to them."""
     counts: dict[tuple[str, str, int | None], int] = {}
     for change in m.event.kv.changes:
         if change.left:
@@ -132,7 +132,7 @@ def _why_behind(kind: str, window: int | None, n: int) -> str:
 
 
 def _decodes(m: CaptionContext) -> list[Sentence]:
-    """Who gets a token, and who gets none: its logits were not finite, say."""
+    """Which requests get a token, and which get none, because their logits were not finite, say."""
     limit, sentences = m.event.budget.limit, list[Sentence]()
     for gets in (True, False):
         decodes = [s for s in m.decodes if (s.request in m.sampled) == gets]
@@ -183,7 +183,7 @@ def _share(m: CaptionContext, s: Segment, why: LimitReached) -> Sentence:
 
 
 def _budget_before(m: CaptionContext, s: Segment) -> int:
-    """Budget left for this prompt: decodes, prompts begun and those admitted before come first."""
+    """The budget left for this prompt after decodes and all earlier prompts."""
     admitted = [a.request for a in m.event.admitted]
     earlier = set(admitted[: admitted.index(s.request)])
     ahead = sum(
@@ -264,7 +264,7 @@ def _padding(m: CaptionContext) -> list[Sentence]:
 
 
 def _graph(m: CaptionContext) -> list[Sentence]:
-    """What a CUDA graph computes beyond the pass: graphs come in a few sizes only."""
+    """What a CUDA graph computes in addition to the pass, since graphs have fixed sizes."""
     beyond = [(p, p.bucket - p.rows * p.width) for p in m.event.passes if p.bucket is not None]
     said = (
         "The pass runs as a CUDA graph of {:,} [position|positions]: {:,} of them [is|are] padding"
@@ -282,7 +282,7 @@ def _draft(m: CaptionContext, d: Draft) -> Sentence:
     got = sum(s.request == d.request for s in m.event.sampled)
     forgotten = d.drafted - d.accepted
     has_ended = any(f.request == d.request for f in m.event.finished)
-    # whether those beyond its end were right is not on record
+    # whether draft tokens after the end were right is not recorded
     what = "used" if forgotten and has_ended else "right"
     right = f"{d.accepted:,} [is|are] {what}" if d.accepted else f"none is {what}"
     then = f"; the [={forgotten} other is|others are] forgotten" if forgotten else ""

@@ -1,8 +1,8 @@
-"""Sentences with computed numbers about which contender was faster, in how many rounds, why, and
-how certain that is; and whether other engines make the same decisions, step by step.
+"""Sentences about which contender was faster, in how many rounds, why, and how certain that is; and
+about whether other engines make the same decisions, step by step.
 
-A verdict counts rounds: each divides two times of the same round. It is decided if a fair coin
-would split the rounds as one-sidedly in at most one of ten tries (two-sided sign test).
+A verdict counts rounds, in each of which two times of the same round are divided. It is decided if
+a fair coin would be so one-sided in at most one of ten tries (two-sided sign test).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PARTS = {
 
 
 def headline(comparison: Comparison) -> str:
-    """The one thing to take away: how long the same requests take, and how long otherwise."""
+    """The main finding: how long the same requests take with each of the two."""
     if others(comparison):
         return decisions(comparison)
     base, mine = pair(comparison)
@@ -79,7 +79,7 @@ def headline(comparison: Comparison) -> str:
 
 
 def _requests(comparison: Comparison) -> str:
-    """The requests that all contenders ran, as a sentence's subject; small numbers in words."""
+    """The requests of a comparison, as a subject of sentences; small numbers in words."""
     run = comparison.runs[pair(comparison)[1]]
     count = len(run.outputs) if run.trace is None else len(run.trace.asked)
     if count < 2:
@@ -89,7 +89,7 @@ def _requests(comparison: Comparison) -> str:
 
 
 def total_time(comparison: Comparison) -> str:
-    """Who was faster, by how much and how often; under other limits; a third that is fastest."""
+    """Which contender was faster, by how much, how often; under other limits; a fastest third."""
     base, mine = pair(comparison)
     walls = {n: statistics.median(comparison.walls[n]) for n in comparison.names}
     if base == mine:
@@ -139,7 +139,7 @@ def total_time(comparison: Comparison) -> str:
 
 
 def racing(comparison: Comparison) -> list[str]:
-    """Which contenders race: the pair, and the second one under other limits."""
+    """The racing contenders: the pair, and the second one under other limits."""
     base, mine = pair(comparison)
     limited = [n for n in comparison.names if n != mine and _changed(comparison, n, mine)]
     return list(dict.fromkeys([base, mine, *limited]))
@@ -151,12 +151,12 @@ def _is_open(found: Verdict) -> bool:
 
 
 def _is_disputed(found: Verdict, longer: float) -> bool:
-    """Whether the rounds decide for one, and the median times, by `longer`, for the other."""
+    """Whether rounds and median times disagree on the winner. longer: ratio of the medians."""
     return found.decided and (found.faster - found.slower) * longer > 0
 
 
 def _changed(comparison: Comparison, name: str, mine: str) -> dict[str, tuple[Any, Any]]:
-    """Limits that differ (from, to) for a contender of the same policy; empty for another."""
+    """The limits that differ (from, to) for a contender of the same policy, else empty."""
     about, own = (dict(comparison.about.get(n, {})) for n in (name, mine))
     if "policy" not in own or about.get("policy") != own["policy"]:
         return {}
@@ -164,7 +164,7 @@ def _changed(comparison: Comparison, name: str, mine: str) -> dict[str, tuple[An
 
 
 def _other_limits(comparison: Comparison, name: str, mine: str) -> str:
-    """How the same policy does under other limits, and what that says about a loss."""
+    """How the same policy does under other limits, and what that means if it lost."""
     changed = _changed(comparison, name, mine)
     if not changed:
         return ""
@@ -209,7 +209,7 @@ def _fastest(comparison: Comparison, fastest: str, mine: str, walls: Mapping[str
 
 
 def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
-    """How certain a verdict is, in one line: rounds, chance, the machine, and what the ratio is."""
+    """How certain a verdict is: rounds, chance, the machine, and what the ratio means."""
     base, mine = pair(comparison)
     found = comparison.verdict(mine)
     said = []
@@ -258,7 +258,7 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
 
 
 def method(comparison: Comparison) -> str:
-    """How it was measured, which run of each races, and whether tokens were sampled."""
+    """How it was measured, which run of each contender races, and whether tokens were sampled."""
     count = len(comparison.walls[comparison.baseline])
     runs = t("one run of each" if count == 1 else f"{count} runs of each, in rotated order")
     raced = [n for n in comparison.names if n in comparison.shown and comparison.runs[n].trace]
@@ -274,7 +274,7 @@ def method(comparison: Comparison) -> str:
 
 
 def named_parts(found: Difference) -> tuple[list[Contribution], list[Contribution]]:
-    """The parts to name, largest first: at most three with the difference and two against it."""
+    """The parts to name, largest first: up to three for the difference, two against it."""
     least = max(0.05 * abs(found.seconds), 0.005 * max(found.before_s, found.after_s))
     large = sorted(
         (p for p in found.parts if p.name != "rest" and abs(p.seconds) >= least),
@@ -285,7 +285,7 @@ def named_parts(found: Difference) -> tuple[list[Contribution], list[Contributio
 
 
 def difference(found: Difference, base: str, mine: str) -> str:
-    """The largest parts of a sum, those against it, and what is left."""
+    """The largest parts of a sum, those against it, and the rest."""
     with_it, against = (list(map(_part, parts)) for parts in named_parts(found))
     whole = found.seconds
     rest = whole - sum(p.seconds for side in named_parts(found) for p in side)
@@ -362,12 +362,12 @@ def _range(ratios: Sequence[float]) -> str:
 
 
 def others(comparison: Comparison) -> dict[str, Trace]:
-    """The contenders that are not our engine and left a trace of their steps."""
+    """The contenders that are other engines and left a trace of their steps."""
     return {name: trace for name, trace in comparison.traces.items() if trace.header.engine}
 
 
 def decisions(comparison: Comparison) -> str:
-    """Which engines decide as ours in every step, and where others first differ; empty for none."""
+    """Which engines always decide as ours does, and where others first differ, if there are any."""
     theirs = others(comparison)
     mine = next((name for name in comparison.names if name not in theirs), None)
     ours = comparison.runs[mine].trace if mine is not None else None

@@ -1,5 +1,6 @@
 """The building blocks of sentences about a step. A sentence is a list of spans: plain text, or
-`{"r": request}` where the page draws the request's letter. Limits: see `core.trace.phrases`.
+`{"r": request}`, for which the page draws the letter of the request. `core.trace.phrases` has the
+words for limits.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ NAMED = 4  # requests named before "and 7 more"
 
 
 class AsItIs(str):
-    """Words of somebody else's, which are not translated: [a|b] and # in them mean nothing."""
+    """Text by others that is not translated: [a|b] and # in it have no meaning."""
 
 
 def plain(sentence: Sentence, name: Callable[[str], str] = str) -> str:
-    """The sentence as text; `name` turns a request id into what is shown for it."""
+    """The sentence as text; `name` gives the name shown for a request id."""
     return "".join(span if isinstance(span, str) else name(span["r"]) for span in sentence)
 
 
@@ -30,7 +31,7 @@ def once_more(again: int, total: int) -> str:
 
 
 def padding_causes(passes: Sequence[Pass]) -> Sentence:
-    """Where padding comes from: finished rows still computed, and rows shorter than the longest."""
+    """The causes of padding: finished rows, and rows shorter than the longest."""
     over = sum(len(p.finished_rows) for p in passes)
     positions_over = sum(len(p.finished_rows) * p.width for p in passes)
     shorter = sum(p.padding for p in passes) - positions_over
@@ -43,7 +44,7 @@ def padding_causes(passes: Sequence[Pass]) -> Sentence:
 
 
 def names(requests: Sequence[str], limit: int = NAMED) -> Sentence:
-    """Letters side by side, the rest as a number: "A B C and 7 more"."""
+    """Letters side by side, and the rest as a number: "A B C and 7 more"."""
     shown = requests if len(requests) <= limit + 1 else requests[:limit]
     spans: Sentence = []
     for request in shown:
@@ -54,7 +55,7 @@ def names(requests: Sequence[str], limit: int = NAMED) -> Sentence:
 
 
 def said(sentence: Sentence) -> Sentence:
-    """The sentence in the current language, translated by piece; adjacent texts are merged."""
+    """The sentence in the current language, piece by piece; adjacent texts are merged."""
     merged: Sentence = []
     for span in sentence:
         spoken = span if isinstance(span, dict | AsItIs) else t(span)
@@ -66,7 +67,7 @@ def said(sentence: Sentence) -> Sentence:
 
 
 def joined(sentences: Iterable[Sentence], separator: str, end: str) -> Sentence:
-    """One sentence of several clauses, in the current language."""
+    """One sentence made of several clauses, in the current language."""
     spans: Sentence = []
     for sentence in sentences:
         spans += [separator] * bool(spans) + sentence

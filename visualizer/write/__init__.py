@@ -1,1 +1,1 @@
-"""Write the scheduler: tasks whose answer is a batching policy, and exercises checked by cases."""
+"""The Write tab: tasks whose answer is a batching policy, and exercises checked by cases."""

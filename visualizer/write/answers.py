@@ -1,9 +1,9 @@
-"""Runs a learner's code on cases that others judge: it is told no right answer. A case is lines of
-Python, run one after the other in a fresh copy of the learner's module; the value of each is told
-as JSON.
+"""Runs a learner's code on cases that are judged elsewhere, so the code never sees a right answer.
+A case is a list of lines of Python, which run one after the other in a fresh copy of the learner's
+module; the value of each is returned as JSON.
 
-As a script it is the process of its own that `process.py` starts; the sandbox of a visitor's tab
-uses it in place. The standard library alone.
+`process.py` starts this file as a script in a process of its own; the sandbox of a browser tab
+imports it. It needs the standard library alone.
 
     {"values": [of each line that ran], "raised": what the next line, or the module before the
     first, raised, or None, "printed": [what the code printed in each]}
@@ -30,20 +30,20 @@ from numbers import Integral
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any
 
-MODULE = "yours"  # the learner's module, for itself
+MODULE = "yours"  # the name of the learner's module
 FILE = f"{MODULE}.py"  # and in tracebacks
-GIVEN = ("RequestProgress", "Chunk")  # made once: to make a dataclass takes a millisecond
+GIVEN = ("RequestProgress", "Chunk")  # created once, since creating a dataclass takes a millisecond
 MOST_VALUES = 100_000  # in one answer
 MOST_PRINTED = 2_000  # characters
-MEMORY = 2 << 30  # bytes of address space, where a process can be held to that
+MEMORY = 2 << 30  # bytes of address space, where the system can limit it
 OURS = ("inflight", "core", "visualizer")
 
 
 def executed(code: CodeType, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The names of the learner's module, executed anew. known: those that it begins with."""
+    """The names of the learner's module, executed anew. known: names that it begins with."""
     module = ModuleType(MODULE)
     vars(module).update(known or {})
-    sys.modules[MODULE] = module  # where dataclasses looks its names up
+    sys.modules[MODULE] = module  # dataclasses looks names up there
     exec(code, vars(module))
     return vars(module)
 
@@ -70,7 +70,7 @@ class StudentsAnswers:
 
     @cached_property
     def _code(self) -> CodeType:
-        """Without the classes that are there already."""
+        """The code without the classes that exist already."""
         tree = ast.parse(self.source, FILE)
         tree.body = [node for node in tree.body if getattr(node, "name", "") not in self._given]
         return compile(tree, FILE, "exec", dont_inherit=True)
@@ -85,7 +85,7 @@ class StudentsAnswers:
         return scope
 
     def to(self, lines: Sequence[str]) -> dict[str, Any]:
-        """Run the lines, up to one that raises."""
+        """Run the lines until one raises."""
         printed, values, said, scope, raised = Printed(), [], [], None, None
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             try:
@@ -93,7 +93,7 @@ class StudentsAnswers:
                 for line in lines:
                     values.append(_told(_run(line, scope)))
                     said.append(printed.taken())
-            except KeyboardInterrupt:  # its time is over
+            except KeyboardInterrupt:  # time is up
                 raise
             except BaseException as error:
                 raised = _raised(error) | {"is_reading": scope is None}
@@ -109,7 +109,7 @@ def _run(line: str, scope: dict[str, Any]) -> Any:
 
 
 def _raised(error: BaseException) -> dict[str, Any]:
-    """What an exception says, the learner's line where it was, and the name that is missing."""
+    """An exception's message, the learner's line, and a missing name if that was the cause."""
     line, why = line_of(error.__traceback__), ""
     with contextlib.suppress(BaseException):
         why = str(error.msg if isinstance(error, SyntaxError) else error)
@@ -125,7 +125,7 @@ def _raised(error: BaseException) -> dict[str, Any]:
 
 
 class Printed(io.TextIOBase):
-    """What code prints: the beginning of it, and "…" for the rest."""
+    """Collects what code prints: the beginning, and "…" for the rest."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -135,7 +135,7 @@ class Printed(io.TextIOBase):
         return len(text)
 
     def taken(self) -> str:
-        """What was written since the last time."""
+        """What was printed since the last call."""
         text, self._text = self._text, ""
         return text if len(text) <= MOST_PRINTED else f"{text[:MOST_PRINTED]} …"
 
@@ -191,8 +191,8 @@ def _name(value: Any) -> str:
 
 
 def main() -> None:
-    """Answer on the pipe that stdout was; what the learner's code prints never reaches it. The
-    first line that comes says whose code it is, and `process.py` what else.
+    """Answer on the pipe that was stdout; prints of the learner's code never reach it. The first
+    line gives the code and the settings from `process.py`.
     """
     asked, told = os.fdopen(os.dup(0), "rb"), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -223,14 +223,14 @@ def main() -> None:
     else:
         sys.meta_path.insert(0, _NothingOfOurs())
     answers = kind(source)
-    for line in asked:  # the first is no case: the file is read, with what it imports
+    for line in asked:  # the first line is no case: it executes the file and its imports
         case = json.loads(line)
         say({"id": case["id"], **answers.to(case["lines"])})
         is_read.set()
 
 
 class _NothingOfOurs:
-    """Refuses to import the engine, which has the right answers; code that means to can undo it."""
+    """Refuses to import the engine, which has the right answers; code can undo that."""
 
     @staticmethod
     def find_spec(name: str, *_: Any) -> None:
@@ -241,7 +241,7 @@ class _NothingOfOurs:
 
 
 def _hold_memory() -> None:
-    # Windows has none of this, macOS part of it
+    # Windows supports none of this, macOS only a part
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 

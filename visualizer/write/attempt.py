@@ -1,10 +1,10 @@
-"""A try at a task: the visitor's policy on the task's requests, step by step, checked against the
-rules of every run, and measured. It is to be run where the code can do no harm: see
+"""An attempt at a task: runs the visitor's policy on the task's requests, checks each step against
+the rules of every run, and measures the result. It must run where the code can do no harm: see
 `assets/engine/sandbox.js`.
 
     {"attempt": {"task", "replay", "goals", "help", "fault", "printed"}}   the answer of `Attempt`;
-        fault: what is wrong, its line and its step, with which the replay ends
-    {"comparison": a document}   that of `Beside`, if the policy can be followed
+        fault: the error, its line and its step, where the replay ends
+    {"comparison": a document}   the answer of `Beside`, if the policy ran without a fault
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from visualizer.write.tasks import MODEL, PolicyTask
 
 MOST_STEPS = 1000  # no task needs a fifth of it
 BASELINE = "continuous"
-_ROUNDS = 7  # the runs are short, and three would agree by chance
+_ROUNDS = 7  # many, since the runs are short and three could agree by chance
 _STEP = re.compile(r"^step \d+: ")
 
 
@@ -57,8 +57,8 @@ class Attempt(Work):
         return {"attempt": self._report(self.trace, None)}
 
     def steps_taken(self, made: Callable[[EngineConfig], EngineCore]) -> Iterator[int]:
-        """The number of each step as it ends; raises Fault at what is wrong with the code, or at
-        the step that breaks a rule, raises, or is one too many. What the code prints is kept.
+        """The number of each step as it ends. Raises Fault if the code is wrong, breaks a rule,
+        raises, or takes too many steps. The output of the code is kept.
         """
         with contextlib.redirect_stdout(self.printed):
             yield from self._steps_taken(made)
@@ -89,11 +89,11 @@ class Attempt(Work):
             raise told(error, number) from None
 
     def failed(self, error: Exception) -> dict[str, Any]:
-        """A fault is shown where the run was."""
+        """The answer for an error; a fault shows the run up to it."""
         if not isinstance(error, Fault):
             return super().failed(error)
         trace = self.trace if self.trace is not None and self.trace.events else None
-        if trace and error.step is not None:  # it may have failed while the next was decided
+        if trace and error.step is not None:  # it may have failed while deciding the next step
             error.step = min(error.step, trace.events[-1].step)
         return {"attempt": self._report(trace, error)}
 
@@ -102,8 +102,8 @@ class Attempt(Work):
 
 
 class Beside(Attempt):
-    """The same policy and `continuous`, in turns that are timed. Its answer has an attempt, as
-    above, only if that has a fault.
+    """Compares the policy with `continuous` in timed turns. The answer has an attempt, as above,
+    only if the policy has a fault.
     """
 
     noun = "comparison"
@@ -140,7 +140,7 @@ class Beside(Attempt):
 
 
 def configured(task: PolicyTask, code: object) -> EngineConfig:
-    """The task's limits under the code's policy, changed as it says; raises Fault."""
+    """The task's limits under the code's policy, changed as the code says; raises Fault."""
     own = written(code)
     if other := sorted(set(map(str, own.limits)) - set(task.may_change)):
         if not task.may_change:
@@ -156,7 +156,7 @@ def configured(task: PolicyTask, code: object) -> EngineConfig:
 def report(
     task: PolicyTask, code: object, trace: Trace | None, fault: Fault | None
 ) -> dict[str, Any]:
-    """What the page shows of a run, all of it or up to a fault."""
+    """The data that the page shows about a run, the whole of it or up to a fault."""
     done = trace if fault is None else None
     goals = [
         {
@@ -177,7 +177,7 @@ def report(
 
 
 def _marked(trace: Trace, fault: Fault | None) -> Trace:
-    """With a note of what stopped it, if something did."""
+    """The trace with a note about the fault that stopped it, if any."""
     if fault is None:
         return trace
     header = dataclasses.replace(trace.header, notes=(*trace.header.notes, str(fault)))

@@ -1,11 +1,10 @@
-"""Tasks whose answer is a function or a class, checked case by case, from the smallest on, to the
-first that is wrong.
+"""Checks functions and classes case by case, from the smallest on, to the first that is wrong.
 
     cases ─ lines of Python ─→ ask: the learner's code, wherever that runs ─ values ─→ the case
     judges them
 
-Who judges never runs the learner's code, so nothing that it prints, patches or ends changes a
-verdict.
+The judging process never runs the learner's code, so nothing that the code prints, patches or ends
+can change a verdict.
 """
 
 from __future__ import annotations
@@ -34,25 +33,25 @@ LACKS_PART = "What it made has no {name}."
 RAISED = "It raised {why}"
 RAISED_LINE = "Line {line_number} raised {why}"
 PART = "It answered a part of what it was asked."
-NO_CASE = (NOT_WRITTEN, LACKS, UNREADABLE, UNREADABLE_LINE)  # of the file, whatever the case
+NO_CASE = (NOT_WRITTEN, LACKS, UNREADABLE, UNREADABLE_LINE)  # faults of the file, whatever the case
 
 
 @cache
 def sentences() -> dict[str, str]:
-    """What is said of wrong answers, by name."""
+    """The messages for wrong answers, by name."""
     return tomllib.loads((ASSETS / "write" / "wrong.toml").read_text(encoding="utf-8"))
 
 
 def wrong(name: str, /, **holes: object) -> Fault:
-    """The sentence of that name in `assets/write/wrong.toml`."""
+    """The message of that name in `assets/write/wrong.toml`, as a fault."""
     return Fault(sentences()[name], **holes)
 
 
-# -- what comes back -------------------------------------------------------------------------------
+# -- replies ---------------------------------------------------------------------------------------
 
 
 class Odd(NamedTuple):
-    """A value that is no number, text, True, False or None, and no list, tuple or dict of these."""
+    """A value other than a number, text, True, False, None, or a list, tuple or dict of these."""
 
     type: str
     text: str
@@ -67,7 +66,7 @@ def typed(value: object) -> str:
 
 
 def named(value: object) -> str:
-    """A value in a sentence: None, True, 3; of any other its type."""
+    """A value for a sentence: None, True, 3; for any other value its type."""
     return repr(value) if value is None or isinstance(value, (bool, int)) else typed(value)
 
 
@@ -76,8 +75,8 @@ def is_number(value: object) -> bool:
 
 
 class Raised(NamedTuple):
-    """line: of the learner's file, None where the exception did not pass through it. missing: the
-    name that it lacks, if that is what was wrong. is_reading: while the file was read.
+    """An exception. line: in the learner's file, None if it did not pass through that. missing: the
+    name that is undefined, if that was the cause. is_reading: whether the file was being executed.
     """
 
     type: str
@@ -98,8 +97,8 @@ class Raised(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """values: of each line that ran. printed: in each, and in the next if that raised. ended: why
-    nothing more can be asked of this code, if so.
+    """values: of each line that ran. printed: by each line, and by the next if that raised. ended:
+    why this code can answer no more, if so.
     """
 
     values: Sequence[Any] = ()
@@ -109,7 +108,7 @@ class Reply(NamedTuple):
 
     @classmethod
     def of(cls, text: str | bytes) -> Reply:
-        """From JSON (`answers.py`), perhaps a stranger's; raises ValueError for anything else."""
+        """A reply from JSON (`answers.py`); raises ValueError if it is not valid."""
         odd = partial(Odd, "float")
         try:
             told = json.loads(text, object_hook=_value, parse_float=odd, parse_constant=odd)
@@ -134,7 +133,7 @@ def _value(told: dict[str, Any]) -> Any:
 
 
 def _key(key: Any) -> Any:
-    """Of a dict; what is no text was no request's id."""
+    """The key of a dict; a key that is not text cannot be a request's id."""
     return key if isinstance(key, (str, Odd)) else Odd(type(key).__name__, repr(key))
 
 
@@ -142,9 +141,7 @@ Ask = Callable[[Sequence[str]], Reply]
 
 
 def here(source: str | bytes) -> Ask:
-    """Runs a file's code in this Python, which has to be one that it may harm: a sandbox, which
-    stops a loop without end by KeyboardInterrupt.
-    """
+    """Runs a file's code in this Python, a sandbox, whose time limit is KeyboardInterrupt."""
     answers = StudentsAnswers(source)
 
     def ask(lines: Sequence[str]) -> Reply:
@@ -156,11 +153,11 @@ def here(source: str | bytes) -> Ask:
     return ask
 
 
-# -- what is asked ---------------------------------------------------------------------------------
+# -- cases -----------------------------------------------------------------------------------------
 
 
 class Where(NamedTuple):
-    """The step of a run in which the engine decided a case. event: which it is in the trace."""
+    """The step of a run in which the engine decided a case. event: its index in the trace."""
 
     trace: Trace
     event: int
@@ -168,10 +165,10 @@ class Where(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """Lines of Python, which a learner can run as well. judge: what is wrong with the values of the
-    first of them, be they all or not, and with which. due: what each must give, as Python writes
-    it, where that is one value. asked: the line that puts the question. where: None for a case that
-    no run came to. smaller: the same with something left out.
+    """Lines of Python, which a learner can run as well. judge: finds what is wrong with the values
+    of the first lines, all of them or fewer, and at which line. due: the right value of each line,
+    as Python code, if there is only one. asked: the line that puts the question. where: None if the
+    case is from no run. smaller: the same case with something left out.
     """
 
     lines: Sequence[str]
@@ -190,8 +187,8 @@ def called(
     judge: Callable[[Any], Fault | None],
     where: Where | None = None,
 ) -> Case:
-    """One function, called twice with what `given` makes. lists: those of it, which must be the
-    same afterwards. judge: what is wrong with what it returned.
+    """A case that calls one function twice with what `given` makes. lists: the arguments that must
+    not be changed. judge: finds what is wrong with the result.
     """
     asked, due = len(given), repr(expected)
     kept = repr(tuple(lists.values())) if len(lists) > 1 else repr(*lists.values())
@@ -214,10 +211,10 @@ def called(
 
 
 class Result(NamedTuple):
-    """right, of: cases answered rightly, up to the first that was not, and all there are. fault:
-    what is wrong with that one, with the lines to see it by, what the last of them must give and
-    what it gave, where that is known. trace: of a scheduler, the run in which it differs first, up
-    to that step; the last run, whole, if it differs in none.
+    """right, of: the number of right answers before the first wrong one, and of all cases. fault:
+    what is wrong with the first wrong answer, with the lines that show it, and, if known, the right
+    value and the given one. trace: for a scheduler, the first run in which it differs, up to that
+    step; the last run, if it differs in none.
     """
 
     right: int
@@ -235,8 +232,8 @@ class Result(NamedTuple):
 
 
 def checking(cases: Sequence[Case], ask: Ask) -> Generator[int, None, Result]:
-    """Yields, after every answer, the number of cases that were right so far. ask: answers a case's
-    lines; after a reply with `ended` it is asked no more.
+    """Yields, after every answer, the number of right cases so far. ask: answers a case's lines;
+    after a reply with `ended` it is not called again.
     """
     for count, case in enumerate(cases):
         reply = ask(case.lines)
@@ -261,7 +258,7 @@ def checking(cases: Sequence[Case], ask: Ask) -> Generator[int, None, Result]:
 
 
 def _wrong(case: Case, reply: Reply) -> tuple[int, Fault] | None:
-    """What is wrong with a reply, and at which line."""
+    """What is wrong with a reply, and at which line, or None."""
     at = len(reply.values)
     if reply.ended:
         return case.asked, reply.ended
@@ -278,7 +275,7 @@ _Found = tuple[Case, Reply, tuple[int, Fault]]
 def _smallest(
     case: Case, reply: Reply, found: tuple[int, Fault], ask: Ask, count: int
 ) -> Generator[int, None, _Found]:
-    """A case with the same fault from which nothing can be left out."""
+    """A case with the same fault from which nothing more can be left out."""
     for smaller in case.smaller():
         again = ask(smaller.lines)
         yield count

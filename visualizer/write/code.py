@@ -1,11 +1,10 @@
-"""From a visitor's text to a policy, and from what it raises to a sentence: in a sandbox only."""
+"""Turns a visitor's code into a policy, and its errors into sentences. For sandboxes only."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import re
-import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -19,9 +18,9 @@ _STUCK = re.compile(r"lets nobody go on: (\d+) run and (\d+) wait")
 
 
 class Fault(InflightError):
-    """What is wrong with the code or with what it does. The sentence is a template of the page's
-    words, with {holes}. line: of the code, from 1. step: of the run. expected: what the line of a
-    case must give, if only the fault knows.
+    """An error in the code or in its behaviour. The sentence is a template from the page's texts,
+    with {holes}. line: of the code, from 1. step: of the run. expected: the right value of a case's
+    line, if only the fault knows it.
     """
 
     expected: str | None = None
@@ -40,7 +39,7 @@ class Fault(InflightError):
 
 
 class Written(NamedTuple):
-    """policy: of the last class that the code defines. limits: those of the engine that it sets."""
+    """policy: of the last class that the code defines. limits: of the engine, by the code."""
 
     policy: Policy
     limits: Mapping[str, Any]
@@ -50,7 +49,6 @@ def written(code: object) -> Written:
     """Run a visitor's code; raises Fault."""
     if not isinstance(code, str) or len(code) > MOST:
         raise Fault("A policy is text of at most 20,000 characters.")
-    _as_written()
     try:
         scope = executed(compile(code, FILE, "exec", dont_inherit=True))
         found = [
@@ -73,14 +71,6 @@ def written(code: object) -> Written:
     return Written(policy, limits)
 
 
-def _as_written() -> None:
-    """In a wheel our packages have another around them: the code imports `core` all the same."""
-    around = Policy.__module__.removesuffix("core.policy")
-    for name, module in list(sys.modules.items()) if around else ():
-        if name.startswith(f"{around}core"):
-            sys.modules.setdefault(name.removeprefix(around), module)
-
-
 def _made(policy: type[Policy]) -> Policy:
     if "__dataclass_params__" not in vars(policy):
         raise Fault(
@@ -97,11 +87,11 @@ def _made(policy: type[Policy]) -> Policy:
                 example=f"{name}: {type(value).__name__} = {value!r}",
             )
     made = policy() if hasattr(policy, "name") else policy(name="mine")  # type: ignore[call-arg]
-    return register_policy(made.name, made)  # under a name that nobody has
+    return register_policy(made.name, made)  # under a name that is not taken
 
 
 def overdue(line: int | None, step: int | None = None) -> Fault:
-    """What is said when time is up in this line."""
+    """The fault of code that was running at this line when its time was up."""
     if line is None:
         return Fault("The run took too long and was stopped.", None, step)
     return Fault(
@@ -112,9 +102,7 @@ def overdue(line: int | None, step: int | None = None) -> Fault:
 
 
 def told(error: BaseException, step: int | None = None) -> Fault:
-    """What an exception from the code, or from an engine that follows it, says to its writer. step:
-    of the run, if it has begun.
-    """
+    """The fault for an exception from code or engine. step: of the run, if it has begun."""
     if isinstance(error, Fault):
         return error
     if isinstance(error, SyntaxError) and error.filename == FILE:

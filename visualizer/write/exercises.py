@@ -1,6 +1,6 @@
-"""Which cases check which exercise, and the check in a visitor's sandbox: what it grades itself
-there is its writer's affair. Its answer is that of `visualizer.write.attempt`, with "case": the
-smallest that shows what is wrong.
+"""The cases of each exercise, and the check of an exercise in a browser tab's sandbox. That check
+is for the visitor only, who could manipulate it. Its answer is that of `visualizer.write.attempt`,
+with "case": the smallest that shows the fault.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def checking(name: str, ask: Ask, seed: int = 0) -> Generator[int, None, Result]
 
 
 class Check(Work):
-    """task: an exercise's name."""
+    """task: the name of an exercise."""
 
     noun = "check"
 
     def __init__(self, task: str, code: object) -> None:
         self.task, self.code = task, code
-        # it is not about one run, which the spec of other work describes
+        # unlike other work it has no spec of a run
         self.progress, self._last_news = {}, None
 
     def run(self, host: Host) -> Going:
@@ -60,7 +60,7 @@ class Check(Work):
             raise told(error) from None
 
     def failed(self, error: Exception) -> dict[str, Any]:
-        """What ended the check itself."""
+        """The answer for an error of the check itself."""
         return self._told(Result(0, 0, told(error)))
 
     def _told(self, result: Result) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Check(Work):
             case = {name: getattr(result, name) for name in shown}
         if trace is not None:
             replay = translated_replay(trace)
-            # it names addresses, which the page takes from no sandbox
+            # it has addresses, which the page does not accept from a sandbox
             replay["header"] = {k: v for k, v in replay["header"].items() if k != "cost"}
         return {
             "attempt": {

@@ -1,6 +1,5 @@
-"""Grades a file for tasks of Write, each in a process of its own. What comes back is judged here:
-the values of an exercise's cases, or the run that a policy made, which has to keep the rules of
-every run.
+"""Grades a file for tasks of the Write tab, each in a process of its own. The results are judged
+here: the values of the cases of an exercise, or the run of a policy, which must keep all rules.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from visualizer.write.process import Process
 from visualizer.write.tasks import PolicyTask, task_named
 
 SCHEMA = "exercises/1"
-BY_DEFAULT = tuple(EXERCISES)  # their answers fit into one file
+BY_DEFAULT = tuple(EXERCISES)  # whose answers fit into one file
 
 
 class Grade(NamedTuple):
-    """seconds: that the code computed."""
+    """seconds: for which the code computed."""
 
     task: str
     result: Result
@@ -49,7 +48,7 @@ class Grade(NamedTuple):
         }
 
     def said(self) -> str:
-        """The verdict in the current language, and the case that shows why, as lines of Python."""
+        """The verdict in the current language, and the case that shows it, as lines of Python."""
         result = self.result
         what = "[case|cases]" if self.task in EXERCISES else "[goal|goals]"
         if result.fault is None:
@@ -83,20 +82,20 @@ def as_json(file: str, source: bytes, seed: int, grades: Sequence[Grade]) -> dic
 
 
 def graded(names: Sequence[str], source: bytes, seed: int = 0) -> Iterator[Grade]:
-    """One task after the other. Raises InflightError for a name that no task has."""
+    """The grades, one task after the other. Raises InflightError for an unknown task."""
     for task in [task_named(name) for name in names]:
         if isinstance(task, PolicyTask):
             with Process(source, policy_answers.__name__) as process:
                 result = judged(task, process.ask([task.name]))
         else:
-            cases_of(task.name, seed)  # kept: making them takes none of the file's time
+            cases_of(task.name, seed)  # cached, so that it takes none of the file's time
             with Process(source) as process:
                 result = ended(checking(task.name, process.ask, seed))
         yield Grade(task.name, result, process.seconds)
 
 
 def ended(going: Generator[int, None, Result]) -> Result:
-    """What a check comes to."""
+    """The result of a check, run to its end."""
     while True:
         try:
             next(going)
@@ -105,7 +104,7 @@ def ended(going: Generator[int, None, Result]) -> Result:
 
 
 def judged(task: PolicyTask, reply: Reply) -> Result:
-    """Of a policy: right, of: goals that are met, and all there are."""
+    """The result for a policy. right, of: the number of goals met, and of all goals."""
     of = len(task.goals)
     if reply.ended:
         return Result(0, of, reply.ended)
@@ -130,7 +129,7 @@ def judged(task: PolicyTask, reply: Reply) -> Result:
 
 
 def _is_of(task: PolicyTask, trace: Trace) -> bool:
-    """Whether it ran the task's requests, each when due, to its full length, within the limits."""
+    """Whether a trace ran the task's requests, when due, in full, and within the limits."""
     config, due = trace.config, task.config("continuous")
     free = {"policy", *task.may_change}
     bound = {f.name for f in fields(EngineConfig)} - free
@@ -145,10 +144,10 @@ def _is_of(task: PolicyTask, trace: Trace) -> bool:
 
 
 def _told(fault: Fault) -> str:
-    """In the current language."""
+    """The sentence of a fault in the current language."""
     return t(fault.says, **fault.holes)
 
 
 def _plain(text: str) -> str:
-    """A learner's text, which may be anything, on a terminal."""
+    """A learner's text, which may be anything, safe for a terminal."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,4 +1,4 @@
-"""The cases of the mask: random packed rows, the smallest first, with the masks of a trace."""
+"""The cases of the mask exercise: random packed rows, the smallest first, and their masks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rows = list[list[bool]]
 
 
 class ChunkInRow(NamedTuple):
-    """Positions computed now, as the learner's `Chunk` has them."""
+    """Positions that are computed now, with the fields of the learner's `Chunk`."""
 
     request: str
     start: int
@@ -50,7 +50,7 @@ def _case(chunks: list[ChunkInRow]) -> Case:
 
 
 def _mask(chunks: list[ChunkInRow]) -> Mask:
-    """The trace's mask of a pass that computes these."""
+    """The trace's mask of a pass that computes these chunks."""
     segments = []
     for lane, (request, start, end) in enumerate(chunks):
         phase = "decode" if start and end - start == 1 else "prefill"

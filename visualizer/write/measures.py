@@ -1,4 +1,4 @@
-"""What a task asks for, in numbers that decisions alone make: steps, tokens, counts, no seconds."""
+"""The measures of tasks, which depend on decisions alone: steps, tokens, counts, but no seconds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from core.trace.trace import Trace
 
 
 class Measure(NamedTuple):
-    """of: the number. asks: the goal as a sentence, with {n} where the limit goes. says: what a run
-    shows, with {n} for its number. never: the goal where the limit is 0.
+    """of: computes the number. asks: the goal as a sentence, with {n} for the limit. says: the
+    result of a run, with {n} for its number. never: the goal if the limit is 0.
     """
 
     of: Callable[[Trace], float]
@@ -29,18 +29,18 @@ class Measure(NamedTuple):
 
 
 def _joined(trace: Trace) -> list[str]:
-    """Requests in the order in which they first joined."""
+    """Requests in the order in which they were first admitted."""
     return list(
         dict.fromkeys(admitted.request for event in trace.events for admitted in event.admitted)
     )
 
 
 def _overtaken(trace: Trace) -> int:
-    """The most requests that joined before one that had arrived earlier."""
+    """The most requests that were admitted before one that had arrived earlier."""
     arrived = [arrived.request for event in trace.events for arrived in event.newcomers]
     order = {request: place for place, request in enumerate(arrived)}
     places = [order[request] for request in _joined(trace)]
-    # who never joined was overtaken by all who came later and did
+    # a request that was never admitted was overtaken by all later ones that were
     places += sorted(set(order.values()) - set(places))
     return max(
         (sum(other > mine for other in places[:at]) for at, mine in enumerate(places)), default=0
@@ -48,7 +48,7 @@ def _overtaken(trace: Trace) -> int:
 
 
 def _first_token(trace: Trace) -> float:
-    """Steps from arrival to the first token, both included: the mean of those that got one."""
+    """Steps from arrival to the first token, both included: the mean over requests that got one."""
     waits = [
         times.first_token_step - times.arrival_step + 1
         for times in request_times(trace).values()
@@ -67,7 +67,7 @@ def _busy(trace: Trace) -> list[tuple[int, int]]:
 
 
 def _stalled(trace: Trace) -> int:
-    """Steps in which a request that had a token got no next one, all requests together."""
+    """Steps in which a request that already had a token got no next one, summed over requests."""
     writing: set[str] = set()
     count = 0
     for event in trace.events:
@@ -78,7 +78,7 @@ def _stalled(trace: Trace) -> int:
 
 
 def _largest(trace: Trace) -> int:
-    """Positions of the largest step in which somebody decodes."""
+    """Positions of the largest step in which a request decodes."""
     decoding = (e for e in trace.events if any(s.phase == "decode" for s in e.segments))
     return max((sum(p.tokens for p in event.passes) for event in decoding), default=0)
 

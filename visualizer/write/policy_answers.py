@@ -1,5 +1,5 @@
-"""A policy in the process of its own that `process.py` starts: the task that is asked, run on a
-simulated engine, whose decisions are those of any other.
+"""Runs a policy in the process that `process.py` starts: the requested task on a simulated engine,
+which makes the same decisions as any other.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class PolicyAnswers:
         self._source = source
 
     def to(self, lines: list[str]) -> dict[str, Any]:
-        """lines: a task's name, or nothing. The values: the lines of the run's trace, up to a
-        fault, what that says, and where in the code it is.
+        """lines: the name of a task, or nothing. The values of the reply: the lines of the run's
+        trace, up to a fault, the fault's message, and its place in the code.
         """
         values: list[Any] = []
         printed: list[str] = []

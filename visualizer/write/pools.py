@@ -1,5 +1,5 @@
-"""The cases of the allocator: random calls on a small pool, which has to keep the rules of every
-pool; which free block it hands out is its own affair.
+"""The cases of the block allocator: random calls on a small pool, which must keep the rules of
+every pool. The learner may choose which free block to allocate.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from visualizer.write.cases import Case, is_number, named, typed, wrong
 from visualizer.write.code import Fault
 
 SCRIPTS = 400
-LONG = 40  # calls, of the longest
+LONG = 40  # calls in the longest case
 _NAMES = "ABC"
 
 
 class Op(NamedTuple):
-    """A call on the pool. number: positions to hold, or the position whose slot is asked."""
+    """A call on the pool. number: positions to hold, or the position whose slot is requested."""
 
     kind: Literal["grow", "table", "spoil", "release", "slot"]
     name: str
@@ -82,7 +82,7 @@ class Script(NamedTuple):
         return Case(lines, due, len(lines) - 1, self._judge, smaller=self._smaller)
 
     def _walk(self) -> Iterator[tuple[Op, _Rules, Any]]:
-        """Each call, the rules of its pool after it, and what it must give."""
+        """Each call, the rules of its pool after it, and the right result."""
         pools: dict[str, _Rules] = {}
         for op in self.ops:
             new = _Rules(self.num_blocks, self.size, is_other=op.pool != "pool")
@@ -98,7 +98,7 @@ class Script(NamedTuple):
         return None
 
     def _smaller(self) -> Iterator[Case]:
-        """Without one of its calls, where the rest still makes sense."""
+        """The same script without one of its calls, where the rest still makes sense."""
         for index in range(len(self.ops) - 1, -1, -1):
             rest = self.ops[:index] + self.ops[index + 1 :]
             rules, makes_sense = _Rules(self.num_blocks, self.size), bool(rest)
@@ -111,11 +111,11 @@ class Script(NamedTuple):
 
 @dataclass
 class _Rules:
-    """What must hold of a pool after some calls. positions: that each request can hold, by what was
-    granted. known: blocks by request and index, as far as the pool has shown them. freed, refused:
-    who gave its blocks back last, and who was refused last and has not grown since. spoiled: whose
-    list the caller has changed; fewer: who asked for less than it had. asked: blocks that the last
-    `grow` lacked, and those that were free.
+    """What must be true of a pool after some calls. positions: that each request can hold, by the
+    granted calls. known: blocks by request and index, as far as the pool has shown them. freed,
+    refused: the request that last freed its blocks, and the one that was last refused and has not
+    grown since. spoiled: the request whose list the caller has changed; fewer: the one that asked
+    for less than it had. asked: blocks that the last `grow` lacked, and those that were free.
     """
 
     num_blocks: int
@@ -133,7 +133,7 @@ class _Rules:
         return -(-self.positions.get(name, 0) // self.size)
 
     def call(self, op: Op) -> Any:
-        """What the call must give (grow: whether granted; table: blocks); the rules after it."""
+        """The right result (grow: whether granted; table: blocks), and the rules after it."""
         name = op.name
         if op.kind == "grow":
             lacks = max(0, -(-op.number // self.size) - self.held(name))
@@ -184,7 +184,7 @@ class _Rules:
         return next(filter(None, faults), None)
 
     def _wrong_length(self, name: str, due: int, count: int) -> str:
-        """What it is called."""
+        """The name of the message for a table of the wrong length."""
         if self.is_other:
             return "another pool"
         if name in self.spoiled:

@@ -1,9 +1,8 @@
-"""A learner's file in a Python of its own, which is asked case by case and given so many seconds
-for all of them.
+"""Runs a learner's file in a Python process of its own, which answers cases within a time limit.
 
-Its answers come over a pipe that its prints do not reach, and are judged here. It is ended with
-whatever it started when its time is over, and when this process is done with it. It is no sandbox:
-it may read and write what its user may.
+The answers come over a pipe that its prints do not reach, and are judged here. The process is
+killed, with all processes it has started, when its time is up and when it is no longer needed. It
+is not a sandbox: it may read and write whatever its user may.
 """
 
 from __future__ import annotations
@@ -26,29 +25,28 @@ from visualizer.write.cases import Reply
 from visualizer.write.code import Fault
 
 SECONDS = 5.0  # for all cases of a task; the solutions take tenths
-READING = 30.0  # seconds in which the file is read once, with what it imports
-_START = 60.0  # seconds in which Python may start on a busy machine
-_GRACE = 2.0  # seconds for it to say in which line it was; within one long call into C it cannot
+READING = 30.0  # seconds to execute the file once, with its imports
+_START = 60.0  # seconds for Python to start on a busy machine
+_GRACE = 2.0  # seconds for the process to report its line, which a long call into C prevents
 _MOST = 8_000_000  # bytes of an answer
 _SCRIPT = Path(__file__).with_name("answers.py")
 _ROOT = __file__.removesuffix(os.path.join(*__name__.split(".")) + ".py")
 
 
 class Process:
-    """source: of the file. module: that answers with an engine around the code, see
-    `policy_answers.py`; None for code that may import nothing of ours. Raises InflightError if
-    Python does not start.
+    """source: of the file. module: runs the code in an engine, see `policy_answers.py`; None for
+    code that must not import anything of ours. Raises InflightError if Python does not start.
     """
 
     def __init__(self, source: bytes, module: str | None = None) -> None:
-        self.seconds = 0.0  # that it has computed
+        self.seconds = 0.0  # for which it has computed
         self._count, self._told = 0, Queue[bytes](maxsize=4)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-X", "utf8", str(_SCRIPT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONHASHSEED": "0"},  # a set is in the same order each time
+            env={**os.environ, "PYTHONHASHSEED": "0"},  # so that sets have the same order each time
             start_new_session=True,
         )
         Thread(target=self._hear, daemon=True).start()
@@ -71,7 +69,7 @@ class Process:
         self.end()
 
     def ask(self, lines: Sequence[str]) -> Reply:
-        """The values of the lines; of an unreadable file always the same. `ended`: the last."""
+        """The reply to lines; the same for any, if the file is unreadable. `ended`: the last."""
         if self._last is not None:
             return self._last
         self._count += 1
@@ -84,7 +82,7 @@ class Process:
 
     def _answer(self, began: float) -> Reply | dict[str, Any]:
         """The reply to the last question, or why there is none: `{"overdue": line}`, `{"left": exit
-        code}`, `{}` for what is no answer.
+        code}`, or `{}` for an invalid reply.
         """
         while True:
             line = self._next(self._limit - self.seconds + _GRACE - (time.perf_counter() - began))
@@ -123,7 +121,7 @@ class Process:
 
     def _say(self, what: dict[str, Any]) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # it is gone: the next answer says so
+        with contextlib.suppress(OSError):  # the process has ended: the next answer says so
             self._process.stdin.write(json.dumps(what).encode() + b"\n")
             self._process.stdin.flush()
 
@@ -134,16 +132,16 @@ class Process:
         self._told.put(b"")
 
     def _next(self, seconds: float) -> bytes | None:
-        """A line, empty once there is no more; None if none comes in time."""
+        """A line, empty at the end of the pipe; None if none arrives in time."""
         try:
             return self._told.get(timeout=max(0.0, seconds))
         except Empty:
             return None
 
     def end(self) -> None:
-        """End it and, where there are sessions, whatever it has started."""
+        """Kill the process and, where there are sessions, all processes it has started."""
         if hasattr(os, "killpg"):
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # it is gone
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended
                 os.killpg(self._process.pid, signal.SIGKILL)
         else:
             self._process.kill()

@@ -1,4 +1,4 @@
-"""The cases of both schedulers: what the engine's decides in small states and in random runs."""
+"""The cases of both schedulers: the engine's decisions in small states and in random runs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from visualizer.write.cases import Case, Where, called, is_number, typed, wrong
 from visualizer.write.code import Fault
 
 RUNS = 12
-_NAMES = "PQRSTUVW"  # of small cases; those of a run have the letters by which the page draws them
+_NAMES = "PQRSTUVW"  # in small cases; in runs, requests have the letters of the page
 Plan = dict[str, int]
 
 
 class One(NamedTuple):
-    """A request as the learner's `RequestProgress` has it."""
+    """A request with the fields of the learner's `RequestProgress`."""
 
     id: str
     tokens: int
@@ -51,7 +51,7 @@ class State(NamedTuple):
 
 
 def static(seed: int) -> list[Case]:
-    """A wave that runs decodes, so there are few kinds of states."""
+    """Cases of static batching. A running wave only decodes, so there are few kinds of states."""
     draw = random.Random(f"static {seed}")
     states = [
         _state(draw, "d" * running, waiting, lanes, 2 * lanes)
@@ -62,7 +62,9 @@ def static(seed: int) -> list[Case]:
 
 
 def continuous(seed: int) -> list[Case]:
-    """Decodes and prompts begun, in every order: runs of this engine have decodes first."""
+    """Cases of continuous batching, with decodes and begun prompts in every order, since runs of
+    this engine always have decodes first.
+    """
     draw = random.Random(f"continuous {seed}")
     kinds = ["".join(kind) for length in range(4) for kind in product("dp", repeat=length)]
     states = []
@@ -74,7 +76,7 @@ def continuous(seed: int) -> list[Case]:
 
 
 def _state(draw: random.Random, running: str, waiting: int, lanes: int, budget: int) -> State:
-    """running: d for a request that decodes, p for one whose prompt is begun."""
+    """A random state. running: d for a request that decodes, p for one whose prompt is begun."""
     names = iter(draw.sample(_NAMES, len(running) + waiting))
     runs = []
     for kind, name in zip(running, names, strict=False):
@@ -87,7 +89,7 @@ Judge = Callable[[State, Plan, Any], Fault | None]
 
 
 def _cases(policy: str, states: list[State], draw: random.Random, judge: Judge) -> list[Case]:
-    """From the smallest on, then run by run."""
+    """The small cases, the smallest first, then those of runs."""
 
     def size(state: State) -> tuple[int, ...]:
         every = state.waiting + state.running
@@ -98,7 +100,7 @@ def _cases(policy: str, states: list[State], draw: random.Random, judge: Judge) 
 
 
 _LIMITS = {"static": "lanes", "continuous": "lanes, budget"}
-"""What each scheduler is told of, besides the requests."""
+"""The arguments of each scheduler besides the requests."""
 
 
 def _case(policy: str, state: State, plan: Plan, where: Where | None, judge: Judge) -> Case:
@@ -121,7 +123,7 @@ def _made(requests: list[One]) -> str:
 
 
 def decided(policy: str, asked: State) -> Plan:
-    """What the engine's scheduler computes in this state, by request."""
+    """How many positions of each request the engine's scheduler computes in this state."""
     config = EngineConfig(
         policy=policy, max_num_seqs=asked.lanes, max_num_batched_tokens=asked.budget
     )
@@ -148,7 +150,7 @@ def _request(name: str, prompt: int, answer: int = 8, arrival: float = 0) -> Req
 
 
 def _runs(policy: str, draw: random.Random) -> Iterator[tuple[State, Plan, Where]]:
-    """Every step of random runs of the engine, in which none gives way."""
+    """Every step of random runs of the engine without preemptions."""
     for _ in range(RUNS):
         lanes, budget = draw.randint(1, 4), draw.randint(4, 20)
         config = EngineConfig(
@@ -178,11 +180,11 @@ def _runs(policy: str, draw: random.Random) -> Iterator[tuple[State, Plan, Where
             state.end(event)
 
 
-# -- what is wrong with an answer ------------------------------------------------------------------
+# -- faults of an answer ---------------------------------------------------------------------------
 
 
 def _no_plan(state: State, found: Any) -> Fault | None:
-    """It is not how many positions each of these requests computes."""
+    """The fault of a value that is not a number of positions for each of these requests."""
     known = {r.id: r.left for r in (*state.running, *state.waiting)}
     if not isinstance(found, dict):
         return wrong("no plan", got=typed(found), example=dict(list(known.items())[:2]))
@@ -197,7 +199,7 @@ def _no_plan(state: State, found: Any) -> Fault | None:
 
 
 def _overtaken(waiting: list[One], found: Plan) -> dict[str, str] | None:
-    """Who joins before someone that came first."""
+    """A request that is admitted before one that came earlier, with that one."""
     passed = None
     for r in waiting:
         if passed is not None and found.get(r.id):

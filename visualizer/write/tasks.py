@@ -1,4 +1,4 @@
-"""The tasks of `assets/write/tasks.toml`: where they begin, requests, goals, typical mistakes."""
+"""The tasks of `assets/write/tasks.toml`: initial code, requests, goals, typical mistakes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.write.measures import MEASURES, Measure
 
-MODEL = BUILTIN_MODELS[1]  # a token a character: small, and quick on a phone
+MODEL = BUILTIN_MODELS[1]  # one token per character: small, and fast on a phone
 BEFORE = "The requests stay hidden until you run your policy. Then every step of it is drawn here."
 CASES = "cases"  # the goal of an exercise
 ASKS = "The right answer in every case."
@@ -25,7 +25,7 @@ _FILE = ASSETS / "write" / "tasks.toml"
 
 @dataclass(frozen=True)
 class Goal:
-    """measure: what counts. most: the most that it may be."""
+    """measure: the name of the measure. most: the most that it may be."""
 
     measure: str
     most: float
@@ -44,7 +44,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Help:
-    """Said of a typical mistake. holds: "same", for unchanged code, or a measure that is above."""
+    """A hint for a mistake. holds: "same", for unchanged code, or a measure with its limit."""
 
     holds: str
     says: str
@@ -56,7 +56,7 @@ class Help:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """See `assets/write/tasks.toml`. before: said where a run is drawn later."""
+    """See `assets/write/tasks.toml`. before: shown in place of a run before the first one."""
 
     kind: ClassVar[str]
     name: str
@@ -71,7 +71,7 @@ class Task:
         raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
-        """What the page shows before the first run: not the requests."""
+        """The data that the page shows before the first run, without the requests."""
         goals = [{"name": name, "asks": asks} for name, asks in self.asks.items()]
         shown = {name: getattr(self, name) for name in ("name", "title", "says", "code", "before")}
         return shown | {"kind": self.kind, "goals": goals}
@@ -79,7 +79,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyTask(Task):
-    """Its answer is a batching policy. may_change: the limits that the code may set itself."""
+    """A task whose answer is a batching policy. may_change: the limits that the code may set."""
 
     kind = "policy"
     limits: Mapping[str, Any]
@@ -100,8 +100,8 @@ class PolicyTask(Task):
 
     @cached_property
     def workload(self) -> Workload:
-        """Prompts begin at the lines of the passage in turn; every request runs to its full length,
-        so that decisions alone make a difference.
+        """The requests. Their prompts begin at the lines of the passage in turn, and each runs to
+        its full length, so that decisions alone make a difference.
         """
         lines = self.passage.splitlines(keepends=True)
         requests = []
@@ -116,14 +116,14 @@ class PolicyTask(Task):
         return Workload(requests, name=f"write: {self.name}")
 
     def helped(self, trace: Trace, code: object) -> str | None:
-        """The sentence for the first typical mistake that the run shows."""
+        """The hint for the first typical mistake that the run shows, or None."""
         is_same = str(code).split() == self.code.split()
         return next((one.says for one in self.help if one.is_for(trace, is_same)), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise(Task):
-    """Its answer is a function or class, checked by cases. given: code it begins with, by name."""
+    """A task whose answer is a function or class, checked by cases. given: code by name."""
 
     kind = "exercise"
     answer: str
@@ -164,7 +164,7 @@ def task_named(name: object) -> Task:
 
 
 def starting(names: Iterable[str]) -> str:
-    """A file in which the answers to these tasks are begun."""
+    """A file with the initial code of these tasks."""
     chosen = [task_named(name) for name in names]
     given = {name: code for task in chosen for name, code in getattr(task, "given", {}).items()}
     return _file(given, [getattr(task, "answer", task.code) for task in chosen])

@@ -153,7 +153,7 @@ export class Beside {
   }
 
   /**
-   ** Who has waited how long so far under one of the policies.
+   * Who has waited how long so far under one of the policies.
    * @param {HTMLElement} line @param {ViewState} state @param {Run} run @param {number} i
    * @param {number} now a moment in step i, its end if none is given
    */

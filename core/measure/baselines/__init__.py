@@ -2,8 +2,8 @@
 uses our engine.
 
 Each baseline answers every request greedily, up to the model's end-of-sequence token unless the
-request ignores it, and returns plain records. What cannot be observed is None. Setup (caches,
-threads) happens before timing starts, as for our engine.
+request ignores it, and returns plain records, in which None stands for what cannot be observed.
+Setup (caches, threads) happens before timing starts, as for our engine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["NAMES", "contender", "baseline_requests"]
 
 def contender(name: str, model: Any, work: Work, lanes: int, budget: int = 256) -> Contender:
     """A baseline by name, for `core.measure.rounds`; raises InflightError for an unknown one."""
-    # these load torch and transformers, and their names need neither
+    # imported here, because listing the names must not load torch and transformers
     from core.measure.baselines.article import article
     from core.measure.baselines.generate import generate_serial, generate_waves
 

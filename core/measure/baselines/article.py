@@ -1,4 +1,4 @@
-"""Continuous batching as the GPT-2 article does it: caches are joined for each pass, then split."""
+"""Continuous batching as in the GPT-2 article: all caches are joined for a pass, then split."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Row:
 
 
 def article(model: Any, work: Work, lanes: int) -> BaselineRun:
-    """Continuous batching as the GPT-2 article writes it; see `article_step`."""
+    """Run requests by continuous batching as in the GPT-2 article; see `article_step`."""
     waiting = [Row(request, list(request.prompt)) for request in work]
     running: list[Row] = []
     times: dict[str, list[float]] = {request.id: [] for request in work}
@@ -54,8 +54,8 @@ def article(model: Any, work: Work, lanes: int) -> BaselineRun:
 
 @torch.inference_mode()
 def article_step(model: Any, rows: Sequence[Row]) -> None:
-    """One packed pass over one cache: all rows' caches joined end to end, a dense block-diagonal
-    mask, new entries distributed again.
+    """One packed pass over one cache: the caches of all rows joined end to end, a dense
+    block-diagonal mask, and the new entries distributed to the rows.
     """
     device, dtype = model.device, model.dtype
     fed, cached = [len(r.feed) for r in rows], [r.cached for r in rows]

@@ -1,4 +1,4 @@
-"""`model.generate`: on waves of requests, which is static batching, or on one after another."""
+"""`model.generate` on waves of requests (static batching), or on one request at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.measure.baselines.records import BaselineRun, Work, prompt_lengths
 
 
 class _Clock(StoppingCriteria):
-    """Records when each token came; stops a row that has all of its own, and all at `deadline`."""
+    """Records the time of each token. Stops a row with all its tokens, and all at `deadline`."""
 
     def __init__(
         self, wave: Work, device: torch.device, clock: Callable[[], float], deadline: float
@@ -38,11 +38,11 @@ def generate_waves(
     clock: Callable[[], float] = time.perf_counter,
     limit_s: float = math.inf,
 ) -> BaselineRun:
-    """`model.generate` on left-padded waves of `lanes` requests, each wave as long as its longest
-    answer: static batching.
+    """Run `model.generate` on left-padded waves of `lanes` requests, each wave as long as its
+    longest answer: static batching.
 
-    After `limit_s` seconds it is cut short: outputs are then shorter, or missing. Raises
-    InflightError where some requests end at an end-of-sequence token and others do not.
+    After `limit_s` seconds the run is cut short, so that outputs are incomplete or missing. Raises
+    InflightError if some requests end at an end-of-sequence token and others ignore it.
     """
     outputs, times, steps, cut = {}, {}, 0, False
     ends = {request.ends for request in work}
@@ -69,7 +69,7 @@ def generate_waves(
 
 
 def generate_serial(model: Any, work: Work) -> BaselineRun:
-    """`model.generate` on one request after another."""
+    """Run `model.generate` on one request after another."""
     return generate_waves(model, work, 1)
 
 

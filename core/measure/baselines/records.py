@@ -1,4 +1,4 @@
-"""What a baseline is given and what it returns, as plain records."""
+"""The input and the output of a baseline, as plain records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from core.workload.workload import Workload
 
 
 class BaselineRequest(NamedTuple):
-    """A request as a baseline sees it. ends: the tokens that end the answer, if any do."""
+    """A request for a baseline. ends: the tokens that end the answer, if any."""
 
     id: str
     prompt: tuple[int, ...]
@@ -23,12 +23,12 @@ class BaselineRequest(NamedTuple):
     ends: frozenset[int] = frozenset()
 
     def answer(self, tokens: Sequence[int]) -> list[int]:
-        """Its own of the tokens that were generated for it: up to the first that ends it."""
+        """The tokens that belong to the answer: those up to the first that ends it."""
         last = next((n for n, token in enumerate(tokens, 1) if token in self.ends), len(tokens))
         return list(tokens[: min(last, self.max_new_tokens)])
 
     def is_over(self, answer: Sequence[int]) -> bool:
-        """Whether these tokens are all of its answer."""
+        """Whether these tokens are the complete answer."""
         return len(answer) == self.max_new_tokens or (bool(answer) and answer[-1] in self.ends)
 
 
@@ -40,8 +40,8 @@ class BaselineRun:
     """outputs: generated ids by request. token_times: seconds from the start to each of a request's
     tokens, None if not observable.
 
-    steps: forward passes of the model, None if not observable. about: settings worth printing. cut:
-    its time was up before all was written.
+    steps: forward passes of the model, None if not observable. about: the settings. cut: whether
+    its time was up before everything was generated.
     """
 
     outputs: Mapping[str, list[int]]
@@ -54,11 +54,11 @@ class BaselineRun:
 
     @property
     def result(self) -> RunResult:
-        """As `core.measure.rounds` takes it."""
+        """The result in the form that `core.measure.rounds` takes."""
         return RunResult(self.outputs, self.metrics())
 
     def metrics(self) -> dict[str, Any]:
-        """Those of `core.account.metrics` that can be seen, others None. All arrive at 0."""
+        """The observable part of `core.account.metrics`; others are None. All arrive at 0."""
         output, prompt = sum(map(len, self.outputs.values())), sum(self.prompts.values())
         numbers: dict[str, Any] = {
             "wall_s": round(self.wall_s, 6),
@@ -90,7 +90,7 @@ class BaselineRun:
 def baseline_requests(
     workload: Workload, tokenizer: Any | None, ends: Iterable[int] = ()
 ) -> list[BaselineRequest]:
-    """A workload for the baselines, which support no arrivals, sampling or stop strings; raises
+    """A workload for the baselines, which support no arrivals, sampling or stop strings. Raises
     InflightError for requests that need them. ends: the model's end-of-sequence tokens.
     """
     found, eos = [], frozenset(ends)

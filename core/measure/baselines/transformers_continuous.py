@@ -1,4 +1,4 @@
-"""transformers' continuous batching, its loop driven by hand, without waits between its threads."""
+"""transformers' continuous batching, its loop driven in one thread without waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FLASH_PAGE = 256  # required by its flash attention's fast path for decodes
 
 
 class Variant(NamedTuple):
-    """A way to run it. attention: a name without "paged|", None for what the library chooses."""
+    """A way to run it. attention: a name without "paged|"; None: the library chooses."""
 
     attention: str | None = None
     use_cuda_graph: bool = False
@@ -34,13 +34,12 @@ _PLAIN = Variant()
 def continuous_settings(
     work: Work, lanes: int, budget: int, variant: Variant = _PLAIN
 ) -> dict[str, Any]:
-    """The best settings for these requests: a pool that just fits, no prefix hashing."""
+    """The best settings for these requests: a pool that just fits, and no prefix sharing."""
     flash = (variant.attention or "").startswith("flash")
     page = _FLASH_PAGE if flash else _PAGE
     each = max(-(-(len(request.prompt) + request.max_new_tokens) // page) + 1 for request in work)
     wanted = {
         "page_size": page,
-        "block_size": page,  # the page size in older versions
         "num_blocks": each * min(lanes, len(work)) + 1,
         "max_batch_tokens": max(budget, lanes),
         "max_requests_per_batch": lanes,
@@ -49,12 +48,7 @@ def continuous_settings(
         "use_cuda_graph": variant.use_cuda_graph,
         **({} if variant.attention is None else {"auto_switch_to_flash": flash}),
     }
-    known = _continuous_fields()
-    return {
-        name: value
-        for name, value in wanted.items()
-        if name in known and (name != "block_size" or "page_size" not in known)
-    }
+    return {name: value for name, value in wanted.items() if name in _continuous_fields()}
 
 
 def paged_name(attention: str) -> str:
@@ -65,12 +59,13 @@ def paged_name(attention: str) -> str:
 
 
 def _continuous_fields() -> set[str]:
+    """The settings that this version of transformers has."""
     return {f.name for f in fields(ContinuousBatchingConfig)}
 
 
 class TransformersContinuous:
-    """`generate_batch`'s manager, its loop driven by hand in this thread: the same work without the
-    waiting between threads.
+    """The manager of `generate_batch`, its loop driven by hand in this thread: the same work
+    without waiting between threads.
 
     limits: settings that override the best ones.
     """
@@ -127,7 +122,7 @@ class TransformersContinuous:
             self.add(request)
 
     def add(self, request: BaselineRequest) -> None:
-        """Hand it one request."""
+        """Hand one request to the manager."""
         self._manager.add_request(
             list(request.prompt),
             request_id=request.id,
@@ -197,10 +192,9 @@ def ready(
     variant: Variant = _PLAIN,
     limit_s: float = math.inf,
 ) -> Iterator[Callable[[], BaselineRun]]:
-    """Sets up a pool and a loop, and tears them down at the end; the yielded function runs the loop
-    once.
+    """Set up a pool and a loop, and tear them down at the end. The yielded function runs it once.
 
-    A run goes from the first submission to the last result, or is cut after `limit_s` seconds; it
+    A run goes from the first submission to the last result, or is cut after `limit_s` seconds. It
     raises InflightError if a request is dropped.
     """
     driver = TransformersContinuous(model, work, lanes, budget, variant)

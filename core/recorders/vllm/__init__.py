@@ -1,3 +1,1 @@
-"""The package `inflight-vllm`: one file that a vLLM process imports. Nothing here imports the rest
-of this project.
-"""
+"""The package `inflight-vllm` for vLLM's process; it imports nothing else of this project."""

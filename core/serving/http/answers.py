@@ -1,4 +1,4 @@
-"""What the routes share: requests queued together, their pieces, and their end with the client."""
+"""Shared by routes: queueing requests together, merging their pieces, and cancelling them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CheckedRequest = tuple[CheckedPrompt, SamplingParams]
 
 
 def received(serving: ServingEngine, request: Request, count: int = 1) -> Call:
-    """The call of a client who asks for this many answers: raises what `ServingEngine.receive`
+    """The call of a client who asks for this many answers. Raises what `ServingEngine.receive`
     raises, and InvalidRequest for too many.
     """
     if count > serving.limits.max_choices:
@@ -38,7 +38,7 @@ def received(serving: ServingEngine, request: Request, count: int = 1) -> Call:
 async def submit_all(
     call: Call, asked: Sequence[CheckedRequest], id: str, **options: Any
 ) -> list[TokenStream]:
-    """Queue all of them or none, with these options of `Call.submit`; raises what it raises."""
+    """Queue all requests or none, with options of `Call.submit`; raises what it raises."""
     streams: list[TokenStream] = []
     try:
         for index, (prompt, sampling) in enumerate(asked):
@@ -51,14 +51,14 @@ async def submit_all(
 
 
 def cancel(streams: Sequence[TokenStream]) -> None:
-    """End these answers' requests; one that is over is left as it is."""
+    """Cancel the requests of these streams; those that have ended are unchanged."""
     for stream in streams:
         stream.cancel()
 
 
 async def merge_pieces(streams: Sequence[TokenStream]) -> AsyncIterator[tuple[int, Piece]]:
-    """The pieces of several streams as they come, each with the number of its stream; raises as the
-    streams do, and for numbers that are not finite.
+    """The pieces of several streams as they come, each with the index of its stream. Raises what
+    the streams raise, and ExecutionFailed for logits that are not finite.
     """
     if len(streams) == 1:
         async for piece in _finite(streams[0]):
@@ -105,7 +105,7 @@ async def gather_pieces(streams: Sequence[TokenStream]) -> list[list[Piece]]:
 async def answer_unless_gone(
     request: Request, streams: Sequence[TokenStream], work: Coroutine[Any, Any, Response]
 ) -> Response:
-    """The response that `work` makes; the streams are cancelled if the client leaves first."""
+    """The response that `work` makes. The streams are cancelled if the client leaves first."""
     making, leaving = asyncio.create_task(work), asyncio.create_task(gone(request))
     try:
         await asyncio.wait({making, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -122,8 +122,8 @@ def event_stream(
     events: AsyncIterator[dict[str, Any]],
     end: str | None = None,
 ) -> EventSourceResponse:
-    """Each event a `data:` line, and `end` after the last; the streams are cancelled if the client
-    leaves, even before the first. A failure on the way becomes the last event.
+    """A response with each event as a `data:` line, and `end` after the last. The streams are
+    cancelled if the client leaves, even before the first event. A failure becomes the last event.
     """
 
     async def lines() -> AsyncIterator[bytes]:
@@ -139,7 +139,9 @@ def event_stream(
 
 
 class EventStream(EventSourceResponse):
-    """Calls `ended` when it has, whatever ends it: a generator that was never begun would not."""
+    """A stream that calls `ended` at its end, however it ends; the `finally` of a generator would
+    not run if it was never begun.
+    """
 
     def __init__(
         self, serving: ServingEngine, lines: AsyncIterator[bytes], ended: Callable[[], None]
@@ -155,7 +157,7 @@ class EventStream(EventSourceResponse):
 
 
 def _event(data: dict[str, Any] | str) -> bytes:
-    """An event of one line: words, or JSON without spaces."""
+    """An event of one line: a text, or JSON without spaces."""
     if not isinstance(data, str):
         data = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return f"data: {data}\n\n".encode()

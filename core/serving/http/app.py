@@ -1,12 +1,11 @@
-"""The whole server as one ASGI application, to be run alone or mounted in another.
+"""The whole server as one ASGI application, to be run by itself or mounted in another.
 
     app = create_app(serving)                              # alone: `core.serving.server`
     routes = [Mount("/serve", app=create_app(serving))]    # beside a page's own routes
 
 Gradio takes such routes at `Blocks.launch(app_kwargs={"routes": routes})`; OpenAI's clients then
 use the base URL `…/serve/v1`, and viewers `…/serve/events`. The caller starts the serving engine
-before and closes it afterwards; the key, the limits and the shape of errors are part of the
-application.
+before and closes it afterwards; the application handles the key, the limits and errors.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ def create_app(
     cors_origins: Sequence[str] = (),
     names: Collection[str] | None = None,
 ) -> FastAPI:
-    """classroom: of this engine, by default a new one. api_key: required for every call but
-    `/health`. teacher_token: lets its holder use `/control`, which does not exist without one.
-    cors_origins: pages of these origins may call. names: under which browsers may reach the server
-    besides its own, None for any; see `Sites`.
+    """The application. classroom: of this engine, by default a new one. api_key: required for every
+    call but `/health`. teacher_token: gives access to `/control`, which does not exist without one.
+    cors_origins: origins whose pages may call. names: names under which browsers may reach the
+    server besides its own, None for any; see `Sites`.
     """
     app = FastAPI(
         title="Inflight",

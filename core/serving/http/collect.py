@@ -1,5 +1,5 @@
-"""The address that engines send their recordings to, see
-`core.recorders.vllm.inflight_vllm.sender`. Knows no page and no model.
+"""The address to which engines send their recordings, see
+`core.recorders.vllm.inflight_vllm.sender`. It knows no page and no model.
 
 POST ADDRESS   Authorization: Bearer TOKEN, Inflight-First: N, a header and lines →
 {"wants_snapshot": …}, or {"error": …} with 400, 401, 413 or 507
@@ -27,13 +27,13 @@ from core.serving.http.guard import BodyBounds, Guard, same_secret, sendable
 
 BODY = BodyBounds(MOST_BODY, 20.0, each_piece=True)
 _TOKEN = ".token"
-_AGAIN_S = 60.0  # after which a wrong token is worth another line
+_AGAIN_S = 60.0  # seconds between two lines about wrong tokens from one address
 
 
 def token_of(folder: Path, named: str | None = None) -> str:
-    """The token that engines must send: the one that is named, else the folder's own, made once, so
-    that engines that were started with it go on sending when their collector has been started
-    again. Raises InflightError where it cannot be kept or sent.
+    """The token that engines must send: the given one, else the folder's own, which is made once,
+    so that engines can go on sending after their collector was restarted. Raises InflightError if
+    it cannot be stored or sent.
     """
     path = folder / _TOKEN
     try:
@@ -52,7 +52,7 @@ def token_of(folder: Path, named: str | None = None) -> str:
 
 
 def collector_app(collection: Collection, token: str, tell: Callable[[str], None]) -> ASGIApp:
-    """The address on a server of its own, at `/`, and `/health` for whoever looks after it."""
+    """An application with the address at `/`, and `/health` for monitoring."""
 
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok", "recordings_at_work": collection.at_work})
@@ -71,7 +71,7 @@ def collector_app(collection: Collection, token: str, tell: Callable[[str], None
 def collect_endpoint(
     collection: Collection, token: str, tell: Callable[[str], None]
 ) -> Callable[[Request], Awaitable[Response]]:
-    """tell: what is worth a line."""
+    """The endpoint. tell: called with each line for the log."""
     told: dict[str, float] = {}  # when it was said last, by address
 
     async def collect(request: Request) -> Response:

@@ -1,5 +1,5 @@
-"""Every refusal in OpenAI's shape, `{"error": {"message", "type", "param", "code"}}`, one sentence
-each, quoting nothing of a prompt.
+"""Errors in OpenAI's form, `{"error": {"message", "type", "param", "code"}}`: one sentence each,
+which quotes nothing of a prompt.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CODES = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
 def error_body(
     status: int, message: str, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
-    """A refusal in OpenAI's form. param: the field at fault, code: what a program asks for."""
+    """An error in OpenAI's form. param: the field at fault. code: for programs."""
     return {
         "error": {
             "message": message,
@@ -48,7 +48,7 @@ def error_response(
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """The same as an answer with this status."""
+    """The same as a response with this status."""
     more = {"www-authenticate": "Bearer"} if status == 401 else {}
     return JSONResponse(
         error_body(status, message, param, code), status, headers={**more, **(headers or {})}
@@ -56,7 +56,7 @@ def error_response(
 
 
 def status_of(error: InflightError) -> int:
-    """A refusal's HTTP status: 429 if full, 503 if closing, 500 if a step failed, otherwise 400."""
+    """The HTTP status of an error: 429 full, 503 closing, 500 failed step, otherwise 400."""
     if isinstance(error, TooManyRequests):
         return 429
     if isinstance(error, Unavailable):
@@ -69,7 +69,7 @@ class UnknownModel(InflightError):
 
 
 def add_handlers(app: FastAPI, refused: Callable[[int], None]) -> None:
-    """Make `app` answer every failure this way. refused: called with each status."""
+    """Make `app` answer every failure in this form. refused: called with each status."""
 
     async def ours(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, InflightError)
@@ -105,7 +105,7 @@ def add_handlers(app: FastAPI, refused: Callable[[int], None]) -> None:
 
     async def unforeseen(request: Request, error: Exception) -> JSONResponse:
         refused(500)
-        # uvicorn closes it
+        # uvicorn closes the connection
         return error_response(
             500, "Something went wrong in the server.", headers={"connection": "close"}
         )
@@ -133,7 +133,7 @@ _SHOULD = re.compile(r"^(?:Input|String|List|Dictionary) should | after validati
 
 
 def _fault(error: Mapping[str, Any]) -> str:
-    """What is wrong with a field, as its sentence goes on; error: one of pydantic's."""
+    """What is wrong with a field, as the rest of a sentence. error: one of pydantic's."""
     kind, says = error["type"], error["msg"]
     if kind == OF_FIELD:
         return str(says)

@@ -1,6 +1,4 @@
-"""`POST /generate`, as the server article calls it: one JSON object, or one event per token and a
-last one with the rest.
-"""
+"""`POST /generate`, as in the server article: one JSON object, or an event per token."""
 
 from __future__ import annotations
 

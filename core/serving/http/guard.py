@@ -1,4 +1,4 @@
-"""Guards every route: what a call must fulfil to be answered, the size and pace of its body."""
+"""Middleware that guards every route: which calls are answered, and bodies' size and speed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from core.serving.http.sites import Sites
 from core.serving.limits import ServingLimits
 from core.serving.timeouts import Deadline
 
-_OPEN = frozenset({"/health"})  # for anybody: load balancers have no key, and call it by any name
+_OPEN = frozenset({"/health"})  # open to all: load balancers have no key and use any name
 
 
 def same_secret(given: str, expected: str) -> bool:
-    """Whether two secrets are equal, in a time that does not reveal where they differ."""
+    """Whether two secrets are equal, compared in constant time."""
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
 def sendable(secret: str, called: str) -> str:
-    """A secret that a client can send in a header; raises InflightError for any other. called: what
-    it is, at the beginning of a sentence.
+    """A secret that a client can send in a header; raises InflightError for any other. called: its
+    name, as the beginning of a sentence.
     """
     if not re.fullmatch("[!-~]+", secret):
         raise InflightError(f"{called} is empty, or has characters that no header can carry.")
@@ -41,13 +41,13 @@ def path_of(scope: Scope) -> str:
 
 
 async def gone(request: Request) -> None:
-    """Wait until the client has hung up. Its body must have been read."""
+    """Wait until the client has disconnected. The request's body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 class BodyBounds(NamedTuple):
-    """most: bytes. seconds: for the whole body, or, if it may be long, for each part of it."""
+    """most: bytes. seconds: for the whole body or, with each_piece, for each part of it."""
 
     most: int
     seconds: float
@@ -55,7 +55,7 @@ class BodyBounds(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a call is not answered, in a sentence, and the status that says so."""
+    """Why a call is not answered, in a sentence, and the HTTP status."""
 
     status: int
     message: str
@@ -65,7 +65,7 @@ Check = Callable[[Scope], Refusal | None]
 
 
 def sites_check(sites: Sites) -> Check:
-    """Refuses pages of other sites."""
+    """A check that refuses pages of other sites."""
 
     def check(scope: Scope) -> Refusal | None:
         return Refusal(403, refusal) if (refusal := sites.refusal(scope)) else None
@@ -74,7 +74,7 @@ def sites_check(sites: Sites) -> Check:
 
 
 def key_check(api_key: str) -> Check:
-    """Refuses whoever does not send this key as `Authorization: Bearer`."""
+    """A check that refuses calls without this key as `Authorization: Bearer`."""
 
     def check(scope: Scope) -> Refusal | None:
         scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
@@ -86,7 +86,7 @@ def key_check(api_key: str) -> Check:
 
 
 def json_check(scope: Scope) -> Refusal | None:
-    """Refuses a body that is not called JSON: any page may send a form's types without asking."""
+    """Refuses a body that is not JSON, since any page may send a form's types unasked."""
     headers = Headers(scope=scope)
     if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
         return None
@@ -96,11 +96,10 @@ def json_check(scope: Scope) -> Refusal | None:
 
 
 class Guard:
-    """ASGI middleware: answers a call that one of the checks refuses, 413 to a body that is too
-    large, whether it announces its length or not, and 408 to one that comes too slowly.
+    """ASGI middleware that answers calls that a check refuses, 413 to a body that is too large,
+    whether it announces its length or not, and 408 to one that arrives too slowly.
 
-    bounds: gives those of a call. refusal: makes an application that answers with a status and a
-    sentence.
+    bounds: returns the bounds of a call. refusal: makes the answer from a status and a sentence.
     """
 
     def __init__(
@@ -168,7 +167,7 @@ class Guard:
 
 
 class BoundedCalls:
-    """ASGI middleware: answers 503 to who calls while so many calls are under way."""
+    """ASGI middleware that answers 503 while too many calls are in progress."""
 
     def __init__(self, app: ASGIApp, most: int, refusal: Callable[[int, str], ASGIApp]) -> None:
         self._app, self._most, self._calls = app, most, 0
@@ -187,7 +186,7 @@ class BoundedCalls:
 
 
 class JsonBodies:
-    """ASGI middleware: answers 400 to a body that is not JSON, or has text that is not Unicode."""
+    """ASGI middleware that answers 400 to a body that is not JSON, or whose text is not Unicode."""
 
     def __init__(self, app: ASGIApp, refusal: Callable[[int, str], ASGIApp]) -> None:
         self._app = app
@@ -224,7 +223,8 @@ def api_guard(
     api_key: str | None,
     refused: Callable[[int], None],
 ) -> ASGIApp:
-    """ASGI middleware that answers as many calls at once as there can be requests and viewers.
+    """ASGI middleware with all guards of the server. It answers as many calls at once as there can
+    be requests and viewers.
 
     sites: whose pages may call. api_key: None for no key. refused: called with each status.
     """

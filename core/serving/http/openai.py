@@ -85,9 +85,9 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
 
 
 def _room(serving: ServingEngine, prompt_tokens: int) -> int:
-    """How long an answer may become that was asked for without a length."""
+    """How long an answer may become if the client gave no length."""
     engine = serving.engine
-    # the pool is 0 while it is made anew: how large it can be is measured without it
+    # while the pool is made anew its size is 0
     holds = (engine.model.context, engine.kv_blocks[1] * engine.config.block_size)
     rooms = [most - prompt_tokens for most in holds if most]
     return max(1, min([*rooms, serving.limits.max_new_tokens]))
@@ -99,7 +99,7 @@ def _check_model(serving: ServingEngine, model: str) -> None:
 
 
 class _Shape:
-    """How answers are written. logprobs: whether to give them, and of how many top tokens."""
+    """The form of answers. logprobs: whether to give them, and for how many top tokens."""
 
     prefix = kind = chunk_kind = ""
 
@@ -159,7 +159,7 @@ class _Shape:
     def choice(
         self, index: int, pieces: Sequence[Piece], content: Callable[[str], dict[str, Any]]
     ) -> dict[str, Any]:
-        """Pieces of an answer. content: its text, `whole` or `part` of it."""
+        """A choice with these pieces. content: makes the field of its text, whole or part."""
         text = "".join(piece.text for piece in pieces)
         logprobs = self._logprobs(index, pieces) if self.logprobs else None
         return {
@@ -213,7 +213,7 @@ class _Completions(_Shape):
         }
 
     def _top(self, piece: Piece, token_id: int) -> dict[str, float | None]:
-        """The top tokens, after the chosen one, whose name is thus the one among `tokens`."""
+        """The top tokens after the chosen one, whose name is therefore the same as in `tokens`."""
         logprobs = {token_id: piece.logprob} | {
             i: logprob for i, logprob in piece.top_logprobs if i != token_id
         }
@@ -263,16 +263,16 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 class TokenNames:
-    """Tokens as clients are told them: each with its text and its bytes, under names that no two of
-    them share. tokenizer: a transformers tokenizer, or None: tokens then have ids alone.
+    """The names of tokens for clients: each with its text and its bytes, and unique. tokenizer: a
+    transformers tokenizer, or None, in which case tokens have only ids.
     """
 
     def __init__(self, tokenizer: Any | None) -> None:
         self._tokenizer = tokenizer
 
     def bytes(self, token_id: int) -> bytes | None:
-        """The bytes that a token stands for, also where they are only a part of a character; joined
-        they are those of the text. None without a tokenizer.
+        """The bytes of a token, even if they are only a part of a character; joined, they are those
+        of the text. None without a tokenizer.
         """
         tokenizer = self._tokenizer
         if tokenizer is None:
@@ -289,7 +289,7 @@ class TokenNames:
         return str(tokenizer.decode([token_id, token_id]))[len(text) :].encode()
 
     def name(self, token_id: int) -> str:
-        """The token's text. Without one: its bytes, as OpenAI writes, or its id, as vLLM."""
+        """The token's text. Without one: its bytes, as in OpenAI's API, or its id, as in vLLM."""
         own = self.bytes(token_id)
         if own is None:
             return f"token_id:{token_id}"
@@ -299,7 +299,7 @@ class TokenNames:
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in own)
 
     def distinct(self, token_ids: Iterable[int]) -> dict[int, str]:
-        """The names of several tokens; of those with one name, all but the first go by id."""
+        """The names of several tokens; all but the first of equal names become ids."""
         names: dict[int, str] = {}
         for token_id in dict.fromkeys(token_ids):
             name = self.name(token_id)

@@ -1,8 +1,8 @@
 """The bodies of calls, field by field: names and defaults of the server article for `/generate`,
 OpenAI's for `/v1`.
 
-Other fields are refused, and those of features that this engine lacks are taken only with values
-that ask for nothing. No field that could change an answer is silently ignored.
+Other fields are refused, and fields of features that this engine lacks are accepted only with
+values that have no effect. No field that could change an answer is silently ignored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OF_FIELD = "of_field"  # an error whose message goes on after the field's name
 
 
 def _must(be: str) -> Any:
-    """Says what a value of several types must be, where each would refuse it on its own."""
+    """Say what a value of several types must be, in place of each type's own message."""
 
     def refused_once(given: Any, check: Callable[[Any], Any]) -> Any:
         try:
@@ -52,7 +52,7 @@ def _must(be: str) -> Any:
 
 
 def _at_most(most: int, of_what: str, count: Callable[[Any], int] = len) -> Any:
-    """Refuses a longer list or object before any of it is looked at, for which all would wait."""
+    """Refuse an overlong list or object before its content is validated."""
 
     def bounded(given: Any) -> Any:
         if isinstance(given, list | dict) and count(given) > most:

@@ -1,9 +1,9 @@
-"""Keeps pages of other sites from acting here through a visitor's browser, which may reach what
-those sites cannot.
+"""Keeps pages of other sites from acting on this server through a visitor's browser, which may
+reach what those sites cannot.
 
-Such a page sends calls of its own, or points its own name to this machine and is then of the same
-origin as what is served here (DNS rebinding). What is no browser (an SDK, curl) names no origin
-when it posts, and is told apart by nothing else.
+Such a page sends calls of its own, or points its own name to this machine and then has the same
+origin as what is served here (DNS rebinding). A client that is not a browser (an SDK, curl) sends
+no origin when it posts; nothing else distinguishes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOREIGN = "Pages of other sites may not do this."
 UNKNOWN_NAME = "Nothing is served under this name: --allow-host NAME adds one at the start."
 _READING = ("GET", "HEAD")
 _OUR_OWN = ("same-origin", "none")  # `none`: entered by the visitor
-# no name that ends so can be had on the internet
+# names with these endings cannot be registered on the internet
 _NOBODYS = ("localhost", "local", "internal", "lan", "home.arpa")
 _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(
@@ -33,8 +33,8 @@ _ORIGIN = re.compile(
 
 
 class Sites:
-    """origins: of pages that may call besides its own, `*` for all. names: under which it is
-    reached besides its own, None for any.
+    """origins: of pages that may call besides the server's own, `*` for all. names: names of the
+    server besides its own, None for any.
     """
 
     def __init__(self, origins: Collection[str] = (), names: Collection[str] | None = None) -> None:
@@ -57,7 +57,7 @@ class Sites:
 
     def _is_own(self, host: str) -> bool:
         """Whether nobody elsewhere can have given this machine the name: an address, a name of the
-        local network, or one that is known.
+        local network, or one of the known names.
         """
         name = (_split(f"//{host}").hostname or "").rstrip(".")
         try:
@@ -81,7 +81,7 @@ class Sites:
 
 
 def origin_named(text: str) -> str:
-    """`*`, or an origin as browsers send it; raises InflightError for what none would send."""
+    """`*`, or an origin as browsers send it; raises InflightError for anything else."""
     parts = _ORIGIN.fullmatch(text.lower())
     if text != "*" and parts is None:
         raise InflightError(
@@ -94,7 +94,7 @@ def origin_named(text: str) -> str:
 
 
 def _same(origin: SplitResult, host: str) -> bool:
-    """Whether a page's origin is the host it asks, whose scheme a proxy may have taken off."""
+    """Whether a page's origin is the host that it calls; a proxy may have changed the scheme."""
     asked, implied = _split(f"//{host}"), _PORTS.get(origin.scheme)
     return (
         implied is not None

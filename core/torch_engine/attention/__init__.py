@@ -1,3 +1,1 @@
-"""Attention over the paged pool, handed to transformers models. See `plug` (how), `cpu` and `dense`
-(with what).
-"""
+"""Attention over the paged KV pool: `plug` connects models, `cpu` and `dense` compute it."""

@@ -1,6 +1,4 @@
-"""From a scheduled pass to the tensors of its forward pass. Pure: it reads only a
-`SchedulerOutput`.
-"""
+"""Converts a scheduled pass, a `SchedulerOutput`, to the tensors of its forward pass."""
 
 from __future__ import annotations
 
@@ -19,9 +17,9 @@ from core.torch_engine.gpu.paged_layout import PagedLayout
 class AttentionSegment(NamedTuple):
     """One request's queries in the batch and its cache in the pool.
 
-    row, first, end: queries `[row, first:end]` of the batch are real; `num_pads` pads stand before
-    them in a padded row. start: position of the first real query; slots: the cache's slots in order
-    of position, a slice where they are consecutive.
+    row, first, end: queries `[row, first:end]` of the batch are real; in a padded row, `num_pads`
+    pads stand before them. start: position of the first real query. slots: the cache's slots in
+    order of position, a slice if they are consecutive.
     """
 
     row: int
@@ -34,12 +32,12 @@ class AttentionSegment(NamedTuple):
 
 
 class SegmentTable(NamedTuple):
-    """Segments of a pass for a compiled kernel.
+    """The segments of a pass, for a compiled kernel.
 
-    places: int64 `[n, 5]`, of each its row in the batch, the column of its first query, how many
-    queries it has, the first one's place among its keys, and how many of them are pads. slots:
-    int64, those of the first segment's keys that any of its queries may attend to, then those of
-    the second's, and so on; ends: int64 `[n]`, where each one's end; longest: the most keys of one.
+    places: int64 `[n, 5]`, for each segment its row in the batch, the column of its first query,
+    its number of queries, the index of the first query among the keys, and its number of pads.
+    slots: int64, the slots of all keys that any query may attend to, segment after segment. ends:
+    int64 `[n]`, where the slots of each segment end. longest: the most keys of a segment.
     """
 
     places: torch.Tensor
@@ -52,10 +50,10 @@ class SegmentTable(NamedTuple):
 class PackedBatch:
     """One forward pass: R rows of W positions (R = 1 in the packed layout).
 
-    input_ids, position_ids: int64 `[R, W]`. slot_mapping: int64 `[R * W]`, where each position's K
-    and V go (pads: the trash slot). sample_rows: int64 `[n]`, flat positions whose logits are
-    sampled, in order of the segments that sample. `segments` say what attends to what; the paged
-    kernel reads only `paged`.
+    input_ids, position_ids: int64 `[R, W]`. slot_mapping: int64 `[R * W]`, the slot for the K and V
+    of each position (pads: the trash slot). sample_rows: int64 `[n]`, flat positions whose logits
+    are sampled, in order of the segments that sample. segments: what may attend to what. paged: the
+    only part that the paged kernel reads.
     """
 
     layout: str
@@ -78,8 +76,8 @@ class PackedBatch:
         keys]`, or None for all keys.
 
         Queries are the pads of a padded row (which attend to nothing), then the real ones. Keys are
-        those that any query can see: all, or with a window the last `window + queries - 1`. Built
-        once per pass for all layers.
+        those that any query can see: all, or with a window the last `window + queries - 1`. The
+        mask is built once per pass for all layers.
         """
         key = (index, window, repeats)
         if key not in self._masks:
@@ -102,7 +100,7 @@ class PackedBatch:
         return self._masks[key]
 
     def tables(self, window: int | None) -> tuple[SegmentTable, SegmentTable]:
-        """Decodes, of one query each, and chunks; built once a pass for the layers of a window."""
+        """The tables of decodes (with one query) and of chunks, built once per window."""
         if window not in self._tables:
             decodes: list[AttentionSegment] = []
             chunks: list[AttentionSegment] = []
@@ -112,9 +110,8 @@ class PackedBatch:
         return self._tables[window]
 
     def buffer(self, index: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """Room for numbers that are needed within a layer only, contents unknown. All layers of the
-        pass share it: memory just taken from the system is several times as slow. index: which of
-        several.
+        """Scratch memory of undefined content for use within a layer. All layers of the pass share
+        it, since memory fresh from the system is several times as slow. index: of the buffer.
         """
         size = math.prod(shape)
         room = self._buffers.get((index, dtype))
@@ -142,7 +139,7 @@ def _table(segments: Sequence[AttentionSegment], window: int | None) -> SegmentT
 def slots_of(
     segment: AttentionSegment, lowest: int = 0, device: torch.device | None = None
 ) -> torch.Tensor:
-    """Its cache's slots from position `lowest` on, int64 `[K]`."""
+    """The slots of a segment's cache from position `lowest` on, int64 `[K]`."""
     slots = segment.slots
     if isinstance(slots, slice):
         return torch.arange(slots.start + lowest, slots.stop, device=device)
@@ -157,7 +154,7 @@ def first_visible_key(segment: AttentionSegment, window: int | None) -> int:
 def pack(
     output: SchedulerOutput, block_size: int, trash_slot: int, device: torch.device
 ) -> PackedBatch:
-    """Lay out a pass. A row's real positions are its last; pads have id and position 0."""
+    """Lay out a pass. In a padded row the real positions come last; pads have id and position 0."""
     padded = output.layout == "padded"
     ids: list[int] = []
     positions: list[int] = []

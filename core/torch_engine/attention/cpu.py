@@ -1,10 +1,10 @@
-"""CPU backend: one SDPA call for each sequence, in float32 at least.
+"""Attention on any device with torch alone: one SDPA call for each sequence, in float32 at least.
 
-On two cores this is three to four times as fast as one dense mask or padded gathers: nothing is
-computed twice. Grouped queries are folded into query rows, so K and V are never repeated. Keys and
-values of a shorter format, long ones and those in scattered blocks are copied into one small buffer
-first, which stays in the processor's cache: torch reads the strided cache of one head after another
-at less than half the speed of the memory, and attends to a single query over bfloat16 keys at a
+On two cores this is three to four times as fast as one dense mask or padded gathers, since nothing
+is computed twice. Grouped queries are folded into query rows, so K and V are never repeated. Keys
+and values that are in a shorter format, long, or in scattered blocks are first copied into one
+small buffer, which stays in the processor's cache: torch reads the strided cache of one head after
+another at less than half the speed of memory, and attends to a single query over bfloat16 keys at a
 fifth of its speed over float32.
 """
 
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from core.torch_engine.attention.batch import AttentionSegment, PackedBatch, first_visible_key
 from core.torch_engine.attention.spec import AttentionSpec, Backend, scores_to_output
 
-_WORTH_COPYING = 2**16  # numbers; fewer are read faster where they are
+_WORTH_COPYING = 2**16  # numbers; fewer are read faster in place
 
 
 def attend(
@@ -43,7 +43,7 @@ def _of_segments(
     batch: PackedBatch,
     spec: AttentionSpec,
 ) -> Iterator[torch.Tensor]:
-    """Segments in turn: `[1, Q, H, Dv]` each, in float32 at least; a padded row with its pads."""
+    """Each segment's output, `[1, Q, H, Dv]`, in float32 at least, with pads if padded."""
     kv_heads = keys.shape[1]
     groups = query.shape[1] // kv_heads
     packed = batch.layout == "packed"
@@ -79,8 +79,8 @@ def _of_segments(
 def _cached(
     pool: torch.Tensor, segment: AttentionSegment, lowest: int, buffer: torch.Tensor
 ) -> torch.Tensor:
-    """A segment's keys or values from position `lowest` on, `[K, Hkv, D]` in the buffer's format:
-    where they are, or in the buffer.
+    """A segment's keys or values from position `lowest` on, `[K, Hkv, D]` in the buffer's format: a
+    view of the pool, or a copy in the buffer.
     """
     slots, length = segment.slots, segment.kv_len - lowest
     if isinstance(slots, slice):

@@ -1,6 +1,4 @@
-"""One boolean mask over every query and every cached key of the pass, slow and obvious, and
-attention under it.
-"""
+"""Reference attention, slow and obvious: one boolean mask over all queries and cached keys."""
 
 from __future__ import annotations
 

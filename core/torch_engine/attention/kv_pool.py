@@ -1,5 +1,5 @@
 """The tensors behind the block pool: K and V of every layer, addressed by slot (block x block_size
-+ offset). No bookkeeping.
++ offset). It does no bookkeeping.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-_LINE = 64  # bytes of a cache line, at which torch's own tensors begin
+_LINE = 64  # bytes of a cache line, to which torch aligns its tensors
 
 
 class KVShape(NamedTuple):
@@ -22,13 +22,13 @@ class KVShape(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """Of K and V of a token."""
+        """Numbers in the K and V of one token."""
         return self.num_kv_heads * (self.key_size + self.value_size)
 
 
 class KVPool:
-    """Per layer `K [slots, Hkv, Dk]` and `V [slots, Hkv, Dv]`; one extra block, unknown to the
-    bookkeeping, takes what pads write.
+    """For each layer `K [slots, Hkv, Dk]` and `V [slots, Hkv, Dv]`. One extra block, unknown to the
+    scheduler, takes what pads write.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class KVPool:
 
     @property
     def trash_slot(self) -> int:
-        """A slot that nothing reads."""
+        """A slot that is written but never read."""
         return self.num_blocks * self.block_size
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Zeros that on a CPU take no memory before they are written: the system gives zeroed pages
-    where one is first touched, and `torch.zeros` touches them all.
+    """Zeros that take no memory on a CPU before they are written: the system provides zeroed pages
+    on first touch, while `torch.zeros` touches them all.
     """
     if device.type != "cpu":
         return torch.zeros(shape, dtype=dtype, device=device)

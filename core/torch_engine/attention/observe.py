@@ -1,9 +1,9 @@
-"""What each layer of a model asks of attention, learned by watching one forward pass. The pass
-stores nothing and attends to nothing.
+"""Learns which attention each layer of a model needs, by watching one forward pass that stores
+nothing and attends to nothing.
 
 Configs are not trusted: the window that counts is the one in the mask that the model builds for
-itself. So the observer registers a mask builder too, keeps the rule of every mask it is asked for,
-and sees which of them reaches which layer.
+itself. So the observer also registers a mask builder, keeps the rule of every mask it builds, and
+sees which mask reaches which layer.
 """
 
 from __future__ import annotations
@@ -20,25 +20,23 @@ from core.torch_engine.attention.kv_pool import KVShape
 from core.torch_engine.attention.plug import CacheOfNoLength
 
 OBSERVER_NAME, SHAPES_NAME = "inflight_observer", "inflight_shapes"
-# positions at which a mask's rule is read where the model names no shorter context
+# positions at which a mask's rule is read if the model's context is not shorter
 _LONGEST_ROW = 2**20
 
 MaskRule = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""Whether a query at a position may attend to the keys at others."""
+"""From the positions of queries and of keys: whether each query may attend to each key."""
 
 
 class PrivateMask(Exception):
-    """A layer whose mask is neither causal nor a sliding window; the message completes "its layer 3
-    …".
-    """
+    """A layer has neither causal nor sliding-window attention; completes "its layer 3 …"."""
 
 
 @dataclass
 class LayerCall:
     """A layer's call of attention.
 
-    num_heads: of the queries. rule: of the mask it was given, None if there was none. altered: by a
-    mask that was not built here.
+    num_heads: of the queries. rule: of the mask that it was given, None if there was none. altered:
+    whether the mask was not one that was built here.
     """
 
     num_heads: int
@@ -60,7 +58,7 @@ class Observation:
     def build_mask(
         self, q_length: int, kv_length: int, mask_function, device, **kwargs
     ) -> torch.Tensor:
-        """Stands in for transformers' mask builders: a bool mask `[1, 1, Q, K]`, its rule kept."""
+        """Replaces transformers' mask builders: a bool mask `[1, 1, Q, K]` with its rule."""
         zero = torch.zeros((), dtype=torch.long, device=device)
 
         def rule(query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
@@ -74,7 +72,7 @@ class Observation:
     def call(
         self, module, query, key, value, attention_mask, sliding_window=None, softcap=None, **kwargs
     ) -> tuple[torch.Tensor, None]:
-        """Stands in for attention: records the call and returns zeros."""
+        """Replaces attention: records the call and returns zeros."""
         layer = module.layer_idx
         if layer in self.calls:
             self.calls[layer].count += 1
@@ -89,7 +87,7 @@ class Observation:
         return value.new_zeros(rows, width, heads, value.shape[3]), None
 
     def _rule_of(self, mask) -> MaskRule | None:
-        """The rule of a mask built here; a view of it counts as itself."""
+        """The rule of a mask built here, or of a view of one; None for any other mask."""
         if isinstance(mask, torch.Tensor):
             for built, rule in self._masks:
                 if mask.data_ptr() == built.data_ptr() and mask.shape[-2:] == built.shape[-2:]:
@@ -98,7 +96,7 @@ class Observation:
 
 
 class ObservingCache(CacheOfNoLength):
-    """Notes the shapes that each layer would store."""
+    """A cache that notes the shapes of what each layer would store."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,9 +105,7 @@ class ObservingCache(CacheOfNoLength):
     def update(
         self, key_states, value_states, layer_idx, *args, **kwargs
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Note the shapes of a layer's keys and values, `[batch, heads, tokens, head size]`, and
-        return them as they are.
-        """
+        """Note the shapes of keys and values, `[batch, heads, tokens, head size]`."""
         self.shapes[layer_idx] = KVShape(
             key_states.shape[1], key_states.shape[3], value_states.shape[3]
         )
@@ -121,8 +117,8 @@ _observation: ContextVar[Observation] = ContextVar("inflight_observation")
 
 @contextmanager
 def observation() -> Iterator[Observation]:
-    """Record the calls of a pass that runs with the implementation `OBSERVER_NAME`, or, of a model
-    without contents, `SHAPES_NAME`, which builds no masks.
+    """Record the calls of a pass that runs with the attention `OBSERVER_NAME`, or, for a model on
+    the meta device, with `SHAPES_NAME`, which builds no masks.
     """
     token = _observation.set(Observation())
     try:
@@ -142,15 +138,14 @@ AttentionMaskInterface.register(SHAPES_NAME, lambda **kwargs: None)
 
 
 def window_of(call: LayerCall, context: int | None) -> int | None:
-    """The sliding window of a layer, None for full causal attention, as far as `context` tokens go.
-
-    Raises PrivateMask for anything else.
+    """The sliding window of a layer, None for full causal attention, checked for the first
+    `context` positions. Raises PrivateMask for anything else.
     """
     if call.altered:
         raise PrivateMask("puts a mask or position bias of its own in place of the causal one")
     if call.count > 1:
         raise PrivateMask(f"calls attention {call.count} times a pass")
-    if call.rule is None:  # no mask at all: comparing results will show whether that means causal
+    if call.rule is None:  # no mask: comparing results will show whether that means causal
         if call.passed_window is not None:
             raise PrivateMask("asks for a sliding window, but is handed no mask that confirms it")
         return None

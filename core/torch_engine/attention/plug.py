@@ -1,12 +1,13 @@
-"""How a transformers model attends over the pool: two plugs, one step context.
+"""Connects a transformers model's attention to the paged pool, in one of two ways.
 
-`attention`: the model calls our function, registered under a name of its own, with `[R, H, W, D]`
-queries and new keys and values. No mask is registered under that name, so transformers builds none.
-`cache`: models that never call a registered function get a `Cache` whose `update` stores the new
-keys and values and returns those of the whole row, with a 4-D mask; they compute attention
-themselves, so only full causal attention is possible this way.
+`attention`: the model calls our function, registered under a name of its own, with queries and new
+keys and values `[R, H, W, D]`. No mask is registered under that name, so transformers builds none.
 
-The metadata of the pass travels in one `StepContext`, set around the forward call.
+`cache`: a model that never calls a registered function gets a `Cache` whose `update` stores the new
+keys and values and returns those of the whole row, together with a 4-D mask. Such a model computes
+attention itself, so only full causal attention is possible.
+
+The metadata of the pass is in a `StepContext`, which is set around the forward call.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ATTENTION_NAME = "inflight"
 
 @dataclass
 class StepContext:
-    """What attention needs to know about the pass in flight.
+    """What attention needs to know about the current pass.
 
     windows: sliding window by layer, as the probe found them in the model's own masks.
     """
@@ -48,7 +49,7 @@ _context: ContextVar[StepContext] = ContextVar("inflight_step")
 
 @contextmanager
 def step_context(context: StepContext) -> Iterator[StepContext]:
-    """Make `context` the one that attention sees."""
+    """Make `context` the current one inside the block."""
     token = _context.set(context)
     try:
         yield context
@@ -57,7 +58,7 @@ def step_context(context: StepContext) -> Iterator[StepContext]:
 
 
 def current_context() -> StepContext:
-    """That of the pass in flight."""
+    """The context of the current pass."""
     return _context.get()
 
 
@@ -96,15 +97,15 @@ def store(
 
 
 def given_cache(model: Any, cache: Cache) -> dict[str, Cache]:
-    """A cache as an argument of a model, by the name that it has there: `cache` in most models from
-    transformers 5.24 on, where the other warns.
+    """A cache as keyword argument of a model's forward: `cache` in most models from transformers
+    5.24 on, where `past_key_values` warns.
     """
     knows = inspect.signature(model.forward).parameters
     return {"cache" if "cache" in knows else "past_key_values": cache}
 
 
 class CacheOfNoLength(Cache):
-    """Claims to hold nothing, so that transformers uses positions and masks as given."""
+    """A cache that claims to be empty, so that transformers uses positions and masks as given."""
 
     def __init__(self) -> None:
         super().__init__(layers=[])
@@ -118,15 +119,15 @@ class CacheOfNoLength(Cache):
         return 0
 
     def get_mask_sizes(self, query_length, layer_idx: int = 0) -> tuple[int, int]:
-        """As many keys as queries, none before them."""
+        """As many keys as queries, with none before them."""
         return query_length, 0
 
 
 class PagedCache(CacheOfNoLength):
-    """The second plug. A packed row sees the keys of all its segments, a padded row those of its
-    own; `additive_mask` keeps them apart.
+    """The cache of the second way. A packed row sees the keys of all its segments, a padded row
+    only its own; `additive_mask` keeps requests apart.
 
-    broken: bool `[R, K]`, keys or values that were not finite, in any layer.
+    broken: bool `[R, K]`, whether a key or value was not finite in any layer.
     """
 
     def __init__(self, context: StepContext) -> None:
@@ -144,7 +145,7 @@ class PagedCache(CacheOfNoLength):
 
     def _gather(self, pool: torch.Tensor) -> torch.Tensor:
         """A copy with non-finite values replaced by 0: otherwise they would reach every query of
-        the row, even through weights of zero.
+        the row, even with a weight of zero.
         """
         gathered = pool[self._slots]  # [R, K, Hkv, D]
         finite = gathered.isfinite()
@@ -157,7 +158,7 @@ class PagedCache(CacheOfNoLength):
 
 
 def _key_slots(batch: PackedBatch, trash_slot: int) -> torch.Tensor:
-    """Slots of the keys for each row: int64 `[R, K]`, filled up with the trash slot."""
+    """Slots of the keys of each row: int64 `[R, K]`, padded with the trash slot."""
     device = batch.input_ids.device
     slots = [slots_of(segment, device=device) for segment in batch.segments]
     if batch.layout == "packed":

@@ -1,4 +1,4 @@
-"""What a layer asks of attention, whichever backend computes it."""
+"""The attention that a layer needs, independent of the backend that computes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.torch_engine.attention.batch import PackedBatch
 
 class AttentionSpec(NamedTuple):
     """scaling: factor on the scores. window: sliding window in tokens, or None. softcap: tanh cap
-    on the scores, or None. sinks: float `[H]`, a score per head that takes part in the softmax
+    on the scores, or None. sinks: float `[H]`, one score per head that takes part in the softmax
     without a value, or None.
     """
 
@@ -27,13 +27,13 @@ Attend = Callable[
     [torch.Tensor, torch.Tensor, torch.Tensor, PackedBatch, AttentionSpec], torch.Tensor
 ]
 """Attention of all queries of a pass: query `[R, H, W, Dk]`; keys `[slots, Hkv, Dk]` and values
-`[slots, Hkv, Dv]`, a layer's pool with this pass's K and V already written; the batch; what the
-layer asks. Returns `[R, W, H, Dv]`.
+`[slots, Hkv, Dv]`, a layer's pool with this pass's K and V already written; the batch; the layer's
+spec. Returns `[R, W, H, Dv]`.
 """
 
 Store = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
-"""Write a pass's new K `[R, Hkv, W, Dk]` and V `[R, Hkv, W, Dv]` into their slots, int64 `[R * W]`,
-of a layer's pool: key, value, keys, values, slots.
+"""Write a pass's new K `[R, Hkv, W, Dk]` and V `[R, Hkv, W, Dv]` into their slots of a layer's
+pool. Arguments: key, value, keys, values, and slots, int64 `[R * W]`.
 """
 
 
@@ -51,7 +51,7 @@ def store(
 
 @dataclass(frozen=True)
 class Backend:
-    """What a layer's attention is computed with. leaks: requests read the next one's keys."""
+    """The functions of an attention. leaks: requests read the next one's keys, on purpose."""
 
     attend: Attend
     store: Store = store
@@ -65,8 +65,8 @@ def scores_to_output(
     mask: torch.Tensor | None,
     spec: AttentionSpec,
 ) -> torch.Tensor:
-    """Attention spelled out, with softcap and sinks: query `[B, H, Q, Dk]`, key and value `[B, H,
-    K, D]`, mask bool, True = may attend.
+    """Plain attention with softcap and sinks: query `[B, H, Q, Dk]`, key and value `[B, H, K, D]`,
+    mask bool, True where a query may attend.
 
     A query that may attend to nothing gets zeros.
     """

@@ -1,7 +1,7 @@
-"""A CPU's own: kernels that numba compiles, linear layers whose weights are packed once, what
-stands in for whole layers, and threads.
+"""Code for CPUs only: kernels compiled by numba, linear layers with repacked weights, replacements
+of whole layers, and thread settings.
 
-With few rows an operation takes its time before it computes, so one does here what torch and
-transformers do in many. Only `core.torch_engine.choose` imports the kernels: numba is not installed
-everywhere, and importing it takes time.
+With few rows, the overhead of an operation exceeds its computing, so one operation here does what
+torch and transformers do in many. Only `core.torch_engine.choose` imports the kernels: numba is not
+installed everywhere, and importing it takes time.
 """

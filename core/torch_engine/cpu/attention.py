@@ -1,9 +1,8 @@
-"""Attention over the pool where keys and values lie, in the format they have, in one call for all
-decodes and one for all chunks.
+"""Attention by compiled kernels, which read keys and values in place and in their own format: one
+call for all decodes and one for all chunks.
 
-SDPA is called for one request after another and wants keys and values contiguous and in float32; of
-a chunk it computes all pairs of a query and a key, and not only those that may attend to each
-other.
+SDPA instead is called for one request after another and needs keys and values contiguous and in
+float32. For a chunk it computes all pairs of a query and a key, even those that the mask excludes.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def attend(
 
 @within
 def _copy(source, heads, head, size, pool, slot):
-    """A position's keys or values into a slot. head: numbers from one head to the next."""
+    """Copy a position's keys or values into a slot. head: distance from one head to the next."""
     for index in range(heads):
         there = at(source, index * head)
         here = at(pool, (slot * heads + index) * size)

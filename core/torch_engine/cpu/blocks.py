@@ -1,9 +1,9 @@
-"""Layers of a model on a CPU, their attention and gated MLPs, each in a handful of operations where
-modules take dozens.
+"""Replaces attention modules, gated MLPs and whole layers of a model on a CPU by a handful of
+operations, where the modules take dozens.
 
-What stands in for a module was tried beside it, in a pass of the model, and gave the same result,
-the same keys and the same values. It calls no module within, so none stands in where somebody
-watches those by hooks, or has put others in their place since (an adapter, say).
+A replacement is used only if it gave the module's result, keys and values in a trial pass of the
+model. It calls no inner module, so it is not used while an inner module has hooks, or after one was
+exchanged (for an adapter, say).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from core.torch_engine.stand_ins import Forwards, RMSNorm, are_close, epsilon, f
 
 
 class CPUKernels(NamedTuple):
-    """What computes on a CPU in place of operations of torch, beside attention: kernels of
+    """Kernels that replace torch operations on a CPU, besides attention: those of
     `core.torch_engine.cpu.rows`, and `core.torch_engine.cpu.heads.place`, which turns projections
-    into queries and writes keys and values to the pool. norm, stats: None where torch is to.
+    into queries and writes keys and values to the pool. norm, stats: None if torch computes them.
     """
 
     gelu: Operation
@@ -43,7 +43,7 @@ class CPUKernels(NamedTuple):
 
 
 _PROJECTIONS = (("q_proj", "k_proj", "v_proj"), ("qkv_proj",))
-_BESIDE = {"q_norm", "k_norm", "rotary_emb"}  # parts that an attention may have, too
+_BESIDE = {"q_norm", "k_norm", "rotary_emb"}  # parts that an attention module may have besides
 _LAYER = ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp")
 _GATED = {"gate_proj", "up_proj", "down_proj", "act_fn"}
 _ACTIVATIONS = {
@@ -56,9 +56,9 @@ _ACTIVATIONS = {
 
 @dataclass
 class _Attention:
-    """Stands in for an attention module. product: queries, keys and values of some rows; out: the
-    product after attention; norms, eps: the RMS norms of queries and keys, if they are normed;
-    spec: what its layer asks of attention, known after a first call of the module.
+    """Replaces an attention module. product: queries, keys and values of some rows; out: the output
+    projection; norms, eps: the RMS norms of queries and keys, if any; spec: of the layer's
+    attention, known after a first call of the module.
     """
 
     layer: int
@@ -91,7 +91,7 @@ class _Attention:
 
 @dataclass
 class _GatedMLP:
-    """Stands in for a gated MLP. product: gates, then what goes through them."""
+    """Replaces a gated MLP. product: the gates, followed by the numbers that they multiply."""
 
     product: Operation
     out: torch.nn.Module
@@ -104,9 +104,7 @@ class _GatedMLP:
 
 @dataclass
 class _Layer:
-    """Stands in for a layer that adds to its rows what attention makes of them, and then what an
-    MLP does, each after a norm.
-    """
+    """Replaces a pre-norm layer with residual connections: attention, then an MLP."""
 
     norm: torch.nn.Module
     attention: torch.nn.Module
@@ -123,8 +121,8 @@ Block = _Attention | _GatedMLP | _Layer
 
 
 class Blocks:
-    """What stands in for modules of a model, beside the forwards of its `CPUModules`. failures: a
-    sentence for each kind of module whose trial ended with an exception.
+    """Replacements of a model's modules, in addition to those of its `CPUModules`. failures: a
+    sentence for each kind of module whose trial raised an exception.
     """
 
     def __init__(
@@ -137,13 +135,13 @@ class Blocks:
 
     @property
     def forwards(self) -> Forwards:
-        """All but those for modules in which somebody watches or has exchanged others."""
+        """All replacements but those of modules that now have inner hooks or exchanged parts."""
         return [(names, block) for names, block, within in self._blocks if within.is_as_it_was]
 
 
 class _Within(NamedTuple):
-    """What a module is made of. hooks: those that calls of the modules within would call, as they
-    are now; parts: modules by name, as they are now, and as they were.
+    """The inner parts of a module. hooks: the hooks that calls of inner modules would run, now;
+    parts: inner modules by name as they are now, and as they were at the trial.
     """
 
     hooks: Sequence[Mapping[int, Any]]
@@ -167,8 +165,8 @@ class _Within(NamedTuple):
 def cpu_blocks(
     adapter: ModelAdapter, modules: CPUModules, kernels: CPUKernels, backend: Backend
 ) -> Blocks:
-    """What stands in for the modules of a model that give the same in a pass; without a kernel for
-    norms not for attention with norms of its own.
+    """The replacements that give the same results as their modules in a trial pass. Without a
+    kernel for norms, attention with norms is not replaced.
     """
     blocks = dict(_candidates(adapter, modules, kernels))
     agreed: dict[torch.nn.Module, Block] = {}
@@ -188,7 +186,7 @@ def cpu_blocks(
                 block.spec = specs[0]
             if _agrees(block, args, given, own):
                 agreed[module] = block
-        except Exception as error:  # modules of others can be called in any way
+        except Exception as error:  # foreign modules may be called in any way
             name = type(module).__name__
             failures.setdefault(name, f"Nothing stands in for {name}: {first_sentence(error)}.")
 
@@ -205,7 +203,7 @@ def cpu_blocks(
 def _candidates(
     adapter: ModelAdapter, modules: CPUModules, kernels: CPUKernels
 ) -> Iterator[tuple[torch.nn.Module, Block]]:
-    """What may stand in for the modules that are made of the right parts."""
+    """A possible replacement for each module that is made of the right parts."""
     for module in adapter.model.modules():
         if "forward" in module.__dict__:
             continue
@@ -231,14 +229,14 @@ def _candidates(
 
 
 def _shared_epsilon(norms: Sequence[torch.nn.Module], size: int) -> float | None:
-    """That of two RMS norms of heads of this size, or of none; None for others."""
+    """The epsilon of two RMS norms for heads of this size, 0 if there are no norms, else None."""
     epsilons = {epsilon(norm) for norm in norms if norm.get_parameter("weight").shape == (size,)}
     return epsilons.pop() if len(norms) == 2 and len(epsilons) == 1 else None if norms else 0.0
 
 
 def _agrees(block: Block, args: Sequence[Any], given: Mapping[str, Any], own: Any) -> bool:
-    """Whether a stand-in gives what its module has just given, `own`, and writes the same keys and
-    values; not where it would leave out what attention is asked for, or the module is given.
+    """Whether a replacement gives the result `own` of its module and writes the same keys and
+    values. It does not agree if it would ignore an argument, softcap or sinks.
     """
     written: list[torch.Tensor] = []
     context = current_context()
@@ -267,7 +265,7 @@ def _agrees(block: Block, args: Sequence[Any], given: Mapping[str, Any], own: An
 
 
 def _run(adapter: ModelAdapter, backend: Backend) -> None:
-    """A pass of two prompts, one of them at the end of the model's context, and of a decode."""
+    """A pass with two prompts, one of them at the end of the model's context, and a decode."""
     size = 8
     pool = KVPool(adapter.shapes, 3, size, adapter.dtype, adapter.device)
     ids = torch.arange(1, 11).remainder(adapter.vocab_size).tolist()

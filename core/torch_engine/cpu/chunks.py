@@ -1,9 +1,9 @@
-"""Attention of chunks: many queries of a request over the same keys.
+"""Attention of chunks, which have many queries over the same keys.
 
-Here products count. A vector holds a number each of as many queries as it has lanes, so a block of
-queries is computed side by side and nothing has to be added up across a vector. Eight sums stay in
-registers while numbers of keys or values pass by: of eight keys and one vector of queries, or of
-four keys and two vectors where these have eight lanes.
+Here the time goes into products. A vector holds one number from each of as many queries as it has
+lanes, so a block of queries is computed side by side and nothing has to be summed across a vector.
+Eight sums stay in registers while keys or values are read: of eight keys and one vector of queries,
+or of four keys and two vectors if a vector has eight lanes.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from core.torch_engine.cpu.kernel import Kernel, within
 from core.torch_engine.cpu.segments import read
 from core.torch_engine.cpu.vectors import LANES, at, fma, load, spread, store
 
-_QUERIES = 16  # of a block
-_TOGETHER = LANES // 2  # keys, or numbers of a value, that are computed with together
+_QUERIES = 16  # in a block
+_TOGETHER = LANES // 2  # keys, or numbers of a value, that are computed together
 _EACH = _TOGETHER // 4  # of them, for two of the eight sums
-# where the second of these takes its queries: from the second vector, if there are two
+# where the second of these two reads its queries: in the second vector, if there are two
 _OTHER = _QUERIES - LANES
-_LOWEST = np.finfo(np.float32).min  # and not -inf, which taken from itself is NaN
+_LOWEST = np.finfo(np.float32).min  # not -inf: -inf minus -inf is NaN
 
 
 def room_of_chunks(key_size: int, value_size: int, length: int) -> int:
-    """Numbers that a thread needs room for. length: the most keys of a request."""
+    """The numbers of scratch memory that a thread needs. length: the most keys of a request."""
     return (length + _TOGETHER) * (key_size + value_size + _QUERIES) + _QUERIES * (
         key_size + value_size + 2
     )
@@ -33,7 +33,7 @@ def room_of_chunks(key_size: int, value_size: int, length: int) -> int:
 
 @within
 def _gather(pool, head, heads, size, slots, count, out):
-    """A head's keys or values of some slots, side by side. heads: of a slot."""
+    """Copy a head's keys or values from some slots, side by side. heads: per slot."""
     for place in range(count):
         there, here = at(pool, (slots[place] * heads + head) * size), at(out, place * size)
         for i in range(0, size, LANES):
@@ -41,20 +41,20 @@ def _gather(pool, head, heads, size, slots, count, out):
 
 
 @within
-def _ask(s, row, head, column, lanes, factor, asked):
-    """Queries from a column on, turned: `asked [Dk, _QUERIES]`; the last one is repeated."""
+def _load_queries(s, row, head, column, lanes, factor, queries):
+    """Read queries from a column on, transposed: `queries [Dk, _QUERIES]`; the last is repeated."""
     for lane in range(_QUERIES):
         query = at(
             s.query, row * s.row + head * s.head + (column + min(lane, lanes - 1)) * s.column
         )
         for i in range(s.key_size):
-            asked[i * _QUERIES + lane] = wide(query[i]) * factor
+            queries[i * _QUERIES + lane] = wide(query[i]) * factor
 
 
 @within
-def _scores(asked, size, keys, first, end, scores):
-    """Products of queries `[Dk, _QUERIES]` with keys first to end, into `scores [keys, _QUERIES]`,
-    and of some more keys that nobody needs.
+def _scores(queries, size, keys, first, end, scores):
+    """Products of queries `[Dk, _QUERIES]` with keys `first` to `end`, into `scores [keys,
+    _QUERIES]`; a few products beyond `end` are computed but not used.
     """
     for place in range(first, end, _TOGETHER):
         a = b = c = d = e = f = g = h = spread(np.float32(0.0))
@@ -63,7 +63,7 @@ def _scores(asked, size, keys, first, end, scores):
         key_e, key_f = at(key_c, _EACH * size), at(key_d, _EACH * size)
         key_g, key_h = at(key_e, _EACH * size), at(key_f, _EACH * size)
         for i in range(size):
-            query, other = load(asked, i * _QUERIES), load(asked, i * _QUERIES + _OTHER)
+            query, other = load(queries, i * _QUERIES), load(queries, i * _QUERIES + _OTHER)
             a, b = fma(query, spread(key_a[i]), a), fma(other, spread(key_b[i]), b)
             c, d = fma(query, spread(key_c[i]), c), fma(other, spread(key_d[i]), d)
             e, f = fma(query, spread(key_e[i]), e), fma(other, spread(key_f[i]), f)
@@ -73,8 +73,8 @@ def _scores(asked, size, keys, first, end, scores):
 
 @within
 def _mask(scores, first, end, query, pads, window):
-    """No query attends to a key after it, nor to one that has left its window, and a pad to none.
-    query: the first one's place among the keys; pads: how many of the queries are.
+    """A query attends neither to later keys nor to keys before its window, and a pad to none.
+    query: index of the first query among the keys; pads: how many of the queries are pads.
     """
     for place in range(max(first, query + 1), end):
         for lane in range(min(place - query, _QUERIES)):
@@ -89,9 +89,7 @@ def _mask(scores, first, end, query, pads, window):
 
 @within
 def _softmax(scores, first, end, highest, totals):
-    """Of every column, in its place, but for the division by `totals`, which are 0 where there is
-    no key to attend to.
-    """
+    """Softmax of every column, in place, still to be divided by `totals`; 0 without keys."""
     for lane in range(_QUERIES):
         highest[lane], totals[lane] = _LOWEST, np.float32(0.0)
     for place in range(first, end):
@@ -106,7 +104,7 @@ def _softmax(scores, first, end, highest, totals):
 
 @within
 def _sums(weights, values, size, first, end, sums):
-    """Of values first to end, weighted, into `sums [Dv, _QUERIES]`."""
+    """Weighted sums of values `first` to `end`, into `sums [Dv, _QUERIES]`."""
     for i in range(0, size, _TOGETHER):
         a = b = c = d = e = f = g = h = spread(np.float32(0.0))
         for place in range(first, end):
@@ -137,9 +135,8 @@ def _store_eight(place, a, b, c, d, e, f, g, h):
 
 @numba.njit(inline="always")
 def _keys(query, lanes, pads, length, window):
-    """The keys that a block of queries is computed with: from the first one that any of them may
-    see to the last. query: the first one's place among the keys. A block with pads, which see
-    nothing, is computed with all keys.
+    """The range of keys for a block of queries: from the first that any query may see to the last.
+    query: index of the first query among the keys. A block with pads, which see none, uses all.
     """
     if pads > 0:
         return 0, length
@@ -148,7 +145,7 @@ def _keys(query, lanes, pads, length, window):
 
 @within
 def _work(s):
-    """Keys that the blocks of one head are computed with, all segments together."""
+    """The number of keys for all blocks of one head, over all segments."""
     work, end = 0, 0
     for index in range(s.num_segments):
         begin, end = end, s.ends[index]
@@ -164,12 +161,12 @@ def _work(s):
 
 
 def _share(like, numbers, scaling, thread, threads):
-    """The blocks of queries of the first segment's first head, then of its second, and so on are
-    one list, and every thread takes a stretch of it with as many keys in all as the others.
+    """The blocks of queries of all heads of all segments form one list, and every thread takes a
+    part of it with the same number of keys.
     """
     s = read(like, numbers, thread)
     groups, key_size, value_size = s.heads // s.kv_heads, s.key_size, s.value_size
-    asked, sums = s.room, at(s.room, _QUERIES * key_size)
+    queries, sums = s.room, at(s.room, _QUERIES * key_size)
     highest = at(sums, _QUERIES * value_size)
     totals = at(sums, _QUERIES * (value_size + 1))
     keys = at(sums, _QUERIES * (value_size + 2))
@@ -195,8 +192,8 @@ def _share(like, numbers, scaling, thread, threads):
                         _gather(s.keys, kv_head, s.kv_heads, key_size, slots, length, keys)
                         _gather(s.values, kv_head, s.kv_heads, value_size, slots, length, values)
                         gathered = True
-                    _ask(s, row, head, column + block, lanes, np.float32(scaling), asked)
-                    _scores(asked, key_size, keys, low, high, scores)
+                    _load_queries(s, row, head, column + block, lanes, np.float32(scaling), queries)
+                    _scores(queries, key_size, keys, low, high, scores)
                     _mask(scores, low, high, query + block, min(pads - block, lanes), s.window)
                     _softmax(scores, low, high, highest, totals)
                     _sums(scores, values, value_size, low, high, sums)
@@ -213,6 +210,6 @@ def _share(like, numbers, scaling, thread, threads):
 
 
 attend_chunks = Kernel(_share)
-"""The queries of each segment over its keys; numbers: see `Segments`; factor: on the scores. Head
-sizes are multiples of LANES.
+"""Attends with the queries of each segment to its keys. numbers: see `Segments`; factor: on the
+scores. Head sizes are multiples of LANES.
 """

@@ -1,8 +1,7 @@
-"""Attention of decodes: queries that are the only one of their request.
+"""Attention of decodes, which have one query per request.
 
-Such a query reads all keys and values of its request once and computes little with them, so what
-counts is to read them where they are, in the format they have, and in the order in which they lie
-in memory.
+Such a query reads all keys and values of its request once and computes little with them. So they
+are read in place, in their own format, and in the order in which they lie in memory.
 """
 
 from __future__ import annotations
@@ -15,19 +14,18 @@ from core.torch_engine.cpu.kernel import Kernel, within
 from core.torch_engine.cpu.segments import read
 from core.torch_engine.cpu.vectors import LANES, at, fetch, fma, load, spread, store, store_sums
 
-# positions, of which keys and values are asked for before they are needed: pools are larger than
-# caches
+# how many positions ahead keys and values are prefetched: pools are larger than caches
 _AHEAD = 8
 
 
 def room_of_decodes(heads: int, key_size: int, value_size: int, length: int) -> int:
-    """Numbers that a thread needs room for. length: the most keys of a request."""
+    """The numbers of scratch memory that a thread needs. length: the most keys of a request."""
     return heads * (key_size + value_size + length + 3)
 
 
 @numba.njit(inline="always")
 def _four(slots, place, end):
-    """Four slots from a place on; where there are fewer, the last again."""
+    """Four slots from index `place` on; the last one is repeated if there are fewer."""
     last = end - 1
     return (
         slots[place],
@@ -38,9 +36,9 @@ def _four(slots, place, end):
 
 
 @within
-def _scores(s, asked, lowest, count, begin, end, weights, room):
-    """Products of queries `[count * groups, Dk]` with the keys of slots begin to end, into `weights
-    [count * groups, room]`.
+def _scores(s, queries, lowest, count, begin, end, weights, room):
+    """Products of queries `[count * groups, Dk]` with the keys of slots `begin` to `end`, into
+    `weights [count * groups, room]`.
     """
     size, groups = s.key_size, s.heads // s.kv_heads
     slot, value_slot = s.kv_heads * size, s.kv_heads * s.value_size
@@ -57,7 +55,7 @@ def _scores(s, asked, lowest, count, begin, end, weights, room):
         keys_c = at(keys, c * slot)
         keys_d = at(keys, d * slot)
         for head in range(count * groups):
-            query, first = at(asked, head * size), head // groups * size
+            query, first = at(queries, head * size), head // groups * size
             sum_a = sum_b = sum_c = sum_d = spread(np.float32(0.0))
             for i in range(0, size, LANES):
                 part = load(query, i)
@@ -70,7 +68,7 @@ def _scores(s, asked, lowest, count, begin, end, weights, room):
 
 @within
 def _softmax(weights, length, room):
-    """Of the first `length` scores of a row, in their place; the others become 0."""
+    """Softmax of the first `length` scores of a row, in place; the others become 0."""
     highest, total = np.float32(-np.inf), np.float32(0.0)
     for position in range(length):
         highest = max(highest, weights[position])
@@ -87,8 +85,8 @@ def _softmax(weights, length, room):
 
 @within
 def _sums(s, weights, room, lowest, count, begin, end, sums):
-    """Of the values of slots begin to end, weighted, into `sums [count * groups, Dv]`. Ends with
-    the first keys of the next request on their way.
+    """Weighted sums of the values of slots `begin` to `end`, into `sums [count * groups, Dv]`. At
+    the end it prefetches the first keys of the next request.
     """
     size, groups = s.value_size, s.heads // s.kv_heads
     slot, key_slot = s.kv_heads * size, s.kv_heads * s.key_size
@@ -123,16 +121,14 @@ def _sums(s, weights, room, lowest, count, begin, end, sums):
 
 @numba.njit(inline="always")
 def _heads_before(work, length, heads):
-    """How many of a request's heads are begun within this much work, of which each takes as much as
-    the request has keys.
-    """
+    """How many of a request's heads begin within this much work; a head takes its keys."""
     return min(max(-(-work // length), 0), heads)
 
 
 def _share(like, numbers, scaling, thread, threads):
-    """The heads of the first request, then those of the second, and so on are one list, and every
-    thread takes an equal stretch of it. So it mostly has all heads of a request, which lie side by
-    side in a slot. Four positions are computed together: they share a head's query and sums.
+    """All heads of all requests form one list, and every thread takes an equal part of it. So a
+    thread mostly has all heads of a request, which lie side by side in a slot. Four positions are
+    computed together, since they share a head's query and sums.
     """
     s = read(like, numbers, thread)
     groups, factor = s.heads // s.kv_heads, np.float32(scaling)
@@ -151,13 +147,13 @@ def _share(like, numbers, scaling, thread, threads):
         column = s.places[5 * index + 1]
         heads = count * groups
         room = (length + 3) // 4 * 4
-        asked, sums = s.room, at(s.room, heads * s.key_size)
+        queries, sums = s.room, at(s.room, heads * s.key_size)
         weights = at(sums, heads * s.value_size)
         for head in range(heads):
             query = at(s.query, row * s.row + (lowest * groups + head) * s.head + column * s.column)
             for i in range(s.key_size):
-                asked[head * s.key_size + i] = wide(query[i]) * factor
-        _scores(s, asked, lowest, count, begin, end, weights, room)
+                queries[head * s.key_size + i] = wide(query[i]) * factor
+        _scores(s, queries, lowest, count, begin, end, weights, room)
         for head in range(heads):
             _softmax(at(weights, head * room), length, room)
         _sums(s, weights, room, lowest, count, begin, end, sums)
@@ -167,6 +163,6 @@ def _share(like, numbers, scaling, thread, threads):
 
 
 attend_decodes = Kernel(_share)
-"""Each query over its own keys; numbers: see `Segments`; factor: on the scores. Head sizes are
-multiples of LANES.
+"""Attends with each query to its own keys. numbers: see `Segments`; factor: on the scores. Head
+sizes are multiples of LANES.
 """

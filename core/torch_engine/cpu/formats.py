@@ -1,6 +1,4 @@
-"""The number formats in which compiled kernels read and write, and the exponential in which they
-compute: always float32.
-"""
+"""The number formats that compiled kernels read and write, and exp in float32."""
 
 from __future__ import annotations
 
@@ -11,21 +9,21 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-# sums in any order; NaN and infinity stay what they are
+# sums may be reordered; NaN and infinity are respected
 MATH = {"reassoc", "contract", "nsz", "arcp"}
 _INT, _FLOAT = ir.IntType(32), ir.FloatType()
 _TYPES = {torch.float32: types.float32, torch.bfloat16: types.uint16, torch.float16: types.int16}
 
 
 def number_type(dtype: torch.dtype) -> types.Type | None:
-    """How kernels take the numbers of a format, None if they do not. numba has no bfloat16 and
-    computes nothing in float16: these are taken as their bits.
+    """The numba type for a number format, None if there is none. numba has no bfloat16 and does not
+    compute in float16, so both are passed as their bits.
     """
     return _TYPES.get(dtype)
 
 
 def widened(builder, number, bits, lanes=1):
-    """The instructions of `wide`, for as many numbers at once."""
+    """The instructions of `wide`, for several numbers at once."""
     integers, floats, halves = (_several(kind, lanes) for kind in (_INT, _FLOAT, ir.HalfType()))
     if number == types.float32:
         return bits
@@ -41,7 +39,7 @@ def _several(kind: ir.Type, lanes: int) -> ir.Type:
 
 @intrinsic
 def wide(typing, number):
-    """float32 of a float32, of bfloat16's bits as uint16, or of float16's as int16."""
+    """The float32 of a float32, of a bfloat16 given as uint16, or of a float16 given as int16."""
     return types.float32(number), lambda context, builder, signature, arguments: widened(
         builder, number, arguments[0]
     )
@@ -49,9 +47,7 @@ def wide(typing, number):
 
 @intrinsic
 def narrow(typing, number, like):
-    """The inverse: a float32 rounded to the format of the numbers at the pointer `like`, to even
-    where it lies in the middle.
-    """
+    """The inverse of `wide`: a float32 rounded to the format of pointer `like`, ties to even."""
 
     def generate(context, builder, signature, arguments):
         exact = arguments[0]
@@ -78,8 +74,8 @@ def _float_of_bits(typing, bits):
 
 @numba.njit(inline="always")
 def exp(x):
-    """e^x for x up to 0, to the last bit or two, in operations of which the compiler does sixteen
-    at a time (Cephes' `expf`). It is 0 below -87, and NaN of NaN.
+    """e^x for x up to 0, exact to the last bit or two, in operations that the compiler vectorises
+    (Cephes' `expf`). It is 0 below -87, and NaN for NaN.
     """
     low = max(x, np.float32(-87.0))
     power = np.floor(low * np.float32(1.44269504) + np.float32(0.5))

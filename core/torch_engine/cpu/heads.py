@@ -1,5 +1,5 @@
-"""From what a pass's projections give to what attention reads: queries and keys normed and turned
-by their positions, keys and values in the pool.
+"""From the results of a layer's projections to the inputs of attention: normalises queries and
+keys, applies rotary embeddings, and writes keys and values to the pool.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from core.torch_engine.cpu.vectors import at, pointer
 
 
 @within
-def _turned(source, cos, sin, count, size, target, like):
-    """One head, whose first `count` numbers are turned: each with that half of them further."""
+def _rotated(source, cos, sin, count, size, target, like):
+    """Apply the rotary embedding to the first `count` numbers of a head, each paired with the
+    number half of `count` further on.
+    """
     half = count // 2
     for i in range(half):
         a, b = wide(source[i]), wide(source[half + i])
@@ -38,11 +40,11 @@ def _share(like, numbers, eps, thread, threads):
     kv_heads = numbers[11]
     size = numbers[12]
     value_size = numbers[13]
-    turned = numbers[14]
+    rotary_size = numbers[14]
     width = (heads + kv_heads) * size + kv_heads * value_size
     for position in range(positions * thread // threads, positions * (thread + 1) // threads):
         row, slot = at(projected, position * width), slots[position]
-        cos, sin = at(cosines, position * turned), at(sines, position * turned)
+        cos, sin = at(cosines, position * rotary_size), at(sines, position * rotary_size)
         for head in range(heads + kv_heads):
             source = at(row, head * size)
             target = at(queries, (position * heads + head) * size)
@@ -52,7 +54,7 @@ def _share(like, numbers, eps, thread, threads):
             if weight != 0:
                 normed(source, pointer(weight, like), size, np.float32(eps), target, like)
                 source = target
-            _turned(source, cos, sin, turned, size, target, like)
+            _rotated(source, cos, sin, rotary_size, size, target, like)
         source = at(row, (heads + kv_heads) * size)
         target = at(values, slot * kv_heads * value_size)
         for i in range(kv_heads * value_size):
@@ -71,8 +73,9 @@ def place(
     values: torch.Tensor,
     slots: torch.Tensor,
 ) -> torch.Tensor:
-    """Queries `[R, H, W, Dk]` of what some projections give, `[R, W, numbers]`, normed and turned;
-    keys and values go to `slots`. rotation: cos and sin, `[R, W, D]`; norms: weights `[Dk]`.
+    """Queries `[R, H, W, Dk]` from the results of projections, `[R, W, numbers]`, with norms and
+    rotary embeddings applied; keys and values go to `slots`. rotation: cos and sin, `[R, W, D]`;
+    norms: weights `[Dk]`.
     """
     rows, width, numbers = projected.shape
     (_, kv_heads, size), value_size = keys.shape, values.shape[2]

@@ -1,8 +1,8 @@
-"""Functions that numba compiles for each number format, and that torch's threads compute together.
+"""Functions that numba compiles for each number format, and that torch's threads run together.
 
-They are given numbers: addresses of tensors, sizes, strides. A loop of numba's own over threads,
-which takes arrays, is compiled three times over, and converting a tensor takes as long as computing
-with a row of it.
+Their arguments are integers: addresses of tensors, sizes, strides. A parallel loop of numba's own
+that takes arrays would be compiled three times, and converting a tensor takes as long as computing
+one of its rows.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from core.torch_engine.cpu.formats import MATH, number_type
 within = numba.njit(
     fastmath=MATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
 )
-"""For functions that kernels call."""
+"""Decorator for functions that kernels call."""
 
-# torch's own threads: others would compete with them for the cores
+# share torch's threads: others would compete with them for the cores
 numba.config.THREADING_LAYER = "omp"
 _compiling = Lock()
-_asked_for = local()  # numba, by this thread: how many are to compute
+_asked_for = local()  # threads: the number that this thread last set in numba
 
 
 @intrinsic
 def _call(typing, function, numbers, factor, thread, threads):
-    """Calls the function at an address."""
+    """Call the function at an address."""
 
     def generate(context, builder, signature, arguments):
         function, numbers, *rest = arguments
@@ -49,9 +49,9 @@ def _call(typing, function, numbers, factor, thread, threads):
 
 
 def _forget_older() -> None:
-    """Remove compiled code that is older than a file of this folder: numba looks only at the file
-    that a kernel stands in, not at what it calls. Where this may not be written, numba keeps its
-    code elsewhere.
+    """Remove compiled code that is older than any file of this folder: numba looks only at the file
+    in which a kernel stands, not at the functions it calls. If the folder is read-only, numba keeps
+    its code elsewhere.
     """
     folder = Path(__file__).parent
     newest = max(file.stat().st_mtime for file in folder.glob("*.py"))
@@ -71,9 +71,9 @@ def _on_threads(function, numbers, factor, threads):
 
 
 class Kernel:
-    """`body(like, numbers, factor, thread, threads)`: one thread's share of the work. like: a
-    pointer of the number format, to tell it by its type; numbers: a pointer to int64; factor: a
-    float64; threads: how many share the work.
+    """`body(like, numbers, factor, thread, threads)` does one thread's share of the work. like: a
+    pointer whose type gives the number format; numbers: a pointer to int64; factor: a float64;
+    threads: how many share the work.
     """
 
     def __init__(self, body: Callable[..., None]) -> None:
@@ -81,7 +81,7 @@ class Kernel:
         self._compiled: dict[torch.dtype, Any] = {}
 
     def prepare(self, dtype: torch.dtype) -> int:
-        """Compile it for a number format, or read it from the disk; its address."""
+        """Compile the kernel for a number format, or read it from disk; returns its address."""
         with _compiling:
             if dtype not in self._compiled:
                 kind = types.void(
@@ -97,7 +97,7 @@ class Kernel:
         return self._compiled[dtype].address
 
     def __call__(self, dtype: torch.dtype, numbers: Sequence[int], factor: float = 0.0) -> None:
-        """Compute with a number format. Tensors whose addresses are given must live until then."""
+        """Run the kernel on a number format. Tensors must live until it returns."""
         address = (
             compiled.address if (compiled := self._compiled.get(dtype)) else self.prepare(dtype)
         )

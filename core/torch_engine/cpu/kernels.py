@@ -1,6 +1,5 @@
-"""Whether compiled kernels can be used here: they are compiled, or read from the disk, and tried
-beside torch. Norms, and what stands in for modules, are tried beside each module, by those who use
-them.
+"""Finds out whether the compiled kernels can be used here: compiles them, or reads them from disk,
+and compares their results with torch. Norms and replaced modules are compared one by one elsewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ NOTE = (
 
 @cache
 def obstacle(dtype: torch.dtype) -> str | None:
-    """Why the kernels cannot be used for a number format, as the end of a sentence."""
+    """Why the kernels cannot be used for a number format, as the end of a sentence, or None."""
     if number_type(dtype) is None:
         return f"they are not for {dtype}"
     draw = torch.Generator().manual_seed(0)

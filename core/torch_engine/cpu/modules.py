@@ -1,12 +1,11 @@
-"""What an engine's passes compute on a CPU in place of a model's own modules: the same results up
-to rounding, in a fraction of the time.
+"""Replaces a model's linear layers and GELUs while passes are computed on a CPU: the same results
+up to rounding, in a fraction of the time.
 
 Linear layers multiply with a second copy of their weights, in oneDNN's layout: torch's own float32
-product reads the weights again for every one of few rows, and for many rows it runs at less than
-half the rate. bfloat16 stays bfloat16 where the CPU multiplies it; otherwise, and for float16, the
-copy is float32 and only what goes in and out is converted. The copies take as much memory as the
-weights or twice that, so there is a bound. GELU by tanh, six operations in transformers' GPT-2, is
-one.
+product reads the weights again for each of few rows, and reaches less than half the rate for many.
+bfloat16 stays bfloat16 if the CPU can multiply it; otherwise, and for float16, the copy is float32
+and only inputs and outputs are converted. The copies take once or twice the memory of the weights,
+so their size is bounded. GELU by tanh, six operations in transformers' GPT-2, becomes one.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from core.torch_engine.stand_ins import Forwards, are_close
 
 _LEAST_BYTES = 2**30  # for the copies of one model, whatever is free
 _SHARE_OF_FREE = 4  # otherwise a quarter of the free memory
-_LEAST_WEIGHTS = 2**16  # below that torch's own kernel is as fast
-# the same for float32 on Intel's processors, where that kernel is MKL's at its best
+_LEAST_WEIGHTS = 2**16  # for fewer, torch's own kernel is as fast
+# the same for float32 on Intel's processors, where that kernel is MKL's
 _LEAST_ON_INTEL, _LEAST_INPUTS_ON_INTEL = 2**19, 512
 _ROWS = 32  # the number of rows the layout is optimised for; any number works
 # layers that many models call with the same rows
@@ -51,8 +50,8 @@ def product_type(dtype: torch.dtype) -> torch.dtype:
 
 
 class _PackedLinear:
-    """Linear layers that are called with the same rows, mostly one, and the copy of their weights,
-    renewed when a weight has changed.
+    """Linear layers that are called with the same rows (mostly just one layer), and a copy of their
+    weights, which is renewed when a weight has changed.
 
     forwards: see `Forwards`.
     """
@@ -92,7 +91,7 @@ class _PackedLinear:
         self.forwards = list(zip(self._names, forwards, strict=True))
 
     def is_of(self, modules: Sequence[torch.nn.Module]) -> bool:
-        """Whether it stands in for exactly these layers."""
+        """Whether this replaces exactly these layers."""
         return len(modules) == len(self._names) and all(
             m.__dict__ is own for m, own in zip(modules, self._names, strict=True)
         )
@@ -117,8 +116,8 @@ def _product(
 
 
 def _parts(product: Operation, sizes: Sequence[int]) -> Iterator[Operation]:
-    """A product of several layers, computed once for the same rows: what each layer gives of it. It
-    is kept until the last has been asked.
+    """The parts of one product that belong to each of several layers. The product is computed once
+    for the same rows and kept until the last part has been read.
     """
     kept: list[tuple[torch.Tensor, torch.Tensor]] = []
     ends = list(accumulate(sizes))
@@ -138,8 +137,8 @@ def _parts(product: Operation, sizes: Sequence[int]) -> Iterator[Operation]:
 
 
 class CPUModules:
-    """The stand-ins for one model's modules: its plain linear layers, the smallest first, as far as
-    there is memory for copies, and its tanh-GELUs.
+    """The replacements for one model's plain linear layers, the smallest first, as far as there is
+    memory for copies, and for its tanh-GELUs.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -165,14 +164,14 @@ class CPUModules:
                 self._linear.append(layer)
 
     def product_of(self, modules: Sequence[torch.nn.Module]) -> Operation | None:
-        """What gives the results of some linear layers side by side, as `forwards` last found them;
-        None if they have no copy in one.
+        """The joint product of several linear layers, side by side, as of the last call of
+        `forwards`; None if they have no joint copy.
         """
         found = next((layer for layer in self._linear if layer.is_of(modules)), None)
         return None if found is None else lambda rows: found.product(rows)
 
     def forwards(self, gelu: Operation | None = None) -> Forwards:
-        """All of them for the pass to come, copies of weights that have changed renewed. gelu: a
+        """All replacements for the next pass; renews copies of weights that have changed. gelu: a
         kernel for it. Hold the model's lock until the pass has ended.
         """
         for layer in self._linear:
@@ -203,7 +202,7 @@ def _numel(modules: Sequence[torch.nn.Module]) -> int:
 
 
 def _layers(model: torch.nn.Module) -> Iterator[Sequence[torch.nn.Module]]:
-    """The linear layers worth a copy, each alone or with its neighbours of the same rows."""
+    """The linear layers worth a copy, each alone or together with layers that get the same rows."""
     taken: set[torch.nn.Module] = set()
     for parent in model.modules():
         for names in _SAME_ROWS:
@@ -250,7 +249,7 @@ _modules: weakref.WeakKeyDictionary[torch.nn.Module, CPUModules] = weakref.WeakK
 
 
 def cpu_modules(model: torch.nn.Module | None) -> CPUModules:
-    """The stand-ins for a model, made once; none without one, or on another device."""
+    """The replacements for a model, made once; empty without a model, or on another device."""
     if model is None or any(one.device.type != "cpu" for one in model.parameters()):
         return CPUModules(torch.nn.Module())
     if model not in _modules:

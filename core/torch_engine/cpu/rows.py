@@ -1,5 +1,5 @@
-"""What is computed row by row, in one kernel where torch and transformers take several operations:
-RMS norms, GELU, what is asked of logits.
+"""Row-wise operations as single kernels, where torch and transformers take several operations: RMS
+norms, GELU, and statistics of logits.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from core.torch_engine.cpu.formats import exp, narrow, wide
 from core.torch_engine.cpu.kernel import Kernel, within
 from core.torch_engine.cpu.vectors import at, floats, pointer
 
-# logits that stay in a core's cache; numbers that are compared side by side
+# logits that fit into a core's cache; numbers that are compared side by side
 _BLOCK, _LANES = 1024, 64
-_LOWEST = np.finfo(np.float32).min  # and not -inf, which taken from itself is NaN
+_LOWEST = np.finfo(np.float32).min  # not -inf: -inf minus -inf is NaN
 
 
 def _each_row(
     kernel: Kernel, x: torch.Tensor, *given: int, factor: float = 0.0, width: int | None = None
 ) -> torch.Tensor:
-    """What a kernel makes of rows `[..., D]`, in rows of its own, by default as wide."""
+    """Apply a kernel to rows `[..., D]`; returns new rows, by default of the same width."""
     x, size = x.contiguous(), x.shape[-1]
     out = torch.empty_like(x) if width is None else x.new_empty(*x.shape[:-1], width)
     kernel(x.dtype, (x.data_ptr(), out.data_ptr(), x.numel() // size, size, *given), factor)
@@ -28,7 +28,7 @@ def _each_row(
 
 @within
 def normed(source, weight, size, eps, target, like):
-    """A row by its RMS norm: see `RMSNorm` in `core.torch_engine.stand_ins`."""
+    """RMS norm of a row: see `RMSNorm` in `core.torch_engine.stand_ins`."""
     squares = np.float32(0.0)
     for i in range(size):
         squares += wide(source[i]) * wide(source[i])
@@ -57,9 +57,9 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
 
 @within
 def _activated(a, bend):
-    """a times the logistic function of a * (slope + bend * a^2): SiLU where nothing is bent,
-    otherwise GELU by its approximation with tanh, which is the logistic function of twice its
-    argument: Hendrycks and Gimpel (2016).
+    """a times the logistic function of a * (slope + bend * a^2). This is SiLU if bend is 0,
+    otherwise GELU in its approximation by tanh, since 1 + tanh(x) is twice the logistic function of
+    2x: Hendrycks and Gimpel (2016).
     """
     slope = np.float32(1.0) if bend == 0 else np.float32(1.5957691216)  # 2 * sqrt(2 / pi)
     twice = a * (slope + np.float32(bend) * a * a)
@@ -81,7 +81,7 @@ _activate = Kernel(_activate_share)
 
 
 def gelu(x: torch.Tensor) -> torch.Tensor:
-    """GELU by its approximation with tanh."""
+    """GELU in its approximation by tanh."""
     return _each_row(_activate, x, factor=_GELU)
 
 
@@ -98,7 +98,7 @@ _gate = Kernel(_gate_share)
 
 
 def gated(x: torch.Tensor, activation: str) -> torch.Tensor:
-    """The second halves of rows `[..., 2 D]` times the first ones after "silu" or "gelu"."""
+    """The second halves of rows `[..., 2 D]` times "silu" or "gelu" of the first halves."""
     return _each_row(
         _gate, x, width=x.shape[-1] // 2, factor=_GELU if activation == "gelu" else 0.0
     )
@@ -106,7 +106,7 @@ def gated(x: torch.Tensor, activation: str) -> torch.Tensor:
 
 @within
 def _block(logits, begin, count, block, lanes):
-    """The highest of a block of logits, and the sum of their exponentials relative to it."""
+    """The highest of a block of logits, and the sum of exponentials relative to it."""
     for i in range(count):
         block[i] = wide(logits[begin + i])
     for i in range(count, _BLOCK):
@@ -125,7 +125,7 @@ def _block(logits, begin, count, block, lanes):
 
 
 def _logit_stats_share(like, numbers, factor, thread, threads):
-    """A block is read once: its highest logit, its sum relative to that; then all are joined."""
+    """Each block is read once, for its highest logit and its sum; then the blocks are combined."""
     rows, size = numbers[1], numbers[2]
     best = pointer(numbers[3], numbers)
     margins = floats(numbers[4], 0)

@@ -1,6 +1,4 @@
-"""What both kernels of attention are given: addresses and sizes, written as numbers here and read
-there.
-"""
+"""The arguments of both attention kernels: addresses and sizes, passed as plain integers."""
 
 from __future__ import annotations
 
@@ -14,10 +12,10 @@ from core.torch_engine.cpu.vectors import floats, pointer
 
 
 class Segments(NamedTuple):
-    """query: `[R, H, W, Dk]`, with the numbers from one row, head and column to the next. keys,
-    values: a layer's pool, `[slots, Hkv, Dk or Dv]`. out: `[R, W, H, Dv]`, of which only what
-    belongs to these segments is written. width: W. places, slots, ends: see `SegmentTable`. window:
-    in positions. room: float32 of this thread's own, as many as the kernel asks for.
+    """query: `[R, H, W, Dk]`; row, head, column: its strides. keys, values: a layer's pool,
+    `[slots, Hkv, Dk or Dv]`. out: `[R, W, H, Dv]`, of which only the rows of these segments are
+    written. width: W. places, slots, ends: see `SegmentTable`. window: in positions. room: float32
+    scratch memory of this thread.
     """
 
     query: Any
@@ -49,7 +47,7 @@ def numbers_of(
     window: int,
     room: torch.Tensor,
 ) -> tuple[int, ...]:
-    """As `read` reads them. room: float32 `[threads, numbers]`."""
+    """The integers that `read` expects. room: float32 `[threads, numbers]`."""
     return (
         query.data_ptr(),
         *query.stride()[:3],
@@ -72,7 +70,7 @@ def numbers_of(
 
 @numba.njit(inline="always")
 def read(like, numbers, thread):
-    """Inside a kernel."""
+    """The arguments from these integers, inside a kernel."""
     return Segments(
         pointer(numbers[0], like),
         numbers[1],

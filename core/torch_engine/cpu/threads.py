@@ -1,9 +1,9 @@
-"""CPU threads: how they wait for each other, and how many of them each run gets.
+"""CPU threads: how they wait for each other, and how many each run gets.
 
 OpenMP's threads meet at the end of every operation. Spinning there is fastest on a quiet machine
-and ruinous on a shared one: a team spins waiting for a thread that is not running. So servers wait
-passively and divide the cores among the active runs, while measurements on a quiet machine
-(`run`, `compare`) spin, which is OpenMP's default.
+and ruinous on a shared one, where a team spins while it waits for a thread that is not running. So
+servers wait passively and divide the cores among the active runs, while measurements on a quiet
+machine (`run`, `compare`) spin, which is OpenMP's default.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 
 PASSIVE = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
-"""Settings of OpenMP: never ruinous beside a neighbour, and all cores are used. On two cores and
-the built-in model one thread fared a little better (at worst 1.11 times the best way, against 1.27;
-`tests/measure/threads.py`), but it would leave the rest of a larger machine idle.
+"""Settings of OpenMP that use all cores and are never ruinous on a shared machine. With two cores
+and the built-in model, a single thread was a little better (at worst 1.11 times the best time,
+against 1.27; `tests/measure/threads.py`), but it would leave most of a larger machine idle.
 """
 
 
 def wait_passively(environment: MutableMapping[str, str] = os.environ) -> bool:
     """Make this process's threads wait passively, unless the environment says otherwise; returns
-    whether that is still possible.
+    whether that was still possible.
 
-    OpenMP reads the setting once, when torch is loaded: after that it is too late.
+    OpenMP reads the setting once, when torch is loaded; after that it is too late.
     """
     for name, value in PASSIVE.items():
         environment.setdefault(name, value)
@@ -33,9 +33,7 @@ def wait_passively(environment: MutableMapping[str, str] = os.environ) -> bool:
 
 
 class CoreShares:
-    """The cores of a machine, divided evenly among the active runs. A run is a thread that computes
-    with torch.
-    """
+    """Divides a machine's cores evenly among the active runs (threads that compute with torch)."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,7 +42,7 @@ class CoreShares:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Counts a run as active while it computes."""
+        """Count a run as active inside the block."""
         with self._lock:
             self._at_work += 1
         try:
@@ -54,7 +52,7 @@ class CoreShares:
                 self._at_work -= 1
 
     def apply(self) -> int:
-        """Give the calling thread its current share, between steps; returns how many."""
+        """Give the calling thread its share of the cores, between steps; returns the number."""
         import torch  # late: a server of recorded runs never needs it
 
         with self._lock:

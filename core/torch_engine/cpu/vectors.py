@@ -1,8 +1,8 @@
-"""Several float32 at once, written out: read from numbers that lie side by side, in any format,
-multiplied and added up. And pointers to them.
+"""Explicit float32 vectors: loading from numbers of any format, multiplying and adding. Also
+pointers to numbers.
 
-Numba finds such operations by itself in long loops. A head has 64 numbers or so: there what it
-makes of a loop takes as long to find out whether arrays overlap as to compute.
+Numba vectorises long loops by itself. But a head has only about 64 numbers; there, the code that
+numba makes of a loop spends as much time on finding out whether arrays overlap as on computing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from numba.extending import intrinsic, models, register_model
 from core.torch_engine.cpu.formats import widened
 
 LANES = 16 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 8
-"""Numbers of a vector: eight sums of so many, and what is added to them, stay in a processor's
-registers.
-"""
+"""Numbers in a vector. Eight such sums, and what is added to them, fit into the registers."""
 
 _INT = ir.IntType(32)
 _BYTE = ir.IntType(8).as_pointer()
@@ -43,7 +41,7 @@ _vector = _Vector()
 
 @intrinsic
 def pointer(typing, address, like):
-    """To the number at an address. like: a pointer of its type."""
+    """A pointer to the number at an address. like: a pointer of the same type."""
 
     def generate(context, builder, signature, arguments):
         return builder.inttoptr(arguments[0], context.get_value_type(like))
@@ -53,7 +51,7 @@ def pointer(typing, address, like):
 
 @intrinsic
 def floats(typing, address, offset):
-    """To the float32 that is `offset` further on than the one at an address."""
+    """A pointer to the float32 that is `offset` numbers after an address."""
 
     def generate(context, builder, signature, arguments):
         first = builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -72,7 +70,7 @@ def at(typing, pointer, offset):
 
 @intrinsic
 def load(typing, pointer, offset):
-    """A vector of the numbers from `offset` on."""
+    """A float32 vector of the numbers from `offset` on."""
     number = pointer.dtype
 
     def generate(context, builder, signature, arguments):
@@ -87,7 +85,7 @@ def load(typing, pointer, offset):
 
 @intrinsic
 def store(typing, pointer, offset, vector):
-    """Writes a vector to float32 numbers."""
+    """Write a vector to float32 numbers."""
 
     def generate(context, builder, signature, arguments):
         _write(builder, arguments[2], builder.gep(arguments[0], [arguments[1]]))
@@ -102,7 +100,7 @@ def _write(builder, value, place):
 
 @intrinsic
 def spread(typing, number):
-    """A vector of one number."""
+    """A vector that repeats one number."""
 
     def generate(context, builder, signature, arguments):
         first = builder.insert_element(ir.Constant(_FLOATS, ir.Undefined), arguments[0], _INT(0))
@@ -113,7 +111,7 @@ def spread(typing, number):
 
 @intrinsic
 def fma(typing, a, b, c):
-    """a * b + c."""
+    """The vector a * b + c."""
 
     def generate(context, builder, signature, arguments):
         kind = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
@@ -126,10 +124,9 @@ def fma(typing, a, b, c):
 
 @intrinsic
 def store_sums(typing, pointer, offset, a, b, c, d):
-    """Writes what the numbers of each of four vectors add up to, four numbers side by side.
+    """Write the sum of each of four vectors, as four numbers side by side.
 
-    Halves of two vectors become one vector, over and over: the four are added up in the time of
-    two.
+    Halves of two vectors are combined into one, again and again, so four take the time of two.
     """
 
     def generate(context, builder, signature, arguments):
@@ -167,7 +164,7 @@ def _places(lanes):
 
 @intrinsic
 def fetch(typing, pointer, count):
-    """Ask for as many numbers from a pointer on, without waiting for them."""
+    """Prefetch `count` numbers from a pointer on."""
 
     def generate(context, builder, signature, arguments):
         kind = ir.FunctionType(ir.VoidType(), [_BYTE, _INT, _INT, _INT])

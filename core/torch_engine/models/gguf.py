@@ -1,7 +1,7 @@
-"""A GGUF file of a Llama, Qwen 2 or Qwen 3. What it says is read with the standard library alone,
-so in a browser's tab, too (`packed.py`). Here it is made into a folder as transformers writes them:
-the numbers of its blocks in float32, as the package `gguf` widens them, and the tokenizer and chat
-template of its own lists. Everything else then reads a folder.
+"""A GGUF file of a Llama, Qwen 2, Qwen 3 or SmolLM3. What it says is read with the standard library
+alone, so in a browser's tab, too (`gguf_for_tab.py`). Here it is made into a folder as transformers
+writes them: the numbers of its blocks in float32, as the package `gguf` widens them, and the
+tokenizer and chat template of its own lists. Everything else then reads a folder.
 
 GGUF: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. transformers reads such files as
 well, but drops how `smollm` splits digits, and one number in five has other tokens then.
@@ -17,21 +17,25 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from core.browser.weights import rope_factors
 from core.errors import shown_quoted
 from core.torch_engine.models.weight_files import BadWeights
 
 Progress = Callable[[int, int], None]
 """How many tensors are done, of how many."""
 
+_MADE = 2  # how a folder is made of a file: another number for another folder
+
 
 def folder_for(file: str, folders: Path) -> Path:
     """Where the folder made from a file lies: another one once the file has changed."""
     about = os.stat(file)
-    key = f"{os.path.realpath(file)}\0{about.st_size}\0{about.st_mtime_ns}"
+    key = f"{_MADE}\0{os.path.realpath(file)}\0{about.st_size}\0{about.st_mtime_ns}"
     return folders / f"{Path(file).stem[:60]}-{sha256(key.encode()).hexdigest()[:12]}"
 
 
@@ -117,9 +121,7 @@ class GgufFile:
         del self._head
 
     def content(self, tensor: Tensor, size: int, begin: int = 0) -> bytes:
-        """So many bytes of a tensor from one of them on. Raises BadWeights where the file ends
-        before.
-        """
+        """Bytes of a tensor from one of them on. Raises BadWeights if the file ends before."""
         found = self.read(tensor.at + begin, size)
         if len(found) < size:
             raise BadWeights(_NO_FILE)
@@ -196,8 +198,7 @@ def reader(file: BinaryIO) -> Reader:
 def facts_of(file: GgufFile) -> tuple[dict[str, Any], dict[str, Any]]:
     """What `config.json` and `tokenizer.json` say; raises BadWeights."""
     try:
-        shapes = {name: tensor.shape for name, tensor in file.tensors.items()}
-        return config_of(file.facts, shapes), tokenizer_of(file.facts)
+        return config_of(file), tokenizer_of(file.facts)
     except KeyError as error:
         raise BadWeights(f"the file does not have “{error.args[0]}”") from None
     except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError):
@@ -225,37 +226,55 @@ def _write(file: GgufFile, made: Path, progress: Progress) -> None:
 
 # -- config ----------------------------------------------------------------------------------------
 
-_CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+_READ = ("llama", "qwen2", "qwen3", "smollm3")  # kinds
+TURNED = ("llama", "smollm3")  # llama.cpp turns the rows of their heads for its rotary embedding
 _HAS = {
     "qwen2": {"attn_q.bias", "attn_k.bias", "attn_v.bias"},
     "qwen3": {"attn_q_norm.weight", "attn_k_norm.weight"},
 }
 _MORE = re.compile(r".*\.bias|attn_[qk]_norm\.weight")
+_FACTS = re.compile(
+    r"(embedding|feed_forward|context)_length|block_count|vocab_size|rope\.freq_base|"
+    r"attention\.(head_count(_kv)?|key_length|layer_norm_rms_epsilon)"
+)
 
 
-def config_of(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """What `config.json` says. shapes: of the tensors, by name."""
+def config_of(file: GgufFile) -> dict[str, Any]:
+    """What `config.json` says."""
+    facts, shapes = file.facts, {name: tensor.shape for name, tensor in file.tensors.items()}
     kind = facts["general.architecture"]
-    if kind not in _CLASSES:
-        raise BadWeights(f"a GGUF file of the kind {shown_quoted(kind)} is not read here")
+    if kind not in _READ:
+        raise BadWeights(
+            "GGUF files of Llama, Qwen 2, Qwen 3 and SmolLM3 are read here, not of the kind"
+            f" {shown_quoted(kind)}"
+        )
     of = {
         name.removeprefix(f"{kind}."): value
         for name, value in facts.items()
         if name.startswith(f"{kind}.")
     }
-    if of.get("expert_count"):
-        raise BadWeights("a GGUF file with experts is not read here")
-    if "rope_freqs.weight" in shapes or of.get("rope.scaling.type", "none") != "none":
-        raise BadWeights("a GGUF file with scaled positions is not read here")
+    heads, hidden = of["attention.head_count"], of["embedding_length"]
+    size, theta = of.get("attention.key_length", hidden // heads), of.get("rope.freq_base", 10000.0)
+    changes_nothing = {
+        "attention.value_length": size,
+        "rope.dimension_count": size,
+        "rope.scaling.type": "none",
+        **dict.fromkeys(("rope.scaling.factor", "rope.scale_linear"), 1),
+        **dict.fromkeys(("expert_count", "expert_used_count"), 0),
+    }
+    for name, value in of.items():  # one that is passed over could change every logit
+        is_number = isinstance(value, int | float)
+        if not is_number if _FACTS.fullmatch(name) else value != changes_nothing.get(name):
+            raise BadWeights(
+                f"a GGUF file whose {shown_quoted(name)} is {shown_quoted(value)} is not read here"
+            )
     # transformers would leave out what a kind does not have, and make up what is missing
     parts = {name.split(".", 2)[-1] for name in shapes}
     if {part for part in parts if _MORE.fullmatch(part)} != _HAS.get(kind, set()):
         raise BadWeights(
             "a GGUF file with other biases or head norms than its kind has is not read here"
         )
-    heads, hidden = of["attention.head_count"], of["embedding_length"]
-    return {
-        "architectures": [_CLASSES[kind]],
+    config = {
         "model_type": kind,
         "dtype": "float32",
         "vocab_size": shapes["token_embd.weight"][1],
@@ -264,15 +283,45 @@ def config_of(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -
         "num_hidden_layers": of["block_count"],
         "num_attention_heads": heads,
         "num_key_value_heads": of.get("attention.head_count_kv", heads),
-        "head_dim": of.get("attention.key_length", hidden // heads),
+        "head_dim": size,
         "max_position_embeddings": of["context_length"],
         "rms_norm_eps": of["attention.layer_norm_rms_epsilon"],
-        "rope_theta": of.get("rope.freq_base", 10000.0),
+        "rope_parameters": {"rope_type": "default", "rope_theta": theta},
         "hidden_act": "silu",
         "tie_word_embeddings": "output.weight" not in shapes,
         "bos_token_id": facts.get("tokenizer.ggml.bos_token_id"),
         "eos_token_id": _ends(facts) or None,
+        "pad_token_id": None,
     }
+    if ROPE in file.tensors:
+        _scale_positions(config, file)
+    if kind == "smollm3":
+        config["no_rope_layer_interval"] = 4
+    return config
+
+
+ROPE = "rope_freqs.weight"
+
+
+def _scale_positions(config: dict[str, Any], file: GgufFile) -> None:
+    """Say how positions are scaled. A file has what follows from that, a divisor for each rotary
+    frequency; since Llama 3.1 its models differ only in the factor, which divides the slowest ones.
+    """
+    tensor, divisors = file.tensors[ROPE], [1.0]
+    if tensor.kind == "F32" and tensor.outputs == 1:
+        divisors = list(struct.unpack(f"<{tensor.row // 4}f", file.content(tensor, tensor.row)))
+    config["rope_parameters"] |= {
+        "rope_type": "llama3",
+        "factor": max(divisors),
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    wanted, is_near = rope_factors(config), partial(math.isclose, rel_tol=1e-4)
+    if len(divisors) != len(wanted) or not all(map(is_near, divisors, wanted)):
+        raise BadWeights(
+            "a GGUF file with positions scaled unlike those of Llama 3 is not read here"
+        )
 
 
 _OF_A_TURN = frozenset({"<|end|>", "<|eom_id|>", "<|eot_id|>", "<|im_end|>"})
@@ -315,25 +364,22 @@ def _weights(file: GgufFile, config: Mapping[str, Any], progress: Progress) -> d
     weights: dict[str, Any] = {}
     for done, (name, tensor) in enumerate(file.tensors.items()):
         progress(done, len(file.tensors))
+        if name == ROPE:
+            continue
         if not tensor.row:
             raise BadWeights(f"numbers of the kind “{tensor.kind}” are not read here")
         stored = np.frombuffer(file.content(tensor, tensor.row * tensor.outputs), np.uint8)
-        # llama.cpp turns the rows of a Llama's heads for its own rotary embedding
-        turned = config["model_type"] == "llama" and name.split(".")[-2] in ("attn_q", "attn_k")
+        turned = config["model_type"] in TURNED and name.split(".")[-2] in ("attn_q", "attn_k")
         try:
             rows = stored.reshape(*reversed(tensor.shape[1:]), tensor.row)
             values = dequantize(rows, GGMLQuantizationType[tensor.kind])
-            values = turned_back(values, config["head_dim"]) if turned else values
+            if turned:  # pairs of rows stand side by side
+                pairs = values.reshape(-1, config["head_dim"] // 2, 2, tensor.shape[0])
+                values = pairs.swapaxes(1, 2).reshape(values.shape)
         except (TypeError, ValueError):
             raise BadWeights(_NO_SENSE) from None
         weights[_name(name)] = np.ascontiguousarray(values, dtype=np.float32)
     return weights
-
-
-def turned_back(rows: Any, head_dim: int) -> Any:
-    """The rows of a Llama's heads where transformers has them."""
-    pairs = rows.reshape(-1, head_dim // 2, 2, *rows.shape[1:])
-    return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
 def _name(name: str) -> str:
@@ -366,9 +412,11 @@ _STEPS = {
     "gpt-2": [_WORDS],
     "smollm": [_DIGITS, _WORDS],
     "llama-bpe": _split(r"\p{N}{1,3}"),
+    "smaug-bpe": _split(r"\p{N}{1,3}"),
     "qwen2": _split(r"\p{N}"),
 }
 """What stands before the merges, by `tokenizer.ggml.pre`: a file holds no more than its name."""
+_LLAMA_3 = ("llama-bpe", "smaug-bpe")  # the second one of models that begin no text by themselves
 _CONTROL, _OWN = 3, 4  # kinds of tokens
 
 
@@ -377,8 +425,8 @@ def tokenizer_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     kind, before = facts["tokenizer.ggml.model"], facts.get("tokenizer.ggml.pre")
     if kind != "gpt2" or before not in _STEPS:
         raise BadWeights(
-            f"a tokenizer of the kind {shown_quoted(kind)}, {shown_quoted(before)}, is not read"
-            " here"
+            "tokenizers of Llama 3, Qwen, SmolLM and GPT-2 are read here, not of the kind"
+            f" {shown_quoted(kind)}, {shown_quoted(before)}"
         )
     tokens = facts["tokenizer.ggml.tokens"]
     kinds = facts.get("tokenizer.ggml.token_type", ())
@@ -411,7 +459,7 @@ def tokenizer_of(facts: Mapping[str, Any]) -> dict[str, Any]:
             "end_of_word_suffix": "",
             "fuse_unk": False,
             "byte_fallback": False,
-            "ignore_merges": before == "llama-bpe",
+            "ignore_merges": before in _LLAMA_3,
             "vocab": {token: id for id, token in enumerate(tokens)},
             "merges": [merge.split(" ") for merge in facts["tokenizer.ggml.merges"]],
         },

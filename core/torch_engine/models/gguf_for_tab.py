@@ -17,6 +17,8 @@ from core.browser.chat import worked_out
 from core.browser.weights import PANEL, llama_sizes, model_facts, packed_file, panels
 from core.errors import shown_quoted
 from core.torch_engine.models.gguf import (
+    ROPE,
+    TURNED,
     GgufFile,
     Tensor,
     facts_of,
@@ -33,8 +35,11 @@ _BLOCKS = {
     "F16": (2,),
     "Q4_0": (2, *(1,) * 16),
     "Q4_1": (2, 2, *(1,) * 16),
+    "Q5_0": (2, *(1,) * 20),
+    "Q5_1": (2, 2, *(1,) * 20),
     "Q8_0": (2, *(1,) * 32),
     "Q4_K": (2, 2, *(1,) * 140),
+    "Q5_K": (2, 2, *(1,) * 172),
     "Q6_K": (*(1,) * 208, 2),
 }
 _PIECE = 2**21  # bytes that are packed at a time
@@ -51,9 +56,10 @@ class PackedGguf:
         config, self.tokenizer = facts_of(file)
         self._file, self.size, self._places = file, 0, dict[str, Any]()
         self._pieces: list[Callable[[], Iterator[bytes]]] = []
-        self._left = set(file.tensors)
-        self._turn = config["head_dim"] if config["model_type"] == "llama" else 0
-        sizes = llama_sizes(config, config["rope_theta"])
+        self._left = set(file.tensors) - {ROPE}
+        parameters = sum(_numbers_of(file.tensors[name]) for name in self._left)
+        self._turn = config["head_dim"] if config["model_type"] in TURNED else 0
+        sizes = llama_sizes(config)
         sizes["positions"] = min(sizes["positions"], _MOST_POSITIONS)
         try:
             self._lay(sizes, config["vocab_size"], own_head=not config["tie_word_embeddings"])
@@ -63,9 +69,9 @@ class PackedGguf:
             raise BadWeights(
                 f"it has a tensor {shown_quoted(min(self._left))}, which is not read here"
             )
-        ends, parameters = config["eos_token_id"] or (), map(_numbers_of, file.tensors.values())
+        ends = config["eos_token_id"] or ()
         self.header: dict[str, Any] = {
-            "model": model_facts(name, config, sizes, sum(parameters), tuple(ends)).to_json(),
+            "model": model_facts(name, config, sizes, parameters, tuple(ends)).to_json(),
             "sizes": sizes,
             "float16": False,
             "tensors": self._places,

@@ -8,7 +8,7 @@ import sys
 import threading
 from importlib import import_module
 
-from core.start import unsearched
+from core.start import gc_frozen
 
 _LOADS = f"{__package__}.load"
 _one_at_a_time = threading.Lock()
@@ -23,5 +23,5 @@ def load_libraries() -> None:
     """
     with _one_at_a_time:
         if _LOADS not in sys.modules:
-            with unsearched():
+            with gc_frozen():
                 import_module(_LOADS)

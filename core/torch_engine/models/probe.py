@@ -189,9 +189,7 @@ def _check(adapter: ModelAdapter, softcaps: bool) -> None:
 
 
 class _Unfit(Exception):
-    """Why a model cannot be packed; the message completes "it cannot be run in packed batches:
-    …".
-    """
+    """Why a model cannot be packed; completes "it cannot be run in packed batches: …"."""
 
 
 def _part(lane: int, tokens: list[int], start: int, samples: bool = True) -> ScheduledRequest:

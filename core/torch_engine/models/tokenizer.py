@@ -153,11 +153,6 @@ def _describe_builtin(name: str) -> ModelDescription:
     folder = BUILTIN_FOLDER / name
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     tokenizer = PlainTokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    context, layers = (
-        config.get(name, config.get(old))
-        for name, old in (
-            ("max_position_embeddings", "n_positions"),
-            ("num_hidden_layers", "n_layer"),
-        )
-    )
+    context = config.get("max_position_embeddings", config.get("n_positions"))
+    layers = config.get("num_hidden_layers", config.get("n_layer"))
     return ModelDescription(config["vocab_size"], context, tokenizer, layers)

@@ -1,1 +1,1 @@
-"""The rules that a step must obey for a page to draw it."""
+"""The rules that a step must obey so that a page can draw it."""

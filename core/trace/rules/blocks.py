@@ -1,5 +1,5 @@
 """The rules of the KV pool: which request owns each block, across all KV cache groups; how many
-blocks are in use; and whether a request has the blocks that it computes with.
+blocks are in use; and whether a request has the blocks for its computation.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PoolRules:
         )
 
     def fault(self, event: StepEvent, state: RunState) -> str | None:
-        """What a step's block changes contradict, or None. state: before them, but after all
+        """What is wrong with a step's block changes, or None. state: before them, but after all
         arrivals and departures that come before the passes.
         """
         used, total, hits = event.kv.used, event.kv.total, event.kv.cached_tokens
@@ -95,7 +95,7 @@ class PoolRules:
 
     def misfit(self, s: Segment, state: RunState, ahead: int) -> str | None:
         """Which blocks a segment lacks for its positions, in any group, or has too many; or None.
-        state: while its pass runs. ahead: positions after these for which it may have blocks, too.
+        state: while its pass runs. ahead: later positions for which it may have blocks, too.
         """
         tables = state.tables.get(s.request, {})
         for index, group in enumerate(self._groups):

@@ -1,4 +1,4 @@
-"""Bounds for what was measured and cannot be recomputed: times, graphs, token probabilities."""
+"""Bounds for measurements that cannot be recomputed: times, graphs, token probabilities."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def in_order(event: StepEvent, since: float) -> bool:
 def parts_fit(event: StepEvent, one_clock: bool, is_asynchronous: bool) -> bool:
     """Whether the parts of a step fit into it. one_clock: preparing, forward and sampling make up
     the passes, and scheduling is outside them; otherwise the host's parts fit beside the device's
-    or, where steps are launched ahead, may overlap another step.
+    or, if steps are launched ahead, may overlap another step.
     """
     schedule, prepare, forward, sample = (
         getattr(event.timings, part) or 0.0 for part in ("schedule", "prepare", "forward", "sample")
@@ -63,7 +63,7 @@ def plausible_arrival(arrived: Arrived, event: StepEvent, one_clock: bool, by_st
 
 def plausible_greedy(s: Sampled, vocab_size: int | None) -> bool:
     """Whether a token can be the most probable one, given its probability and its margin: no other
-    token is more probable than the runner-up.
+    token can be more probable than the runner-up.
     """
     runner_up, others = math.exp(-(s.margin or 0.0)), (vocab_size or 2**31) - 1
     least, most = -math.log1p(others * runner_up), -math.log1p(runner_up)
@@ -71,15 +71,15 @@ def plausible_greedy(s: Sampled, vocab_size: int | None) -> bool:
 
 
 def plausible_margin(s: Sampled) -> bool:
-    """Whether a token can have its probability, given how far apart the two best are."""
+    """Whether a token can have its probability, given the margin between the two best."""
     if s.logprob is None or s.margin is None:
         return True
     return s.logprob <= -math.log1p(math.exp(-s.margin)) + _LOGITS
 
 
 def plausible_graph(forward: Pass, mixed: bool, execution: ExecutionFacts | None) -> bool:
-    """Whether the pass fits a CUDA graph of that size: the next power of two, or its rows. mixed:
-    some request computes more than one position.
+    """Whether the pass fits a CUDA graph of that size: the next power of two, or its rows. mixed: a
+    request computes more than one position.
     """
     if execution is None or not execution.cuda_graphs:
         return False

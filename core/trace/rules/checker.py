@@ -2,8 +2,8 @@
 (`core.trace.rules.steps`), and its requests, texts and end. Reads only the events.
 
 A run of ours must obey all rules. Another engine's recording is evidence: a step that breaks a rule
-gets a warning, and the run goes on. Whether the policy would have decided the same is checked
-elsewhere: `core.proof.replay` runs the scheduler again and compares.
+gets a warning, and checking continues. Whether the policy would have decided the same is checked
+in `core.proof.replay`, which runs the scheduler again and compares.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from core.workload.request import Request, is_text
 
 class Checker:
     """Follows a run from its header on. Call `fault_of_request` for each request before the step in
-    which it arrives, then `fault(event)`; both say in a sentence what is wrong, or return None.
-
-    warnings: of the step checked last, if another engine's: a sentence for each rule that it breaks
+    which it arrives, then `fault(event)`; both return a sentence that says what is wrong, or None.
+    warnings: for the latest step of another engine: a sentence for each rule that it breaks
     although it can be followed.
     """
 
@@ -99,7 +98,7 @@ class Checker:
 
     def _fault_of_parts(self, event: StepEvent) -> str | None:
         """Check part by part. Each rule updates the rules' own state; `_plain` takes each part
-        unchecked, and replaces that state where a rule is broken.
+        unchecked, and replaces that state if a rule is broken.
         """
         if self._own and event.warnings:
             return "only steps of another engine may have warnings"
@@ -161,7 +160,7 @@ class Checker:
         return None
 
     def forget_finished(self) -> None:
-        """Forget finished requests that hold no lane: in an endless run, ids come again."""
+        """Forget finished requests without lanes: in an endless run, ids are used again."""
         for request in self._state.finished.keys() - set(self._state.lanes.values()):
             self._forget(request)
             self._ids.discard(request)
@@ -198,8 +197,8 @@ class Checker:
         return self._fault_of_pool() if self._own else None
 
     def _fault_of_pool(self) -> str | None:
-        """A pool that is not configured has room for all lanes and no more; one on a cost model
-        that knows its memory takes all of that.
+        """A pool that is not configured has room for all lanes and no more; with a cost model that
+        knows its memory, it takes all of that.
         """
         config = self._config
         room = (self._header.cost or {}).get("kv_bytes")

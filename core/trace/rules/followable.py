@@ -4,7 +4,7 @@ event that breaks any of this is refused. `core.trace.rules.checker` has further
 engine's event that breaks one of those is shown with a warning.
 
 Each function says in words what is wrong with its part of the event, given the state before that
-part, or returns None. Independent of policies.
+part, or returns None. It does not depend on policies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def quoted(name: str) -> str:
 
 
 def shape(event: StepEvent, step: int, t: float) -> str | None:
-    """step, t: the number and the end of the event before."""
+    """Checks the form of an event. step, t: the number and the end of the event before."""
     if wrong := misshapen(event):
         return f"the values of {wrong} are of the wrong kind"
     if event.step <= step:
@@ -39,7 +39,7 @@ def shape(event: StepEvent, step: int, t: float) -> str | None:
 
 
 def arrivals(event: StepEvent, state: RunState, header: Header) -> str | None:
-    """What is impossible about who arrives: unknown, or there already."""
+    """What is impossible about arrivals: requests that are unknown, or there already."""
     come = set(state.arrived)
     for arrived in event.arrived:
         if arrived.request not in state.num_tokens or arrived.request in come:
@@ -49,7 +49,7 @@ def arrivals(event: StepEvent, state: RunState, header: Header) -> str | None:
 
 
 def cancellations(event: StepEvent, state: RunState, header: Header) -> str | None:
-    """What is impossible about who is cancelled, or who ends by a reason that is none."""
+    """What is impossible about cancellations, and ends with an unknown reason."""
     for finished in event.finished:
         request, reason = finished.request, finished.finish_reason
         if reason not in FINISH_REASONS:
@@ -66,7 +66,7 @@ def cancellations(event: StepEvent, state: RunState, header: Header) -> str | No
 
 
 def preemptions(event: StepEvent, state: RunState, header: Header) -> str | None:
-    """What is impossible about who gives way: not in that lane, over, or twice."""
+    """What is impossible about preemptions: of requests not in that lane, over, or twice."""
     for preempted in event.preempted:
         request, lost, lane = preempted.request, preempted.tokens_lost, preempted.lane
         if state.lanes.get(lane) != request or request in state.finished or lost < 0:
@@ -75,7 +75,7 @@ def preemptions(event: StepEvent, state: RunState, header: Header) -> str | None
 
 
 def admissions(event: StepEvent, state: RunState, header: Header) -> str | None:
-    """What is impossible about who joins: not in the queue, or in no free lane."""
+    """What is impossible about admissions: requests not in the queue, lanes not free."""
     taken, joined = set(state.lanes), set[str]()
     for admitted in event.admitted:
         request, lane = admitted.request, admitted.lane
@@ -99,7 +99,7 @@ def admissions(event: StepEvent, state: RunState, header: Header) -> str | None:
 
 
 def queue(event: StepEvent, state: RunState, header: Header) -> str | None:
-    """What is impossible about the queue: who is in it, its head, its length, its reason."""
+    """What is impossible about the queue: its requests, its head, its length, its reason."""
     count, head, why = event.waiting
     if event.queue and sorted(event.queue) != sorted(state.waiting):
         return "its queue is not made of those that wait"
@@ -110,7 +110,7 @@ def queue(event: StepEvent, state: RunState, header: Header) -> str | None:
 
 
 def blocks(event: StepEvent, state: RunState, header: Header) -> str | None:
-    """What is impossible about the KV blocks: their number, their holders."""
+    """What is impossible about the KV blocks: their numbers, their holders."""
     used, total = event.kv.used, event.kv.total
     if total != header.num_blocks:
         return f"the pool does not have {total} blocks"
@@ -130,7 +130,7 @@ def blocks(event: StepEvent, state: RunState, header: Header) -> str | None:
 
 
 def passes(event: StepEvent, state: RunState, header: Header) -> str | None:
-    """What is impossible about what is computed: passes, segments, tokens, drafts."""
+    """What is impossible about the computation: passes, segments, tokens, drafts."""
     if {s.pass_index for s in event.segments} != set(range(len(event.passes))):
         return "segments and passes do not match"
     for index, forward in enumerate(event.passes):
@@ -190,7 +190,7 @@ def _pass(index: int, forward: Pass, segments: list[Segment], state: RunState) -
 
 
 def ends(event: StepEvent, state: RunState, header: Header) -> str | None:
-    """What is impossible about who ends and who leaves after the passes."""
+    """What is impossible about requests that end or leave after the passes."""
     holders = set(state.lanes.values())
     for finished in event.finished:
         request = finished.request

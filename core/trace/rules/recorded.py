@@ -1,9 +1,9 @@
-"""The rules of another engine's step that follow from what the header says of it: from the rules by
-which lanes, queue and reasons were inferred, from its order and its limits, and from arithmetic.
-Reads the events and the state before each part.
+"""The rules of another engine's step that follow from its header: from the rules by which lanes,
+queue and reasons were inferred, from its order and its limits, and from arithmetic. They read the
+events and the state before each part.
 
-What an engine does not record, such as that it skipped a request, is believed; `assets/checks.toml`
-lists it.
+Facts that an engine does not record, such as that it skipped a request, are believed;
+`assets/checks.toml` lists them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import islice
 
 from core.trace.events import NOT_RECORDED, SKIPPED, UNRECORDED, Resumed, StepEvent
 from core.trace.header import Header, windows_of
-from core.trace.inferred import WINDOWS, inferred_by, inferred_reasons, lowest_free
+from core.trace.inferred import inferred_by, inferred_reasons, lowest_free
 from core.trace.rules.blocks import BY_POSITION
 from core.trace.rules.bounds import ROUNDING, plausible_reason
 from core.trace.rules.followable import quoted
@@ -24,13 +24,10 @@ _MAY_BE_ABSENT = ("prepare", "sample", "logprob", "margin", "tokens", "prompts")
 
 
 def oddity(header: Header) -> str | None:
-    """What is odd about a header, or None: its lanes, queue and reasons are always inferred, by the
-    rules known here, and what is absent has a name.
+    """What is wrong with a header, or None: its lanes, queue and reasons are always inferred, by
+    the rules known here, and each absent fact has a known name.
     """
-    rules, stated = inferred_by(header.policy), header.inferred
-    if any(
-        stated.get(fact) != (rules | {"windows": WINDOWS}).get(fact) for fact in [*rules, *stated]
-    ):
+    if header.inferred != inferred_by(header.policy):
         return (
             "the header does not name the rules by which lanes, queue and reasons are inferred here"
         )
@@ -42,7 +39,7 @@ def oddity(header: Header) -> str | None:
 
 
 class RecordedRules:
-    """The rules of a run, each for a part of a step: what it contradicts in words, or None."""
+    """The rules of a run, each for a part of a step; a rule says what is wrong, or None."""
 
     def __init__(self, header: Header) -> None:
         engine = header.engine
@@ -60,7 +57,7 @@ class RecordedRules:
         self._next: str | None = None
 
     def numbering(self, event: StepEvent, state: RunState) -> str | None:
-        """Steps follow one another, except where the record says that some are missing."""
+        """Steps are consecutive, except where the record says that some are missing."""
         before, self._step, resumed = self._step, event.step, event.resumed
         self.ahead = max(self.ahead, *(2 * draft.drafted for draft in event.drafts), 0)
         if resumed is not None:
@@ -71,7 +68,7 @@ class RecordedRules:
         return None if follows else "steps are missing before it, and it does not say so"
 
     def times(self, event: StepEvent, state: RunState) -> str | None:
-        """The parts that are recorded are those between the recorded times."""
+        """The recorded durations are the differences of the recorded times."""
         if not event.passes:
             return None
         scheduling = event.passes[0].t_start - event.t_start
@@ -90,7 +87,7 @@ class RecordedRules:
         return self._lowest(new, kept.values()) or (self._elsewhere(moved[0]) if moved else None)
 
     def preemptions(self, event: StepEvent, state: RunState) -> str | None:
-        """Requests give way for want of blocks alone: the newest if that is the rule, or all."""
+        """Requests are preempted for lack of blocks only: the newest by rule, or all."""
         running, gone = state.running, {p.request for p in event.preempted}
         if not gone or gone == set(running):
             return None
@@ -121,7 +118,7 @@ class RecordedRules:
         return None
 
     def queue(self, event: StepEvent, state: RunState) -> str | None:
-        """Who is next: the first to arrive, or whoever was next, until it joins or one comes."""
+        """The head is the first to arrive or, by another order, stays until one joins or comes."""
         head, before = event.waiting.request, self._next
         self._next = None if event.waiting.why in (SKIPPED, UNRECORDED) else head
         if head is None or self._holds_blocks or self._policy.order_by == NOT_RECORDED:
@@ -139,8 +136,8 @@ class RecordedRules:
         return f"request {quoted(head)} is said to be the head of the queue, but is not"
 
     def reasons(self, event: StepEvent, state: RunState) -> str | None:
-        """Each reason is the one that follows from lanes, budget and blocks, or not recorded where
-        none does; but the head of the queue may have been skipped. state: while the passes run.
+        """Each reason follows from lanes, budget and blocks, or is not recorded if none does; but
+        the head of the queue may have been skipped. state: while the passes run.
         """
         why = event.waiting.why
         totals = {
@@ -160,7 +157,7 @@ class RecordedRules:
         return None
 
     def chunks(self, event: StepEvent, state: RunState) -> str | None:
-        """What a pass may hold, and how far a step computes a request. state: before its passes."""
+        """What a pass may hold, and how much of a request. state: before its passes."""
         over = {row.request for row in event.overrun}
         drafted = Counter({d.request: d.drafted for d in event.drafts})
         longest, context = self._longest, self._header.model.context
@@ -193,7 +190,7 @@ class RecordedRules:
         return None
 
     def _lowest(self, joining: Iterable[tuple[str, int | None]], held: Iterable[int]) -> str | None:
-        """The first of these requests that does not take the lowest lane that is free, in words."""
+        """The first of these requests that does not take the lowest free lane, in words."""
         taken = set(held)
         for request, lane in joining:
             if lane != lowest_free(taken):
@@ -205,7 +202,7 @@ class RecordedRules:
         return f"request {quoted(request)} does not take the lane that the header's rule gives it"
 
     def _lacks(self, request: str, event: StepEvent, state: RunState) -> int:
-        """At least as many blocks as the request needed in this step beyond its own."""
+        """The most blocks that the request may have needed in this step beyond its own."""
         ends = [s.kv_len for s in event.segments if s.request == request]
         most = max([state.num_tokens[request], *ends]) + self.ahead
         lacks = 0

@@ -1,4 +1,4 @@
-"""Checks the state from which a run goes on after steps that are not shown: whether it can be
+"""Checks the state from which a run continues after steps that are not shown: whether it can be
 followed and, if so, what is odd about it. Independent of recordings.
 """
 
@@ -29,7 +29,7 @@ def followable(event: StepEvent, state: RunState, header: Header) -> str | None:
 
 
 def _people(resumed: Resumed, state: RunState) -> str | None:
-    """Each request from before must be there or have ended, each other must have arrived."""
+    """Each earlier request must be there or have ended, each other must have arrived."""
     new, ended = [a.request for a in resumed.arrived], [f.request for f in resumed.ended]
     here, lanes = [c.request for c in resumed.carried], [c.lane for c in resumed.running]
     if any(len(set(names)) < len(names) for names in (new, ended, here)):

@@ -1,7 +1,7 @@
 """The rules of a step, in order, each with the part of the event by which it updates the state of
-the run. Reads only the events.
+the run. They read only the events.
 
-A rule says in words what its part of an event contradicts, or returns None.
+A rule says in words what is wrong with its part of an event, or returns None.
 `core.trace.rules.followable` has checked before that the part can be followed.
 """
 
@@ -24,9 +24,9 @@ from core.workload.request import Request
 
 
 class StepRule(NamedTuple):
-    """One part of an event. can_follow: what must hold before the state can `take` the part. rule:
-    what must hold in addition; it also updates the rules' state, record by record. take: None if
-    the part changes nothing in the state.
+    """One part of an event. can_follow: must hold before the state can `take` the part. rule: must
+    hold in addition; it also updates the rules' state, record by record. take: None if the part
+    does not change the state.
     """
 
     can_follow: Callable[[StepEvent, RunState, Header], str | None] | None
@@ -93,7 +93,7 @@ class StepRules:
         return () if self._own else (StepRule(None, lambda event: rule(event, self.state), None),)
 
     def go_on_from(self, state: RunState, event: StepEvent) -> None:
-        """Go on from `state` after this event, which broke a rule: forget all from before."""
+        """Continue from `state` after this event, which broke a rule: forget all before it."""
         self.state = state
         self._pool.go_on_from(state)
         self._overran = {row.request for row in event.overrun} - self._ended_last_step
@@ -179,7 +179,7 @@ class StepRules:
 
     def _freed_by(self, ended: list[str]) -> list[str]:
         """The requests whose lanes become free when these end: these themselves or, with a barrier,
-        the whole wave once none of it goes on.
+        the whole wave once all of it has ended.
         """
         if not self._policy.keeps_finished or not ended:
             return ended
@@ -235,7 +235,7 @@ class StepRules:
         return None
 
     def _next(self) -> Collection[str]:
-        """Who may be next: the queue's first, or any without an order or where some are skipped."""
+        """The requests that may be next: the first, or any, without an order or with skips."""
         waiting, policy = self.state.waiting, self._policy
         is_any = policy.order_by != "arrival" or policy.requeue or policy.preemption == "after"
         if is_any or not self._own:
@@ -268,7 +268,7 @@ class StepRules:
         return None
 
     def _segment(self, s: Segment, drafted: int) -> str | None:
-        """drafted: how many of its last positions hold tokens that are only proposed."""
+        """drafted: how many of the last positions hold tokens that are only proposed."""
         state, late = self.state, s.request in self._ended_last_step or s.request in self._overran
         if s.request in state.finished and not late:
             return f"request {quoted(s.request)} does not hold lane {s.lane}"
@@ -356,7 +356,7 @@ class StepRules:
         return None
 
     def _overruns(self, event: StepEvent) -> str | None:
-        """Wasted rows: of requests that had finished, or turn out to be cancelled."""
+        """Wasted rows are of requests that had finished, or turn out to be cancelled."""
         last = {s.request: s for s in event.segments}
         in_vain = {row.request for row in event.overrun}
         self._overran = in_vain - self._ended_last_step

@@ -1,4 +1,4 @@
-"""KV cache groups, layers that share a block table for each request: their facts, and which blocks
+"""Facts about KV cache groups (layers that share a block table for each request), and which blocks
 leave a table before the request ends.
 
 Source: vLLM 0.32, v1/core/single_type_kv_cache_manager.py and v1/kv_cache_interface.py.
@@ -21,8 +21,8 @@ _LEAVE_IN_ORDER = ("sliding_window", "sliding_window_mla", "chunked_local_attent
 
 
 def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str, Any]] | None:
-    """The KV cache groups for the header, or None if vLLM does not expose them. kind: in vLLM's own
-    words. window: how many tokens the layers attend to, the current one included.
+    """The KV cache groups for the header, or None if vLLM does not expose them. kind: vLLM's own
+    name. window: how many tokens the layers attend to, including the current one.
     """
     groups = read(scheduler, "kv_cache_config.kv_cache_groups")
     metadata = read(scheduler, "kv_cache_manager.kv_cache_event_metadata")
@@ -32,7 +32,7 @@ def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str,
     facts = []
     for group, (kind, window), manager in zip(groups, metadata, managers, strict=True):
         spec = group.kv_cache_spec
-        # vLLM calls it full attention, but blocks leave from the middle
+        # vLLM calls this full attention, but blocks in the middle leave
         if hasattr(spec, "rswa_window"):
             kind, window = "r_swa", spec.rswa_window
         elif kind == "chunked_local_attention":
@@ -45,7 +45,7 @@ def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str,
                 "window": window,
                 "block_size": manager.block_size,
                 "layers": indices,
-                # where blocks leave, a request is admitted with no more than these
+                # the most blocks with which a request is admitted, for groups whose blocks leave
                 "most_blocks": getattr(manager, "max_admission_blocks_per_request", None),
             }
         )
@@ -53,11 +53,11 @@ def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str,
 
 
 class Leaving:
-    """Notices which blocks leave a request's table before the request ends: vLLM puts its null
-    block in their places.
+    """Notices which blocks leave a request's table before the request ends: vLLM replaces them by
+    its null block.
 
-    Where blocks leave in order, a step reads only the first remaining block of each table;
-    elsewhere it reads all of them.
+    If blocks leave in order, a step reads only the first remaining block of each table, otherwise
+    all of them.
     """
 
     def __init__(self, scheduler: Any, groups: list[dict[str, Any]]) -> None:
@@ -68,13 +68,13 @@ class Leaving:
             if group["kind"] not in _KEEP_ALL
         }
         self._blocks = {index: managers[index].req_to_blocks for index in self._kinds}
-        # the tables, by request and group, with 0 where a block has left
+        # the tables by request and group, with 0 for a block that has left
         self._ids: dict[str, dict[int, list[int]]] = {}
-        # the first place that may have a block, where they leave in order
+        # for blocks that leave in order: the first index that may still have a block
         self._first: dict[tuple[str, int], int] = {}
 
     def of_step(self, scheduled: dict[str, int], blocks: list[list[Any]]) -> list[list[Any]]:
-        """[request, group, ids] of the blocks that left. blocks: what the step adds after that."""
+        """[request, group, ids] of the blocks that left. blocks: those that the step adds."""
         left: list[list[Any]] = []
         changed = {request: tables for request, tables, _ in blocks}
         for request, _, kind in blocks:

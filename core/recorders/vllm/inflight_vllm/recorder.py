@@ -1,11 +1,11 @@
 """Observes vLLM's scheduler and makes a record of each of its steps.
 
-The scheduler lives in the engine core under every executor (one process, several, Ray), so one
-class sees every step of a data-parallel rank. Its methods are wrapped, not changed. On the engine's
+The scheduler runs in the engine core under every executor (one process, several, Ray), so one class
+sees every step of a data-parallel rank. Its methods are wrapped, not changed. On the engine's
 thread a step costs a few references and a list of numbers; the writer's thread turns them into
 JSON. If that thread cannot keep up, whole steps are dropped and counted. From time to time a
-snapshot records the whole state, from which a reader can go on. Any failure switches the recorder
-off with one line in the log and never reaches the engine.
+snapshot records the whole state, from which a reader can continue. Any failure switches the
+recorder off with one line in the log and never reaches the engine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .writer import QUEUED_RECORDS, Parts, RawWriter, Sink, log
 __version__ = "0.1.0"
 RAW = 1  # version of the raw format
 TESTED = ("0.32.0",)  # versions of vLLM that this was tested with
-SNAPSHOT_STEPS = 64  # the least number of steps between two snapshots, unless one is wanted earlier
+SNAPSHOT_STEPS = 64  # the least steps between two snapshots, unless one is requested earlier
 MOST_SNAPSHOT_TOKENS = 2**22  # a larger state is not written: this is some 25 MB
 
 
@@ -37,9 +37,9 @@ def settings() -> dict[str, Any]:
     """A recorder's settings from the environment.
 
     INFLIGHT_TRACE: the file, or a folder in which each start of the engine writes its own file, or
-    the address of a collector, as a string. INFLIGHT_PROMPTS: `ids`, or `hashed` to leave prompts
-    out. INFLIGHT_MAX_MB: size of a file. INFLIGHT_MAX_FILES: how many are kept.
-    INFLIGHT_SNAPSHOT_STEPS: the least number of steps between two snapshots; 0 for none.
+    the address of a collector. INFLIGHT_PROMPTS: `ids`, or `hashed` to leave prompts out.
+    INFLIGHT_MAX_MB: the most megabytes of a file. INFLIGHT_MAX_FILES: how many files are kept.
+    INFLIGHT_SNAPSHOT_STEPS: the least number of steps between two snapshots, 0 for none.
     """
     place: str | Path = os.environ.get("INFLIGHT_TRACE", ".")
     if not str(place).lower().startswith(("http://", "https://")):
@@ -57,7 +57,7 @@ def settings() -> dict[str, Any]:
 
 def ranked(path: Path, rank: int, ranks: int | None) -> Path:
     """The file of one data-parallel rank: `run.rank1.raw.jsonl` beside `run.rank0.raw.jsonl`.
-    ranks: None if there are several, of unknown number.
+    ranks: None if there are several, but it is unknown how many.
     """
     if ranks == 1:
         return path
@@ -102,13 +102,13 @@ _PARTS = {
     "two_way_media": "model_config.is_mm_prefix_lm",
     "attention": "model_config.attn_type",
     "encoder_decoder": "model_config.is_encoder_decoder",
-}  # facts about features of vLLM, by where its configuration has them
+}  # facts about features of vLLM, and their places in its configuration
 
 
 class _Decisions(NamedTuple):
-    """The decisions of a step that must be copied at once. lengths: tokens of its requests when it
-    was scheduled, which grow with the output. blocks: the tables handed to the runner, which keeps
-    writing to them if it runs in the same process.
+    """The decisions of a step that must be copied at once. lengths: the tokens of each request when
+    it was scheduled, before its output is added. blocks: the tables handed to the runner, which
+    keeps changing them if it runs in the same process.
     """
 
     lengths: list[int]
@@ -129,7 +129,7 @@ class _Decisions(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """A step whose output has not come back."""
+    """A step whose output has not come back yet."""
 
     output: Any
     step: dict[str, Any]
@@ -137,7 +137,7 @@ class _Open(NamedTuple):
 
 
 class Recorder:
-    """Turns what a scheduler does into records; its methods are called on the engine's thread."""
+    """Turns calls of a scheduler into records; its methods run on the engine's thread."""
 
     def __init__(self, scheduler: Any, name: str, facts: dict[str, Any] | None = None) -> None:
         """facts: further facts for the header."""
@@ -151,13 +151,13 @@ class Recorder:
         self._steps = 0
         self._arrived: list[dict[str, Any]] = []
         self._preempted: list[tuple[str, int]] = []
-        self._open: dict[int, _Open] = {}  # by identity of what was scheduled
+        self._open: dict[int, _Open] = {}  # by id() of the scheduler output
         self._snapshot_steps = self._snapshot_due = chosen["snapshot_steps"]
-        # of a step that has been scheduled, while steps before it are in flight
+        # the snapshot before a step that has been scheduled, while earlier steps are in flight
         self._snapshot: Snapshot | None = None
-        # of requests that were still there at the latest snapshot, or came after it
+        # for requests that were still there at the latest snapshot, or came after it
         self._t_arrived: dict[str, float] = {}
-        # requests whose prompts a snapshot has; used only on the writer's thread
+        # requests whose prompts are in a snapshot; used only on the writer's thread
         self._prompts_written: set[str] = set()
         version = read(sys.modules.get("vllm"), "__version__")
         index, size = (of(f"parallel_config.data_parallel_{fact}") for fact in ("index", "size"))
@@ -230,7 +230,7 @@ class Recorder:
         self._arrived.append(self._asked(request, t))
 
     def _asked(self, request: Any, t: float | None) -> dict[str, Any]:
-        """A request as plain data: its prompt, limits and arrival."""
+        """A request as JSON: its prompt, limits and arrival."""
         prompt, params = request.prompt_token_ids, request.sampling_params
         known: dict[str, Any] = {
             "request": request.request_id,
@@ -251,22 +251,22 @@ class Recorder:
             }
         if getattr(request, "use_structured_output", False):
             known["structured"] = True
-        if self._by_priority:  # all that decides who is before whom
+        if self._by_priority:  # these two decide the order of the queue
             known |= {"priority": request.priority, "arrival_time": request.arrival_time}
         return known
 
     def preempted(self, request: Any) -> None:
-        """A request gives way, with as many computed tokens as it loses."""
+        """A request is preempted; notes how many computed tokens it loses."""
         self._preempted.append((request.request_id, request.num_computed_tokens))
         self._leaving.forget(request.request_id)
 
     def aborted(self, requests: list[str], status: Any) -> None:
-        """Requests were ended from outside. status: vLLM's own word for it."""
+        """Requests were ended from outside. status: vLLM's own name for the reason."""
         data = {"kind": "abort", "t": self.now(), "requests": requests, "status": str(status)}
         self.writer.put(lambda: data)
 
     def scheduling(self) -> tuple[float, Snapshot | None]:
-        """A step is about to be scheduled. The time, and the state if a snapshot is due."""
+        """A step is about to be scheduled. Returns the time, and the state if a snapshot is due."""
         t, writer = self.now(), self.writer
         is_due = writer.wants_snapshot or self._steps >= self._snapshot_due
         # the next step records preemptions that happened before it was scheduled
@@ -286,7 +286,7 @@ class Recorder:
         log.warning("Inflight records no snapshots: %s: %s.", type(error).__name__, error)
 
     def _take_snapshot(self) -> None:
-        """Queue the snapshot once it is whole, before the record of its step."""
+        """Queue the snapshot once it is complete, before the record of its step."""
         snapshot, writer = self._snapshot, self.writer
         if snapshot is None or snapshot.waits_for:
             return
@@ -309,14 +309,14 @@ class Recorder:
     def _snapshot_record(
         self, snapshot: Snapshot, times: dict[str, float | None], is_whole: bool
     ) -> dict[str, Any]:
-        """Called on the writer's thread. times: of arrival, by request. is_whole: whether it has to
-        be readable without anything before it.
+        """The record of a snapshot; called on the writer's thread. times: of arrival, by request.
+        is_whole: whether it must be readable without any earlier record.
         """
         self._prompts_written = set() if is_whole else self._prompts_written & times.keys()
         return snapshot.record(partial(self._asked_again, times))
 
     def _asked_again(self, times: dict[str, float | None], request: Any) -> dict[str, Any]:
-        """Like `_asked`, without the prompt if an earlier snapshot has it."""
+        """Like `_asked`, but without the prompt if an earlier snapshot has it."""
         known = self._asked(request, times[request.request_id])
         if request.request_id in self._prompts_written and "prompt" in known:
             known |= {"num_prompt": len(known.pop("prompt")), "told": True}
@@ -324,10 +324,10 @@ class Recorder:
         return known
 
     def scheduled(self, began: tuple[float, Snapshot | None], output: Any) -> None:
-        """began: what `scheduling` returned."""
+        """A step was scheduled. began: what `scheduling` returned."""
         scheduler, (t_start, snapshot) = self._scheduler, began
         waiting, deferred = scheduler.waiting, getattr(scheduler, "deferred_waiting", ())
-        # requests whose KV is being loaded: they come first
+        # requests whose KV is being loaded come first
         holding = getattr(scheduler, "kv_holding_waiting", ())
         queue = holding or waiting
         head = queue.peek_request() if queue else None
@@ -341,7 +341,7 @@ class Recorder:
             "waiting": len(waiting) + len(holding),
             "head": None if head is None else head.request_id,
             "deferred": len(deferred),
-            # for want of its grammar, its adapter or its KV, not of a limit
+            # it waits for its grammar, its adapter or its KV, not for a limit
             "skipped": head in deferred,
             "budget": scheduler.max_num_scheduled_tokens,
             "blocks_free": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
@@ -365,14 +365,14 @@ class Recorder:
         elif has_news:
             self.writer.put(lambda: step | _decided(output, decisions) | {"empty": True})
         else:
-            # an engine that becomes idle schedules one more, empty step: it is not recorded or
-            # numbered
+            # an engine that becomes idle schedules one more, empty step, which is neither
+            # recorded nor numbered
             return
         self._steps += 1
 
     def computed(self, output: Any, results: Any, t_output: float, answers: dict[int, Any]) -> None:
-        """A step's results are in: write the step. t_output: when they came, before vLLM took them
-        in. answers: what it then sends on.
+        """The results of a step have arrived: write the step. t_output: when they arrived, before
+        vLLM processed them. answers: what vLLM then sends to its clients.
         """
         known = self._open.pop(id(output), None)
         if known is None:
@@ -388,16 +388,16 @@ class Recorder:
 
 
 def _place(index: int | None, size: int | None) -> tuple[int, int | None]:
-    """This data-parallel rank, and the number of ranks; None if there are several, of unknown
-    number: with a dense model vLLM configures each rank as if it were the only one, and only the
-    name of its process shows otherwise.
+    """This data-parallel rank, and the number of ranks, None if there are several but it is unknown
+    how many: with a dense model vLLM configures each rank as if it were the only one, and only the
+    name of the process shows that it is not.
     """
     several = (size or 1) > 1 or bool(index) or "_DP" in multiprocessing.current_process().name
     return index or 0, ((size if size and size > 1 else None) if several else 1)
 
 
 def _instance(read: _Fields, scheduler: Any) -> str | None:
-    """What identifies an engine, for all ranks: on several machines, the first one's address."""
+    """An id that all ranks of an engine share: on several machines, the first address."""
     parallel = "parallel_config"
     size, here = (
         read(scheduler, f"{parallel}.data_parallel_size{where}") for where in ("", "_local")
@@ -412,9 +412,9 @@ def _instance(read: _Fields, scheduler: Any) -> str | None:
 
 
 def _clock() -> dict[str, Any]:
-    """The moment from which a recording's times count, on two clocks read at once: the monotonic
-    clock, which all processes of a machine share until it restarts, and the wall clock. boot:
-    identifies the machine's current boot, None if it cannot be read.
+    """Time 0 of a recording on two clocks, read together: the monotonic clock, which all processes
+    of a machine share until it restarts, and the wall clock. boot: identifies the machine's current
+    boot, None if it cannot be read.
     """
     monotonic, wall = time.monotonic_ns(), time.time_ns()
     try:
@@ -425,19 +425,19 @@ def _clock() -> dict[str, Any]:
 
 
 def _public(model: str) -> str:
-    """A hub id as it is; for a local folder only its name, since its path is private."""
+    """A hub id as it is; for a local folder only the name, since the path is private."""
     return os.path.basename(os.path.normpath(model)) if os.path.isdir(model) else model
 
 
 def _called(method: Any) -> Any:
     try:
         return method()
-    except Exception:  # another project's code: if it fails, the value is unknown
+    except Exception:  # if another project's code fails, the value is unknown
         return None
 
 
 def _decided(output: Any, decisions: _Decisions) -> dict[str, Any]:
-    """A SchedulerOutput as plain data. With its second runner, resumed ones are among the new."""
+    """A SchedulerOutput as JSON. vLLM's second runner lists resumed requests among the new ones."""
     cached, drafts = output.scheduled_cached_reqs, output.scheduled_spec_decode_tokens
     starts, admitted = {}, []
     for new in output.scheduled_new_reqs:
@@ -470,7 +470,7 @@ def _decided(output: Any, decisions: _Decisions) -> dict[str, Any]:
 
 
 def _results(rows: list[str], results: Any, answers: dict[int, Any]) -> dict[str, Any]:
-    """A ModelRunnerOutput as plain data. rows: its requests in the order of the pass."""
+    """A ModelRunnerOutput as JSON. rows: its requests in the order of the pass."""
     tokens = results.sampled_token_ids or []
     data: dict[str, Any] = {
         "row_order": rows,

@@ -1,4 +1,4 @@
-"""vLLM's schedulers, recorded: the classes that `--scheduler-cls` names."""
+"""vLLM's schedulers with recording: the classes for `--scheduler-cls`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Scheduler: Any = object  # the vLLM scheduler behind the mixin
 
 
 class RecordsSteps(_Scheduler):
-    """A mixin for a scheduler of vLLM: passes each call on unchanged and reports it."""
+    """A mixin for a vLLM scheduler that forwards each call unchanged and records it."""
 
     _recorder: Recorder | None = None
     requests: dict[str, Any]  # the scheduler's
@@ -31,7 +31,7 @@ class RecordsSteps(_Scheduler):
             self.recording_ends()
             theirs = next(
                 cls.__name__ for cls in type(self).__mro__ if cls.__module__ != __name__
-            )  # vLLM's, or a user's own on top of ours
+            )  # vLLM's class, or a user's subclass of ours
             self._recorder = Recorder(self, theirs, facts)
         except Exception as error:
             _give_up(error)
@@ -53,7 +53,7 @@ class RecordsSteps(_Scheduler):
             return None
 
     def add_request(self, request: Any) -> None:
-        """vLLM's, recorded."""
+        """Overrides vLLM's method: calls it and records the request."""
         super().add_request(request)
         self._tell(Recorder.arrived, request)
 
@@ -62,7 +62,7 @@ class RecordsSteps(_Scheduler):
         super()._preempt_request(request, *args, **kwargs)
 
     def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
-        """vLLM's, recorded: who ends that was there."""
+        """Overrides vLLM's method: calls it and records the requests that were there."""
         named = self.requests if request_ids is None else request_ids
         if isinstance(named, str):
             named = [named]
@@ -73,14 +73,14 @@ class RecordsSteps(_Scheduler):
         return result
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
-        """vLLM's, recorded and timed."""
+        """Overrides vLLM's method: calls it, and records and times the step."""
         began = self._tell(Recorder.scheduling)
         output = super().schedule(*args, **kwargs)
         self._tell(Recorder.scheduled, began, output)
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
-        """vLLM's, recorded with what it answers."""
+        """Overrides vLLM's method: calls it and records its results."""
         t_output = self._tell(Recorder.now)
         answers = super().update_from_output(scheduler_output, model_runner_output)
         self._tell(Recorder.computed, scheduler_output, model_runner_output, t_output, answers)
@@ -93,7 +93,7 @@ class RecordsSteps(_Scheduler):
             recorder.writer.close()
 
     def shutdown(self) -> None:
-        """vLLM's; then the recording ends."""
+        """Overrides vLLM's method: calls it and ends the recording."""
         super().shutdown()
         self.recording_ends()
 

@@ -1,5 +1,5 @@
-"""Sends a recording over HTTP to a collector: `python -m inflight collect`, or Inflight's page.
-Independent of the engine.
+"""Sends a recording over HTTP to a collector: `python -m inflight collect`, or Inflight's page. It
+does not depend on the engine.
 
     POST ADDRESS          Authorization: Bearer TOKEN     Inflight-First: the number of the first
                           line
@@ -25,7 +25,7 @@ from .writer import Oversized, log
 
 BATCH = 2**20  # bytes after which a batch is sent
 MOST_BODY = 32 * 2**20  # bytes that a collector takes at once
-# seconds without lines after which an empty batch shows that the engine is still there
+# seconds without lines after which an empty batch shows that the engine is alive
 HEARTBEAT = 10.0
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 507})  # statuses that may be temporary
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0  # seconds between two attempts
@@ -34,12 +34,12 @@ _MOST_ANSWER = 2**16  # bytes
 
 
 class NotTaken(Exception):
-    """The collector refuses what it is sent, and would refuse it again."""
+    """The collector refuses a batch and would refuse it again."""
 
 
 class Sender:
-    """A sink of `RawWriter`. url: with the token as `?token=…`, which is sent as a header of each
-    call and written nowhere. Raises ValueError for an invalid address or token.
+    """A sink of `RawWriter`. url: may have the token as `?token=…`, which is sent as a header of
+    each call and never logged. Raises ValueError for an invalid address or token.
     """
 
     period = 0.25
@@ -66,12 +66,12 @@ class Sender:
         self._closing = threading.Event()
 
     def open(self, closing: threading.Event) -> None:
-        """Connects later. closing: set when the engine shuts down, and allows one more attempt."""
+        """Connects later. closing: is set at shutdown, when one more attempt is made."""
         self._closing = closing
 
     def write(self, line: str) -> bool:
-        """Take a line, and send what has gathered once it is enough; whether a snapshot is wanted.
-        Raises Oversized for a line that no message holds.
+        """Take a line, and send the batch once it is large enough; returns whether a snapshot is
+        wanted. Raises Oversized for a line that fits into no message.
         """
         if len(line) + len(self._header) > MOST_BODY:
             raise Oversized
@@ -81,7 +81,7 @@ class Sender:
         return (self._size >= BATCH and self._send()) or wants_snapshot
 
     def flush(self) -> bool:
-        """Send what has gathered, or a sign of life; whether a snapshot is wanted."""
+        """Send the batch, or an empty one as a heartbeat; returns whether a snapshot is wanted."""
         return bool(self._lines or time.monotonic() - self._at >= HEARTBEAT) and self._send()
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class Sender:
             self._connection = None
 
     def _send(self) -> bool:
-        """Send the gathered lines. Raises NotTaken, and ConnectionError at shutdown."""
+        """Send the batch. Raises NotTaken, and ConnectionError at shutdown."""
         body, wait, is_out = self._header + b"".join(self._lines), _FIRST_WAIT, False
         while True:
             try:
@@ -118,7 +118,7 @@ class Sender:
         return wants_snapshot
 
     def _post(self, body: bytes) -> bool:
-        """Send, and once more if an earlier connection has been closed in the meantime."""
+        """Send a body; try again if the other side has closed the kept connection."""
         headers = {**self._headers, "Inflight-First": str(self._sent)}
         for is_kept in (True, False) if self._connection is not None else (False,):
             try:
@@ -130,7 +130,7 @@ class Sender:
                 self._connection.request("POST", self._path, body, headers)
                 answer = self._connection.getresponse()
                 data = answer.read(_MOST_ANSWER)
-                # whoever answered was killed while it did
+                # the collector was killed while it answered
                 if answer.length and len(data) < _MOST_ANSWER:
                     raise http.client.IncompleteRead(data, answer.length)
                 break

@@ -1,30 +1,30 @@
-"""The whole state of vLLM's scheduler at one moment, from which a recording can be followed."""
+"""The whole state of vLLM's scheduler at one moment, from which a reader can continue."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-# finish reasons of the scheduler's own; all others are recorded as aborts
+# the scheduler's own finish reasons; all others are recorded as aborts
 _BY_ITSELF = ("length", "stop", "repetition")
 
 
 class Snapshot:
-    """The state before a step is scheduled: which requests are there, and what each has.
+    """The state before a step is scheduled: all requests and what each has.
 
     With asynchronous scheduling, earlier steps may still be in flight. Their positions count as
-    computed, as vLLM counts them, and their tokens as sampled: the snapshot is finished when their
-    outputs are back, and describes the state after all steps before its own.
+    computed, as in vLLM, and their tokens as sampled: the snapshot is finished when their outputs
+    are back, and describes the state after all steps before its own.
 
     step: the number of that step. t: seconds. requests: running ones first. computed: positions, in
     the order of `requests`. tables: for requests that hold blocks, in the same order, the blocks in
-    each KV cache group. waits_for: the steps in flight, by identity of their scheduler output.
+    each KV cache group. waits_for: the steps in flight, by id() of their scheduler output.
     """
 
     def __init__(
         self, scheduler: Any, step: int, t: float, arriving: set[str], in_flight: Collection[int]
     ) -> None:
-        """arriving: requests that the step records as arrivals, and that are left out."""
+        """arriving: requests that the step itself records as arrivals; they are left out."""
         self.step, self.t, self.waits_for = step, t, set(in_flight)
         self.blocks_free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
         self.num_running = len(scheduler.running)
@@ -49,7 +49,7 @@ class Snapshot:
         self.ended: list[str | None] = []
 
     def back(self, output: Any, results: Any) -> None:
-        """Take the output of a step in flight: rejected drafts do not count as computed."""
+        """Take the output of a step in flight: rejected draft tokens do not count as computed."""
         self.waits_for.discard(id(output))
         drafts = output.scheduled_spec_decode_tokens
         if drafts and results.sampled_token_ids:
@@ -60,7 +60,7 @@ class Snapshot:
                     self.computed[at] -= len(guessed) - len(got) + 1
 
     def finish(self) -> None:
-        """Read what the requests have, once all earlier steps have their outputs."""
+        """Read the tokens of the requests, once all earlier steps have their outputs."""
         self.lengths = [len(request.output_token_ids) for request in self.requests]
         self.num_tokens = sum(self.lengths) + sum(
             request.num_prompt_tokens for request in self.requests
@@ -70,8 +70,8 @@ class Snapshot:
         ]
 
     def record(self, facts_of: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        """As plain data; called on the writer's thread, which converts the requests one by one.
-        facts_of: a request's prompt, limits and arrival.
+        """The snapshot as JSON; called on the writer's thread, which converts the requests one by
+        one. facts_of: gives a request's prompt, limits and arrival.
         """
         waiting, at = [], self.num_running
         for number, is_heap in zip(self.num_waiting, self.are_heaps, strict=True):

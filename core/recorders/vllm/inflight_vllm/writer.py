@@ -1,4 +1,4 @@
-"""Writes records from a thread of its own: an engine never waits for a disk."""
+"""Writes records in a thread of its own, so that an engine never waits for a disk."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 QUEUED_RECORDS = 4096  # if more wait, the writer has fallen behind and steps are dropped
-# other records must take so many times a snapshot's bytes before the next one: snapshots are at
-# most a fifth of a recording
+# how many times a snapshot's bytes other records must take before the next snapshot, so that
+# snapshots are at most a fifth of a recording
 SNAPSHOT_SHARE = 4
 log = logging.getLogger(
     "vllm.inflight" if util.find_spec("vllm") else "inflight"
 )  # under vLLM's logger, for its handler and level
 
 Record = Callable[[], "dict[str, Any]"]
-"""Makes one line's data; called on the writer's thread."""
+"""Makes the data of one line; called on the writer's thread."""
 
 
 class Sink(Protocol):
-    """Where lines go, on the writer's thread; any exception but `Oversized` ends the recording."""
+    """Takes lines on the writer's thread; any exception but `Oversized` ends the recording."""
 
-    period: float  # seconds for which lines are gathered; 0 to write each as it comes
+    period: float  # seconds for which lines are gathered; 0 to write each at once
     idle: float  # seconds without records after which it is flushed again
 
     @property
@@ -41,21 +41,21 @@ class Sink(Protocol):
         ...
 
     def open(self, closing: threading.Event) -> None:
-        """closing: set once the recording is to end."""
+        """Prepare for writing. closing: is set once the recording is to end."""
         ...
 
     def write(self, line: str) -> bool:
-        """Write a line. Returns whether a snapshot is wanted, as a new part has begun, which has to
-        be readable by itself. Raises Oversized for one too long, after which others may be written.
+        """Write a line. Returns whether a snapshot is wanted, since a new part has begun that must
+        be readable by itself. Raises Oversized for a line that is too long; later lines may fit.
         """
         ...
 
     def flush(self) -> bool:
-        """Write what has been gathered. Returns the same as `write`."""
+        """Write what has been gathered; returns the same as `write`."""
         ...
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close: no more lines come."""
 
 
 class Oversized(Exception):
@@ -63,12 +63,12 @@ class Oversized(Exception):
 
 
 class RawWriter:
-    """A thread that turns records into JSON lines. The last line of a recording that was closed
-    says how many records were dropped.
+    """A thread that turns records into JSON lines. The last line of a closed recording says how
+    many records were dropped.
 
-    sink: where the lines go. queued: how many records may wait. wants_snapshot: whether a snapshot
-    should follow as soon as possible, because a new part has begun or records were dropped, so that
-    what follows has to be readable by itself; the recorder resets it when it puts one.
+    sink: takes the lines. queued: how many records may wait. wants_snapshot: whether a snapshot
+    should follow as soon as possible, because a new part has begun or records were dropped and what
+    follows must be readable by itself; the recorder resets it when it puts one.
     """
 
     def __init__(self, sink: Sink, queued: int = QUEUED_RECORDS) -> None:
@@ -76,7 +76,7 @@ class RawWriter:
         self.failure: str | None = None  # why nothing more is written
         self.wants_snapshot = False
         self._sink, self._queued = sink, queued
-        # of the latest snapshot, and of what has been written after it
+        # bytes of the latest snapshot, and of all that was written after it
         self._snapshot_bytes = self._bytes_since = 0
         self._records: deque[Record] = deque()
         self._news, self._closing = threading.Event(), threading.Event()
@@ -86,7 +86,7 @@ class RawWriter:
         atexit.register(self.close)
 
     def put(self, record: Record) -> None:
-        """Queue a record, at once; drop it if too many are queued or writing has failed."""
+        """Queue a record without waiting; drop it if too many are queued or writing has failed."""
         if len(self._records) >= self._queued or self.failure is not None:
             self.dropped += 1
             self.wants_snapshot = True
@@ -97,17 +97,17 @@ class RawWriter:
 
     @property
     def has_room_for_snapshot(self) -> bool:
-        """Whether the writer keeps up, and a snapshot is wanted or a small share of all."""
+        """Whether the writer keeps up, and a snapshot is wanted or not too large."""
         is_small = self.wants_snapshot or self._bytes_since >= SNAPSHOT_SHARE * self._snapshot_bytes
         return is_small and len(self._records) < self._queued // 2
 
     def end(self) -> None:
-        """Have the queued records and the last line written, without waiting for it."""
+        """Let the queued records and the last line be written, without waiting for it."""
         self._closing.set()
         self._news.set()
 
     def close(self) -> None:
-        """Like `end`, once, but wait until it is done; briefly if nothing was opened."""
+        """Like `end`, but wait until it is done, or briefly if the sink never opened."""
         self.end()
         if self._begun.wait(2):
             self._thread.join(10)
@@ -128,7 +128,7 @@ class RawWriter:
             self._sink.flush()
             self._sink.close()
         except Exception as error:
-            # such as a full disk: the recording ends here, and the engine goes on
+            # a full disk, say: the recording ends here, and the engine continues
             self.failure = f"{type(error).__name__}: {error}"
             log.error(
                 "Inflight stopped recording to %s: %s. The engine goes on.",
@@ -172,13 +172,12 @@ def _line(data: dict[str, Any]) -> str:
 
 class Parts:
     """A recording in files of bounded size: `run.raw.jsonl`, `run.raw.2.jsonl`, …, of which the
-    newest are kept. Each begins with the header, which says which part it is.
+    newest are kept. Each begins with the header, which has the number of the part.
 
-    An earlier recording is never touched: if the file exists already, this one is
-    `run.20261122-170501.raw.jsonl` beside it. A pipe or a device is written to directly, as a
-    single part.
+    An earlier recording is never touched: if the file exists already, the new one is
+    `run.20261122-170501.raw.jsonl` beside it. A pipe or a device gets a single part.
 
-    max_bytes: size at which the next file begins; 0 never begins another. max_files: how many are
+    max_bytes: size at which the next file begins; 0 for a single file. max_files: how many are
     kept; 0 keeps all.
     """
 
@@ -195,7 +194,7 @@ class Parts:
 
     @property
     def name(self) -> str:
-        """The path of the part that is being written."""
+        """The path of the current part."""
         return str(self.path)
 
     def open(self, closing: threading.Event) -> None:
@@ -213,7 +212,7 @@ class Parts:
         raise FileExistsError(f"{self.path} and the names beside it are taken")
 
     def write(self, line: str) -> bool:
-        """Write a line, and begin a new part once this one is full, which is returned."""
+        """Write a line, and begin a new part if this one is full; returns whether it did."""
         self._file.write(line)
         self._size += len(line)  # which is ASCII
         if not self._max_bytes or self._size < self._max_bytes or line.startswith('{"kind":"end"'):
@@ -225,15 +224,15 @@ class Parts:
         return True
 
     def flush(self) -> bool:
-        """Write through what is buffered; False, as no new part begins."""
+        """Flush the file; returns False, since no new part begins."""
         self._file.flush()
         if self._max_bytes:
-            # its time shows that the engine is still there even when idle
+            # the file's time shows that an idle engine is still alive
             os.utime(self._file.fileno())
         return False
 
     def close(self) -> None:
-        """Close the part that is being written."""
+        """Close the current part."""
         if self._file is not None:
             self._file.close()
 

@@ -19,7 +19,7 @@ import torch
 from transformers import PreTrainedModel
 
 from core.account.metrics import metrics, wall_s
-from core.collector import uncollected
+from core.collector import gc_off
 from core.config import EngineConfig, Execution
 from core.engine.recorder import TraceRecorder
 from core.engine.runner import SamplingRow, observing
@@ -160,7 +160,7 @@ def timed(
     gc.collect()
     started = device.now()
     steps = engine.stream(workload)
-    with uncollected():  # as in `Engine.run`
+    with gc_off():  # as in `Engine.run`
         for _ in steps:
             if device.clock() - started > limit_s and engine.has_work:
                 break
@@ -413,7 +413,7 @@ def _waves(context: PartContext) -> dict[str, Any]:
     for most_tokens, limit_s in ((4, scale.probe_s), (None, scale.baseline_s)):
         work = baseline_requests(scale.workload(scale.compared, most_tokens), None)
         device.free()
-        with uncollected():
+        with gc_off():
             run = generate_waves(model, work, scale.lanes, device.clock, context.limit(limit_s))
     about = {"lanes": scale.lanes, "attention": model.config._attn_implementation}
     return {"workload": lengths_of(workload), **_counted(run), **about}
@@ -480,7 +480,7 @@ def _run(
         if limit_s <= 0:
             raise InflightError("not tried, the time for trying was up")
         with ready(model, work, scale.lanes, scale.budget, device.clock, variant, limit_s) as start:
-            with uncollected():
+            with gc_off():
                 run = start()
             found |= _counted(run)
             found["settings"] |= run.about
