@@ -258,8 +258,7 @@ export class Run {
         index: this.requests.length,
         letter: this.letters[id] ?? id,
         hue: -1,
-        // the name that the sender gave; whether a program of ours sent it; whether this visitor
-        // did
+        // the sender's name; whether a program of ours sent it; whether this visitor did
         by: (asked && asked.by) || "",
         isBot: Boolean(asked && asked.isBot),
         isOwn: Boolean(asked && asked.isOwn),
