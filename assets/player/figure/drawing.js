@@ -75,8 +75,8 @@ export class Pen {
   }
 
   /**
-   * A straight line. @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1
-   * @param {string} colour @param {number[]} [dash] @param {number} [width]
+   * Draw a straight line. @param {number} x0 @param {number} y0 @param {number} x1
+   * @param {number} y1 @param {string} colour @param {number[]} [dash] @param {number} [width]
    */
   rule(x0, y0, x1, y1, colour, dash, width) {
     const ends = [x0, y0, x1, y1];

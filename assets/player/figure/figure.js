@@ -90,7 +90,7 @@ export class Figure extends Card {
     this.hot = null;
     /** @type {Caption | null | undefined} */
     this._said = undefined;
-    this._index = 0; // of the step that is drawn
+    this._index = 0; // the index of the step drawn
     /** @type {ViewActions} */
     this.actions = {
       redraw: () => this.redraw(),

@@ -348,7 +348,7 @@ export class Learn {
     return this.open(this.lesson, this.at);
   }
 
-  // -- around it ---------------------------------------------------------------------------------
+  // -- buttons, labels and keys ------------------------------------------------------------------
 
   _buttons() {
     const { $ } = this;

@@ -1,4 +1,4 @@
-// "Now you", a lesson's task: the learner changes the run, with the task and the way back in sight; the engine of a run checks it at its end.
+// "Now you", a lesson's task: the learner changes the run, with the task and the way back in sight; the engine that made a run checks it.
 //
 //   begin ─→ html[data-task], the requests open ─→ "inflight-ran" {id} ─→ lesson_check ─→ a mark and a sentence for each goal
 //   all goals are met ─→ the step that answers the task, in the learner's run, and the next lesson ─→ end

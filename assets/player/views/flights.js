@@ -37,9 +37,9 @@ export class Flights {
     /** @type {Map<object, {x: number, y: number}>} */
     this.origins = new Map(); // of each view's canvas
     /** @type {Map<string, Place | null>} */
-    this.places = new Map(); // of what is not on a canvas
+    this.places = new Map(); // places of what is not on a canvas
     /** @type {unknown[]} */
-    this._of = []; // what they were measured for
+    this._of = []; // the state that they were measured for
   }
 
   /** Whether tokens fly to the row; otherwise they appear there. @param {ViewState} state */

@@ -16,7 +16,7 @@ import { callsItself, clean, tail, written } from "./texts.js";
 const PROMPT = 160; // characters shown of the prompt's end
 const OUTPUT = 420; // … of the text so far: more than fits the largest row
 const PER = 14; // pixels per step in the lanes on the left; on a projector half as many again
-const STAYS = 16; // steps for which a finished text stays in its lane while nobody else takes it
+const STAYS = 16; // steps for which a finished text stays in its lane if no other request takes it
 const BREAKS = /(?:↵ )+/g; // line breaks, which would use up a row's two or three lines
 // the most waiting requests that are named; on a phone they can be scrolled
 const DOOR = { desk: 6, tablet: 5, phone: 8 };

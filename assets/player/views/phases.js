@@ -39,7 +39,7 @@ export const afterFlight = (t) => Math.max(0, (t - FLOWN) / (1 - FLOWN));
 /** @type {(a: number, b: number, t: number) => number} */
 export const lerp = (a, b, t) => a + (b - a) * t;
 /**
- * On the way from one point to another. @typedef {{x: number, y: number}} Point
+ * The point at share t between two points. @typedef {{x: number, y: number}} Point
  * @param {Point} from @param {Point} to @param {number} t @returns {Point}
  */
 export const along = (from, to, t) => ({ x: lerp(from.x, to.x, t), y: lerp(from.y, to.y, t) });

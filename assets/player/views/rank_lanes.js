@@ -12,7 +12,7 @@ import { busy, standing, stretch } from "../run/moments.js";
 import { drawTimeAxis, LaneChart, lanesWords } from "./lane_chart.js";
 import { GUTTER } from "./lane_ink.js";
 
-const STRIP = 9; // above a rank's lanes: ticks where requests arrive and finish
+const STRIP = 9; // pixels above a rank's lanes, with ticks where requests arrive and finish
 
 /** A rank's number, or the name of its engine if there are several. @param {Rank} member */
 const titleOf = (member) => member.name || t(`Rank ${member.rank}`);

@@ -133,7 +133,7 @@ export class RequestCard extends CanvasView {
     find(panel, ".card-close").addEventListener("click", () => actions.pin(null));
     this.rows = new Map();
     /** @type {{request?: RunRequest, run?: Run, language?: string}} */
-    this._named = {}; // whose name is shown
+    this._named = {}; // the request whose name is shown
     this._wentStamp = "";
   }
 

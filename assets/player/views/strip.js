@@ -82,7 +82,7 @@ export class StripView extends LaneChart {
     g.fillText(word, this.now + (this._per - measure(g, word)) / 2, this.axis - 6);
   }
 
-  /** Dragging pulls the run past now; a press goes to the step under it. */
+  /** Dragging moves the run past "now"; a press goes to the step under the pointer. */
   _drag() {
     let moved = false;
     onDrag(

@@ -26,7 +26,7 @@ function partWords(time, { name, label, means, seconds, steps }) {
   return [head, ...limits, ...uncompared, t(means)].join("\n");
 }
 
-/** The bar. @param {RequestTime} time @param {number} most seconds that are its full width */
+/** The bar. @param {RequestTime} time @param {number} most seconds at the full width */
 export function timeBar(time, most = time.whole) {
   const parts = time.parts.map((part) => {
     const el = h("i", { class: `went went-${part.name}`, title: partWords(time, part) });

@@ -37,7 +37,7 @@ export class Write {
     /** @type {string | null} */
     this.came = null; // the packed code of a link, while it is on screen unchanged
     this.stop = null; // aborts the current trial
-    this.entry = null; // of the run that the last trial made
+    this.entry = null; // the entry of the run that the last trial made
     this._theme = besidePlayer(root);
     this.speech = new Speech(root, () => this._named());
     this.trials = new Trials(this.options, () => this.watch.engines?.tab);
@@ -246,7 +246,7 @@ export class Write {
     );
   }
 
-  // -- around it ---------------------------------------------------------------------------------
+  // -- buttons, labels and messages --------------------------------------------------------------
 
   _buttons() {
     const clicked = {

@@ -17,7 +17,7 @@ export function fillKeys({ g, at }, { q0: top, pads, length }, from, end) {
   g.fillRect(x, y, at.x(clamp(end, k0, k1)) - x, at.y(Math.min(first + length, q1)) - y);
 }
 
-/** The allowed cells of each request: cached keys pale, new ones full. @param {MaskSheet} sheet */
+/** Draw the allowed cells: cached keys pale, new ones full. @param {MaskSheet} sheet */
 export function inkCells({ g, palette, at, items, window, focus, reach }) {
   const [q0, q1, k0, k1] = at.view;
   for (const item of items) {
@@ -48,7 +48,7 @@ export function inkCells({ g, palette, at, items, window, focus, reach }) {
   g.globalAlpha = 1;
 }
 
-/** What a run that leaks also allows: the next request's keys. @param {MaskSheet} sheet */
+/** Draw what a leak allows as well: the next request's keys. @param {MaskSheet} sheet */
 export function inkLeaks(sheet) {
   const { g, palette, items, focus } = sheet;
   g.fillStyle = palette.warn;

@@ -7,7 +7,7 @@ import { fillBox, measure, setFont, shorten, strokeBox } from "../../parts/surfa
 import { BAND } from "./geometry.js";
 import { queryOf, visible } from "../../run/passes.js";
 
-/** Lines between requests, and between cells if they are large. @param {MaskSheet} sheet */
+/** Draw lines between requests, and between cells if they are large. @param {MaskSheet} sheet */
 export function inkRules({ g, palette, at, items, right, bottom }) {
   const [q0, q1, k0, k1] = at.view;
   g.beginPath();
