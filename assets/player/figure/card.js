@@ -121,7 +121,7 @@ export class Card {
     if (!this.held) this.redraw();
   }
 
-  /** Change the state by hand, which keeps it until `release`. @param {Moment} change */
+  /** Change the state by hand; the hand keeps it until `release`. @param {Moment} change */
   take(change) {
     this._glide = null;
     this.held = { ...this.settled(this.now()), ...change };

@@ -24,8 +24,8 @@ export function betweenSteps(run, i) {
 }
 
 /**
- * What happened in step i, in order: preemptions, admissions, tokens computed and sampled; and the
- * blocks that changed hands.
+ * What happened in step i, in order: preemptions, admissions, tokens computed and sampled, blocks
+ * taken, shared and evicted.
  * @param {Run} run @param {number} i a step other than the first
  * @returns {Happenings}
  */

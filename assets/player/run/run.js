@@ -538,7 +538,7 @@ export class Run {
 
   /**
    * Seconds that the device of an asynchronous run was idle before step i; whether it waited for
-   * the host or had nothing to serve; whether that is worth showing. Null if never idle.
+   * the host or had nothing to serve; whether that is worth showing. Null if it was not idle.
    * @param {number} i
    */
   idleBefore(i) {
@@ -578,8 +578,8 @@ export class Run {
   }
 
   /**
-   * The index of a step to open with: prefill beside decode, several requests, few tokens; the
-   * middle of the run if no step mixes prefill and decode.
+   * The index of a step to open with: prefill beside decode, several requests, a readable number of
+   * tokens; the middle of the run if no step mixes prefill and decode.
    */
   openingStep() {
     let best = Math.floor(this.length / 2);

@@ -51,7 +51,7 @@ export class LanesView extends LaneChart {
     const bare = simple && !pair.charted.length;
     const gutter = bare ? 0 : GUTTER;
     let span = Math.max(1e-9, ...[run, ...pair.charted].map((r) => r.span(clock)));
-    // room to grow: the axis doubles now and then, instead of shrinking in every step
+    // room to grow: the axis doubles now and then, instead of growing with every step
     if (!run.complete)
       span = clock
         ? span * 1.25

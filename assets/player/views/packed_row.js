@@ -26,7 +26,7 @@ const FOLDS = [
   ...[1e9, 24, 12, 6, 3].map((most) => ({ most, dots: false, saysOut: true })),
   ...[24, 12, 6, 3, 2, 1, 0].map((most) => ({ most, dots: false, saysOut: false })),
 ];
-const DOTS = 3; // as many template tokens in a row become one cell if room is short
+const DOTS = 3; // from this many on, template tokens in a row are one cell if room is short
 
 /**
  * A token, or a placeholder for several: pads of a row or of a graph, folded tokens.

@@ -86,7 +86,7 @@ export class PeopleView {
     this._rows(run.numLanes);
     const left = this._left(run, frame);
     let held = 0;
-    let ended = 0; // in this step, after which their lanes are free
+    let ended = 0; // requests done in this step, after which their lanes are free
     frame.lanes.forEach(({ lane, request, status }) => {
       const row = this.rows[lane];
       const shown = request || left.get(lane);
@@ -159,7 +159,7 @@ export class PeopleView {
   }
 
   /**
-   * The request that finished last in each lane, in the last STAYS steps.
+   * The request that last finished in each lane, within the last STAYS steps.
    * @param {Run} run @param {Frame} frame @returns {Map<number, RunRequest>}
    */
   _left(run, frame) {

@@ -30,7 +30,7 @@ export function phase(share, name) {
  */
 export const turn = (done, n, total) => clamp(done * 1.7 - (n / Math.max(1, total)) * 0.7, 0, 1);
 
-const FLOWN = 0.4; // of a row's turn in the mask; in it its word flies, then its stripe grows
+const FLOWN = 0.4; // share of a row's turn in the mask: first its word flies, then its stripe grows
 /** The progress of the flight at share t of a row's turn. @param {number} t */
 export const inFlight = (t) => Math.min(1, t / FLOWN);
 /** The progress of the growth after the flight. @param {number} t */

@@ -13,7 +13,7 @@ export class MaskTools {
     this._signature = "";
   }
 
-  /** Make the buttons anew if they have changed. @param {ViewState} state */
+  /** Rebuild the buttons if their labels have changed. @param {ViewState} state */
   show(state) {
     const { mask } = this;
     const { actions } = mask;
