@@ -1,16 +1,16 @@
-// The frame of a figure: what it claims, where its data comes from, a picture, a sentence that says the picture's state, and a small transport.
+// The frame of a figure: its claim, the source of its data, a picture, a sentence that describes the picture, and a small transport.
 // Its state is plain numbers. It comes from outside (`show`: the scroll of a text, an address) or from the reader's hand, which keeps it until
-// it is given back. It knows neither runs nor views: `draw(state)` of a subclass paints and returns the sentence.
+// `release`. It knows neither runs nor views: `paint(state)` of a subclass paints the picture and returns the sentence.
 //
 //   show(state) ─┐
-//                ├─→ draw(state) in the next animation frame
-//   hand ────────┘   (given back, the picture glides to what the text wants)
+//                ├─→ draw() in the next animation frame
+//   hand ────────┘   (released, the picture glides to what the text wants)
 
 import { clamp, h, newButton, reducedMotion, setAttr, setText, svg } from "../parts/dom.js";
 import { drawSoon, paintTheme, prefersDark } from "../parts/look.js";
 import { t } from "../parts/speech.js";
 
-const GLIDE = 320; // milliseconds from the hand back to the text
+const GLIDE = 320; // milliseconds of the glide from the hand's state back to the text's
 
 /** @typedef {(Node | string)[]} Words */
 /** @typedef {Record<string, number | string>} Moment numbers are blended, words are not */
@@ -30,7 +30,7 @@ function shape(name) {
   return svg("svg", { ...size, "aria-hidden": "true", class: "shape" }, path);
 }
 
-/** @param {Moment} a @param {Moment} b @param {number} u @returns {Moment} */
+/** Blends two states. @param {Moment} a @param {Moment} b @param {number} u @returns {Moment} */
 export function blend(a, b, u) {
   /** @type {Moment} */
   const between = { ...b };
@@ -41,7 +41,7 @@ export function blend(a, b, u) {
   return between;
 }
 
-/** @param {number} u */
+/** Smooths a share: slow at 0 and at 1. @param {number} u */
 export const ease = (u) => u * u * (3 - 2 * u);
 
 /**
@@ -67,15 +67,15 @@ export class Card {
     root.classList.add("inflight", "figure");
     this.palette = paintTheme(root, prefersDark());
     /** @type {Moment | null} */
-    this.wanted = null; // by the text
+    this.wanted = null; // the state set by the text
     /** @type {Moment | null} */
-    this.held = null; // by the hand
+    this.held = null; // the state set by hand
     /** @type {Moment} */
-    this.drawn = {}; // as it was drawn last
+    this.drawn = {}; // the state drawn last
     /** @type {{from: Moment, since: number} | null} */
     this._glide = null;
     this.drawsSoon = false; // see drawSoon
-    this._told = false; // the sentence explains what is pointed at
+    this._told = false; // whether the sentence explains what the pointer is on
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this._playing = undefined;
     this.body = h("div", { class: "figure-body" });
@@ -115,13 +115,13 @@ export class Card {
     );
   }
 
-  /** The state that the text wants. @param {Moment} state */
+  /** Set the state that the text wants. @param {Moment} state */
   show(state) {
     this.wanted = state;
     if (!this.held) this.redraw();
   }
 
-  /** From here on only the reader's hand changes it, until `release`. @param {Moment} change */
+  /** Change the state by hand; the hand keeps it until `release`. @param {Moment} change */
   take(change) {
     this._glide = null;
     this.held = { ...this.settled(this.now()), ...change };
@@ -132,7 +132,7 @@ export class Card {
     this.redraw();
   }
 
-  /** One step by hand, in a short motion. @param {number} by */
+  /** Move one step by hand, in a short motion. @param {number} by */
   step(by) {
     const from = this.now();
     this.play(false);
@@ -140,14 +140,14 @@ export class Card {
     this.glideFrom(from);
   }
 
-  /** What is drawn next comes in a short motion from here. @param {Moment} from */
+  /** Glide from a state to what is drawn next. @param {Moment} from */
   glideFrom(from) {
     if (reducedMotion()) return;
     this._glide = { from: { ...from }, since: performance.now() };
     this.redraw();
   }
 
-  /** The hand lets go: back to what the text wants, in a short glide. */
+  /** Give the state back to the text, in a short glide. */
   release(glide = true) {
     this.play(false);
     this._told = false;
@@ -160,7 +160,7 @@ export class Card {
     this.redraw();
   }
 
-  /** Play a step at a time to the end, or from there once more. @param {boolean} on */
+  /** Play step by step to the end, or from the start if already there. @param {boolean} on */
   play(on) {
     clearTimeout(this._playing);
     this._playing = undefined;
@@ -180,7 +180,7 @@ export class Card {
     this._playing = setTimeout(next, this.position() >= this.slider.to ? 0 : 250);
   }
 
-  /** What is to be drawn now. @returns {Moment} */
+  /** The state to draw now. @returns {Moment} */
   now() {
     const target = this.held || this.wanted || {};
     if (!this._glide) return target;
@@ -190,18 +190,18 @@ export class Card {
     return target;
   }
 
-  /** As the hand would find it: without what the scroll moves. @type {(state: Moment) => Moment} */
+  /** The state that the hand takes over, at rest. @type {(state: Moment) => Moment} */
   settled(state) {
     return state;
   }
 
-  /** Where the slider stands, or goes. */
+  /** The value at which the slider stands, or to which it moves. */
   position() {
     const { key, from, to } = this.slider;
     return clamp(Math.round(Number((this.held || this.wanted || {})[key] ?? from)), from, to);
   }
 
-  /** In place of the sentence: of what is pointed at, or null. @param {Words | null} words */
+  /** Replace the sentence by other words; null restores it. @param {Words | null} words */
   tell(words) {
     if (!words && !this._told) return;
     this._told = Boolean(words);
@@ -235,7 +235,7 @@ export class Card {
     return "";
   }
 
-  /** The theme has changed: colours anew. @param {boolean} dark */
+  /** Repaint in the colours of a theme. @param {boolean} dark */
   theme(dark) {
     this.palette = paintTheme(this.root, dark);
     this.redraw();

@@ -1,5 +1,5 @@
-// A drawing: what no view of a run shows. A kind is a plain object whose functions depend on its data and state alone; this is the
-// card around it, and the pencil it is given.
+// Drawings: figures that show what no view of a run shows. A kind of drawing is a plain object whose functions depend on its data
+// and state alone; here are the card around it and the pen that it draws with.
 
 import { canvasIn, find, h, newButton, onDrag, pointIn, setAttr, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -7,11 +7,11 @@ import { fillBox, roundBox, setFont, shorten, Surface } from "../parts/surface.j
 import { Card, rangeOf } from "./card.js";
 import { visible } from "../run/passes.js";
 
-const SMALL = 420; // pixels: narrower ones are drawn for a phone
+const SMALL = 420; // pixels; narrower drawings are laid out for a phone
 
 /**
- * A token as it is written; what nobody said, of the chat template and at an answer's end, is empty.
- * @param {string} piece
+ * A token as a drawing writes it. A piece without text, of the chat template or at the end of an
+ * answer, is a dot. @param {string} piece
  */
 export const shownPiece = (piece) => (piece ? visible(piece) : "·");
 
@@ -52,8 +52,9 @@ export class Pen {
   }
 
   /**
-   * @param {number} x @param {number} y @param {number} w @param {number} h @param {string |
-   * CanvasPattern | null} fill @param {number} r its corners @param {string | null} stroke
+   * @param {number} x @param {number} y @param {number} w @param {number} h
+   * @param {string | CanvasPattern | null} fill @param {number} r radius of its corners
+   * @param {string | null} stroke
    */
   box(x, y, w, h, fill, r = 3, stroke = null) {
     if (w <= 0 || h <= 0) return;
@@ -74,15 +75,15 @@ export class Pen {
   }
 
   /**
-   * A straight line. @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1
-   * @param {string} colour @param {number[]} [dash] @param {number} [width]
+   * Draw a straight line. @param {number} x0 @param {number} y0 @param {number} x1
+   * @param {number} y1 @param {string} colour @param {number[]} [dash] @param {number} [width]
    */
   rule(x0, y0, x1, y1, colour, dash, width) {
     const ends = [x0, y0, x1, y1];
     this.line([ends.slice(0, 2), ends.slice(2)], colour, dash, width);
   }
 
-  /** Draw something paler. @param {number} alpha @param {() => void} act */
+  /** Draw with less opacity. @param {number} alpha @param {() => void} act */
   faded(alpha, act) {
     if (alpha <= 0.01) return;
     const { g } = this;
@@ -93,8 +94,8 @@ export class Pen {
   }
 
   /**
-   * A request's letter. @param {string} letter @param {number} hue @param {number} x @param
-   * {number} y its middle @param {number} size
+   * Draw a request's letter in its colours. @param {string} letter @param {number} hue
+   * @param {number} x @param {number} y its middle @param {number} size
    */
   chip(letter, hue, x, y, size = 18) {
     const { palette } = this;
@@ -129,14 +130,14 @@ export class Drawing extends Card {
     this._drags();
   }
 
-  /** A slider with its words. @param {Knob} knob */
+  /** A slider with its label. @param {Knob} knob */
   _knob({ key, says, ...slider }) {
     const words = h("span", {});
     const range = rangeOf(slider, (n) => this.take({ [key]: n }));
     return { key, says, words, range, label: h("label", {}, words, range) };
   }
 
-  /** What is grabbed in the picture follows the hand. */
+  /** Let parts of the picture be dragged. */
   _drags() {
     const { surface, kind, data } = this;
     const { canvas } = surface;
@@ -156,8 +157,8 @@ export class Drawing extends Card {
   }
 
   /**
-   * Buttons in place of the slider where the hand has two or three places to go, or beside it.
-   * @param {NonNullable<DrawingKind["switches"]>} switches
+   * Add buttons for a state of two or three values: in place of the slider if it sets the same
+   * state, otherwise beside it. @param {NonNullable<DrawingKind["switches"]>} switches
    */
   _switches({ key, words }) {
     const alone = key === this.slider.key;
@@ -171,14 +172,14 @@ export class Drawing extends Card {
     this.tools.append(...this.buttons);
   }
 
-  /** By hand, in a short motion. @param {DrawingState} change */
+  /** Change the state by hand, in a short motion. @param {DrawingState} change */
   turn(change) {
     const from = this.now();
     this.take(change);
     this.glideFrom(from);
   }
 
-  /** @param {NonNullable<DrawingKind["point"]>} point */
+  /** Let the pointer choose in the picture. @param {NonNullable<DrawingKind["point"]>} point */
   _points(point) {
     const { canvas } = this.surface;
     const find = (/** @type {MouseEvent} */ e) => {

@@ -1,6 +1,6 @@
-// The embeddable page: one figure, as the address says:
-// #run=gpt2-six&view=lanes,mask&step=6&axis=time&theme=dark&lang=de. In another site's frame it has
-// no more to say than what is in the address; a click on its source opens the whole player there.
+// The embeddable page: one figure, chosen by the address:
+// #run=gpt2-six&view=lanes,mask&step=6&axis=time&theme=dark&lang=de. In the frame of another site
+// it shows only this; a click on its source opens the whole player in a new tab.
 
 import { find, h, jsonIn } from "../parts/dom.js";
 import { prefersDark } from "../parts/look.js";

@@ -1,4 +1,4 @@
-// A figure: chosen views of one recorded run at one moment. The story's figures and the embeddable page are made of it.
+// A figure: chosen views of one recorded run at one moment. Used by the story, the embeddable page and the pictures of lessons.
 //
 //   new Figure(root, replay, {views: ["lanes", "mask"], …});  figure.show({index: 4, share: 0.5, focus: "D"})
 
@@ -45,7 +45,7 @@ function panelOf(name, title) {
   );
 }
 
-/** What a figure does not have: a second run, a leak, weights, ranks. */
+/** The state of what a figure lacks: a second run, a leak, weights, ranks. */
 const ALONE = {
   pinned: null,
   simple: true,
@@ -69,8 +69,9 @@ const ALONE = {
 
 export class Figure extends Card {
   /**
-   * views: names of VIEWS, from top to bottom; columns: of the lanes' axis, where two figures share a
-   * scale; future: later steps are drawn, pale; clock: the axis is measured time.
+   * views: names of VIEWS, from top to bottom; columns: the length of the lanes' axis, if figures
+   * share a scale; future: whether later steps are drawn, pale; clock: whether the axis is measured
+   * time.
    * @param {HTMLElement} root
    * @param {Replay | Run} replay or the run itself, which several figures may share
    * @param {import("./card.js").CardOptions & {views: string[], columns?: number, future?: boolean,
@@ -84,12 +85,12 @@ export class Figure extends Card {
     this.clock = clock;
     this.future = future;
     /** @type {RunRequest | null} */
-    this.lit = null; // pointed at
+    this.lit = null; // the request that the pointer is on
     /** @type {Hot | null} */
     this.hot = null;
     /** @type {Caption | null | undefined} */
     this._said = undefined;
-    this._index = 0; // of the step that is drawn
+    this._index = 0; // the index of the step drawn
     /** @type {ViewActions} */
     this.actions = {
       redraw: () => this.redraw(),
@@ -115,7 +116,7 @@ export class Figure extends Card {
         if ("hit" in view) this._pointed(at, /** @type {PointedView} */ (view));
         return view;
       });
-    // the page scrolls, the mask does not zoom
+    // these scroll the page and do not zoom the mask
     for (const gesture of ["wheel", "dblclick"])
       this.body.addEventListener(gesture, (e) => e.stopPropagation(), {
         capture: true,
@@ -125,14 +126,14 @@ export class Figure extends Card {
   }
 
   /**
-   * The moment to show. share: how much of the step has happened, 0 to 1; focus: letters of
-   * requests to light. @param {{index: number, share?: number, focus?: string}} moment
+   * Set the moment to show. share: how much of the step has happened, 0 to 1; focus: letters of the
+   * requests to highlight. @param {{index: number, share?: number, focus?: string}} moment
    */
   show({ index, share = 1, focus = "" }) {
     super.show({ at: index + share, focus });
   }
 
-  /** Light a request by its letter; "" lights none. @param {string} letter */
+  /** Highlight a request by its letter; "" highlights none. @param {string} letter */
   light(letter) {
     const request = this.run.requests.find((r) => r.letter === letter) || null;
     if (request === this.lit) return;
@@ -197,7 +198,7 @@ export class Figure extends Card {
   /** @param {string | import("./card.js").Words} sentence */
   _say(sentence) {
     const { caption } = this.run.frame(this._index);
-    // the same step: nothing to write anew
+    // the same step: its sentence is already there
     if (caption === this._said && caption && this.says.childNodes.length) return;
     this._said = caption;
     super._say(sentence);
@@ -220,7 +221,7 @@ export class Figure extends Card {
     });
     canvas.addEventListener("click", find); // a tap
     canvas.addEventListener("pointerleave", (/** @type {PointerEvent} */ e) => {
-      if (e.pointerType === "mouse") this.hover(null); // a finger that leaves has just tapped
+      if (e.pointerType === "mouse") this.hover(null); // a finger leaves after every tap
     });
   }
 

@@ -1,6 +1,6 @@
-// The cause in the hand: six requests in waves and continuously, one above the other, as the scheduler decides them for an answer of another length,
-// another number of lanes, and when D comes later. Each setting was decided beforehand (visualizer/documents/hand.py), so both follow a drag at once;
-// no model ran, and there are steps, not times. Data: that document. State: length, lanes, arrival.
+// The interactive figure about scheduling: six requests in waves and continuously, one above the other. The reader sets the length of an answer, the
+// number of lanes, and when D arrives. The scheduler decided every setting in advance (visualizer/documents/hand.py), so both pictures follow a drag
+// at once; no model ran, so there are steps but no times. Data: that document. State: length, lanes, arrival.
 
 import { clamp } from "../parts/dom.js";
 import { count } from "../parts/format.js";
@@ -12,27 +12,27 @@ import { GUTTER, LaneInk } from "../views/lane_ink.js";
 import { stepMarks } from "./lanes.js";
 
 const KNOBS = /** @type {const} */ (["length", "lanes", "arrival"]);
-const LONGER = 1; // B, whose answer is dragged
-const LATER = 3; // D, which may come later
+const LONGER = 1; // the index of B, whose answer can be lengthened
+const LATER = 3; // the index of D, which can arrive later
 const NAMES = { static: "in waves", continuous: "continuously" };
 const TITLE = 20; // pixels above each picture
-const AXIS = 18; // in it, above its lanes
-const ROOM = 48; // steps that there is always room for, so that the scale rests
-const REACH = 16; // pixels around what can be grabbed
+const AXIS = 18; // pixels of the axis above the lanes
+const ROOM = 48; // steps that always fit, so that the scale seldom changes
+const REACH = 16; // pixels within which something can be grabbed
 
 /**
  * @typedef {Record<typeof KNOBS[number], [number, number, number, number]> & {letters: string, hues:
  * number[], decided: Record<keyof typeof NAMES, number[][]>}} HandData
  */
 
-/** @param {DrawingState} state @param {HandData} data */
+/** The nearest setting that was decided. @param {DrawingState} state @param {HandData} data */
 const snapped = (state, data) =>
   KNOBS.map((key) => {
     const [from, to, step] = data[key];
     return clamp(from + Math.round((state[key] - from) / step) * step, from, to);
   });
 
-/** Both runs, from what was decided for them. @param {DrawingState} state @param {HandData} data */
+/** Both runs, built from their decisions. @param {DrawingState} state @param {HandData} data */
 function runsOf(state, data) {
   const values = snapped(state, data);
   const setting = KNOBS.reduce((n, key, i) => {
@@ -78,9 +78,7 @@ const eventsOf = (requests, length) =>
     };
   });
 
-/**
- * Where things lie. @param {ReturnType<typeof runsOf>} runs @param {{w: number, h: number}} size
- */
+/** The layout. @param {ReturnType<typeof runsOf>} runs @param {{w: number, h: number}} size */
 function laidOut(runs, { w, h }) {
   const span = Math.max(ROOM, ...runs.map(({ length }) => length));
   const height = h / 2 - TITLE - 4;
@@ -115,7 +113,7 @@ export const hand = {
       const scale = laneScale(run, false, GUTTER, per);
       const drawn = { run, palette, focus: null, presenter: false };
       const d = window.devicePixelRatio || 1;
-      const queue = height > 110; // where there is room for it
+      const queue = height > 110; // only if there is room
       ink.place(
         run,
         { w, h: height, d },
@@ -163,7 +161,7 @@ export const hand = {
   },
 };
 
-/** As it was recorded. @param {HandData} data @returns {DrawingState} */
+/** The setting that was recorded. @param {HandData} data @returns {DrawingState} */
 export const recorded = (data) => Object.fromEntries(KNOBS.map((key) => [key, data[key][3]]));
 
 /** @type {Record<typeof KNOBS[number], (n: number, data: HandData) => string>} */

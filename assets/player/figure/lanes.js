@@ -1,5 +1,5 @@
-// A figure's lanes: the page's own chart over all steps of the run, its playhead at the moment that
-// is shown. Dragging moves the moment.
+// A figure's lanes: the page's own chart over all steps of the run, with the playhead at the moment
+// shown. Dragging changes the moment.
 
 import { LaneChart } from "../views/lane_chart.js";
 import { GUTTER } from "../views/lane_ink.js";
@@ -9,8 +9,8 @@ import { clockLabel, laneScale, roundUnit } from "../run/lane_layout.js";
 import { fillBox, measure } from "../parts/surface.js";
 
 const AXIS = 18; // pixels above the lanes
-const WORDS = 11; // the size of tokens in cells
-const ROOM = 22; // pixels that a step needs for them
+const WORDS = 11; // the font size of tokens in cells
+const ROOM = 22; // pixels that a step needs for its tokens
 
 export class FigureLanes extends LaneChart {
   /**
@@ -18,7 +18,7 @@ export class FigureLanes extends LaneChart {
    * @param {ViewActions} actions
    * @param {number} columns steps, or seconds, that the axis has room for; 0: as many as the run
    * has
-   * @param {boolean} future later steps are drawn, pale
+   * @param {boolean} future whether later steps are drawn, pale
    */
   constructor(panel, actions, columns, future) {
     super(canvasIn(panel), actions.redraw);
@@ -66,8 +66,9 @@ export class FigureLanes extends LaneChart {
 }
 
 /**
- * The marks of an axis. @param {Ink} g @param {LaneScale} scale @param {number} span @param {number}
- * w pixels that there are @param {number} covered where something stands over them, that no mark looks out of
+ * Draw the labels of an axis.
+ * @param {Ink} g @param {LaneScale} scale @param {number} span @param {number} w pixels available
+ * @param {number} covered the x of something drawn over the axis, beside which there is no label
  */
 export function stepMarks(g, scale, span, w, covered = -99) {
   const { clock, start, per } = scale;

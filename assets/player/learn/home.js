@@ -1,4 +1,4 @@
-// All lessons, common questions and the glossary, on one page.
+// The first page of the Learn tab: all lessons, common questions and the glossary.
 
 import { h, newButton, setText } from "../parts/dom.js";
 import { goToPart } from "../parts/look.js";
@@ -6,7 +6,7 @@ import { Picture } from "./picture.js";
 import { questionsOf } from "./progress.js";
 import { sentence } from "./sentences.js";
 
-const PAPERS = ["teacher", "learner", "offline"]; // files of a lesson
+const PAPERS = ["teacher", "learner", "offline"]; // kinds of files of a lesson
 
 export class Home {
   constructor(learn) {
@@ -47,7 +47,7 @@ export class Home {
     found?.querySelector("h2").focus({ preventScroll: true });
   }
 
-  /** How far the learner is, once begun. */
+  /** Show how far the learner is, once a question is answered. */
   _howFar() {
     const { learn } = this;
     const { $, words, doc, progress } = learn;
@@ -124,7 +124,8 @@ export class Home {
   }
 
   /**
-   * Drawn once: redrawing the list keeps it. A press on it opens the lesson, as its button does.
+   * The picture of a lesson. It is drawn once and kept when the list is redrawn; a press on it
+   * opens the lesson, as the button does.
    */
   _picture(lesson) {
     const { pictures, learn } = this;
@@ -142,11 +143,11 @@ export class Home {
     );
   }
 
-  /** A sheet in a tab of its own, or a file: made on request, or stored beside the page. */
+  /** Open a lesson's sheet in a tab, or its file: made on request or stored beside the page. */
   async _paper(lesson, kind) {
     const { learn } = this;
     const { language, options, engines, watch } = learn;
-    // at once: later it would count as a pop-up
+    // opened at once, since a tab that is opened later counts as a pop-up
     const tab = kind === "offline" ? null : window.open("", "_blank");
     const made = engines?.can("lesson_file")
       ? await engines
@@ -176,7 +177,7 @@ export class Home {
     section.querySelector("dl").replaceChildren(...asked);
   }
 
-  /** Opens the run at its step in the Watch tab. */
+  /** A button that opens a term's run at its step in the Watch tab. */
   _see({ run, step, view }) {
     const { learn } = this;
     const { watch, words } = learn;

@@ -18,7 +18,7 @@ import { Stage } from "./stage.js";
 import { onSwipe } from "./swipe.js";
 import { Task } from "./task.js";
 
-const ROOMY = "(min-width: 701px) and (min-height: 501px)"; // as in learn.css: no phone
+const ROOMY = "(min-width: 701px) and (min-height: 501px)"; // as in learn.css: larger than a phone
 
 export class Learn {
   /**
@@ -58,7 +58,7 @@ export class Learn {
     window.addEventListener(
       "hashchange",
       () =>
-        this.doc && // before it is there `shown` follows
+        this.doc && // until it is there, `shown` follows the address
         this.page.dataset.part === "learn" &&
         location.hash !== this._written &&
         this._follow(),
@@ -76,10 +76,10 @@ export class Learn {
   }
 
   left() {
-    this._close(this.task.made); // their own run stays on screen
+    this._close(this.task.made); // a run that the learner made stays on screen
   }
 
-  /** All parts speak the lessons' language; the run on Watch is reopened for its sentences. */
+  /** Set all parts to the lessons' language; the run in Watch is reopened for its sentences. */
   _speak() {
     const { watch } = this;
     const { part = "watch" } = this.page.dataset;
@@ -95,7 +95,7 @@ export class Learn {
     await this._load(language).catch(() => this._load("en")); // an address may name any language
   }
 
-  /** Read the lessons in a language; false if another was chosen meanwhile. */
+  /** Load the lessons in a language; false if another was chosen meanwhile. */
   async _load(language) {
     this._asked = language;
     let url = this.options.documents[language] || this.options.documents.en;
@@ -150,7 +150,7 @@ export class Learn {
     this._remember();
   }
 
-  /** A lesson by its name, including the common questions. */
+  /** A lesson by its name, or the common questions. */
   _lesson(name) {
     return [...this.doc.lessons, this.doc.questions].find((l) => l.name === name);
   }
@@ -189,7 +189,7 @@ export class Learn {
 
   async open(lesson, at = 0) {
     this.task.end();
-    if (this.task.awaited) this.watch.stay(); // the lesson's run is on screen
+    if (this.task.awaited) this.watch.stay(); // keeps the lesson's run on screen
     this.lesson = lesson;
     this.at = at;
     this.drawn = "";
@@ -203,7 +203,7 @@ export class Learn {
     this._remember();
   }
 
-  /** Back to all lessons. keep: the player keeps what it shows. */
+  /** Go back to all lessons. keep: the player keeps what it shows. */
   close(keep = false) {
     this._close(keep);
     this.home.draw();
@@ -235,7 +235,7 @@ export class Learn {
     const stop = lesson.stops[this.at];
     const { ask } = stop;
     await this.stage.show(stop, ask && stop.then ? "future" : ask || stop.quiet ? "say" : "");
-    // the learner has moved on
+    // the learner has moved on meanwhile
     if (this.lesson !== lesson || lesson.stops[this.at] !== stop) return;
     for (const part of [".where", ".presenter-button"]) $(part).hidden = false;
     $(".lessons-button").hidden = Boolean(this.options.only);
@@ -262,7 +262,7 @@ export class Learn {
     this.drawn = `${lesson.name}/${stop.name}`;
   }
 
-  /** The stops of the lesson: which has been seen, and whose question is answered. */
+  /** Draw a dot for each stop of the lesson: whether it is past, and its question answered. */
   _dots() {
     const { lesson, words } = this;
     const { answered } = this.progress.of(lesson);
@@ -312,7 +312,7 @@ export class Learn {
     const { ask } = stop;
     this.$(".stop-ask").hidden = !ask;
     this.asking = null;
-    if (!ask) return void this.$(".stop-ask").replaceChildren(); // the previous question is done
+    if (!ask) return void this.$(".stop-ask").replaceChildren(); // removes the previous question
     const Kind = ask.kind === "paint" ? Paint : Choose;
     this.asking = new Kind(this.$(".stop-ask"), ask, {
       watch: this.watch,
@@ -330,14 +330,14 @@ export class Learn {
     });
   }
 
-  /** The last stop: the learner changes the run. */
+  /** Offer the task of the last stop, in which the learner changes the run. */
   _do(stop) {
     const last = stop.name === "now-you";
     this.$(".stop-do").hidden = !last;
     if (last) this.task.offer(this.$(".stop-do"), stop);
   }
 
-  /** The player alone, with its requests open and the task above it. */
+  /** Show the player alone, with the editor of its requests open and the task above it. */
   beginTask() {
     this.stage.free();
     delete this.page.dataset.lesson;
@@ -350,7 +350,7 @@ export class Learn {
     return this.open(this.lesson, this.at);
   }
 
-  // -- around it ---------------------------------------------------------------------------------
+  // -- buttons, labels and keys ------------------------------------------------------------------
 
   _buttons() {
     const { $ } = this;
@@ -406,7 +406,7 @@ export class Learn {
     this._remember();
   }
 
-  /** Large type is for the player of a lesson too, where there is room for it. */
+  /** Enlarge the player too during a lesson, if there is room for it. */
   _fit() {
     if (!this.watch) return;
     this.watch.enlarge(
@@ -416,7 +416,7 @@ export class Learn {
     this._fitType();
   }
 
-  /** A stop whose text is too long for the projector has smaller type, so that it is seen whole. */
+  /** Shrink a stop's type if its text is too long for a projector, so that it is seen whole. */
   _fitType() {
     const card = this.$(".stop-scroll");
     card.style.removeProperty("--zoom");
@@ -459,7 +459,7 @@ function take(e) {
   e.stopImmediatePropagation();
 }
 
-/** Fill `holder` with the lessons of this script's markup and style, once. */
+/** Fill `holder` with the Learn tab, from this script's markup and style, once. */
 window.inflightLearnMount = (holder, options) =>
   (window.inflightLearn = new Learn(
     fillPart(holder, window.inflightLearnFiles, ".inflight-learn"),

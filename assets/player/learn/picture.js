@@ -1,15 +1,15 @@
-// A lesson's picture: a view of its own run at the step that tells most, drawn small by the page's
-// own views, once it comes into sight.
+// A lesson's picture: a view of its run at the step that shows most, drawn small by the page's own
+// views once it comes into sight.
 
 import { h } from "../parts/dom.js";
 import { isDarkBeside, onTheme, paintTheme } from "../parts/look.js";
 import { Figure } from "../figure/figure.js";
 import { Run } from "../run/run.js";
 
-const MARGIN = 1.04; // of the axis: the mark at the end of a run is whole
+const MARGIN = 1.04; // the axis is longer than the run, so that the mark at its end is not cut off
 
 export class Picture {
-  /** shown: {run, step, view, clock}. */
+  /** What to show: {run, step, view, clock}. */
   constructor(/** @type {Watch} */ watch, { run, step, view, clock }) {
     this.el = h("div", {
       class: "lesson-picture",
@@ -26,7 +26,7 @@ export class Picture {
           const replay = await watch.fetch(entry.url);
           this._draw(new Run(replay), step, { views: [view], clock });
         } catch {
-          // the lesson has its words
+          // without a picture the lesson still has its words
         }
       },
       { rootMargin: "300px" },

@@ -6,7 +6,7 @@ import { keepEntry, keptEntries } from "../parts/kept.js";
 
 const KEPT_AS = "inflight-lessons";
 
-/** The stops of a lesson that ask something. */
+/** The stops of a lesson that ask a question. */
 export const questionsOf = (lesson) => lesson.stops.filter((stop) => stop.ask);
 
 export class Progress {
@@ -14,13 +14,13 @@ export class Progress {
     this.lessons = keptEntries("good", KEPT_AS);
   }
 
-  /** {at, answered, done}: every question is answered rightly; to see all stops is not enough. */
+  /** {at, answered, done}; done: all questions are answered. Seeing all stops is not enough. */
   of(lesson) {
     const { at = 0, answered = [] } =
       (Object.hasOwn(this.lessons, lesson.name) && this.lessons[lesson.name]) || {};
     const asked = questionsOf(lesson).map((stop) => stop.name);
     const found = asked.filter((name) => answered.includes(name));
-    const stop = clamp(at, 0, lesson.stops.length - 1); // it may have become shorter
+    const stop = clamp(at, 0, lesson.stops.length - 1); // the lesson may have become shorter
     return { at: stop, answered: found, done: asked.length > 0 && found.length === asked.length };
   }
 
@@ -29,7 +29,7 @@ export class Progress {
   }
 
   answered(lesson, stop) {
-    this.lessons = keptEntries("good", KEPT_AS, this.lessons); // another tab may know more
+    this.lessons = keptEntries("good", KEPT_AS, this.lessons); // another tab may have kept more
     const { answered } = this.of(lesson);
     if (!answered.includes(stop.name)) this._keep(lesson, { answered: [...answered, stop.name] });
   }

@@ -1,5 +1,4 @@
-// The questions of a stop. The answers and the reasons come with the lesson, computed from the
-// trace.
+// The questions of a stop. Their answers and reasons come with the lesson, computed from the trace.
 
 import { clamp, h, newButton, onDrag, reducedMotion } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -8,7 +7,7 @@ import { sentence, sentenceText } from "./sentences.js";
 const MOST_REASONS = 3;
 
 class Question {
-  /** ask: {text, why} and what its kind needs. answered(right, own: found, not shown). */
+  /** ask: {text, why} and what its kind needs. answered(right, own); own: found, not shown. */
   constructor(ask, { watch, terms, words, say, answered }) {
     this.ask = ask;
     this.watch = watch;
@@ -18,7 +17,7 @@ class Question {
     this.answer = h("div", { class: "answer", hidden: true });
   }
 
-  /** Answer by digit, from 1; whether this question has that option. */
+  /** Choose an option by its digit, from 1; returns whether there is such an option. */
   key(_digit) {
     return false;
   }
@@ -32,8 +31,8 @@ class Question {
   }
 
   /**
-   * The verdict, the comment on the answer and, in a list, why: in sight, also where the card is
-   * small. own: found, not shown.
+   * Show the verdict, the comment on the answer and a list of reasons, scrolled into sight. own:
+   * the learner found the answer and was not shown it.
    */
   judge(right, verdict, said, reasons = [], own = true) {
     this.answer.hidden = false;
@@ -74,14 +73,14 @@ export class Choose extends Question {
     this.buttons[i].classList.add(right ? "right" : "wrong");
     this.buttons[i].setAttribute("aria-pressed", "true");
     if (right) for (const button of this.buttons) button.disabled = true;
-    this.buttons[i].after(this.answer); // below what was chosen, not below what was not
+    this.buttons[i].after(this.answer); // below the option that was chosen
     this.judge(right, right ? this.words.right : this.words.wrong, [right ? this.ask.why : why]);
   }
 }
 
 /**
- * Paint the mask of a step, {queries, keys: [{r, at, text, new}], allowed: ["0110", …]}: rows are
- * queries, columns are keys; checked against the mask that the trace gives.
+ * A question in which the learner paints the mask of a step, {queries, keys: [{r, at, text, new}],
+ * allowed: ["0110", …]}. Rows are queries, columns are keys; the answer is the trace's mask.
  */
 export class Paint extends Question {
   constructor(holder, ask, on) {
@@ -89,7 +88,7 @@ export class Paint extends Question {
     const { words } = this;
     this.cells = ask.queries.map((query, q) => ask.keys.map((key, k) => this._cell(q, k)));
     this.at = [0, 0];
-    this.shown = false; // by "Show me", until it is cleared
+    this.shown = false; // by "Show me", until cleared
     this.cells[0][0].tabIndex = 0;
     const label = (p, axis) =>
       h(
@@ -143,7 +142,7 @@ export class Paint extends Question {
     const key = this.ask.keys[k];
     const hue =
       this.watch.state.run?.requests.find((r) => r.letter === this.ask.queries[q].r)?.hue ?? 0;
-    // as the mask on screen has it
+    // in the colours of the mask on screen
     const on = `--on: var(--${key.new ? "hue" : "cached"}-${Math.max(0, hue)})`;
     const el = h("span", {
       class: "cell",
@@ -223,7 +222,7 @@ export class Paint extends Question {
     e.stopPropagation();
   }
 
-  /** Why a cell was painted, or left out, in error. */
+  /** Why it was wrong to paint a cell, or to leave it out. */
   _mistake(q, k) {
     const [query, key] = [this.ask.queries[q], this.ask.keys[k]];
     const { mistake_missing: missing, mistake_other: other, mistake_future: future } = this.words;
@@ -259,7 +258,7 @@ export class Paint extends Question {
 
   clear() {
     this.shown = false;
-    this.answer.hidden = true; // it is of what was painted
+    this.answer.hidden = true; // it was about what is cleared now
     this._fill(() => false);
   }
 }

@@ -1,9 +1,9 @@
-// A lesson's sentences as DOM: text, `code`, the letters of requests, numbers, and terms of the
-// glossary, see parts/glossary.js. Text stays text.
+// Turns a lesson's sentences into DOM: text, `code`, the letters of requests, numbers, and terms of
+// the glossary (see parts/glossary.js). Text is never read as markup.
 
 import { h, newButton } from "../parts/dom.js";
 
-/** shown: the run that has the requests; terms: the glossary by term. */
+/** shown: a state with the run that has the requests; terms: the glossary by term. */
 export function sentence(spans, shown, terms) {
   return spans.flatMap((span) => {
     if (typeof span === "string") return code(span);
@@ -24,7 +24,7 @@ const code = (text) =>
     .map((part, i) => (i % 2 ? h("code", {}, part) : part))
     .filter((part) => part !== "");
 
-/** Spans as text, for screen readers. */
+/** The text of spans, for screen readers. */
 export const sentenceText = (spans) =>
   spans
     .map((s) =>
@@ -32,7 +32,7 @@ export const sentenceText = (spans) =>
     )
     .join("");
 
-/** A text that has two forms, {keys, touch}: for this device's main pointer. */
+/** The form of a text for this device's main pointer, if it has two: {keys, touch}. */
 export const byPointer = (text) =>
   typeof text === "string"
     ? text

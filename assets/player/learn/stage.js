@@ -1,5 +1,5 @@
-// One stop of a lesson on the player: puts the real views in a state, dims the rest, and restores
-// everything afterwards.
+// Shows one stop of a lesson in the player: puts the real views in a state, dims the rest, and
+// restores everything afterwards.
 
 import { findAll } from "../parts/dom.js";
 
@@ -16,7 +16,7 @@ export class Stage {
     this.before = null;
   }
 
-  /** Take over the player until `leave`. simple: nothing is said of budgets and blocks. */
+  /** Take over the player until `leave`. simple: in Simple, without budgets and blocks. */
   enter(simple = false) {
     this.watch.edit(false);
     this.watch.need(simple ? "simple" : "full");
@@ -39,7 +39,7 @@ export class Stage {
     }
   }
 
-  /** Light panels, and turn to the one of them that takes turns. @param {string[]} views */
+  /** Highlight panels, and turn to the one that is on a tab. @param {string[]} views */
   point(views) {
     const { watch } = this;
     this._light(views);
@@ -49,21 +49,21 @@ export class Stage {
     return tab;
   }
 
-  /** The panels that the stop is about. @param {string[]} views */
+  /** Highlight the panels that the stop is about. @param {string[]} views */
   _light(views) {
     this.page.dataset.views = views.join(" ");
     for (const panel of this.panels)
       panel.classList.toggle("lit", views.includes(panel.dataset.view || ""));
   }
 
-  /** Nothing is dimmed or veiled: the player is the learner's. */
+  /** Remove dimming and veil: the learner uses the player freely. */
   free() {
     this._light([]);
     delete this.page.dataset.views;
     delete this.page.dataset.veil;
   }
 
-  /** keep: the run stays on screen, for the Watch tab. */
+  /** Give the player back. keep: the run stays on screen, for the Watch tab. */
   leave(keep = false) {
     const { watch, before } = this;
     watch.need(null);

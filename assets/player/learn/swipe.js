@@ -1,10 +1,10 @@
-// A finger that sweeps sideways: on with the next, back to the one before.
+// Swipes of a finger: to the left for the next stop, to the right for the one before.
 
 const FAR = 56; // pixels
-const LEVEL = 0.6; // of them, at most upwards or downwards
-const OWN = ".paint, .names"; // what a finger draws on or moves sideways itself
+const LEVEL = 0.6; // the most vertical movement, as a share of the horizontal
+const OWN = ".paint, .names"; // elements that need a finger's movement themselves
 
-/** Call act(1) for a sweep to the left over `el`, and act(-1) for one to the right. */
+/** Call act(1) for a swipe to the left over `el`, and act(-1) for one to the right. */
 export function onSwipe(el, act) {
   /** @type {number[] | null} */
   let from = null;

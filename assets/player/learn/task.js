@@ -1,25 +1,25 @@
-// "Now you": the learner changes the run, with the task and the way back in sight; each run that ends is checked against it by the engine that made it.
+// "Now you", a lesson's task: the learner changes the run, with the task and the way back in sight; the engine that made a run checks it.
 //
 //   begin ─→ html[data-task], the requests open ─→ "inflight-ran" {id} ─→ lesson_check ─→ a mark and a sentence for each goal
-//   all are met ─→ the answer in their run, in its panels, and the next lesson ─→ end
+//   all goals are met ─→ the step that answers the task, in the learner's run, and the next lesson ─→ end
 
 import { h, newButton, put, setText } from "../parts/dom.js";
 import { goalItem } from "../parts/goal.js";
 import { sentence, sentenceText } from "./sentences.js";
 
 export class Task {
-  /** learn: the part whose lesson it belongs to. */
+  /** learn: the Learn tab. */
   constructor(learn) {
     this.learn = learn;
     this.page = document.documentElement;
     this.strip = learn.$(".task-strip");
     this.on = false;
-    this.made = false; // a run, since it began
-    this.isAnswered = false; // all that is asked was done since then
-    this.awaited = false; // a run of it goes on, though the learner has left
-    this.found = {}; // goal → {met, says}, of the runs made so far: what was met once stays so
+    this.made = false; // whether the learner has made a run since `begin`
+    this.isAnswered = false; // whether all goals have been met since then
+    this.awaited = false; // whether its run goes on after the learner has left
+    this.found = {}; // goal → {met, says} from the runs so far; a goal once met stays met
     /** @type {string[]} */
-    this.ran = []; // those runs
+    this.ran = []; // the ids of these runs
     this.next = learn.$(".task-next");
     this.next.addEventListener("click", () => learn.open(learn.nextLesson));
     learn.$(".task-edit").addEventListener("click", () => learn.watch.edit());
@@ -33,7 +33,7 @@ export class Task {
     ).observe(this.strip);
   }
 
-  /** What the stop's card has below its text. */
+  /** Fill the place below the text of the stop's card. */
   offer(holder, stop) {
     const { learn } = this;
     const { words } = learn;
@@ -53,7 +53,7 @@ export class Task {
     );
   }
 
-  /** Whether the runs made so far did all that is asked. */
+  /** Whether the runs so far have met every goal. */
   get solved() {
     return this.stop.goals.every(({ name }) => this.found[name]?.met);
   }
@@ -73,7 +73,7 @@ export class Task {
     learn.watch.edit(true);
   }
 
-  /** The same in another language: what was typed and found stays. */
+  /** Switch to another language; what was typed and found stays. */
   async renew() {
     const { lesson, at } = this.learn;
     this.lesson = lesson;
@@ -83,7 +83,7 @@ export class Task {
     this._told();
   }
 
-  /** What was found, where it is still on screen. */
+  /** Show what was found, if the task is still on screen. */
   _told() {
     const { learn, stop } = this;
     if (this.on) this._draw();
@@ -118,7 +118,7 @@ export class Task {
     learn._heard(heard.join(" "));
   }
 
-  /** Find what a run shows of the goals, in the language of now. @param {string} id */
+  /** Ask what a run shows of the goals, in the current language. @param {string} id */
   async _ask(id) {
     const { learn, lesson, found } = this;
     const { name } = lesson;
@@ -131,7 +131,7 @@ export class Task {
     return goals;
   }
 
-  /** All is done: what to look at, and where to go from here. @param {number} step */
+  /** All goals are met: show the step that answers the task. @param {number} step */
   _answer(step) {
     const { learn } = this;
     learn.watch.edit(false);
@@ -140,7 +140,7 @@ export class Task {
     this.isAnswered = true;
   }
 
-  /** What the strip says. */
+  /** Write the strip: the task and its goals. */
   _draw() {
     const { learn, isAnswered } = this;
     const { $, words } = learn;
@@ -160,7 +160,7 @@ export class Task {
     if (next) setText(this.next, this._toNext());
   }
 
-  /** What is asked, each with what the learner's run shows of it. */
+  /** The goals, each with what the learner's run shows of it. */
   _goals() {
     const { learn } = this;
     const { words, doc } = learn;

@@ -1,11 +1,11 @@
-// Where a request's time went, as visualizer/documents/delays.py tells it, and which steps took
-// long. Pure: knows no DOM and no word of its own.
+// Where each request's time went, from the data of visualizer/documents/delays.py, and which steps
+// were slow. Pure: no DOM and no sentences of its own.
 
-const SLOW = 2; // times the median step: worth a mark
+const SLOW = 2; // a step that takes this many times the median is marked as slow
 
 /**
- * The steps that took at least twice as long as the median step, by index: how many times as long.
- * @param {Run} run @returns {Map<number, number>}
+ * The steps that took at least SLOW times as long as the median step: a map from the index of a
+ * step to how many times as long it took. @param {Run} run @returns {Map<number, number>}
  */
 export function slowSteps(run) {
   const took = run.events.map((e) => e.tEnd - e.tStart);
@@ -18,9 +18,9 @@ export function slowSteps(run) {
 }
 
 /**
- * Seconds that a request has waited by the end of step i, or by a moment in it: since it arrived, or
- * since it lost its lane. Null if it does not wait then, or lost its lane before the first step here.
- * @param {Run} run @param {RunRequest} request @param {number} i
+ * Seconds that a request has waited by the time `now`, which is the end of step i by default: since
+ * it arrived, or since it was preempted. Null if it does not wait in step i, or was preempted
+ * before the first step here. @param {Run} run @param {RunRequest} request @param {number} i
  */
 export function waitedBy(run, request, i, now = run.events[i].tEnd) {
   const wait = request.waits.findLast(([from]) => from <= i);
@@ -31,8 +31,8 @@ export function waitedBy(run, request, i, now = run.events[i].tEnd) {
 }
 
 /**
- * Seconds that a request has waited in all by the end of step i, or by a moment in it, whether or
- * not it waits then.
+ * Seconds that a request has waited in all by the time `now`, which is the end of step i by
+ * default, whether or not it waits in step i.
  * @param {Run} run @param {RunRequest} request @param {number} i
  */
 export function waitedSoFar(run, request, i, now = run.events[i].tEnd) {
@@ -43,7 +43,7 @@ export function waitedSoFar(run, request, i, now = run.events[i].tEnd) {
 }
 
 /**
- * In how many steps a request has waited by the end of step i.
+ * The number of steps in which a request has waited by the end of step i.
  * @param {Run} run @param {RunRequest} request @param {number} i
  */
 export function stepsWaited(run, request, i) {
@@ -53,9 +53,9 @@ export function stepsWaited(run, request, i) {
 }
 
 /**
- * A request's time in parts, those that are nothing left out; null where it is not known: of a run
- * that goes on, or of a request that it does not know. whole: in seconds; the parts add up to it.
- * limits: of the part "queued", the longest first.
+ * How a request's time divides into parts, without those of zero seconds. Null if not known: the
+ * run goes on, or its data lacks the request. whole: the sum of the parts, in seconds. limits: how
+ * the part "queued" divides by limit, the longest first.
  * @param {Run} run @param {RunRequest} request
  */
 export function timeOf(run, request) {

@@ -1,16 +1,16 @@
-// Events as objects. They come as in a trace file: every record is an array in field order, and the
-// field names come once beside them, as declared in core/trace/events.py. So a new field needs no
-// line here.
+// Turns events into objects. As in a trace file, every record comes as an array in field order, and
+// the field names come once beside the records, as declared in core/trace/events.py. So a new field
+// needs no change here.
 
 /**
- * The fields of each record, in order; for each the name of the record it holds, in a list if it
- * holds several; its default if it may be left out; or null.
+ * The fields of each kind of record, in order. A field's value is the name of the record it holds
+ * (in a list if it holds several), its default if it may be left out, or null.
  * @typedef {Record<string, Record<string, string | string[] | {default: unknown} | null>>} Records
  */
 
 /**
- * A function that turns an event into an object, with field names in JavaScript style (`kv_len`
- * is `kvLen`).
+ * Returns a function that turns an event into an object whose field names are in JavaScript style
+ * (`kv_len` becomes `kvLen`).
  * @param {Records} records @returns {(event: Record<string, unknown>) => StepEvent}
  */
 export function eventReader(records) {
@@ -47,7 +47,7 @@ export function eventReader(records) {
     );
 }
 
-/** What is odd in another engine's step, a sentence each. @param {StepEvent} event */
+/** Warnings about a step of another engine, one sentence each. @param {StepEvent} event */
 export const warningsOf = (event) => event.warnings || [];
 
 const camel = (/** @type {string} */ name) =>

@@ -1,12 +1,12 @@
-// What moves between the step before and this one, from the events alone: who joined, who went
-// back; what was computed and sampled; which blocks were taken. Knows nothing of drawing;
-// core/trace/run_state.py would list the same.
+// What changed from the step before to this one, computed from the events alone: requests admitted
+// and preempted, tokens computed and sampled, blocks taken, shared and evicted. Draws nothing; the
+// states of core/trace/run_state.py change in the same way.
 
 /** @type {WeakMap<Run, {i: number, event: StepEvent, between: Between | null}>} */
 const latest = new WeakMap();
 
 /**
- * The way from the step before to step i; null where there is none: at the first step, or after
+ * The change from the step before to step i. Null if there is none: at the first step, or after
  * steps that are not shown.
  * @param {Run} run @param {number} i
  * @returns {Between | null}
@@ -24,8 +24,9 @@ export function betweenSteps(run, i) {
 }
 
 /**
- * In the order in which it happened: leaving, coming, computing, sampling.
- * @param {Run} run @param {number} i a step that has one before it
+ * What happened in step i, in order: preemptions, admissions, tokens computed and sampled, blocks
+ * taken, shared and evicted.
+ * @param {Run} run @param {number} i a step other than the first
  * @returns {Happenings}
  */
 function happeningsOf(run, i) {
@@ -64,8 +65,9 @@ function happeningsOf(run, i) {
 }
 
 /**
- * Of blocks that are overwritten, those that the prefix cache could still be asked for: their
- * last holders had filled them. Not where layers differ, as their windows give blocks back unasked.
+ * Of the blocks that step i overwrites, those with contents that the prefix cache could still have
+ * found: their last holders had filled them. None where layers differ, since their windows give
+ * blocks back while a request runs.
  * @param {Run} run @param {number} i @param {Happenings["taken"]} taken
  */
 function evictedBy(run, i, taken) {

@@ -1,12 +1,12 @@
-// The blocks that a request holds, of each kind of layers: those that a window has passed are given
-// back before the request ends. Knows nothing of drawing.
+// The KV blocks that a request holds, for each group of layers. Layers with a window give blocks
+// back before the request ends, once the window has passed them. Draws nothing.
 
 import { clamp } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 
 /**
- * Blocks join the end of a table at step i, after others have left it; null for a place that is
- * empty from the start.
+ * Change a block table at step i: blocks in `left` leave it, then `blocks` join its end. Null
+ * stands for a place that is empty from the start.
  * @param {LaneSpan} laneSpan @param {number} group @param {(number | null)[]} blocks @param
  * {number} i @param {number[]} left
  */
@@ -30,8 +30,8 @@ export function placesAt(laneSpan, i) {
 }
 
 /**
- * Groups whose layers are alike: their tables are as long as each other's at every step.
- * @param {KVGroup[]} groups @returns {Band[]}
+ * Collects groups with layers of the same kind and window into bands: the tables of a band's groups
+ * are equally long at every step. @param {KVGroup[]} groups @returns {Band[]}
  */
 export function bandsOf(groups) {
   /** @type {Map<string, Band>} */
@@ -46,7 +46,7 @@ export function bandsOf(groups) {
   return [...bands.values()];
 }
 
-/** What the layers of a band look back over, in words. @param {Band} band */
+/** How far back the layers of a band attend, in words. @param {Band} band */
 export function bandName({ kind, window }) {
   if (kind === "mamba") return "state";
   if (kind === "ring") return `ring of ${window}`;
@@ -56,15 +56,15 @@ export function bandName({ kind, window }) {
 }
 
 /**
- * How much of a cache of so many positions is still held, and how much was given back. @param
- * {Band} band @param {number} kvLen @param {number} tokens
+ * How much of a cache of `kvLen` positions a band still holds, and how much it has given back, in
+ * words. @param {Band} band @param {number} kvLen @param {number} tokens
  */
 export const heldWords = (band, kvLen, tokens) =>
   `${bandName(band)}: ${count(tokens)} held${tokens < kvLen && band.kind !== "ring" ? `, ${count(kvLen - tokens)} given back` : ""}`;
 
 /**
- * The positions that a lane's request holds in a band, as stretches [first, end) and how many they
- * are: of its first group, as all its groups hold the same.
+ * The positions that a lane's request holds in a band, as stretches [first, end), and their number,
+ * `tokens`. They are those of the first group, since all groups of a band hold the same positions.
  * @param {Run} run @param {Band} band @param {Frame["lanes"][number]} lane @param {number} i
  */
 export function heldBy(run, band, lane, i) {
@@ -90,7 +90,7 @@ export function heldBy(run, band, lane, i) {
   return { stretches, tokens };
 }
 
-/** How many tokens all caches hold: those of a block that several share count once. @param {Run} run @param {Frame} frame */
+/** Tokens in all caches; those of a shared block count once. @param {Run} run @param {Frame} frame */
 export function tokensHeld({ blockSize }, frame) {
   /** @type {Map<number, number>} */
   const held = new Map();

@@ -1,15 +1,15 @@
-// Where lanes lie along an axis of steps or seconds, their contents and the axis marks, as numbers.
-// Pure, without a canvas.
+// The geometry of lanes along an axis of steps or seconds: positions, what each lane holds, and the
+// marks of the axis, as numbers. Pure, without a canvas.
 
 import { milliseconds } from "../parts/format.js";
 import { countUpTo, DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "./run.js";
 
 /**
- * Steps, or measured seconds, to pixels.
+ * Maps steps, or measured seconds, to pixels.
  * @param {Run} run
  * @param {boolean} clock seconds, not steps
  * @param {number} left where the first step begins, in pixels
- * @param {number} per pixels a second or a step
+ * @param {number} per pixels per second or step
  * @returns {LaneScale}
  */
 export function laneScale(run, clock, left, per) {
@@ -28,12 +28,12 @@ export function laneScale(run, clock, left, per) {
 }
 
 /**
- * Steps around "now", which stays where it is while the run passes by.
+ * A scale in steps with "now" at a fixed place, past which the run scrolls.
  * @param {Run} run
- * @param {number} at the index of the step that begins at `now`; between two indices on the way
- * from one to the other
+ * @param {number} at the index of the step that begins at `now`; a fraction on the way from one step
+ * to the next
  * @param {number} now in pixels
- * @param {number} per pixels a step
+ * @param {number} per pixels per step
  */
 export function windowScale(run, at, now, per) {
   const before = Math.floor(at);
@@ -44,7 +44,7 @@ export function windowScale(run, at, now, per) {
 }
 
 /**
- * The index of the step that is drawn at x, or before it.
+ * The index of the step drawn at x, or of the last one before x.
  * @param {Run} run @param {LaneScale} scale @param {number} x
  */
 export function indexAt(run, scale, x) {
@@ -52,7 +52,7 @@ export function indexAt(run, scale, x) {
 }
 
 /**
- * Stretches of steps that are alike, from ≤ i < end; a step without an event ends one.
+ * Stretches of steps that are alike, from ≤ i < end; a gap in the step numbers ends one.
  * @param {Run} run @param {(i: number, first: number) => boolean} isAlike
  */
 function stretchesOf({ events, length }, isAlike) {
@@ -68,8 +68,8 @@ function stretchesOf({ events, length }, isAlike) {
 }
 
 /**
- * What each lane holds, in pieces: steps that are alike. laneSpan: index into run.laneSpans, or -1.
- * @param {Run} run
+ * What each lane holds, in pieces: stretches of steps with the same request and status. laneSpan:
+ * an index into run.laneSpans, or -1 if the lane is empty. @param {Run} run
  */
 export function lanePieces(run) {
   const pieces = [];
@@ -85,7 +85,7 @@ export function lanePieces(run) {
 }
 
 /**
- * Lane-steps by kind, and the waiting of every step.
+ * The number of lane-steps of each kind, and the number of waiting requests summed over all steps.
  * @param {Run} run @param {{from: number, end: number, status: number}[]} pieces
  */
 export function countLaneSteps(run, pieces) {
@@ -102,7 +102,7 @@ export function countLaneSteps(run, pieces) {
   };
 }
 
-/** Stretches in which as many wait, as columns. @param {Run} run */
+/** Stretches of steps in which equally many requests wait, if any do. @param {Run} run */
 export function queueColumns(run) {
   const { numWaiting } = run;
   return stretchesOf(run, (i, first) => numWaiting[i] === numWaiting[first])
@@ -111,8 +111,8 @@ export function queueColumns(run) {
 }
 
 /**
- * The smallest round distance (1, 2, 5 × a power of ten) that gives at most `most` marks over
- * `span`; whole: of whole numbers.
+ * The smallest round unit (1, 2 or 5 times a power of ten) that gives at most `most` marks over
+ * `span`. whole: whether it must be a whole number.
  * @param {number} span @param {number} most @param {boolean} whole
  */
 export function roundUnit(span, most, whole) {
@@ -123,8 +123,8 @@ export function roundUnit(span, most, whole) {
 }
 
 /**
- * A moment on an axis of `span` seconds: "0", "50 ms", "1.5 s". @param {number} seconds @param
- * {number} span
+ * The label of a moment on an axis of `span` seconds: "0", "50 ms", "1.5 s".
+ * @param {number} seconds @param {number} span
  */
 export function clockLabel(seconds, span) {
   if (seconds === 0) return "0";

@@ -1,15 +1,15 @@
-// Several runs side by side: where each lies on one clock, at which moments they begin a step,
-// where their texts diverge. Pure, without a canvas.
+// Several runs side by side on one clock: when each takes a step, at which moments steps begin, and
+// where the texts of a request differ. Pure, without a canvas.
 
 import { countUpTo } from "./run.js";
 
 /**
- ** A run and its offset: the second of the common clock at which its own time 0 lies.
+ * A run and its offset: the second of the common clock at which the run's own time 0 lies.
  * @typedef {{run: Run, offset: number}} Placed
  */
 
 /**
- * When step i of a run begins and ends on the common clock.
+ * The seconds of the common clock at which step i of a run begins and ends.
  * @param {Placed} placed @param {number} i
  */
 export const stretch = ({ run, offset }, i) => [
@@ -18,9 +18,8 @@ export const stretch = ({ run, offset }, i) => [
 ];
 
 /**
- * The current step of a run: the last that has begun, -1 before its first. inside: it is being
- * computed at that moment.
- * @param {Placed} placed @param {number} now
+ * The current step of a run: i is the last step that has begun, or -1 before the first; inside says
+ * whether it is still being computed. @param {Placed} placed @param {number} now
  */
 export function standing(placed, now) {
   const { run, offset } = placed;
@@ -29,7 +28,8 @@ export function standing(placed, now) {
 }
 
 /**
- * The moments at which runs of these begin a step, in order; those within a microsecond are one.
+ * The moments at which any of these runs begins a step, in order. Steps that begin within a
+ * microsecond of each other share a moment.
  * @param {Placed[]} all @returns {{t: number, steps: {placed: Placed, i: number}[]}[]}
  */
 export function momentsOf(all) {
@@ -47,7 +47,7 @@ export function momentsOf(all) {
 }
 
 /**
- * The share of the time between two moments in which a run computes steps.
+ * The fraction of the time between two moments in which a run computes steps.
  * @param {Placed} placed @param {number} from @param {number} to
  */
 export function busy({ run, offset }, from, to) {
@@ -57,9 +57,8 @@ export function busy({ run, offset }, from, to) {
 }
 
 /**
- * Where a text diverges from the same request's in another run: the index of the first different
- * token, or null.
- * @param {Run} run @param {Run} other @param {string} id
+ * The index of the first token at which a request's text differs from its text in another run, or
+ * null if the texts are equal. @param {Run} run @param {Run} other @param {string} id
  */
 export function departs(run, other, id) {
   const [mine, theirs] = [run.texts.output[id] || [], other.texts.output[id] || []];
@@ -68,8 +67,8 @@ export function departs(run, other, id) {
 }
 
 /**
- * The first step whose tokens differ, with request and tokens: {step, id, wrote, writes}; null if
- * none does.
+ * The first token that differs between two runs: its step, the request's id, the token in each run
+ * (`wrote` before, `writes` after), and the number of texts that differ. Null if none does.
  * @param {Run} before @param {Run} after
  */
 export function firstChange(before, after) {

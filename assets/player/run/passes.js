@@ -1,16 +1,16 @@
 // The rows, queries and keys of each forward pass of a step, before anything is drawn. Mirrors core/trace/mask.py.
 //
-//   queries: packed order (our own engine's is lane order, other engines have theirs); a padded row is its pads, then its tokens
-//   keys:    request by request, each 0 … kv_len - 1, cached first and then new
+//   queries: in packed order (in our own engine lane order, others have theirs); a padded row is its pads, then its tokens
+//   keys:    request by request, each from 0 to kv_len - 1, cached keys first, then new ones
 
-/** @param {Run} run @param {StepEvent} event @returns {Pass[]} */
+/** The passes of a step. @param {Run} run @param {StepEvent} event @returns {Pass[]} */
 export function passesOf(run, event) {
   /** @type {Segment[][]} */
   const byPass = event.passes.map(() => []);
   for (const segment of event.segments) byPass[segment.passIndex].push(segment);
-  const overrun = new Set(event.overrun.map((o) => o.request)); // wasted
+  const overrun = new Set(event.overrun.map((o) => o.request)); // computed for nothing
   const sampled = new Set(event.sampled.map((s) => `${s.passIndex} ${s.request}`));
-  // guessed by speculation: the last positions of a segment
+  // the drafts of speculative decoding are the last positions of a segment
   const drafts = new Map(event.drafts.map((d) => [d.request, d]));
   return event.passes.map((forward, index) => {
     const padded = forward.layout === "padded";
@@ -43,7 +43,7 @@ export function passesOf(run, event) {
       k += item.kvLen;
     }
     if (run.header.leak) leaksOf(items);
-    // a CUDA graph comes in a few sizes
+    // CUDA graphs exist in a few sizes, and a pass is padded to one of them
     const graphPads = forward.bucket
       ? Math.max(0, forward.bucket - forward.rows * forward.width)
       : 0;
@@ -52,8 +52,8 @@ export function passesOf(run, event) {
 }
 
 /**
- * A run that leaks: every request also reads all keys of the next one in the pass, and the last
- * those of the first. @param {PassItem[]} items
+ * Mark what leaks in a run whose mask leaks: every request also attends to all keys of the next one
+ * in the pass, and the last to those of the first. @param {PassItem[]} items
  */
 function leaksOf(items) {
   const present = items.filter((item) => item.length);
@@ -63,7 +63,7 @@ function leaksOf(items) {
     });
 }
 
-/** Why an item's positions were wasted. @param {PassItem} item */
+/** Why an item's positions were wasted, in words. @param {PassItem} item */
 export function overrunWords(item) {
   return [
     { request: item.request },
@@ -72,19 +72,19 @@ export function overrunWords(item) {
 }
 
 /**
- * Whether a position held a speculative guess, and whether it was used: "", "taken" or
- * "forgotten". @param {PassItem} item @param {number} position
+ * Whether a position held a draft of speculative decoding, and if so whether it was accepted: ""
+ * for no draft, "taken" or "forgotten". @param {PassItem} item @param {number} position
  */
 export function guessAt(item, position) {
   if (position >= item.kvLen || position < item.kvLen - item.drafted) return "";
   return position >= item.kvLen - item.rejected ? "forgotten" : "taken";
 }
 
-export const NOT_USED = "✗"; // in place of a token that was guessed for nothing
+export const NOT_USED = "✗"; // shown in place of a rejected draft
 
 /**
- * The item whose queries (or keys) hold position x. @param {Pass} pass @param {number} x @param
- * {"q" | "k"} axis
+ * The item whose queries (or keys) include position x of a pass.
+ * @param {Pass} pass @param {number} x @param {"q" | "k"} axis
  */
 export function itemAt(pass, x, axis) {
   const first = axis === "q" ? "q0" : "k0";
@@ -97,7 +97,8 @@ export function itemAt(pass, x, axis) {
 }
 
 /**
- * The keys that query `q` of an item may attend to, as [first, end) among all keys; null for a pad.
+ * The keys that query `q` of an item may attend to, as [first, end) among all keys of the pass;
+ * null for a pad and for a finished row.
  * @param {PassItem} item @param {number} q @param {number | null} window
  */
 export function allowedKeys(item, q, window) {
@@ -109,20 +110,20 @@ export function allowedKeys(item, q, window) {
 }
 
 /**
- * The query of an item that computes a position of its request. @param {PassItem} item @param
- * {number} position
+ * The index of the query with which an item computes a position of its request.
+ * @param {PassItem} item @param {number} position
  */
 export const queryOf = (item, position) => item.q0 + item.pads + position - item.start;
 
 /**
- * What a step, or one pass of it, wrote for a request, as a cell shows it: null if nothing, "" if
- * only the token that ends the answer.
+ * What a step, or one of its passes, wrote for a request, as a cell shows it: null for nothing, ""
+ * if only the token that ends the answer.
  * @param {Run} run @param {RunRequest} request @param {number} i @param {number | null} passIndex
  */
 export function written(run, request, i, passIndex = null) {
   const mine = run.events[i].sampled.filter((s) => s.request === request.id);
   const count = run.numGenerated(request, i) - run.numGenerated(request, i - 1);
-  // behind the tokens of steps that are not shown
+  // skip the tokens of steps that are not shown
   const pieces = run
     .newPieces(request, i)
     .slice(count - mine.length)
@@ -137,7 +138,7 @@ export function written(run, request, i, passIndex = null) {
 const shownPieces = new Map();
 
 /**
- * A piece of text as a cell shows it: invisible characters made visible, at most `most` characters.
+ * A piece of text as a cell shows it: at most `most` characters, with invisible ones made visible.
  * @param {string} piece
  */
 export function visible(piece, most = 14) {

@@ -1,9 +1,9 @@
-// Where a run goes on after steps that are not shown: its requests, lanes, queue and blocks as the
-// event says they are. core/trace/run_state.py does the same.
+// Continues a run after steps that are not shown: sets its requests, lanes, queue and blocks to the
+// state that the event carries. core/trace/run_state.py does the same.
 
 /**
- * The state after steps that are not shown takes the place of the one before them. @param {Run} run
- * @param {Resumed} resumed @param {number} i
+ * Replace the state from before the steps that are not shown with the state after them, at step i.
+ * @param {Run} run @param {Resumed} resumed @param {number} i
  */
 export function goOnFrom(run, { arrived, ended, running, waiting }, i) {
   for (const { request, t } of arrived)

@@ -1,5 +1,5 @@
-// The run as state: folds events into who held which lane, how long each cache was, who waited. Its frames are
-// those of core/trace/run_state.py; its events have the fields of core/trace/events.py, as visualizer/documents/replay.py names them.
+// The state of a run: folds events into which request held which lane, how long each cache was, and which waited. Its frames are
+// those of core/trace/run_state.py; its events have the fields of core/trace/events.py, named as in visualizer/documents/replay.py.
 //
 //   events ─ append ─→ requests (waits, laneSpans, samples) + per step: holder, status and KV length of each lane
 //   frame(i) ─→ everything that step i shows, the same whether stepped or jumped to
@@ -20,16 +20,16 @@ export const PREEMPTED = 16;
 export const OVERRUN = 32;
 export const HELD = PREFILL | DECODE | WASTED | STALLED | OVERRUN; // a request is in the lane
 
-/** Whether an end for this reason is that of an answer. @param {string} reason */
+/** Whether a request that ends for this reason has its full answer. @param {string} reason */
 export const isDone = (reason) => !["cancelled", "error"].includes(reason);
-/** The requests that are done in a step. @param {StepEvent} event */
+/** The requests whose answers are complete with a step. @param {StepEvent} event */
 export const whoIsDone = ({ finished }) => finished.filter((one) => isDone(one.finishReason));
 
-const NO_TEXT = "—"; // in place of a token of a simulated run, which no model chose
+const NO_TEXT = "—"; // shown for a token of a simulated run, which no model chose
 
 /**
- * The number of entries of `list`, sorted ascending, with values of at most `x`. value: of an
- * entry and its index.
+ * The number of entries of `list` with values of at most `x`; the list is sorted by value,
+ * ascending. value: computes the value from an entry and its index.
  * @template T
  * @param {T[]} list @param {number} x @param {(entry: T, i: number) => number} value
  */
@@ -54,7 +54,7 @@ export class Run {
       : (event) => /** @type {StepEvent} */ (/** @type {unknown} */ (event));
     this.complete = replay.complete !== false;
     this.goesOn = false; // more steps will come
-    this.room = Infinity; // steps that are kept at most, where the oldest go
+    this.room = Infinity; // the most steps kept; beyond it the oldest are dropped
     /** @type {Record<string, Replay["totals"]>} */
     this.totalsIn = { "": replay.totals }; // language → {name, value, means}[]
     // where each request's time went, see delays.js; known once the run is over
@@ -64,7 +64,7 @@ export class Run {
     /** @type {Caption[]} */
     this.captions = [];
     /** @type {Record<string, Caption[]>} */
-    this.translations = {}; // language → captions, of a run that comes in several at once
+    this.translations = {}; // language → captions, for a run sent in several languages
     for (const [language, said] of Object.entries(replay.others || {})) {
       if (!said) continue;
       this.translations[language] = [...said.captions];
@@ -90,17 +90,17 @@ export class Run {
     /** @type {number[]} */
     this.numWaiting = []; // step -> requests waiting
     /** @type {{from: number, places: Map<string, number>}[]} */
-    this.queues = []; // orders of the queue that the record gives, each from its step on
+    this.queues = []; // recorded orders of the queue, each from its step on
     /** @type {Map<string, RunRequest>} */
     this._byId = new Map();
     this._hues = new Map(); // request -> hue, if assigned by the server
     this._asked = new Map();
     this._lastHue = -1;
     /** @type {(LaneSpan | null)[]} */
-    this._leaving = []; // requests that leave after the step
+    this._leaving = []; // those that end with the latest step
     this._waitingNow = 0;
     /** @type {Frame | null} */
-    this._frame = null; // the one made last
+    this._frame = null; // the latest one made
     const config = this.header.config || {};
     const batching = this.header.batching || {}; // the policy's own fields
     this.numLanes = batching.one_lane ? 1 : config.max_num_seqs || 1;
@@ -120,14 +120,14 @@ export class Run {
       }),
     );
     this.bands = bandsOf(this.groups);
-    // layers are not alike, or give blocks back before a request ends
+    // whether layers differ, or give blocks back before a request ends
     this.isGrouped = Boolean(this.header.kv_groups);
     this.numBlocks = this.header.num_blocks || config.num_blocks || 0;
     this._planned = new Map(
       ((this.header.workload || {}).requests || []).map((/** @type {Json} */ r) => [r.id, r]),
     );
     this.windows = (this.header.model || {}).windows || [null];
-    // the number of the first step that is here, for what happened before it
+    // the number of the first step here, from which earlier steps are counted back
     this._first = replay.begin ? replay.begin.step : 0;
     this._note(replay);
     for (const known of replay.begin ? replay.begin.requests : []) this._resume(known);
@@ -140,26 +140,25 @@ export class Run {
   }
 
   /**
-   * The step number of an index: idle steps have no event, so numbers may skip. What happened
-   * before the first step here has indices below 0.
-   * @param {number} i
+   * The number of the step at an index. Idle steps have no event, so numbers may skip. Steps before
+   * the first one here have indices below 0. @param {number} i
    */
   stepOf(i) {
     return i < 0 ? this._first + i : this.events[i].step;
   }
 
-  /** How long it is, in steps or in seconds. @param {boolean} clock in seconds */
+  /** The length of the run, in steps or in seconds. @param {boolean} clock in seconds */
   span(clock) {
     const [first, last] = [this.events[0], this.events[this.length - 1]];
     return clock ? last.tEnd - first.tStart : last.step + 1 - first.step;
   }
 
-  /** @param {number} step */
+  /** The index of a step, or of the last one before it. @param {number} step */
   indexOf(step) {
     return Math.max(0, countUpTo(this.events, step, (e) => e.step) - 1);
   }
 
-  /** The request that an event here names. @param {string} id */
+  /** The request with this id, which an event here names. @param {string} id */
   request(id) {
     return /** @type {RunRequest} */ (this._byId.get(id));
   }
@@ -178,8 +177,8 @@ export class Run {
   }
 
   /**
-   * A request from before the first step here, as described by visualizer/documents/live.py. @param
-   * {any} given
+   * Add a request from before the first step here, as described by visualizer/documents/live.py.
+   * @param {any} given
    */
   _resume({ id, hue, arrived, waits, laneSpans, kvLen, tables, reason, ...before }) {
     const request = this._meet(id);
@@ -210,7 +209,7 @@ export class Run {
     this.longest = Math.max(this.longest, kvLen);
   }
 
-  /** Its numbers, in the current language if the run has them in it. */
+  /** The totals of the run, in the current language if the run has them in it. */
   get totals() {
     return this.totalsIn[speaking()] || this.totalsIn[""] || [];
   }
@@ -224,8 +223,8 @@ export class Run {
   }
 
   /**
-   * Replace a step's caption; the old one moves to its reasons. @param {number} i @param {Span[]}
-   * say
+   * Replace a step's caption; the old one becomes the first of its reasons.
+   * @param {number} i @param {Span[]} say
    */
   replaceCaption(i, say) {
     for (const captions of [this.captions, ...Object.values(this.translations)]) {
@@ -236,7 +235,7 @@ export class Run {
   }
 
   /**
-   * More of the run.
+   * Add more steps, with their captions and what else comes with them.
    * @param {Record<string, unknown>[]} events @param {Caption[]} captions @param {Beside} also
    */
   append(events, captions = [], also = {}) {
@@ -259,21 +258,20 @@ export class Run {
         index: this.requests.length,
         letter: this.letters[id] ?? id,
         hue: -1,
-        // who asked, as they call themselves; a program of ours; whoever looks
+        // the sender's name; whether a program of ours sent it; whether this visitor did
         by: (asked && asked.by) || "",
         isBot: Boolean(asked && asked.isBot),
         isOwn: Boolean(asked && asked.isOwn),
         maxNew: asked ? asked.maxNew : plan && plan.sampling ? plan.sampling.max_new_tokens : null,
-        priority: plan?.priority ?? 0, // the lower, the sooner
-        // {generated, computed, isUnseen, token}: what had happened before the first step here,
-        // times in seconds
+        priority: plan?.priority ?? 0, // lower comes first
+        // its state before the first step here: {generated, computed, isUnseen, token}
         before: null,
         arrived: null, // seconds
         waits: [], // [first step, last step, preempted]
         laneSpans: [],
         samples: [], // the step of each generated token
-        lastToken: null, // the id of the last of them
-        // [first, count] of those sampled, and whether it arrived, in steps that are not shown
+        lastToken: null, // the id of the last generated token
+        // [first, count] of tokens sampled in steps that are not shown; whether it came in one
         unseen: [],
         cameUnseen: false,
         finished: null,
@@ -284,14 +282,14 @@ export class Run {
     return request;
   }
 
-  /** @param {RunRequest} request */
+  /** The length of the prompt, or 0 if not known. @param {RunRequest} request */
   promptLength(request) {
     const pieces = this.texts.prompt[request.id];
     return pieces ? pieces.length : 0;
   }
 
   /**
-   * Whether a token, by its position, was added by the model's chat template.
+   * Whether the token at a position was added by the model's chat template.
    * @param {RunRequest} request @param {number} position
    */
   isTemplate(request, position) {
@@ -299,8 +297,8 @@ export class Run {
   }
 
   /**
-   * The pieces of a prompt that somebody wrote: where a chat template wrote the rest, messages with
-   * a break between them and a blank before the answer. @param {RunRequest} request
+   * The pieces of a prompt that somebody wrote. Where a chat template wrote the rest: the messages,
+   * with a break between them and a blank before the answer. @param {RunRequest} request
    */
   said(request) {
     const prompt = this.texts.prompt[request.id] || [];
@@ -320,7 +318,7 @@ export class Run {
     this._waitingNow += 1;
   }
 
-  /** They wait in this order from step i on. @param {string[]} queue @param {number} i */
+  /** Note the order of the queue from step i on. @param {string[]} queue @param {number} i */
   _order(queue, i) {
     this.queues.push({ from: i, places: new Map(queue.map((request, place) => [request, place])) });
   }
@@ -334,8 +332,8 @@ export class Run {
   }
 
   /**
-   * to: its last step, where it was preempted before the first step here. @param {RunRequest}
-   * request @param {number} lane @param {number} from
+   * Begin a stay in a lane. to: its last step, if the request was preempted before the first step
+   * here. @param {RunRequest} request @param {number} lane @param {number} from
    */
   _enter(request, lane, from, to = Infinity) {
     /** @type {LaneSpan} */
@@ -366,7 +364,7 @@ export class Run {
     laneSpan.request.live = false;
   }
 
-  /** The lane of a request. @param {string} id */
+  /** The stay of a request in its current lane, or null. @param {string} id */
   _laneSpanOf(id) {
     const laneSpan = this._meet(id).laneSpans.at(-1);
     return laneSpan?.to === Infinity ? laneSpan : null;
@@ -380,7 +378,7 @@ export class Run {
     request.hue = this._lastHue = this._hues.get(request.id) ?? dealHue(live, this._lastHue);
   }
 
-  /** @param {StepEvent} event */
+  /** Add the next step. @param {StepEvent} event */
   _fold(event) {
     const i = this.events.length;
     for (const laneSpan of this._leaving) this._leave(laneSpan, i - 1, "finished");
@@ -459,24 +457,24 @@ export class Run {
       if (when === "after") this._leaving.push(this._laneSpanOf(request));
   }
 
-  /** Who waits at step i, in the order of the queue. @param {number} i */
+  /** The requests that wait in step i, in the order of the queue. @param {number} i */
   waitingAt(i) {
     return waitingAt(this, i);
   }
 
-  /** @param {RunRequest} request @param {number} i */
+  /** Tokens generated by the end of step i. @param {RunRequest} request @param {number} i */
   numGenerated(request, i) {
     return (request.before ? request.before.generated : 0) + countUpTo(request.samples, i);
   }
 
-  /** Whether the model ended an answer itself. @param {RunRequest} request */
+  /** Whether the model ended an answer itself, with an end token. @param {RunRequest} request */
   endedItself({ finished, lastToken }) {
     return finished?.reason === "stop" && this.header.model?.eos_token_ids?.includes(lastToken);
   }
 
   /**
-   * The pieces from ≤ n < end of an answer as it is read: the token by which the model ended it
-   * says nothing. @param {RunRequest} request @param {number} from @param {number} end
+   * The pieces from ≤ n < end of an answer as it is read, in which the token that ended it is
+   * empty. @param {RunRequest} request @param {number} from @param {number} end
    */
   answer(request, from = 0, end = Infinity) {
     const all = this.texts.output[request.id] || [];
@@ -486,8 +484,8 @@ export class Run {
   }
 
   /**
-   * The pieces of text that a request got by a step and not before it: several, where its tokens
-   * are several. @param {RunRequest} request @param {number} i
+   * The pieces of text that a request got in step i, one for each token.
+   * @param {RunRequest} request @param {number} i
    */
   newPieces(request, i) {
     const [from, end] = [this.numGenerated(request, i - 1), this.numGenerated(request, i)];
@@ -497,8 +495,8 @@ export class Run {
   }
 
   /**
-   * The text of a token by its position in prompt + output. @param {RunRequest} request @param
-   * {number} position
+   * The text of the token at a position in prompt + output.
+   * @param {RunRequest} request @param {number} position
    */
   tokenText(request, position) {
     const prompt = this.texts.prompt[request.id] || [];
@@ -508,20 +506,20 @@ export class Run {
     return output[position - prompt.length] ?? "";
   }
 
-  /** Whether no model ran: its tokens say nothing. */
+  /** Whether no model ran, so that tokens have no text. */
   get isSimulated() {
     return this.header.source === "simulated";
   }
 
-  /** Whether its requests came while the engine ran, as those of visitors do. */
+  /** Whether requests came while the engine ran, as those of visitors do. */
   get isInteractive() {
     const { name, arrival_unit: unit } = this.header.workload || {};
     return name === "interactive" && unit === "s";
   }
 
   /**
-   * Its requests for another run. Those of visitors come in the steps in which they came: their
-   * pauses and the pace that a teacher set say nothing about a policy.
+   * The requests of this run for another one. Visitors' requests arrive in the steps in which they
+   * came, since their pauses, and the pace that a teacher set, say nothing about a policy.
    */
   get workload() {
     const { workload } = this.header;
@@ -539,8 +537,9 @@ export class Run {
   }
 
   /**
-   * Seconds that the device of an asynchronous run was idle before step i, and whether it waited
-   * for the host or had nothing to serve. @param {number} i
+   * Seconds that the device of an asynchronous run was idle before step i; whether it waited for
+   * the host or had nothing to serve; whether that is worth showing. Null if it was not idle.
+   * @param {number} i
    */
   idleBefore(i) {
     if (!this.asynchronous || i < 1) return null;
@@ -553,18 +552,18 @@ export class Run {
     return { seconds, forHost: served, worth: seconds > 0.01 * step };
   }
 
-  /** @param {number} i */
+  /** Everything that step i shows. @param {number} i */
   frame(i) {
     const caption = this.captionAt(i);
     if (this._frame && this._frame.i === i && this._frame.caption === caption) return this._frame;
     const event = this.events[i];
-    // of each request's first
+    // the start of each request's first segment
     const starts = new Map([...event.segments].reverse().map((s) => [s.request, s.start]));
     const lanes = this.holders[i].map((index, lane) => {
       const laneSpan = index < 0 ? null : this.laneSpans[index];
       const request = laneSpan && laneSpan.request;
       const [status, kvLen] = [this.statuses[i][lane], this.kvLens[i][lane]];
-      // what was computed for it begins where its cache ended
+      // its first segment starts where its cache ended
       const before = (request && starts.get(request.id)) ?? kvLen;
       return { lane, laneSpan, request, status, kvLen, before };
     });
@@ -579,8 +578,8 @@ export class Run {
   }
 
   /**
-   * A step that shows the point: prefill beside decode, several requests, readable; the middle
-   * where none mixes.
+   * The index of a step to open with: prefill beside decode, several requests, a readable number of
+   * tokens; the middle of the run if no step mixes prefill and decode.
    */
   openingStep() {
     let best = Math.floor(this.length / 2);
@@ -602,8 +601,8 @@ export class Run {
   }
 
   /**
-   * Steps of a kind: "admission", "chunk" (a prompt computed in pieces), "preemption", "finish" or
-   * "any". @param {string} kind
+   * The steps of a kind: "admission", "chunk" (a prompt computed in pieces), "preemption", "finish"
+   * or "any". @param {string} kind
    */
   eventSteps(kind) {
     /** @type {Record<string, (e: StepEvent) => boolean>} */

@@ -1,8 +1,9 @@
-// The waiting queue of a step, in its order. Pure; core/trace/run_state.py keeps the same queue.
+// The waiting queue at a step, in its order. Pure; core/trace/run_state.py keeps the same queue.
 
 /**
- * Whoever is next, then the preempted, those of the latest step first, then those whose order the
- * record gave last, then the others by arrival; or in the order in which they joined its end.
+ * The requests that wait in step i: the next in turn, then the preempted, those of the latest step
+ * first, then those in the order that was recorded last, then the others by arrival. With
+ * `requeue`, where the preempted go to the end of the queue, they are in the order of joining.
  * @param {Run} run @param {number} i
  */
 export function waitingAt(run, i) {
@@ -29,14 +30,14 @@ function inOrder(run, i) {
     .filter((w) => w.place !== null)
     .sort((a, b) => (a.place ?? 0) - (b.place ?? 0));
   waiting = waiting.filter((w) => w.place === null);
-  // among those preempted in one step, where that is here
+  // its place among those preempted in the same step, if that step is here
   const turn = (/** @type {Waiting} */ { request, since }) =>
     run.events[since]?.preempted.findIndex((p) => p.request === request.id) ?? 0;
   if ((run.header.batching || {}).requeue) {
     const rank = (/** @type {Waiting} */ w) => (w.preempted ? 1 + turn(w) : 0);
     return [...placed, ...waiting.sort((a, b) => a.since - b.since || rank(a) - rank(b))];
   }
-  // each goes to the front: the last of a step stands first
+  // each preempted request goes to the front, so the last of a step stands first
   const front = waiting
     .filter((w) => w.preempted)
     .sort((a, b) => b.since - a.since || turn(b) - turn(a));

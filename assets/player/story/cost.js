@@ -1,8 +1,8 @@
-// The model is read once a step whatever rides along: measured times of a step by its tokens. Then
-// the steps of requests one at a time fold into lanes. Data: {curve: [[tokens, ms]], weights,
-// order: [{letter, hue, length, lane, from}]: requests as they ran alone, and where the best
-// seating puts them}. State: size, an index of the curve; read: how much of the model has been
-// read; seat: from one at a time to lanes.
+// Drawing: what a step costs. The weights are read once a step, however many tokens it has:
+// measured times of a step by its tokens. Then requests that run one at a time fold into lanes.
+// Data: {curve: [[tokens, ms]], weights, order: [{letter, hue, length, lane, from}]}: requests in
+// the order in which they run alone, and their places in the best schedule. State: size, an index
+// of the curve; read, the share of the weights that is read; seat, from one at a time to lanes.
 
 import { clamp } from "../parts/dom.js";
 import { mix } from "../parts/colours.js";
@@ -17,7 +17,7 @@ import { ease } from "../figure/card.js";
 
 /** A time as the texts write it. @param {number} ms @param {number} digits */
 const written = (ms, digits = 1) => t(ms.toFixed(digits));
-/** @param {CostData} data */
+/** The steps that the requests take one at a time, and in lanes. @param {CostData} data */
 const steps = ({ order }) => [
   order.reduce((n, r) => n + r.length, 0),
   Math.max(...order.map((r) => r.from + r.length)),

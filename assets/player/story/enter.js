@@ -1,5 +1,5 @@
-// Before anything is shown: links of earlier pages go on to the player, and a reader who has chosen
-// another language gets it.
+// Runs before anything is shown: links to earlier pages go on to the player, and a reader who has
+// chosen another language gets the page in it.
 (() => {
   const { hash, search } = location;
   const { player, here, others } = window.inflightEnter;
@@ -9,7 +9,7 @@
     if (places.has(language)) localStorage.setItem("inflight-language", language);
     else language = localStorage.getItem("inflight-language") ?? "";
   } catch {
-    // without storage nothing is chosen
+    // without storage the choice is not kept
   }
   if (hash.includes("=")) return location.replace(player + hash);
   const place = places.get(language);

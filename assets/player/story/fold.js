@@ -1,7 +1,7 @@
-// A forward pass as a rectangle, with its pads; then without them: the rows slide into one. Data:
-// {rows: [{letter, hue, phase, pads, pieces}], width, steps: [[tokens, pads]], at}: a padded pass,
-// and what every step of its run computed. State: build, how much of the rectangle is there; sum,
-// how much of the run; fold, from rectangle to row.
+// Drawing: a forward pass as a rectangle with its pads; then without them, when the rows slide into
+// one. Data: {rows: [{letter, hue, phase, pads, pieces}], width, steps: [[tokens, pads]], at}: a
+// padded pass, what every step of its run computed, and the step of the pass. State: build, the
+// share of the rectangle that is drawn; sum, that of the run; fold, from rectangle to row.
 
 import { clamp } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -13,15 +13,15 @@ import { shownPiece } from "../figure/drawing.js";
  * width: number, steps: number[][], at: number}} FoldData
  */
 
-/** @param {FoldData} data */
+/** The tokens and the pads of the pass. @param {FoldData} data */
 const counts = ({ rows, width }) => {
   const tokens = rows.reduce((n, row) => n + row.pieces.length, 0);
   return { tokens, pads: rows.length * width - tokens };
 };
 
 /**
- * Every step of the run: its tokens, and on them its pads. @param {Pen} pen
- * @param {DrawingState} state @param {FoldData} data @param {number} top
+ * Draw a bar for every step of the run: its tokens, and on top its pads.
+ * @param {Pen} pen @param {DrawingState} state @param {FoldData} data @param {number} top
  */
 function run(pen, state, { steps, at }, top) {
   const { w, h, palette, g } = pen;
@@ -64,14 +64,14 @@ export const fold = {
     const height = small ? 26 : 44;
     const pitch = height + 8;
     const top = 34;
-    const gone = ease(clamp(state.fold * 2.2, 0, 1)); // pads go first, then rows move
+    const gone = ease(clamp(state.fold * 2.2, 0, 1)); // pads disappear first, then rows move
     const slide = ease(clamp((state.fold - 0.3) / 0.7, 0, 1));
     pen.font(13, 600);
     pen.text(t(state.fold < 0.5 ? "as a rectangle" : "as one packed row"), 0, 10);
     pen.font(13);
     const beside = state.fold < 0.5 ? ` and ${pads} [pad|pads]` : ", no pads";
     pen.text(t(`${tokens} [token|tokens]${beside}`), w, 10, palette.soft, "right");
-    const start = small ? 0 : left; // one row of all tokens
+    const start = small ? 0 : left; // x of the row of all tokens
     const packed = Math.min(each, (w - start) / tokens);
     const across = each + (packed - each) * slide;
     let before = 0;

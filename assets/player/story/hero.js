@@ -1,5 +1,5 @@
 // The first picture: the lanes of two runs of the same requests on one scale, in waves and
-// continuously. It runs once, then stands.
+// continuously. It plays once, then shows the end.
 
 import { h, newButton, reducedMotion, setText } from "../parts/dom.js";
 import { drawSoon, paintTheme, prefersDark } from "../parts/look.js";
@@ -8,14 +8,14 @@ import { LaneChart } from "../views/lane_chart.js";
 import { GUTTER } from "../views/lane_ink.js";
 import { laneScale } from "../run/lane_layout.js";
 
-const EACH = 330; // milliseconds a step
+const EACH = 330; // milliseconds per step
 
 export class Hero {
   /**
    * @param {HTMLElement} root
    * @param {{name: string, run: Run}[]} members
-   * @param {string} again the words of the button
-   * @param {string} label what the picture shows, for those who do not see it
+   * @param {string} again the label of the button that plays the picture again
+   * @param {string} label what the picture shows, for screen readers
    */
   constructor(root, members, again, label) {
     this.root = root;
@@ -47,7 +47,7 @@ export class Hero {
     drawSoon(this);
   }
 
-  /** Stand at the end, as on paper. */
+  /** Show the end, as for printing. */
   settle() {
     this._since = NaN;
     this.at = this.columns;

@@ -1,8 +1,8 @@
-// The story: an essay whose figures are driven by the scroll and open to the hand. A paragraph is a
-// pair of states, and its way up the screen blends them, so every picture is a function of the
-// scroll position: backwards works, and nothing is remembered. Where the scroll rests, so does the
-// figure: at the last state of the paragraph that is read. The text is in the page and complete
-// without any of this.
+// The story: an essay whose figures follow the scroll and can be changed by hand. A paragraph has
+// two states, which are blended while it moves up the screen, so every picture is a function of the
+// scroll position: scrolling back works, and nothing is remembered. When scrolling stops, the
+// figure stays at the last state of the paragraph that is being read. The text is in the page and
+// complete without this script.
 
 import { clamp, find, findAll, h, reducedMotion, setAttr, setText } from "../parts/dom.js";
 import { prefersDark } from "../parts/look.js";
@@ -21,9 +21,9 @@ import { worth } from "./worth.js";
 
 /** @type {Record<string, DrawingKind>} */
 const KINDS = { token, cost, fold, hand, times, worth };
-// as in story.css: the figure stands above the text
+// as in story.css: screens on which the figure stands above the text
 const SMALL = matchMedia("(max-width: 760px), (max-width: 900px) and (orientation: portrait)");
-const BAR = 44; // pixels: the bar on top
+const BAR = 44; // pixels of the bar at the top
 
 /**
  * @typedef {Record<string, [number, number] | string>} Beat
@@ -59,7 +59,7 @@ export class Story {
       near: false,
     }));
     this.printing = false;
-    this.resting = true; // nobody scrolls
+    this.resting = true; // nobody is scrolling
     this._soon = false;
     this._here = -2;
     this._height = 1;
@@ -81,7 +81,7 @@ export class Story {
     });
     this._listen();
     this.measure();
-    this.heroes[0].play(); // the last one, at the end, stands
+    this.heroes[0].play(); // the last one, at the end of the page, stays still
   }
 
   /** @param {string} name */
@@ -91,7 +91,7 @@ export class Story {
     return run;
   }
 
-  /** The figure of a section, made when it comes near. @param {Section} section */
+  /** Make the figure of a section, once it comes near. @param {Section} section */
   mount(section) {
     if (section.card) return;
     const { figure } = section.spec;
@@ -105,7 +105,7 @@ export class Story {
   // -- where the reader is -----------------------------------------------------------------------
 
   /**
-   * Positions of everything, measured when the layout changes: a frame of scrolling asks for none.
+   * Measure all positions. Done when the layout changes, so that scrolling needs no measurement.
    */
   measure() {
     if (this.printing) return;
@@ -127,8 +127,8 @@ export class Story {
   }
 
   /**
-   * Between which heights of the window a paragraph's middle takes its figure from its first state
-   * to its last, which stands before the paragraph is in the middle.
+   * The heights in the window between which a paragraph's middle takes its figure from the first
+   * state to the last, which is reached before the paragraph is in the middle of the window.
    */
   get span() {
     const above = this.small ? BAR + this._figure : 0;
@@ -157,7 +157,7 @@ export class Story {
     this._mark(y, height);
   }
 
-  /** Another paragraph takes the figure back. @param {Section} section @param {number} at */
+  /** Turn to another paragraph; release the figure. @param {Section} section @param {number} at */
   _turn(section, at) {
     if (at === section.at) return;
     if (section.at >= 0) section.card?.release();
@@ -165,7 +165,7 @@ export class Story {
     section.beats.forEach((beat, i) => beat.classList.toggle("on", i === at));
   }
 
-  /** @param {Section} section @param {number} share */
+  /** Show the state of the current paragraph. @param {Section} section @param {number} share */
   _show(section, share) {
     const [from, to] = ends(section.spec.beats[section.at]);
     const still = this.resting || reducedMotion();
@@ -176,7 +176,7 @@ export class Story {
     section.card.show({ index, share: at - index, focus: String(state.focus || "") });
   }
 
-  /** The contents: what is read, and where one is. @param {number} y @param {number} height */
+  /** Mark in the contents how far the reader is. @param {number} y @param {number} height */
   _mark(y, height) {
     const line = y + height * 0.5;
     let here = -1;
@@ -228,7 +228,7 @@ export class Story {
       });
   }
 
-  /** A request that is pointed at in the text is lit in the figure beside it. @param {Event} e */
+  /** Highlight in the figure the request under the pointer in the text. @param {Event} e */
   _light(e) {
     const who = /** @type {HTMLElement | null} */ (
       /** @type {Element} */ (e.target).closest?.(".who")
@@ -248,7 +248,7 @@ export class Story {
     setText(verdict, button.dataset.says || "");
   }
 
-  /** n and p: the next and the previous paragraph. @param {KeyboardEvent} e */
+  /** n and p: go to the next or the previous paragraph. @param {KeyboardEvent} e */
   _key(e) {
     if ((e.key !== "n" && e.key !== "p") || e.ctrlKey || e.metaKey || e.altKey) return;
     const goals = this.sections.flatMap(({ middles }) =>
@@ -270,7 +270,7 @@ export class Story {
 
   // -- on paper ----------------------------------------------------------------------------------
 
-  /** One settled figure a section, in ink on white. */
+  /** Prepare for printing: one figure at rest for each section, in light colours. */
   print() {
     this.printing = true;
     document.documentElement.classList.add("printing");

@@ -1,6 +1,6 @@
-// How long each step took, a bar a step: a long prompt read whole, and in slices. Data: {runs:
-// [{steps: [[ms, tokens, of the long prompt]]}], letter, hue}: whole, sliced. State: grow, how far
-// the bars are; slice, from the one run to the other.
+// Drawing: how long each step took, one bar per step, with a long prompt read whole and in slices.
+// Data: {runs: [{steps: [[ms, tokens, those of the long prompt]]}], letter, hue}: whole, then
+// sliced. State: grow, the share of the bars drawn; slice, from the first run to the second.
 
 import { clamp } from "../parts/dom.js";
 import { mix } from "../parts/colours.js";
@@ -10,7 +10,7 @@ import { roundUnit } from "../run/lane_layout.js";
 
 /** @typedef {{runs: {steps: number[][]}[], letter: string, hue: number}} TimesData */
 
-/** What the reading of the long prompt took. @param {{steps: number[][]}} run */
+/** What reading the long prompt took: steps, ms, tokens. @param {{steps: number[][]}} run */
 function reading({ steps }) {
   const read = steps.filter(([, , of]) => of > 1);
   return {

@@ -1,7 +1,7 @@
-// The text feeds the model and the model the text; then the tokens turn into the rows of a
-// triangle, who looks at whom, with and without a cache. Data: {prompt: [piece], output: [piece],
-// hue}. State: step, whole or on its way; fold, from running text to triangle; kept, from looking
-// to counting; off: no cache.
+// Drawing: the text feeds the model and the model the text; then the tokens become the rows of a
+// triangle, which shows which token attends to which, with and without a cache. Data: {prompt:
+// [piece], output: [piece], hue}. State: step, whole or on the way to the next; fold, from running
+// text to triangle; kept, from attention to counts of work; off, 1 without a cache.
 
 import { clamp } from "../parts/dom.js";
 import { mix } from "../parts/colours.js";
@@ -13,8 +13,8 @@ import { shownPiece } from "../figure/drawing.js";
 /** @typedef {{prompt: string[], output: string[], hue: number}} TokenData */
 
 /**
- * Where the triangle lies on a canvas. @param {{w: number, h: number, small: boolean}} size @param
- * {TokenData} data
+ * The layout of the triangle on a canvas.
+ * @param {{w: number, h: number, small: boolean}} size @param {TokenData} data
  */
 function gridOf({ w, h, small }, { prompt, output }) {
   const rows = prompt.length + output.length - 1;
@@ -29,8 +29,8 @@ function gridOf({ w, h, small }, { prompt, output }) {
 }
 
 /**
- * Where the loop is: the step, how far into it, how many tokens there are. @param {DrawingState} state
- * @param {TokenData} data
+ * The place in the loop: the step k, how far into it, and the number of tokens.
+ * @param {DrawingState} state @param {TokenData} data
  */
 function placeOf(state, { prompt, output }) {
   const last = output.length - 1;
@@ -39,8 +39,8 @@ function placeOf(state, { prompt, output }) {
 }
 
 /**
- * Where each token stands in the running text: [x, middle, width]. @param {Pen} pen @param
- * {string[]} pieces
+ * The place of each token in the running text: [x, middle, width].
+ * @param {Pen} pen @param {string[]} pieces
  */
 function flowOf(pen, pieces) {
   const [line, pad] = pen.small ? [27, 5] : [34, 7];
@@ -93,13 +93,13 @@ function model(pen, flow, pieces, { size, share }, reads, colours) {
   pen.text(pieces[size], cx + fw / 2, cy, colours.text, "center");
 }
 
-/** The height of `work`. @param {{small: boolean}} size */
+/** The height of what `work` draws. @param {{small: boolean}} size */
 const workHeight = ({ small }) => (small ? 74 : 90);
 
 /**
- * Two bars: tokens of work with the cache and without it, up to this step. @param {Pen} pen @param
- * {number} x @param {number} y @param {number} width @param {{k: number}} at @param {TokenData}
- * data @param {boolean} off @param {Colours} colours
+ * Draw two bars: the tokens computed up to this step, with the cache and without it.
+ * @param {Pen} pen @param {number} x @param {number} y @param {number} width
+ * @param {{k: number}} at @param {TokenData} data @param {boolean} off @param {Colours} colours
  */
 function work(pen, x, y, width, { k }, { prompt, output }, off, colours) {
   const { palette, small } = pen;
@@ -141,7 +141,7 @@ export const token = {
   }),
   print: ({ output }, { fold }) => ({ step: output.length - 1, fold, kept: 0 }),
   switches: { key: "off", words: ["Cache on", "Cache off"] },
-  /** A row of the triangle. */
+  /** The row of the triangle under the pointer. */
   point(x, y, state, data, size) {
     if (state.fold < 0.9 || state.kept > 0.5) return null;
     const { top, cell, left, rows } = gridOf(size, data);
@@ -190,7 +190,7 @@ export const token = {
     pen.faded((fold - 0.4) / 0.6, () => {
       const looking = state.kept < 0.5;
       const lit = Math.min(state.row ?? p + 5, size - 1);
-      /** @type {(i: number, j: number) => string | null} what a token has of one before it */
+      /** @type {(i: number, j: number) => string | null} the colour of cell (i, j): query, key */
       const inkOf = (i, j) => {
         if (j > i) return looking || isRead(i) ? palette.empty : null;
         if (looking) return i === lit ? colours.solid : mix(colours.solid, palette.panel, 0.66);
@@ -212,7 +212,7 @@ export const token = {
           pen.font(12);
           pen.text(t("kept"), label, 9, palette.soft, "right");
         }
-        const x = left + workHeight(pen) + 12; // right of the rows beside it
+        const x = left + workHeight(pen) + 12; // to the right of the rows at this height
         work(pen, x, top + 14, Math.max(90, w - x - 4), at, data, off, colours);
       });
     });

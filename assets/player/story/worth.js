@@ -1,7 +1,7 @@
-// What it buys: the lanes of six other requests on one clock, in waves and continuously; then how
-// many times as fast, in three measurements. Data: {lanes: [{policy, seconds, bars: [[lane, from,
-// to, letter, hue]]}], gains: [{name, times, least, most}]}. State: time, from 0 to 1 of the
-// longer; dots.
+// Drawing: what continuous batching gains. The lanes of six other requests on one clock, in waves
+// and continuously; then how many times as fast, in three measurements. Data: {lanes: [{policy,
+// seconds, bars: [[lane, from, to, letter, hue]]}], gains: [{name, times, least, most}]}. State:
+// time, the share of the longer run that has passed; dots, from the clocks to the measurements.
 
 import { clamp } from "../parts/dom.js";
 import { mix } from "../parts/colours.js";

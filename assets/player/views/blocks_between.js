@@ -1,21 +1,21 @@
-// Who holds which block on the way from one step to the next: first some are given back and drain,
-// who joins finds those that it shares, and at last others are taken and fill. Pure, without a
-// canvas.
+// The owners of each block on the way from one step to the next: first, blocks that are given back
+// drain; then, requests that join find the blocks they share; last, newly taken blocks fill. Pure,
+// without a canvas.
 
 import { easeOut, lerp, phase } from "./phases.js";
 
-/** @param {BlockOwner[] | undefined} owners @param {BlockOwner} o */
+/** The same owner among others. @param {BlockOwner[] | undefined} owners @param {BlockOwner} o */
 const same = (owners, o) =>
   owners?.find(
     ({ request, at, group }) => request === o.request && at === o.at && group === o.group,
   );
 
 /**
- * @param {Map<number, BlockOwner[]>} before @param {Map<number, BlockOwner[]>} now block → who
- * holds it
+ * The owners of each block when a share of the motion has happened.
+ * @param {Map<number, BlockOwner[]>} before @param {Map<number, BlockOwner[]>} now block → owners
  * @param {Happenings} happened @param {number | undefined} share
  * @returns {{shown: Map<number, BlockOwner[]>, forgotten: Map<number, {request: RunRequest, left:
- * number}>}} forgotten: whose cached prefix goes, how much of it is left
+ * number}>}} forgotten: block → whose cached prefix is evicted, and the share of it left
  */
 export function blocksBetween(before, now, { shared, evicted }, share) {
   const [leave, join, fill] = /** @type {const} */ (["leave", "lane", "block"]).map((name) =>

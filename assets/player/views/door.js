@@ -1,6 +1,6 @@
-// Who waits at the door, in the order in which they will be let in, by name where they have one,
-// each with the seconds waited so far. Of Simple (in Full the queue says more), and of lanes with
-// people's names.
+// The requests that wait at the door, in the order in which they will be admitted, each with its
+// sender's name if it has one and the seconds waited so far. Shown in Simple (in Full the queue
+// says more) and below lanes with people's names.
 
 import { dims } from "../parts/colours.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
@@ -11,7 +11,7 @@ import { waitedBy } from "../run/delays.js";
 import { movingIn, phase } from "./phases.js";
 import { callsItself } from "./texts.js";
 
-const MOST = { desk: 6, tablet: 3, phone: 2 }; // who has room
+const MOST = { desk: 6, tablet: 3, phone: 2 }; // the most requests shown, by layout
 
 /**
  * @typedef {{el: HTMLElement, box: HTMLElement, name: HTMLElement, words: HTMLElement, request?:
@@ -20,9 +20,9 @@ const MOST = { desk: 6, tablet: 3, phone: 2 }; // who has room
 
 export class DoorView {
   /** @type {Phase[]} */
-  moves = ["lane"]; // when it looks other than the moment before
+  moves = ["lane"]; // phases of a step's motion in which the view changes
 
-  /** @param {HTMLElement} panel @param {Record<string, number>} most who has room, by layout */
+  /** @param {HTMLElement} panel @param {Record<string, number>} most requests shown, by layout */
   constructor(panel, most = MOST) {
     this.most = most;
     this.el = find(panel, ".door");
@@ -37,7 +37,7 @@ export class DoorView {
   draw(state) {
     if (!state.simple) return;
     const moving = movingIn(state);
-    // until it opens
+    // the queue of the step before, until requests move to their lanes
     const { waiting, i } = moving && !phase(state.share, "lane") ? moving.before : state.frame;
     const { run, layout, focus } = state;
     const most = Math.min(this.most[layout], this._room(state));
@@ -75,7 +75,7 @@ export class DoorView {
   }
 
   /**
-   * How many stand on its line whole, each with its seconds; names wrap to the next line.
+   * How many requests fit on one line, each with its seconds; where names wrap, there is no limit.
    * @param {ViewState} state
    */
   _room({ presenter }) {

@@ -1,5 +1,5 @@
-// What crosses panels in a step's motion, on one canvas over the stage: requests between queue and lanes, tokens from lanes to the row, from the row to
-// the mask, what was computed to its blocks, new tokens to their texts. Views say where things stand; nothing is measured while it moves.
+// What crosses panels in a step's motion, drawn on one canvas over the stage: requests between queue and lanes, tokens from lanes to the row and from
+// there to the mask, computed positions to their blocks, new tokens to their texts. Views report where things are; nothing is measured on the way.
 //
 //   of many things a few dozen fly, evenly chosen; the others appear in their places
 
@@ -10,8 +10,8 @@ import { queryOf, written } from "../run/passes.js";
 import { along, easeBoth, easeOut, inFlight, lerp, movingIn, phase, some, turn } from "./phases.js";
 
 const MOST = { requests: 24, rows: 40, blocks: 24, texts: 24, toTab: 6 }; // that fly at once
-const ARC = 14; // pixels: how high a flight is thrown
-const PRESENTED = 1.7; // how much larger it all is on a projector
+const ARC = 14; // pixels; the height of a flight's arc
+const PRESENTED = 1.7; // how much larger everything is on a projector
 
 /**
  * @typedef {{x: number, y: number, w: number, h: number}} Place in pixels of the stage
@@ -21,7 +21,7 @@ const PRESENTED = 1.7; // how much larger it all is on a projector
  * import("./texts.js").TextsView}} Views
  */
 
-/** @param {Place} place */
+/** The centre of a place. @param {Place} place */
 const middle = ({ x, y, w, h }) => ({ x: x + w / 2, y: y + h / 2 });
 
 export class Flights {
@@ -30,19 +30,19 @@ export class Flights {
     this.stage = stage;
     this.views = views;
     /** @type {import("./lane_chart.js").LaneChart} */
-    this.lanes = views.lanes; // those that are on screen
+    this.lanes = views.lanes; // those that are on screen, of Full or Simple
     this.canvas = h("canvas", { class: "flights", "aria-hidden": "true" });
     stage.append(this.canvas);
     this.surface = new Surface(this.canvas, redraw);
     /** @type {Map<object, {x: number, y: number}>} */
     this.origins = new Map(); // of each view's canvas
     /** @type {Map<string, Place | null>} */
-    this.places = new Map(); // of what is not on a canvas
+    this.places = new Map(); // places of what is not on a canvas
     /** @type {unknown[]} */
-    this._of = []; // what they were measured for
+    this._of = []; // the state that they were measured for
   }
 
-  /** Whether tokens fly to the row: only then need they not appear there. @param {ViewState} state */
+  /** Whether tokens fly to the row; otherwise they appear there. @param {ViewState} state */
   carries(state) {
     this.lanes = state.simple ? this.views.strip : this.views.lanes;
     return this.lanes.surface.visible && this.views.row.surface.visible;
@@ -68,8 +68,8 @@ export class Flights {
   // -- where things stand ------------------------------------------------------------------------
 
   /**
-   * Once a motion: the canvases on the stage, the letters in the queue before and after, the new
-   * texts, the tabs. @param {ViewState} state @param {Between} moving
+   * Measure, once a motion, where things are on the stage: the canvases, the letters in the queue
+   * before and after, the new texts, the tabs. @param {ViewState} state @param {Between} moving
    */
   _measure(state, { happened }) {
     const { lanes } = this;
@@ -120,8 +120,8 @@ export class Flights {
   }
 
   /**
-   * On the stage, what a view reports on its canvas. @param {object} view @param {Place} place
-   * @returns {Place}
+   * A place on a view's canvas, converted to the stage.
+   * @param {object} view @param {Place} place @returns {Place}
    */
   _on(view, place) {
     const origin = /** @type {{x: number, y: number}} */ (this.origins.get(view));
@@ -129,8 +129,8 @@ export class Flights {
   }
 
   /**
-   * A lane's cell of step i, inside what is shown of the lanes. @param {number} lane @param
-   * {number} i
+   * A lane's cell of step i, cut to what is shown of the lanes.
+   * @param {number} lane @param {number} i
    */
   _lane(lane, i) {
     const { lanes } = this;
@@ -141,8 +141,8 @@ export class Flights {
   }
 
   /**
-   * Where a request waits: in the queue, behind its tab, or else below the lanes. @param {string}
-   * when @param {RunRequest} request @param {Place} lane @returns {Place}
+   * Where a request waits: its letter in the queue, else the queue's tab, else below the lanes.
+   * @param {string} when @param {RunRequest} request @param {Place} lane @returns {Place}
    */
   _door(when, request, lane) {
     const { lanes } = this;
@@ -154,8 +154,8 @@ export class Flights {
   }
 
   /**
-   * Where a request's last token of a pass ends: in the mask, or else in the row. @param
-   * {RunRequest} request @param {number} passIndex @returns {{x: number, y: number} | null}
+   * The point from which a request's result of a pass flies: in the mask, or else in the row.
+   * @param {RunRequest} request @param {number} passIndex @returns {{x: number, y: number} | null}
    */
   _source(request, passIndex) {
     const { mask, row } = this.views;
@@ -181,8 +181,8 @@ export class Flights {
   // -- what flies --------------------------------------------------------------------------------
 
   /**
-   * From the queue to a lane, or back. @param {Ink} g @param {ViewState} state @param {Between}
-   * moving
+   * Draw requests that fly from the queue to a lane, or back.
+   * @param {Ink} g @param {ViewState} state @param {Between} moving
    */
   _requests(g, state, { happened: { admitted, preempted } }) {
     if (!this.lanes.surface.visible) return;
@@ -194,9 +194,9 @@ export class Flights {
   }
 
   /**
-   * come: how far it is from where it waits to its lane.
-   * @param {Ink} g @param {ViewState} state @param {RunRequest} request @param {string} when it
-   * waits @param {Place} lane @param {number} come
+   * Draw one request on its flight. come: how far it is from the queue to its lane.
+   * @param {Ink} g @param {ViewState} state @param {RunRequest} request
+   * @param {string} when it waits, "before" or "after" @param {Place} lane @param {number} come
    */
   _request(g, { palette, focus, presenter }, request, when, lane, come) {
     const e = easeBoth(come);
@@ -218,8 +218,8 @@ export class Flights {
   }
 
   /**
-   * From its lane into the row: a token read for the first time from where its request stands, one
-   * fed back from where it was written. @param {Ink} g @param {ViewState} state
+   * Draw tokens that fly into the row: one read for the first time from its request's current cell,
+   * one fed back from the cell in which it was written. @param {Ink} g @param {ViewState} state
    */
   _tokens(g, state) {
     const { row } = this.views;
@@ -236,7 +236,7 @@ export class Flights {
     }
   }
 
-  /** A copy of each token to its row of the mask. @param {Ink} g @param {ViewState} state */
+  /** Draw copies of tokens that fly to the mask. @param {Ink} g @param {ViewState} state */
   _queries(g, state) {
     const { row, mask } = this.views;
     const grown = phase(state.share, "mask");
@@ -277,8 +277,8 @@ export class Flights {
   }
 
   /**
-   * What was computed, to the blocks that keep it. @param {Ink} g @param {ViewState} state @param
-   * {Between} moving
+   * Draw computed positions that fly to the blocks that keep them.
+   * @param {Ink} g @param {ViewState} state @param {Between} moving
    */
   _kept(g, state, { happened: { computed } }) {
     const done = phase(state.share, "keep");
@@ -315,7 +315,7 @@ export class Flights {
     }
   }
 
-  /** New tokens to their texts. @param {Ink} g @param {ViewState} state @param {Between} moving */
+  /** Draw new tokens' flights. @param {Ink} g @param {ViewState} state @param {Between} moving */
   _sampled(g, state, { happened: { sampled } }) {
     const done = phase(state.share, "text");
     if (done <= 0 || done >= 1) return;

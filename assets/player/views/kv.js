@@ -1,4 +1,5 @@
-// The block map of the KV pool: who owns each block, and how full, shared, free or just lost it is.
+// The block map of the KV pool: the owners of each block, how full it is, and whether it is shared,
+// free or just lost.
 
 import { dims } from "../parts/colours.js";
 import { clamp, setAttr, setText } from "../parts/dom.js";
@@ -20,7 +21,7 @@ import { movingIn } from "./phases.js";
 
 /** @typedef {import("../parts/surface.js").Box} Box */
 
-/** What a block of a group holds the cache of, as a line. @param {Run} run @param {number} group */
+/** The layers that a group's blocks are for, as a line. @param {Run} run @param {number} group */
 function ofLayers(run, group) {
   const { kind, window, layers } = run.groups[group];
   const which = layers ? `${layers.length} [layer|layers]` : "layers";
@@ -35,11 +36,11 @@ function ofLayers(run, group) {
   return `Of ${which} with a window of ${tokens}`;
 }
 
-/** What marks the blocks of a band, where there are several. @param {Band} band */
+/** What marks the blocks of a band, if there are several bands. @param {Band} band */
 const mark = ({ index }) => "′".repeat(index);
 
 /**
- * The positions of a cache that an owner's block is for: first, and one past the last.
+ * The positions of a cache that an owner's block is for: the first, and one past the last.
  * @param {Run} run @param {BlockOwner} owner @returns {[number, number]}
  */
 function positionsOf(run, { at, group }) {
@@ -49,34 +50,31 @@ function positionsOf(run, { at, group }) {
 
 export class BlocksView extends CanvasView {
   /** @type {Phase[]} */
-  moves = ["leave", "lane", "block"]; // when it looks other than the moment before
+  moves = ["leave", "lane", "block"]; // phases of a step's motion in which the view changes
 
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(panel, actions, ".blocks canvas", ".blocks-key");
     /** @type {Map<number, BlockOwner[]>} */
-    this.owned = new Map(); // block → who holds it
+    this.owned = new Map(); // block → its owners
     /** @type {Frame | null} */
-    this._of = null; // in this one
+    this._of = null; // the frame of `owned`
     /** @type {{between: Between | null, owned: Map<number, BlockOwner[]>}} */
-    this._before = { between: null, owned: new Map() }; // block → who held it in the step before
+    this._before = { between: null, owned: new Map() }; // block → its owners in the step before
     /** @type {Map<number, BlockOwner[]>} */
-    this.shown = new Map(); // block → who holds it at this moment of the step's motion
+    this.shown = new Map(); // block → its owners at this moment of the step's motion
     /** @type {Map<number, {request: RunRequest, left: number}>} */
-    // block → whose cached prefix goes from it, and how much of it is left
+    // block → whose cached prefix is evicted from it, and the share of it left
     this.forgotten = new Map();
     /** @type {Map<number, {request: RunRequest, passed: boolean}>} */
-    // block → who lost it in this step; passed: since the window had passed it, else by preemption
+    // block → who lost it in this step; passed: because a window had passed it, else by preemption
     this.ghosts = new Map();
-    this.group = 1; // blocks a tile
+    this.group = 1; // blocks per tile
     /** @type {Box[]} */
-    this.tiles = []; // where each lies, its gap included
+    this.tiles = []; // the place of each tile, gap included
   }
 
-  /**
-   * block -> its owners: {request, at: index in the table, fill: share of its positions, from, fresh}
-   * @param {Frame} frame
-   */
+  /** The owners of each block in a frame. @param {Frame} frame */
   owners(frame, run = /** @type {ViewState} */ (this.state).run) {
     /** @type {Map<number, BlockOwner[]>} */
     const owners = new Map();
@@ -121,7 +119,7 @@ export class BlocksView extends CanvasView {
       for (const { block, to } of places)
         if (to === frame.i - 1) this.ghosts.set(block, { request, passed: true });
     }
-    // blocks a tile, where even 4 px squares do not fit
+    // more than one block per tile if even squares of 4 px do not fit
     const group = Math.max(1, Math.ceil(total / Math.max(1, Math.floor((w * h) / 16))));
     const tiles = Math.ceil(total / group);
     this._move(state);
@@ -138,7 +136,7 @@ export class BlocksView extends CanvasView {
     });
     const gap = bw >= 14 ? 3 : bw >= 7 ? 2 : bw >= 4 ? 1 : 0;
     const wide = presenter ? 34 : 22;
-    // for the label, below the fill
+    // height of the label below the fill
     const strip = bw - gap >= wide && bh - gap >= wide + 8 ? (presenter ? 22 : 13) : 0;
     const marked =
       strip && run.isGrouped
@@ -151,7 +149,7 @@ export class BlocksView extends CanvasView {
       else this._tile(g, state, tile, box);
     });
     g.globalAlpha = 1;
-    // those that others shared are not free
+    // blocks that others still hold are not free
     const freed = [...this.ghosts].filter(
       ([block, { passed }]) => !passed && !this.owned.get(block)?.some((o) => o.from < frame.i),
     ).length;
@@ -178,7 +176,7 @@ export class BlocksView extends CanvasView {
   }
 
   /**
-   * box: of the fill; strip: what is left below it for a label, or 0.
+   * Draw a block. box: of the fill; strip: the height below it for a label, or 0.
    * @param {Ink} g @param {ViewState} state @param {number} block @param {Box} box @param {number}
    * strip
    */
@@ -229,8 +227,9 @@ export class BlocksView extends CanvasView {
   }
 
   /**
-   * A prefix that was kept for others goes, as its block is needed. @param {Ink} g @param {Palette}
-   * palette @param {{request: RunRequest, left: number}} forgotten @param {Box} box
+   * Draw a prefix that was cached for others and is evicted, since its block is needed.
+   * @param {Ink} g @param {Palette} palette @param {{request: RunRequest, left: number}} forgotten
+   * @param {Box} box
    */
   _forget(g, palette, { request, left }, box) {
     const alpha = g.globalAlpha;
@@ -241,8 +240,8 @@ export class BlocksView extends CanvasView {
   }
 
   /**
-   * Below the fill, never on it: the owner's letter and, struck through, that of the owner until
-   * this step.
+   * Draw below the fill, never on it, the owner's letter and, struck through, the letter of the
+   * owner until this step.
    * @param {Ink} g @param {Palette} palette @param {Run} run @param {BlockOwner[]} owners @param
    * {any} lost @param {number} x @param {number} y @param {number} w @param {number} strip
    */
@@ -250,7 +249,7 @@ export class BlocksView extends CanvasView {
     setFont(g, `700 ${strip - 2}px ${palette.mono}`);
     g.textBaseline = "middle";
     const middle = y + strip / 2;
-    // it is still there, for a moment
+    // the owner until this step is still drawn
     const going = owners.some((o) => (o.strength ?? 1) < 1 && o.request === lost);
     const was = lost && !going ? measure(g, lost.letter) + 3 : 0;
     const text =

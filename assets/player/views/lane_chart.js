@@ -1,6 +1,6 @@
-// A run's lanes over time on a canvas of their own. Watch has one, a race one for each run. The caller provides the layout (`LaneLayout`: the scale,
-// the length of the lanes and more, see lane_ink.js) and the labels of the axis. What has passed is at full strength and the rest faint, and what
-// lies under the pointer is said in words.
+// A run's lanes over time on a canvas of their own: one chart in Watch, one for each run in a race. The caller provides the layout (`LaneLayout`: the
+// scale, the length of the lanes and more, see lane_ink.js) and the labels of the axis. What has passed is drawn at full strength and the rest faint;
+// `hit` says in words what lies under the pointer.
 //
 //   painted once per run, size, theme, focus and `stamp`
 
@@ -36,16 +36,16 @@ export class LaneChart extends LaneInk {
     /** @type {string | null} */
     this._stamp = null;
     /** @type {LaneState | null} */
-    this.painted = null; // as it was painted last
+    this.painted = null; // the state painted last
   }
 
-  /** Lane-steps of the run that is painted, by what was done. */
+  /** The painted run's lane-steps, by kind. */
   get counted() {
     return countLaneSteps(/** @type {LaneState} */ (this.painted).run, this.pieces);
   }
 
   /**
-   ** Repaint if needed; returns whether it was.
+   * Repaint if needed; returns whether it was needed.
    * @param {LaneState} state
    * @param {string} stamp what else the picture depends on
    * @param {() => LaneLayout} layout
@@ -61,7 +61,7 @@ export class LaneChart extends LaneInk {
     this.place(run, surface, layout());
     const g = this._begin(this.chart);
     if (this.scale.left < this.gutter) {
-      // it began before the time that is shown
+      // the run began before the time that is shown
       g.beginPath();
       g.rect(this.gutter, 0, surface.w, surface.h);
       g.clip();
@@ -72,7 +72,8 @@ export class LaneChart extends LaneInk {
   }
 
   /**
-   * Copy it to the surface: left of `x` at full strength, the rest at `faint`. @param {number} x
+   * Copy the chart to the surface: left of `x` at full strength, the rest at `faint`.
+   * @param {number} x
    */
   show(x, faint = 0.22) {
     const { w, h, d, canvas } = this.surface;
@@ -104,7 +105,7 @@ export class LaneChart extends LaneInk {
   }
 
   /**
-   * What lies under a point.
+   * The request under a point, and what is said of the point.
    * @param {number} x @param {number} y @returns {(Found & {lines: Span[][]}) | null}
    */
   hit(x, y) {
@@ -117,7 +118,7 @@ export class LaneChart extends LaneInk {
     const lane = Math.floor((y - this.axis) / this.pitch);
     const laneSpan = run.holders[i][lane] ?? -1;
     if (x < scale.from(i) - 2 || x > scale.to(i) + 1) {
-      // between two steps whoever goes on holds its lane
+      // between two steps, a request that goes on holds its lane
       const goesOn = laneSpan >= 0 && x > scale.to(i) && run.holders[i + 1]?.[lane] === laneSpan;
       if (!goesOn) return { request: null, lines: [["nothing is computed here"]] };
       const { request } = run.laneSpans[laneSpan];
@@ -162,8 +163,9 @@ const WORDS = [
 ];
 
 /**
- * What a step did in a lane, for the request that is in it then: whoever gave way before is another,
- * unless it came back at once. @param {Frame["lanes"][number]} lane
+ * What a step did in a lane for the request that holds it, in words. A preemption counts only if
+ * this same request was preempted and came back at once, or if the lane is free.
+ * @param {Frame["lanes"][number]} lane
  */
 export function doneIn({ request, laneSpan, status }) {
   const gaveWay = request?.waits.some(
@@ -174,11 +176,11 @@ export function doneIn({ request, laneSpan, status }) {
   return did.join(t(", then ")) || t("idle");
 }
 
-/** Who is in a lane, and what a step did there. @param {Frame["lanes"][number]} lane */
+/** A lane's request, and what a step did there. @param {Frame["lanes"][number]} lane */
 export const laneWords = (lane) =>
   lane.request ? `${lane.request.letter} ${doneIn(lane)}` : t("free");
 
-/** The same of all lanes in step i. @param {Run} run @param {number} i */
+/** `laneWords` of all lanes in step i. @param {Run} run @param {number} i */
 export const lanesWords = (run, i) =>
   run
     .frame(i)
@@ -186,10 +188,10 @@ export const lanesWords = (run, i) =>
     .join("; ");
 
 /**
+ * Draw the labels of a time axis.
  * @param {import("../parts/surface.js").Surface} surface @param {Palette} palette
  * @param {{span: number, per: number, clock: boolean, font: number, head: number, from?: number}}
- * axis span: seconds or steps; per: pixels for each; font: its size; head: where the playhead is;
- * from: where it begins
+ * axis span, from: in seconds or steps; per: pixels for each; font: size; head: the playhead's x
  */
 export function drawTimeAxis(surface, palette, { span, per, clock, font, head, from = 0 }) {
   const g = surface.begin();
@@ -206,11 +208,11 @@ export function drawTimeAxis(surface, palette, { span, per, clock, font, head, f
   }
 }
 
-/** What the knob of a playhead covers. @param {number} x @returns {[number, number]} */
+/** The stretch under a playhead's knob. @param {number} x @returns {[number, number]} */
 export const knobAt = (x) => [x - 8, x + 8];
 
 /**
- * Whether something lies over a part of an axis: a number is shown whole or not at all.
+ * Whether something covers a part of an axis: a number is drawn whole or not at all.
  * @param {number} x @param {number} end @param {[number, number][]} over
  */
 export const covered = (x, end, ...over) => over.some(([a, b]) => x < b && a < end);

@@ -1,5 +1,5 @@
-// The ink of a run's lanes in a box at the origin of any canvas: which request held which lane when, prefill, decode, waste, preemptions, the
-// queue below. A chart of its own canvas is in lane_chart.js.
+// Draws a run's lanes in a box at the origin of any canvas: which request held which lane when, prefill, decode, waste, preemptions, and the queue
+// below. lane_chart.js gives them a canvas of their own.
 //
 //   place       where moments and lanes lie: a scale (run/lane_layout.js) says where each step begins and ends, by steps, by seconds, or in a window
 //               around "now"; only the steps between `gutter` and `end` are drawn, so that a window of a long run costs no more than a short run
@@ -15,37 +15,37 @@ import { indexAt, lanePieces, queueColumns } from "../run/lane_layout.js";
 import { written } from "../run/passes.js";
 import { DECODE, OVERRUN, PREFILL, WASTED } from "../run/run.js";
 
-export const GUTTER = 24; // left of the lanes: their numbers
+export const GUTTER = 24; // pixels left of the lanes, for their numbers
 /** @type {LaneScale} */
-// before it is placed
+// the scale before `place`
 const NOWHERE = { clock: false, left: 0, per: 1, start: 0, x: () => 0, from: () => 0, to: () => 0 };
 
 export class LaneInk {
   constructor() {
     this.scale = NOWHERE;
     this.box = { w: 0, h: 0, d: 1 };
-    this.axis = 0; // its height
+    this.axis = 0; // the height of the axis
     this.font = 11;
     this.end = 0; // where the lanes end
     this.gutter = GUTTER;
-    this.words = 0; // the size of words in cells; 0: none
+    this.words = 0; // the font size of words in cells; 0: none
     this.until = Infinity; // the index of the last step whose words are written
-    this.most = 0; // waiting at once
+    this.most = 0; // the most requests waiting at once
     this.queueHeight = 0;
     this.pitch = 0;
     this.gap = 0;
-    this.idle = 0; // seconds of it that were drawn
+    this.idle = 0; // seconds of an idle device that were drawn
     this.strength = 1;
     /** @type {ReturnType<typeof lanePieces>} */
     this.pieces = [];
     /** @type {Run | null} */
-    this._of = null; // whose pieces these are, and how long it was
+    this._of = null; // the run of these pieces, and its length then
     this._length = 0;
     this._seen = [0, 0]; // steps from ≤ i < end that are in sight
   }
 
   /**
-   * Lay a run out.
+   * Lay out a run.
    * @param {Run} run
    * @param {{w: number, h: number, d: number}} box d: device pixels per CSS pixel
    * @param {LaneLayout} layout
@@ -73,8 +73,8 @@ export class LaneInk {
   }
 
   /**
-   * Everything that happened. @param {Ink} g @param {LaneState} state @param {number} strength of
-   * the ink, 0 to 1
+   * Draw everything that happened.
+   * @param {Ink} g @param {LaneState} state @param {number} strength of the ink, 0 to 1
    */
   drawLanes(g, state, strength = 1) {
     const { run } = state;
@@ -93,8 +93,8 @@ export class LaneInk {
   }
 
   /**
-   * Empty lanes, their numbers, and the marks on the axis. @param {Ink} g @param {LaneState} state
-   * @param {(g: Ink) => void} mark
+   * Draw empty lanes, their numbers, and the marks on the axis.
+   * @param {Ink} g @param {LaneState} state @param {(g: Ink) => void} mark
    */
   drawGround(g, { run, palette }, mark) {
     g.fillStyle = palette.empty;
@@ -114,7 +114,7 @@ export class LaneInk {
         g.fillText(String(lane), 6, this.axis + (lane + 0.5) * this.pitch);
     }
     if (!this.queueHeight) return;
-    const y = this.box.h - this.queueHeight / 2; // three short lines: a queue
+    const y = this.box.h - this.queueHeight / 2; // three short lines stand for the queue
     for (const dy of [-4, 0, 4]) g.fillRect(6, y + dy - 0.5, 9, 1.5);
   }
 
@@ -138,7 +138,7 @@ export class LaneInk {
     /** @type {number[][]} */
     const parts = [];
     for (let n = first; n < last; n += 1) {
-      // narrow steps that touch are one piece
+      // narrow steps that touch become one part
       const before = parts.at(-1);
       if (before && step < 5 && scale.from(n) - before[1] < 0.75) before[1] = scale.to(n);
       else parts.push([scale.from(n), scale.to(n), n]);
@@ -147,13 +147,13 @@ export class LaneInk {
     for (const [left, right, n] of parts) {
       const x = Math.round(left * this.box.d) / this.box.d;
       const width = Math.max(0.6, right - x - gap);
-      const half = status & PREFILL && status & DECODE ? width / 2 : 0; // each has its own
+      const half = status & PREFILL && status & DECODE ? width / 2 : 0; // a half for each
       if (status & PREFILL) prefill(g, x, y, half || width, height, colours);
       if (status & DECODE)
         fillBox(g, words ? colours.fill : colours.solid, x + half, y, width - half, height);
       else if (status & (WASTED | OVERRUN))
         fillBox(g, palette.hatch(g, palette.pad, palette.empty), x, y, width, height);
-      // holds the lane, computes nothing
+      // the request holds the lane, and nothing is computed
       else if (!(status & PREFILL))
         fillBox(g, colours.cached, x, y + height * 0.4, width, Math.max(1, height * 0.2));
       if (words && !half && step >= 5 && n <= this.until && status & (PREFILL | DECODE))
@@ -162,15 +162,15 @@ export class LaneInk {
   }
 
   /**
-   * What a step read and wrote for a request, in its cell: of a prefill how many tokens it reads
-   * and the word that came of it; of the last token, that the answer ends.
+   * Write into a step's cell what it did for a request: for a prefill, how many tokens it read and
+   * the token that came out; for a decode, the new token, or that the answer ends.
    * @param {Ink} g @param {LaneState} state @param {RunRequest} request @param {number} i @param
    * {boolean} reads @param {number} x @param {number} width @param {number} y
    */
   _write(g, { run, palette }, request, i, reads, x, width, y) {
     const { words, pitch, gap } = this;
     if (pitch - gap < words + 2 || width < words * 1.7) return;
-    // stands before the words
+    // width for the letter before the words
     const letter = reads || x < this.gutter + 1 ? this._letterSize(false) * 0.9 + 6 : 0;
     const room = width - 6 - letter;
     const token = written(run, request, i);
@@ -195,8 +195,8 @@ export class LaneInk {
   }
 
   /**
-   * On the clock of an asynchronous run: the device idle between two steps, dotted across all
-   * lanes. @param {Ink} g @param {LaneState} state
+   * On the clock of an asynchronous run: mark in all lanes where the device was idle between two
+   * steps. @param {Ink} g @param {LaneState} state
    */
   _idle(g, { run, palette }) {
     const { scale } = this;
@@ -271,7 +271,7 @@ export class LaneInk {
       this._light(g, focus, laneSpan.request);
       const y = this.axis + (laneSpan.lane + 0.5) * this.pitch;
       const dx = laneSpan.end === "preempted" || run.events[from].preempted.length ? 8 : 3;
-      // a pale background: text on it is legible whatever lies below
+      // a pale background, so that the letter is legible on anything
       const { tint } = palette.of(laneSpan.request);
       fillBox(g, tint, x + dx - 1.5, y - size / 2 + 0.5, width + 3, size - 1);
       g.fillStyle = palette.ink;
@@ -280,8 +280,8 @@ export class LaneInk {
   }
 
   /**
-   * The queue, one column per step: its height is the number waiting. @param {Ink} g @param
-   * {LaneState} state
+   * Draw the queue, a column per step, as high as the number of waiting requests.
+   * @param {Ink} g @param {LaneState} state
    */
   _queue(g, { run, palette, focus }) {
     const { scale } = this;

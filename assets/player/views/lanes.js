@@ -1,5 +1,5 @@
 // The Watch tab's lanes over time: one chart whose playhead is the scrubber, over steps or over
-// measured time. In a pair of runs the other one's chart is above or below it, on the same axis.
+// measured time. In a pair of runs, the other run's chart is above or below it on the same axis.
 
 import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js";
 import { canvasIn, find, onDrag, pointIn, setAttr, setStyle, setText } from "../parts/dom.js";
@@ -14,13 +14,13 @@ import { easeOut, lerp, movingIn, phase } from "./phases.js";
 
 export class LanesView extends LaneChart {
   /** @type {Phase[]} */
-  moves = ["lane"]; // when it looks other than the moment before
+  moves = ["lane"]; // phases of a step's motion in which the view changes
 
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(canvasIn(panel, ".scrubber canvas"), actions.redraw);
     /** @type {ViewState | null} */
-    this.state = null; // as it was drawn last
+    this.state = null; // the state drawn last
     this.actions = actions;
     this.key = find(panel, ".key");
     this.head = find(panel, ".playhead");
@@ -28,7 +28,7 @@ export class LanesView extends LaneChart {
     this.otherBox = find(panel, ".other-lanes");
     this.other = new LaneChart(canvasIn(panel, ".other-lanes canvas"), actions.redraw);
     this.what = find(panel, ".what-button");
-    this._said = 0; // its width
+    this._said = 0; // the width of `what`
     new ResizeObserver(() => {
       this._said = this.what.offsetWidth;
       actions.redraw();
@@ -38,7 +38,7 @@ export class LanesView extends LaneChart {
     this.dragging = false;
     /** @type {ReturnType<typeof slowSteps>} */
     this.slow = new Map();
-    /** @type {[string, number, number][]} the axis' numbers, from x to x */
+    /** @type {[string, number, number][]} the axis' numbers: text, first x, last x */
     this.labels = [];
     this._scrub();
     this._turnTo();
@@ -47,11 +47,11 @@ export class LanesView extends LaneChart {
   /** @param {ViewState} state @param {Run} run */
   _layout({ clock, pair, presenter, layout, simple }, run) {
     const { w } = this.surface;
-    // a small picture of the whole run: the strip above it has the words
+    // Simple: a small picture of the whole run, without words, since the strip above has them
     const bare = simple && !pair.charted.length;
     const gutter = bare ? 0 : GUTTER;
     let span = Math.max(1e-9, ...[run, ...pair.charted].map((r) => r.span(clock)));
-    // room to grow: the axis doubles, it does not creep
+    // room to grow: the axis doubles now and then, instead of growing with every step
     if (!run.complete)
       span = clock
         ? span * 1.25
@@ -67,8 +67,8 @@ export class LanesView extends LaneChart {
   }
 
   /**
-   * Arrivals (thin) and finishes (thick), which end on the lanes; places the labels. @param {Ink} g
-   * @param {ViewState} state
+   * Draw arrivals (thin ticks) and finishes (thick ticks) just above the lanes; place the labels.
+   * @param {Ink} g @param {ViewState} state
    */
   _axis(g, state) {
     this.labels = [];
@@ -92,14 +92,14 @@ export class LanesView extends LaneChart {
   }
 
   /**
-   * The axis' numbers, except those under the playhead's knob or the words beside it. @param {Ink} g
-   * @param {Palette} palette @param {[number, number][]} over
+   * Draw the axis' numbers, except those under the playhead's knob or the words beside it.
+   * @param {Ink} g @param {Palette} palette @param {[number, number][]} over
    */
   _labels(g, palette, ...over) {
     setFont(g, `${this.font}px ${palette.sans}`);
     g.textBaseline = "alphabetic";
     g.fillStyle = palette.soft;
-    g.strokeStyle = palette.panel; // over the bars of slow steps
+    g.strokeStyle = palette.panel; // keeps numbers legible over the bars of slow steps
     g.lineWidth = 3;
     for (const [label, x, end] of this.labels) {
       if (covered(x, end, ...over)) continue;
@@ -109,8 +109,9 @@ export class LanesView extends LaneChart {
   }
 
   /**
-   * Behind the labels a bar for each step that took long, as high as the axis from ten times the
-   * median on; over seconds its width tells. @param {Ink} g @param {ViewState} state
+   * Draw a bar behind the labels for each slow step, as high as the axis from ten times the median
+   * on; not over seconds, where the width of a step shows it.
+   * @param {Ink} g @param {ViewState} state
    */
   _slow(g, { run, clock, palette }) {
     this.slow = slowSteps(run);
@@ -127,7 +128,7 @@ export class LanesView extends LaneChart {
     g.fillStyle = palette.soft;
   }
 
-  /** How long a step took, and against what. @param {Run} run @param {number} i */
+  /** How long a step took, in words. @param {Run} run @param {number} i */
   _took(run, i) {
     const { tStart, tEnd } = run.events[i];
     const times = this.slow.get(i);
@@ -135,8 +136,8 @@ export class LanesView extends LaneChart {
   }
 
   /**
-   * On the axis: how long the step took, and what is on record about it. @param {number} x @param
-   * {number} y @returns {(Found & {lines: Span[][]}) | null}
+   * As in `LaneChart`; on the axis, how long the step took and what is on record about it.
+   * @param {number} x @param {number} y @returns {(Found & {lines: Span[][]}) | null}
    */
   hit(x, y) {
     const { painted, scale } = this;
@@ -164,7 +165,7 @@ export class LanesView extends LaneChart {
     setAttr(this.canvas, "aria-label", `${t("Lanes over time, in lane-steps")}: ${this._counts}`);
   }
 
-  /** What the lanes did and in how many steps, over the whole run. */
+  /** What the lanes did over the whole run, each with its number of lane-steps. */
   get _counts() {
     return this.counts.map((word) => t(word)).join(", ");
   }
@@ -198,7 +199,7 @@ export class LanesView extends LaneChart {
   }
 
   /**
-   * The other run of a pair up to the same moment: the original above, the changed one below.
+   * Draw the other run of a pair up to the same moment: the original above, the changed one below.
    * @param {ViewState} state @param {{run: Run, name: string}} member @param {string} stamp @param
    * {number} right @param {number} x
    */
@@ -209,7 +210,7 @@ export class LanesView extends LaneChart {
     this.otherBox.style.order = at === 0 ? "-1" : "1";
     if (!other.surface.visible) return;
     const { run, name } = member;
-    // as in the run on screen
+    // the same requests as in the run on screen
     const lit = focus && focus.map((r) => run.request(r.id)).filter(Boolean);
     const layout = () => this._layout(state, run);
     other.paint({ run, palette, focus: lit, presenter }, `${stamp}/${at}`, layout, (g) => {
@@ -223,8 +224,8 @@ export class LanesView extends LaneChart {
   }
 
   /**
-   * A dashed line where the runs of a pair diverge. @param {ViewState} state @param {LaneChart}
-   * chart @param {Run} run @param {Ink} g
+   * Draw a dashed line where the runs of a pair diverge.
+   * @param {ViewState} state @param {LaneChart} chart @param {Run} run @param {Ink} g
    */
   _parting({ pair: { step, charted }, palette }, chart, run, g) {
     if (step === null || !charted.includes(run)) return;
@@ -259,7 +260,7 @@ export class LanesView extends LaneChart {
     );
   }
 
-  /** A click on the other run's lanes puts it on screen, at that moment. */
+  /** Let a click on the other run's lanes put that run on screen, at that moment. */
   _turnTo() {
     this.otherBox.addEventListener("click", (/** @type {MouseEvent} */ e) => {
       const run = this.state?.pair.other?.run;

@@ -1,4 +1,4 @@
-// How long each running request's cache is, lane by lane.
+// The length of each running request's cache, lane by lane.
 
 import { dims } from "../parts/colours.js";
 import { setAttr, setText } from "../parts/dom.js";
@@ -12,12 +12,12 @@ import { easeOut, lerp, movingIn, phase } from "./phases.js";
 
 export class LengthsView extends CanvasView {
   /** @type {Phase[]} */
-  moves = ["leave", "block"]; // when it looks other than the moment before
+  moves = ["leave", "block"]; // phases of a step's motion in which the view changes
 
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(panel, actions, ".lengths canvas", ".lengths-key");
-    this.pitch = 0; // of a lane, its gap included
+    this.pitch = 0; // the height of a lane, gap included
     /** @type {Map<Band, {stretches: [number, number][], tokens: number}[]>} */
     this.held = new Map();
   }
@@ -27,7 +27,7 @@ export class LengthsView extends CanvasView {
     const { surface } = this;
     const { run, frame, palette, focus, presenter } = state;
     this.state = state;
-    this.held = new Map(); // band → lane → what it holds
+    this.held = new Map(); // band → lane → the positions held
     for (const band of run.isGrouped ? run.bands : []) {
       const held = frame.lanes.map((lane) => heldBy(run, band, lane, frame.i));
       this.held.set(band, held);
@@ -47,7 +47,7 @@ export class LengthsView extends CanvasView {
     const label = large > 20 ? 34 : 26;
     const size = Math.max(11, Math.min(large, presenter ? pitch : pitch - 2));
     setFont(g, `${size}px ${palette.mono}`);
-    // numbers behind a lane's bars
+    // numbers after a lane's bars
     const perLane = run.isGrouped && pitch / run.bands.length < 9 ? run.bands.length : 1;
     const numbers = new Array(perLane).fill(t(count(run.longest))).join("/");
     const room = surface.w - label - measure(g, numbers) - 10;
@@ -72,7 +72,7 @@ export class LengthsView extends CanvasView {
       const colours = palette.of(request);
       const old = (room * lane.before) / run.longest;
       const now = lerp(old, (room * lane.kvLen) / run.longest, come);
-      // kept for the wave, or overrun
+      // hatched: kept until the wave ends, or overrun
       const finished = request.finished && request.finished.step < frame.i;
       const held = finished ? palette.hatch(g, colours.solid, palette.empty) : colours.solid;
       if (run.isGrouped) {
@@ -122,8 +122,8 @@ export class LengthsView extends CanvasView {
   }
 
   /**
-   * A bar for each band, one below the other: what is held, new positions framed, and hollow what
-   * the window has passed.
+   * Draw a bar for each band, one below the other: held positions filled, new ones framed, and
+   * those that the window has passed hollow.
    * @param {Ink} g @param {ViewState} state @param {Frame["lanes"][number]} lane
    * @param {LanePlace & {held: string | CanvasPattern}} place
    */
@@ -165,7 +165,7 @@ export class LengthsView extends CanvasView {
   }
 
   /**
-   * A cache that was just freed by preemption: its length as an empty frame.
+   * Draw a cache that was just freed by preemption: its length as an empty frame.
    * @param {Ink} g @param {ViewState} state
    * @param {Frame["vanished"][number]} lost @param {LanePlace} place
    */

@@ -1,5 +1,5 @@
-// One sentence a step, what is odd in it, and, one click away, the reason of every decision. The
-// words come with the replay; here they are only shown.
+// The sentence about a step, its warnings and, one click away, the reason for every decision. The
+// words come with the replay; this view only shows them.
 
 import { dims } from "../parts/colours.js";
 import { find, findAll, h, isRedrawn, put, setText } from "../parts/dom.js";
@@ -19,7 +19,7 @@ export const warned = (run, warning) =>
       return request ? { request } : part;
     });
 
-/** A line of a step, whose requests are in lanes or not. @param {ViewState} state @param {Span[]} line */
+/** A line of a step, as elements. @param {ViewState} state @param {Span[]} line */
 function said(state, line) {
   const holding = new Set(state.frame.lanes.map(({ request }) => request));
   return spans(state, line, (request) => holding.has(request));
@@ -29,7 +29,7 @@ export class Narration {
   /** @param {HTMLElement} panel */
   constructor(panel) {
     /** @type {ViewState | null} */
-    this.state = null; // as it was drawn last
+    this.state = null; // the state drawn last
     this.pill = find(panel, ".pill");
     this.sentence = find(panel, ".sentence");
     this.button = find(panel, ".why-button");
@@ -60,7 +60,7 @@ export class Narration {
     const isOther = this._shown.run !== run;
     const isAnew = isRedrawn(this._shown, { caption, run, simple, language: state.language });
     if (isAnew) {
-      if (isOther) setText(this.live, ""); // what was heard is of another run
+      if (isOther) setText(this.live, ""); // it held a sentence of another run
       const odd = warningsOf(frame.event).map((warning) =>
         h("span", { class: "odd" }, " ", ...said(state, warned(run, warning))),
       );
@@ -74,7 +74,7 @@ export class Narration {
     if (isRedrawn(this._shown, { focus }) || isAnew)
       for (const el of findAll(this.sentence, ".chip"))
         el.classList.toggle("dim", dims(focus, run.requests[Number(el.dataset.request)]));
-    // a screen reader hears the step that stays, not every one that flies by
+    // a screen reader hears the step that stays, not every step that passes by
     clearTimeout(this._timer);
     this._timer = setTimeout(() => {
       const lines = warningsOf(frame.event).map((warning) => warned(run, warning));
@@ -83,7 +83,7 @@ export class Narration {
     }, 350);
   }
 
-  /** @param {Frame} frame @param {boolean} simple in plain words */
+  /** The sentence of a step. @param {Frame} frame @param {boolean} simple in plain words */
   say(frame, simple) {
     if (frame.caption) return (simple && frame.caption.simple) || frame.caption.say;
     const { decode, prefill } = frame.event.budget;

@@ -1,5 +1,5 @@
-// The forward pass as it ran: every token in order, by request, and after an arrow what came out;
-// pads as pads; one row per pass. What does not fit is counted.
+// The forward pass as it ran, one row per pass: every token in order, by request, with pads, and
+// after an arrow the token that came out. What does not fit is counted.
 
 import { dims } from "../parts/colours.js";
 import { find, setAttr, setText } from "../parts/dom.js";
@@ -18,34 +18,33 @@ import { guessAt, NOT_USED, overrunWords, visible, written } from "../run/passes
 import { movingIn, phase, some, turn } from "./phases.js";
 
 const GAP = 2;
-const FLYING = 40; // cells that come from their lanes by flight, at most
-// How many tokens of a request are shown, whether those of its chat template are, and whether what
-// came out: the first that fits.
+const FLYING = 40; // the most cells that fly from their lanes
+// Ways to fold a row, of which the first that fits is used. most: tokens shown of each request;
+// dots: whether each template token has a dot; saysOut: whether what came out is shown.
 const FOLDS = [
   { most: 1e9, dots: true, saysOut: true },
   ...[1e9, 24, 12, 6, 3].map((most) => ({ most, dots: false, saysOut: true })),
   ...[24, 12, 6, 3, 2, 1, 0].map((most) => ({ most, dots: false, saysOut: false })),
 ];
-const DOTS = 3; // template tokens in a row that are drawn as one cell where room is short
+const DOTS = 3; // from this many on, template tokens in a row are one cell if room is short
 
 /**
  * A token, or a placeholder for several: pads of a row or of a graph, folded tokens.
  * @typedef {{item: PassItem, text: string, position?: number, guess?: string, phase?: string,
  * added?: boolean, pads?: number, fold?: number, from?: number | null, sum?: boolean, template?:
  * boolean, graph?: number, bucket?: number | null, out?: string | null}} Cell added: by a chat
- * template, drawn small; template: all that it folds were; out: what came of a request in this
- * pass, "" if only the end of its answer, said after its last token
+ * template, drawn small; template: all folded tokens were; out: the token that came out for the
+ * request in this pass, "" if only the end of its answer, shown after its last token
  * @typedef {Cell & {x: number, y: number, w: number, h: number, flies?: boolean, come?: number}}
- * PlacedCell come: how far it has come on its way here
+ * PlacedCell come: the share of its flight that is done
  * @typedef {{h: number, pad: number, font: number, line: number, least: number}} Style
  */
 
-/** What is said of what came out. @param {Cell} cell */
+/** The words for what came out. @param {Cell} cell */
 const outWords = ({ out }) => (typeof out === "string" ? `→ ${out || t("end")}` : "");
 
 /**
- * A token as it is read in the row. @param {Run} run @param {PassItem} item @param {number}
- * position
+ * The text of a token in the row. @param {Run} run @param {PassItem} item @param {number} position
  */
 const textOf = (run, item, position) =>
   guessAt(item, position) === "forgotten"
@@ -65,7 +64,7 @@ function cameFrom(run, { item, position = 0, guess }) {
 
 export class PackedRow extends CanvasView {
   /** @type {Phase[]} */
-  moves = ["row", "text"]; // when it looks other than the moment before
+  moves = ["row", "text"]; // phases of a step's motion in which the view changes
 
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
@@ -78,8 +77,8 @@ export class PackedRow extends CanvasView {
   }
 
   /**
-   * Its first tokens, one more than `most` if there are more; several in a row of the chat template
-   * as one cell, unless each has its dot.
+   * An item's first tokens, one more than `most` if there are more. Several template tokens in a
+   * row are one cell, unless each has its dot.
    * @param {Run} run @param {PassItem} item @param {number} most @param {boolean} dots
    */
   _tokensOf(run, item, most, dots) {
@@ -107,10 +106,9 @@ export class PackedRow extends CanvasView {
   }
 
   /**
-   * Cells of one pass, long runs folded to "first two … +n" where `most` cells a request is
-   * exceeded.
-   * @param {Run} run @param {Pass} pass @param {{most: number, dots?: boolean}} fold @param {Frame |
-   * null} frame of which it is said what came out
+   * The cells of one pass; a request with more than `most` of them is folded to "first two … +n".
+   * @param {Run} run @param {Pass} pass @param {{most: number, dots?: boolean}} fold
+   * @param {Frame | null} frame whose new tokens are shown, if any
    */
   _cellsOf(run, pass, { most, dots = false }, frame = null) {
     /** @type {Cell[]} */
@@ -138,7 +136,7 @@ export class PackedRow extends CanvasView {
     return cells;
   }
 
-  /** @param {Pass[]} passes */
+  /** One cell that counts several passes. @param {Pass[]} passes */
   _sumOf(passes) {
     const fold = passes.reduce((n, p) => n + p.tokens, 0);
     const text = `… ${t(`${count(passes.length)} more [pass|passes]`)}: ${t(`${count(fold)} [token|tokens]`)}`;
@@ -228,7 +226,7 @@ export class PackedRow extends CanvasView {
       const h = Math.floor((surface.h - lines + 1) / lines);
       Object.assign(style, { h, line: 1, font: phone ? 12 : 11 });
       if (passes.length > lines) {
-        // those in between become one line that counts them
+        // the passes in between become one line that counts them
         shown = [...passes.slice(0, Math.max(1, lines - 2)), passes[passes.length - 1]];
         hidden = passes.slice(shown.length - 1, -1);
       }
@@ -280,7 +278,7 @@ export class PackedRow extends CanvasView {
   }
 
   /**
-   * Too many even for one cell per request: as many as fit, then how many are left.
+   * If even one cell per request is too many: as many as fit, then the number of those left.
    * @param {Ink} g @param {Run} run @param {Pass[]} passes @param {Style} style @param {number}
    * left
    */
@@ -299,8 +297,8 @@ export class PackedRow extends CanvasView {
   }
 
   /**
-   * A cell in the row, or on its way to it. @param {Ink} g @param {ViewState} state @param
-   * {PlacedCell} cell @param {number} alpha
+   * Draw a cell in the row, or on its way to it.
+   * @param {Ink} g @param {ViewState} state @param {PlacedCell} cell @param {number} alpha
    */
   ink(g, { palette, focus, hot }, cell, alpha = 1) {
     if (!alpha) return;
@@ -344,8 +342,8 @@ export class PackedRow extends CanvasView {
   }
 
   /**
-   * What came out, behind the last token that went in. @param {Ink} g @param {ViewState} state
-   * @param {PlacedCell} cell
+   * Draw what came out, after the last token that went in.
+   * @param {Ink} g @param {ViewState} state @param {PlacedCell} cell
    */
   _out(g, { palette, focus, share }, cell) {
     g.globalAlpha = phase(share, "text") * (dims(focus, cell.item.request) ? 0.2 : 1);
@@ -355,8 +353,8 @@ export class PackedRow extends CanvasView {
   }
 
   /**
-   * The rectangle that was really computed: rows × width, pads hatched. @param {Ink} g @param
-   * {ViewState} state @param {Pass} pass @param {number} width
+   * Draw the rectangle that was computed: rows × width, pads hatched.
+   * @param {Ink} g @param {ViewState} state @param {Pass} pass @param {number} width
    */
   _thumbnail(g, { palette, focus }, pass, width) {
     const height = this.surface.h - 2;

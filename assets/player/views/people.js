@@ -1,6 +1,6 @@
-// Whose request is in each lane, by name, beside its text as it grows; on their left the lanes of
-// the last steps, which pass by; below, who waits, in order. Names, prompts and texts are data:
-// text nodes, cut.
+// Lanes with people's names: who sent the request in each lane, beside its text as it grows; on the
+// left the lanes of the last steps; below the waiting requests, in order. Names, prompts and texts
+// are data: shortened, and always text nodes.
 
 import { dims } from "../parts/colours.js";
 import { chip } from "../parts/chips.js";
@@ -15,10 +15,10 @@ import { callsItself, clean, tail, written } from "./texts.js";
 
 const PROMPT = 160; // characters shown of the prompt's end
 const OUTPUT = 420; // … of the text so far: more than fits the largest row
-const PER = 14; // pixels of a step in the lanes on the left; on a projector half as many again
-const STAYS = 16; // steps for which a finished text stays in its lane while nobody else takes it
-const BREAKS = /(?:↵ )+/g; // of lines: a row has two or three, and a break would take one
-// waiting requests that are named; on a phone they are scrolled
+const PER = 14; // pixels per step in the lanes on the left; on a projector half as many again
+const STAYS = 16; // steps for which a finished text stays in its lane if no other request takes it
+const BREAKS = /(?:↵ )+/g; // line breaks, which would use up a row's two or three lines
+// the most waiting requests that are named; on a phone they can be scrolled
 const DOOR = { desk: 6, tablet: 5, phone: 8 };
 
 /**
@@ -40,7 +40,7 @@ export class PeopleView {
     this.list = h("ol", { class: "people-lanes" });
     this.invite = h("p", { class: "people-invite", hidden: true });
     this.why = h("span", { class: "door-why" });
-    // what matters most now, where nothing else says it: a projector
+    // what matters most now, for a projector, where nothing else says it
     this.note = h("p", { class: "people-note" });
     const canvas = h("canvas", { "aria-hidden": "true" });
     const strip = h("div", { class: "people-strip" }, canvas);
@@ -61,8 +61,8 @@ export class PeopleView {
   }
 
   /**
-   * Before any run: as many free lanes, and a sentence. @param {number} lanes @param {string}
-   * sentence
+   * Draw free lanes and a sentence, before there is any run.
+   * @param {number} lanes @param {string} sentence
    */
   drawFree(lanes, sentence) {
     this._named();
@@ -86,7 +86,7 @@ export class PeopleView {
     this._rows(run.numLanes);
     const left = this._left(run, frame);
     let held = 0;
-    let ended = 0; // in this step, in which others found their lanes taken
+    let ended = 0; // requests done in this step, after which their lanes are free
     frame.lanes.forEach(({ lane, request, status }) => {
       const row = this.rows[lane];
       const shown = request || left.get(lane);
@@ -105,7 +105,7 @@ export class PeopleView {
     this._passing(state);
   }
 
-  /** The steps up to this one, which ends where the names begin. @param {ViewState} state */
+  /** Draw the steps up to this one, which ends where the names begin. @param {ViewState} state */
   _passing(state) {
     const { chart } = this;
     const { w } = chart.surface;
@@ -128,7 +128,7 @@ export class PeopleView {
     setAttr(this.list, "aria-label", t("Who is in which lane"));
   }
 
-  /** As many rows as lanes. @param {number} lanes */
+  /** Make a row for each lane. @param {number} lanes */
   _rows(lanes) {
     setStyle(this.panel, "--rows", String(lanes));
     while (this.rows.length < lanes) {
@@ -159,8 +159,8 @@ export class PeopleView {
   }
 
   /**
-   * By lane, the request that finished in it last, not long ago. @param {Run} run @param {Frame}
-   * frame @returns {Map<number, RunRequest>}
+   * The request that last finished in each lane, within the last STAYS steps.
+   * @param {Run} run @param {Frame} frame @returns {Map<number, RunRequest>}
    */
   _left(run, frame) {
     const left = new Map();
@@ -169,7 +169,7 @@ export class PeopleView {
     return left;
   }
 
-  /** Scroll a row into sight: one's own, where not all lanes are. @param {PersonRow} row */
+  /** Scroll the visitor's own row into sight. @param {PersonRow} row */
   _show({ el }) {
     const { box } = this;
     const top = el.getBoundingClientRect().top - this.list.getBoundingClientRect().top;

@@ -1,6 +1,5 @@
-// When each part of a step's one motion happens, as a share of it: from the queue to a lane, into
-// the row, from the row to the mask, into blocks, to the text. Pure: a picture at share 0.4 is the
-// same each time.
+// The phases of a step's motion, as shares of it: from the queue to a lane, into the row, from the
+// row to the mask, into blocks, to the text. Pure: a picture at share 0.4 is always the same.
 
 import { clamp } from "../parts/dom.js";
 import { betweenSteps } from "../run/happenings.js";
@@ -26,21 +25,21 @@ export function phase(share, name) {
 }
 
 /**
- * Of `total` things that follow each other the progress of the n-th. @param {number} done of all, 0
- * to 1 @param {number} n @param {number} total
+ * The progress of the n-th of `total` things that follow one another.
+ * @param {number} done of all, 0 to 1 @param {number} n @param {number} total
  */
 export const turn = (done, n, total) => clamp(done * 1.7 - (n / Math.max(1, total)) * 0.7, 0, 1);
 
-const FLOWN = 0.4; // of a row's turn in the mask: its word flies there, then its stripe grows
-/** @param {number} t */
+const FLOWN = 0.4; // share of a row's turn in the mask: first its word flies, then its stripe grows
+/** The progress of the flight at share t of a row's turn. @param {number} t */
 export const inFlight = (t) => Math.min(1, t / FLOWN);
-/** @param {number} t */
+/** The progress of the growth after the flight. @param {number} t */
 export const afterFlight = (t) => Math.max(0, (t - FLOWN) / (1 - FLOWN));
 
 /** @type {(a: number, b: number, t: number) => number} */
 export const lerp = (a, b, t) => a + (b - a) * t;
 /**
- * On the way from one point to another. @typedef {{x: number, y: number}} Point
+ * The point at share t between two points. @typedef {{x: number, y: number}} Point
  * @param {Point} from @param {Point} to @param {number} t @returns {Point}
  */
 export const along = (from, to, t) => ({ x: lerp(from.x, to.x, t), y: lerp(from.y, to.y, t) });
@@ -49,13 +48,13 @@ export const easeOut = (t) => 1 - (1 - t) ** 3;
 /** Slow, fast, slow. @param {number} t */
 export const easeBoth = (t) => (t < 0.5 ? 4 * t ** 3 : 1 - (2 - 2 * t) ** 3 / 2);
 
-/** What moves in a picture, or null where all has settled. @param {ViewState} state */
+/** What moves in a picture, or null if nothing does. @param {ViewState} state */
 export const movingIn = ({ share = 1, run, frame }) =>
   share < 1 ? betweenSteps(run, frame.i) : null;
 
 /**
- * At most `most` of a list, evenly spread, the first and the last among them; the others appear
- * in their place.
+ * At most `most` entries of a list, evenly spread, with the first and the last; only these fly, and
+ * the others appear in their places.
  * @template T
  * @param {T[]} list @param {number} most @returns {Set<T>}
  */

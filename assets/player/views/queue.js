@@ -1,5 +1,5 @@
-// The queue and its reasons, how the token budget was split, lanes and blocks as gauges, and which
-// limit bound. Numbers from the event, words from its caption.
+// The waiting requests and why they wait, how the token budget was split, lanes and blocks as
+// gauges, and which limit bound the step. Numbers come from the event, words from its caption.
 
 import { dims } from "../parts/colours.js";
 import { find, h, isRedrawn, setAttr, setStyle, setText } from "../parts/dom.js";
@@ -17,8 +17,8 @@ const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
  */
 
 /**
- * The parts of the budget's bar, of each request and phase in tokens, and what its whole width
- * stands for; pads have a part where there is no limit, which they do not count towards.
+ * The parts of the budget's bar, in tokens by request and phase, and the number that its whole
+ * width stands for. Pads do not count towards a limit, so they are a part only if there is none.
  * @param {Run} run @param {Frame} frame
  */
 export function budgetParts(run, { event, passes }) {
@@ -42,7 +42,7 @@ export function budgetParts(run, { event, passes }) {
 
 /**
  * Where a step's seconds went, as measured; "other" is the rest. In an asynchronous run the host
- * works beside the device. null: another engine did not record it.
+ * works beside the device. Null: another engine did not record it.
  * @param {Run} run @param {Frame["event"]} event
  */
 export function timeParts(run, { tStart, tEnd, timings: { schedule, prepare, forward, sample } }) {
@@ -56,7 +56,7 @@ export function timeParts(run, { tStart, tEnd, timings: { schedule, prepare, for
 
 export class QueueView {
   /** @type {Phase[]} */
-  moves = ["lane", "row", "block"]; // when it looks other than the moment before
+  moves = ["lane", "row", "block"]; // phases of a step's motion in which the view changes
 
   /** @param {HTMLElement} panel */
   constructor(panel) {
@@ -89,7 +89,7 @@ export class QueueView {
   draw(state) {
     const before = movingIn(state)?.before;
     /** @type {(moment: Phase) => ViewState} */
-    // each part changes when its moment has come
+    // each part of the panel changes in its own phase
     const at = (moment) =>
       before && !phase(state.share, moment) ? { ...state, frame: before, index: before.i } : state;
     this._waiting(at("lane"));

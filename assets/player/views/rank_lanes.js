@@ -12,9 +12,9 @@ import { busy, standing, stretch } from "../run/moments.js";
 import { drawTimeAxis, LaneChart, lanesWords } from "./lane_chart.js";
 import { GUTTER } from "./lane_ink.js";
 
-const STRIP = 9; // above a rank's lanes: ticks where requests arrive and finish
+const STRIP = 9; // pixels above a rank's lanes, with ticks where requests arrive and finish
 
-/** A rank by its number, or by its engine where there are several. @param {Rank} member */
+/** A rank's number, or the name of its engine if there are several. @param {Rank} member */
 const titleOf = (member) => member.name || t(`Rank ${member.rank}`);
 
 /** One rank's lanes and the sentence above them. */
@@ -47,21 +47,21 @@ class Band {
     this.chart = new LaneChart(canvas, view.actions.redraw);
     /** @type {{at?: string, length?: number, language?: string, from?: number, span?: number}} */
     this._said = {};
-    this.at = { i: -1, inside: false }; // where it stands
+    this.at = { i: -1, inside: false }; // the current step
   }
 
   get run() {
     return this.member.run;
   }
 
-  /** Beside `spans`: whose requests they are. */
+  /** The current step, for `spans`. */
   get index() {
     return this.at.i;
   }
 
   /**
-   * Its position in words: at a step, between two, before its first, after its last. A run's own
-   * sentences are translated already.
+   * The rank's place in words: in a step, between two, before its first, after its last. A run's
+   * own sentences are translated already.
    */
   words() {
     const { run } = this;
@@ -89,7 +89,7 @@ class Band {
       : { pill: "over", say: [t(`Its recording breaks off after step ${last}.`)] };
   }
 
-  /** @param {ViewState & {ranks: RanksState}} state @param {number} per pixels a second */
+  /** @param {ViewState & {ranks: RanksState}} state @param {number} per pixels per second */
   draw(state, per) {
     const { ranks, palette, presenter, layout } = state;
     const { member, run, chart, view } = this;
@@ -133,7 +133,7 @@ class Band {
     const holders = run.holders[this.at.i] || [];
     const held = new Set(holders.map((laneSpan) => run.laneSpans[laneSpan]?.request));
     this.sentence.replaceChildren(...spans(this, say, (r) => held.has(r)));
-    // in the run on screen the id means another request
+    // here the attribute would name a request of the run on screen
     for (const chip of this.sentence.children) chip.removeAttribute("data-request");
     this.sentence.title = this.sentence.textContent;
   }
@@ -149,7 +149,7 @@ class Band {
   }
 
   /**
-   * The step at this moment: a frame around all its lanes. @param {Ink} g @param {Palette} palette
+   * Frame the current step across all lanes of the rank. @param {Ink} g @param {Palette} palette
    */
   _mark(g, palette) {
     const { scale, pitch } = this.chart;
@@ -188,7 +188,7 @@ export class RankLanes {
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     /** @type {ViewState & {ranks: RanksState} | null} */
-    this.state = null; // as it was drawn last; null where not all ranks are on screen
+    this.state = null; // the state drawn last; null if not all ranks are on screen
     this.actions = actions;
     this.key = find(panel, ".key");
     this.area = find(panel, ".ranks-area");
@@ -196,22 +196,22 @@ export class RankLanes {
     this.head = find(panel, ".playhead");
     this.bandsBox = find(panel, ".bands");
     this.axis = new Surface(canvasIn(panel, ".rank-axis canvas"), actions.redraw);
-    this.surface = { canvas: this.area }; // a table replaces all of it
+    this.surface = { canvas: this.area }; // the part that a table replaces
     /** @type {Band[]} */
     this.bands = [];
     /** @type {readonly Rank[]} */
-    this._members = []; // whose bands they are
+    this._members = []; // the ranks that have these bands
     /** @type {RunRequest | null} */
     this._lit = null;
     this._point();
   }
 
-  /** Pixels a second. */
+  /** Pixels per second. */
   get per() {
     return Math.max(1, this.axis.w - GUTTER - 2) / (this.state?.ranks.room || 1);
   }
 
-  /** The position of a moment. @param {number} moment */
+  /** The x of a moment. @param {number} moment */
   x(moment) {
     return GUTTER + (moment - (this.state?.ranks.from || 0)) * this.per;
   }
@@ -253,7 +253,7 @@ export class RankLanes {
     const moment = (/** @type {PointerEvent} */ e) =>
       (this.state?.ranks.from || 0) + (pointIn(area, e)[0] - GUTTER) / this.per;
     /** @type {ReturnType<RankLanes["_found"]>} */
-    let pressed = null; // until it is dragged
+    let pressed = null; // what was pressed, until the pointer is dragged
     onDrag(
       area,
       (e) => {

@@ -1,6 +1,6 @@
-// The selected request in numbers: when it arrived, how long it waited, every gap between its
-// tokens, the size of its cache, up to the step on screen; and where all its time went, once the
-// run is over.
+// The selected request in numbers, up to the step on screen: when it arrived, how long it waited,
+// every gap between its tokens, the size of its cache; and, once the run is over, where all its
+// time went.
 
 import { find, h, isRedrawn, put, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
@@ -14,14 +14,14 @@ import { timeBar, timeLegend } from "./time_bar.js";
 import { timed } from "./texts.js";
 
 /**
- * When each token of a request came up to step i, in seconds; null in steps that are not shown.
+ * The time of each token of a request up to step i, in seconds; null in steps that are not shown.
  * @param {Run} run @param {RunRequest} request @param {number} i
  */
 function tokensOf(run, request, i) {
   return request.samples.slice(0, countUpTo(request.samples, i)).map((step, k) => {
     if (request.unseen.some(([first, count]) => k >= first && k < first + count)) return null;
     const event = run.events[step];
-    // several, where a step has several passes
+    // several if a step has several passes
     const mine = event.sampled.filter((s) => s.request === request.id);
     const hidden = request.unseen.filter(([first]) => request.samples[first] === step);
     const unseen = hidden.reduce((n, [, count]) => n + count, 0);
@@ -30,12 +30,12 @@ function tokensOf(run, request, i) {
 }
 
 /**
- * The gaps between its tokens that are known, each in seconds and before which token.
+ * The known gaps between a request's tokens: the seconds, and the number of the token that follows.
  * @param {Run} run @param {RunRequest} request @param {number} i
  */
 export function gapsOf(run, request, i) {
   const at = tokensOf(run, request, i);
-  const first = (request.before?.generated ?? 0) + 1; // the number of the first of these
+  const first = (request.before?.generated ?? 0) + 1; // the number of the first token here
   return at.flatMap((t, k) => {
     const last = k ? at[k - 1] : null;
     return t === null || last === null ? [] : [{ token: first + k, seconds: t - last }];
@@ -73,8 +73,9 @@ export function timesOf(run, request, i) {
 }
 
 /**
- * How a request ended and where: in a step, or in one that is not shown. @param {Run} run @param
- * {RunRequest} request @param {NonNullable<RunRequest["finished"]>} finished
+ * How a request ended, and in which step or, in steps that are not shown, before which.
+ * @param {Run} run @param {RunRequest} request
+ * @param {NonNullable<RunRequest["finished"]>} finished
  */
 function endWords(run, request, { step, reason }) {
   /** @type {Record<string, string>} */
@@ -88,12 +89,12 @@ function endWords(run, request, { step, reason }) {
 }
 
 /**
- * When the first pass for a request began, among the steps up to i; null if there is none. @param
- * {Run} run @param {RunRequest} request @param {number} i
+ * When the first pass for a request began, in the steps up to i; null if there is none.
+ * @param {Run} run @param {RunRequest} request @param {number} i
  */
 function startOf(run, request, i) {
   const [[came, , wasPreempted] = []] = request.waits;
-  // it was computed before it was seen
+  // it was first computed in steps that are not shown
   if (request.cameUnseen && (request.laneSpans[0]?.from === came || wasPreempted)) return null;
   for (const { segments, passes } of run.events.slice(0, i + 1)) {
     const first = segments.find((s) => s.request === request.id);
@@ -126,13 +127,13 @@ export class RequestCard extends CanvasView {
     this.list = find(panel, "dl");
     this.went = find(panel, ".went-area");
     this.wentKey = find(panel, ".went-key");
-    // on a phone the card stands over what was tapped: it opens when it is asked to
+    // on a phone the card covers what was tapped, so it stays folded until asked to open
     this.more = find(panel, ".card-more");
     this.more.addEventListener("click", () => this.unfold(panel.classList.contains("folded")));
     find(panel, ".card-close").addEventListener("click", () => actions.pin(null));
     this.rows = new Map();
     /** @type {{request?: RunRequest, run?: Run, language?: string}} */
-    this._named = {}; // whose name is shown
+    this._named = {}; // the request whose name is shown
     this._wentStamp = "";
   }
 
@@ -205,8 +206,8 @@ export class RequestCard extends CanvasView {
   }
 
   /**
-   * Where its time went, from its arrival to its end. @param {Run} run @param {RunRequest} request
-   * @param {string} language
+   * Show where a request's time went, from its arrival to its end.
+   * @param {Run} run @param {RunRequest} request @param {string} language
    */
   _went(run, request, language) {
     const time = timeOf(run, request);
@@ -232,8 +233,8 @@ export class RequestCard extends CanvasView {
   }
 
   /**
-   * Every gap as a bar; the mean of them is TPOT. @param {number[]} gaps @param {Palette} palette
-   * @param {RunRequest} request
+   * Draw every gap as a bar; the mean of the gaps is TPOT.
+   * @param {number[]} gaps @param {Palette} palette @param {RunRequest} request
    */
   _gaps(gaps, palette, request) {
     const { surface } = this;

@@ -1,6 +1,6 @@
-// Simple's lanes: they pass by under a fixed "now", and cells say what was read and written in
-// them. Drag them, or press a cell to go to its step; the whole run stands beside them, small, and
-// is the scrubber (lanes.js).
+// The lanes in Simple: they scroll past a fixed "now", and cells say what was read and written in
+// them. They can be dragged, and pressing a cell goes to its step; the small picture of the whole
+// run beside them is the scrubber (lanes.js).
 
 import { clamp, canvasIn, onDrag, setAttr, setStyle } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -9,18 +9,18 @@ import { windowScale } from "../run/lane_layout.js";
 import { LaneChart } from "./lane_chart.js";
 import { easeOut, movingIn, phase } from "./phases.js";
 
-const PAST = 0.3; // of the width is left of now
-const DRAG = 4; // pixels: less is a press
+const PAST = 0.3; // share of the width that is left of now
+const DRAG = 4; // pixels; a shorter movement is a press
 
 export class StripView extends LaneChart {
   /** @type {Phase[]} */
-  moves = ["lane"]; // when it looks other than the moment before
+  moves = ["lane"]; // phases of a step's motion in which the view changes
 
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(canvasIn(panel, ".strip canvas"), actions.redraw);
     /** @type {ViewState | null} */
-    this.state = null; // as it was drawn last
+    this.state = null; // the state drawn last
     this.panel = panel;
     this.actions = actions;
     this.dragging = false;
@@ -52,7 +52,7 @@ export class StripView extends LaneChart {
     return Math.round((w * PAST) / this._per) * this._per;
   }
 
-  /** The width of a step: as wide as a word, and so that whole steps fit left of now. */
+  /** The width of a step in pixels, about that of a word. */
   get _per() {
     const { presenter, layout } = /** @type {ViewState} */ (this.state);
     return presenter ? 92 : layout === "phone" ? 44 : 56;
@@ -82,7 +82,7 @@ export class StripView extends LaneChart {
     g.fillText(word, this.now + (this._per - measure(g, word)) / 2, this.axis - 6);
   }
 
-  /** Dragging pulls the run past now; a press goes to the step under it. */
+  /** Dragging moves the run past "now"; a press goes to the step under the pointer. */
   _drag() {
     let moved = false;
     onDrag(

@@ -13,12 +13,12 @@ import { movingIn, phase } from "./phases.js";
 
 const PROMPT = 90; // characters shown of the prompt's end
 const OUTPUT = 170; // … of the text so far
-const WAITING = 5; // of those who wait, in Simple: the next
-const SEEN = 6; // in Simple, if no more of them are running
+const WAITING = 5; // the most waiting requests shown in Simple: the next in turn
+const SEEN = 6; // the most requests shown in Simple, unless more are running
 
 /**
- * Whole words from the end of `pieces[0 … end)`, at most `most` characters; characters that would
- * move other text are shown as marks.
+ * Whole words from the end of `pieces[0 … end)`, at most `most` characters; control characters,
+ * which could move other text, are shown as marks.
  * @param {string[]} pieces @param {number} end @param {number} most
  */
 export function tail(pieces, end, most) {
@@ -34,19 +34,19 @@ export function tail(pieces, end, most) {
 }
 
 /**
- * Words with a time of a run: simulated times say so on their own line. @param {Run} run @param
- * {string} words
+ * Words with a time of a run, marked as simulated if the run is.
+ * @param {Run} run @param {string} words
  */
 export const timed = (run, words) => `${run.isSimulated ? `${t("Simulated")}: ` : ""}${t(words)}`;
 
 /**
- * What a request has written so far: the end of its text. A simulated run has none.
+ * The end of what a request has written so far. A simulated run has no text.
  * @param {Run} run @param {string[]} pieces @param {number} end @param {number} most
  */
 export const written = (run, pieces, end, most) =>
   run.isSimulated ? (end > 0 ? ` (${t("simulated: no text")}) ` : "") : tail(pieces, end, most);
 
-/** @param {string} text */
+/** Text whose line breaks and control characters are shown as marks. @param {string} text */
 export const clean = (text) =>
   text
     .replace(/\r?\n/g, "↵ ")
@@ -54,7 +54,7 @@ export const clean = (text) =>
 
 const NAME = 40; // characters shown of a name
 
-/** Who asked, as they call themselves, or "". @param {RunRequest} request */
+/** The sender's name as they gave it, shortened, or "". @param {RunRequest} request */
 export const callsItself = ({ by }) => clean([...by].slice(0, NAME).join(""));
 
 /**
@@ -64,7 +64,7 @@ export const callsItself = ({ by }) => clean([...by].slice(0, NAME).join(""));
 
 export class TextsView {
   /** @type {Phase[]} */
-  moves = ["text"]; // when it looks other than the moment before
+  moves = ["text"]; // phases of a step's motion in which the view changes
 
   /** @param {HTMLElement} panel */
   constructor(panel) {
@@ -78,8 +78,8 @@ export class TextsView {
   }
 
   /**
-   * Where a request's new text stands, if it is shown. @param {RunRequest} request @returns
-   * {Element | null}
+   * The element of a request's new text, if it is shown.
+   * @param {RunRequest} request @returns {Element | null}
    */
   freshOf(request) {
     const row = this.rows.find((one) => one.request === request && !one.el.hidden);
@@ -89,7 +89,7 @@ export class TextsView {
   /** @param {ViewState} state */
   draw(state) {
     const now = performance.now();
-    // while playing fast, texts follow at 12 a second and settle on the last
+    // while playing fast, texts are drawn about 12 times a second, and always at the end
     clearTimeout(this._timer);
     if (state.fast && now - this._at < 80) {
       this._timer = setTimeout(() => this._draw(state), 90);
@@ -116,7 +116,7 @@ export class TextsView {
       .reverse();
     const shown = [...new Set([...held, ...behind.map((w) => w.request), ...gone])];
     if (simple) shown.splice(Math.max(SEEN, held.length), Infinity);
-    // everybody keeps their place, whoever looks the first
+    // requests keep their order, with the visitor's own first
     if (simple) shown.sort((a, b) => Number(b.isOwn) - Number(a.isOwn) || a.index - b.index);
     setStyle(this.box, "--said", String(shown.length));
     const onTheWay = Boolean(movingIn(state)) && phase(state.share, "text") < 1;
@@ -160,9 +160,9 @@ export class TextsView {
       setText(row.by, callsItself(request));
       row.by.hidden = !request.by;
       setText(row.prompt, tail(prompt, prompt.length, PROMPT));
-      // where the leak first changes its text
+      // the first token that the leak changes
       const leaves = masked ? (departs(run, masked, request.id) ?? Infinity) : Infinity;
-      const most = done && request.isOwn ? Infinity : OUTPUT; // one's own is to be read
+      const most = done && request.isOwn ? Infinity : OUTPUT; // the visitor's own is whole
       setText(row.output, written(run, output, Math.min(before, output.length, leaves), most));
       setText(row.changed, clean(output.slice(leaves, before).join("")).slice(-OUTPUT));
       const other = masked && total > leaves ? masked.answer(request).slice(leaves, total) : null;

@@ -1,21 +1,21 @@
 // Where a request's time went, as one bar: the parts side by side, each as long as it took, and a
-// sentence for those who read or listen.
+// sentence for screen readers.
 
 import { h } from "../parts/dom.js";
 import { milliseconds } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 
-const SEEN = 0.02; // of the whole
+const SEEN = 0.02; // the least share of the whole that is visible
 
 /** @typedef {NonNullable<ReturnType<typeof import("../run/delays.js").timeOf>>} RequestTime */
 
-/** @param {RequestTime} time */
+/** The bar in words. @param {RequestTime} time */
 const timeWords = (time) =>
   `${t(milliseconds(time.whole))}: ${time.parts.map(({ label, seconds }) => `${t(label)} ${t(milliseconds(seconds))}`).join(", ")}`;
 
 /**
- * What a part is, and what it is made of. @param {RequestTime} time @param
- * {RequestTime["parts"][number]} part
+ * What a part means and what it consists of, in words.
+ * @param {RequestTime} time @param {RequestTime["parts"][number]} part
  */
 function partWords(time, { name, label, means, seconds, steps }) {
   const head = `${t(label)}: ${t(milliseconds(seconds))}${steps ? `, ${t(`${steps} [step|steps]`)}` : ""}`;
@@ -26,7 +26,7 @@ function partWords(time, { name, label, means, seconds, steps }) {
   return [head, ...limits, ...uncompared, t(means)].join("\n");
 }
 
-/** The bar. @param {RequestTime} time @param {number} most seconds that are its full width */
+/** The bar. @param {RequestTime} time @param {number} most seconds at the full width */
 export function timeBar(time, most = time.whole) {
   const parts = time.parts.map((part) => {
     const el = h("i", { class: `went went-${part.name}`, title: partWords(time, part) });
@@ -40,8 +40,8 @@ export function timeBar(time, most = time.whole) {
 }
 
 /**
- * The parts in words, each with its colour; the bar's own words have those that are too small to be
- * seen. @param {RequestTime} time
+ * The legend: a part in words with its colour. The bar's own words also have those that are too
+ * small to be seen. @param {RequestTime} time
  */
 export function timeLegend(time) {
   const seen = time.parts.filter((part) => part.seconds >= SEEN * time.whole);

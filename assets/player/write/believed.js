@@ -1,19 +1,19 @@
-// What comes out of a sandbox was perhaps made up by the code in it. It is taken only in the shape
-// that visualizer/write/attempt.py gives it, and only if nothing in it would have the page fetch
-// anything: then it can be wrong, but no more than that.
+// Checks what comes out of a sandbox, since the code in it may have made it up. It is accepted only
+// in the form that visualizer/write/attempt.py gives it, and only if nothing in it would make the
+// page fetch anything. It can still be wrong, but it can do no other harm.
 
 import { Run } from "../run/run.js";
 
-// of visualizer/charts; others of Plotly's fetch maps
+// the types of visualizer/charts; some others of Plotly's fetch maps
 const CHARTS = ["bar", "box", "heatmap", "scatter"];
 // names under which a chart or a document has addresses
 const FETCHED = ["images", "src", "href", "url", "urls"];
-// what the learner's code has said, which the page only ever writes as text
+// what the learner's code said, which the page only ever writes as text
 const OWN_WORDS = ["printed", "holes", "got", "notes", "order_by"];
 const ADDRESS = /:\/\/|^\s*\/\/|javascript:|<\s*a\b|<[^>]*\bstyle\s*=/i;
 const MOST = { lanes: 1024, blocks: 65536, depth: 40 };
 
-/** A delta of a trial, or an error with a sentence. */
+/** Returns a delta of a trial of the right form; else throws an error with a sentence. */
 export function believed(delta) {
   try {
     if (isTrial(delta)) return delta;
@@ -76,7 +76,7 @@ function isTrial(delta) {
   return "comparison" in delta ? isComparison(delta.comparison) : isAttempt(delta.attempt);
 }
 
-/** Whether it names no address, at any depth, but in the learner's own words. */
+/** Whether a value has no address at any depth, except in the learner's own words. */
 function isHarmless(value, depth, isOwn = false) {
   if (isText(value)) return isOwn || !ADDRESS.test(value);
   if (typeof value !== "object" || value === null) return true;
@@ -90,7 +90,7 @@ function isHarmless(value, depth, isOwn = false) {
   );
 }
 
-/** Whether it can be followed from its first step to its last. */
+/** Whether a run can be followed from its first step to its last. */
 function isRun(replay) {
   const { max_num_seqs: lanes = 1, num_blocks: blocks } = replay.header.config;
   if (!(lanes <= MOST.lanes && (replay.header.num_blocks ?? blocks ?? 0) <= MOST.blocks))

@@ -1,5 +1,5 @@
 // The code being written: a plain text field, which becomes a CodeMirror editor once that is
-// fetched. Tab indents; Escape and then Tab leaves it.
+// fetched. Tab indents; Escape and then Tab leaves the field.
 
 import { h, runScript } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -7,7 +7,7 @@ import { t } from "../parts/speech.js";
 /** @type {Promise<Foreign> | undefined} CodeMirror, fetched once for the page */
 let fetched;
 
-/** @param {string} url where the bundle is (assets/vendor/codemirror.in.js has what is in it) */
+/** @param {string} url of the bundle that assets/vendor/codemirror.in.js describes */
 function codeMirror(url) {
   fetched ??= runScript(url, "the editor could not be fetched").then(
     () => window.inflightCodeMirror,
@@ -22,12 +22,12 @@ export class CodeField {
   /**
    * @param {HTMLElement} holder
    * @param {{url: string, changed: () => void, run: () => void, describedBy: string}} options run:
-   * Ctrl Enter was pressed
+   * called on Ctrl Enter
    */
   constructor(holder, options) {
     this.holder = holder;
     this.options = options;
-    this.view = null; // CodeMirror's, once it is there
+    this.view = null; // CodeMirror's view, once it is there
     this.field = h("textarea", {
       class: "code-field",
       spellcheck: "false",
@@ -44,27 +44,27 @@ export class CodeField {
     codeMirror(options.url).then(
       (cm) => this._become(cm),
       () => {},
-    ); // a text field will do
+    ); // without CodeMirror the text field stays
   }
 
   get code() {
     return this.view ? this.view.state.doc.toString() : this.field.value;
   }
 
-  /** Show other code; its history begins anew. */
+  /** Show other code, with an empty history. */
   set code(code) {
     if (this.view) this.view.setState(this._state(code));
     else this.field.value = code;
   }
 
-  /** The language has changed. */
+  /** Name the field in the current language. */
   named() {
     (this.view?.contentDOM || this.field).setAttribute("aria-label", t("Your code, in Python"));
   }
 
   /**
-   * Mark a line, with what is wrong there; null takes the mark away. @param {number | null} line
-   * from 1 @param {string} says
+   * Mark a line, with what is wrong there; null removes the mark.
+   * @param {number | null} line from 1 @param {string} says
    */
   mark(line, says = "") {
     if (!this.view) return;

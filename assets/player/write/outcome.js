@@ -1,16 +1,16 @@
-// What a trial showed: its progress, each goal with what the run says of it, and a sentence: what
-// is wrong, what helps, or that all is done.
+// The outcome of a trial: its progress, each goal with what the run shows of it, and a sentence
+// about what is wrong, what helps, or that all is done.
 
 import { h, newButton, put, setText } from "../parts/dom.js";
 import { goalItem } from "../parts/goal.js";
 import { bytes } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 
-/** A sentence with its `code`. @param {string} text */
+/** A sentence with its `code` as elements. @param {string} text */
 export const coded = (text) =>
   text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
 
-/** What the code printed, as comments of Python. @param {string} printed */
+/** What the code printed, as Python comments. @param {string} printed */
 const linesOf = (printed) =>
   printed
     .split("\n")
@@ -21,7 +21,7 @@ const linesOf = (printed) =>
 const codeOf = (label, lines) =>
   h("pre", { class: "case", tabindex: "0", "aria-label": t(label) }, lines.join("\n"));
 
-/** The case that shows what is wrong, as it can be run by hand; the rest are Python's comments. */
+/** The smallest case that shows the fault, to be run by hand; the rest are Python comments. */
 const caseOf = ({ lines, expected, got, printed }) =>
   codeOf("The smallest case that shows it", [
     ...lines,
@@ -46,7 +46,7 @@ function howFar(loading, { step, index = 0, total, cases }) {
 }
 
 export class Outcome {
-  /** part: the one whose trials it shows. */
+  /** part: the Write tab. */
   constructor(part) {
     this.part = part;
     this.box = part.$(".outcome");
@@ -75,7 +75,7 @@ export class Outcome {
     setText(bar, howFar(loading, progress ?? {}));
   }
 
-  /** One sentence, and no picture. */
+  /** Show one sentence instead of an attempt. */
   say(sentence) {
     this.sentence = sentence;
     this.named();
@@ -87,7 +87,7 @@ export class Outcome {
     this.named();
   }
 
-  /** Write it, perhaps in another language. */
+  /** Write the outcome in the current language. */
   named() {
     const { part, attempt, box, bar, sentence } = this;
     if (!part.stop || attempt || sentence) bar.hidden = true;
@@ -115,7 +115,7 @@ export class Outcome {
       return [help && h("p", { class: "help" }, ...coded(t(help)))];
     const { tasks } = part.options;
     const at = tasks.indexOf(part.task);
-    // the next one, or what was left out before
+    // the next task, or one that was left out before
     const next = [...tasks.slice(at), ...tasks].find(({ name }) => !part.own.isDone(name));
     return [
       h("p", { class: "done" }, t("Every goal is met.")),
@@ -127,7 +127,7 @@ export class Outcome {
     ];
   }
 
-  /** Where it went wrong: in the code, and in the picture. */
+  /** Buttons that lead to the fault: to its line in the code and its step in the picture. */
   _places({ line, step }) {
     const { part } = this;
     const place = (word, n, side, go) => {
@@ -147,7 +147,7 @@ export class Outcome {
     );
   }
 
-  /** What is asked, each with what the run shows of it. */
+  /** The goals, each with what the run shows of it. */
   goals() {
     const { part, attempt } = this;
     if (!part.task) return;

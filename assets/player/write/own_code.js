@@ -1,20 +1,18 @@
-// The code that a visitor wrote and the tasks that it solved, in this browser; and code in a link,
-// packed after the #.
+// The visitor's code and the tasks that it solved, kept in this browser; and code in a link, packed
+// after the #.
 
 import { keepEntry, keptEntries } from "../parts/kept.js";
 import { pack, unpack } from "../watch/address.js";
 
 const KEY = "inflight-write"; // {task: {code, done}}
-const MOST = 20000; // characters, as visualizer/write/code.py
+const MOST = 20000; // characters, as in visualizer/write/code.py
 
 export class OwnCode {
   constructor() {
     this._all = keptEntries("good", KEY);
   }
 
-  /**
-   * The code that was written for a task, or null. @param {string} task @returns {string | null}
-   */
+  /** The visitor's code for a task, or null. @param {string} task @returns {string | null} */
   of(task) {
     const { code } = this._all[task] || {};
     return typeof code === "string" ? code : null;
@@ -24,7 +22,7 @@ export class OwnCode {
     return Boolean(this._all[task]?.done);
   }
 
-  /** Keep what changed: {code} or {done}; null code is forgotten. */
+  /** Keep a change: {code} or {done}; null code is forgotten. */
   keep(task, changed) {
     this._all = keepEntry("good", KEY, this._all, task, changed);
   }

@@ -1,17 +1,17 @@
-// Runs what a visitor wrote: in the engine's sandbox (assets/engine/sandbox.js), a frame that can
-// reach neither this page nor the network. Nothing of it is fetched before the first trial.
+// Runs the visitor's code in the engine's sandbox (assets/engine/sandbox.js), a frame that can
+// reach neither this page nor the network. Nothing of the engine is fetched before the first trial.
 
 import { pause } from "../parts/dom.js";
 import { believed } from "./believed.js";
 
-const SOON = 100; // ms between two looks for the snapshot, of which there are at most
+const SOON = 100; // ms between two looks for the snapshot; LOOKS: the most looks
 const LOOKS = 50;
 
 export class Trials {
   /**
-   * engine: the address of the engine's files, from the page. model: that the tasks run on. tab:
-   * gives the page's own engine. @param {{engine: string, model: string}} options @param {() =>
-   * import("../engine/browser_engine.js").BrowserEngine | null | undefined} tab
+   * engine: the address of the engine's files, from the page. model: the one that the tasks run on.
+   * tab: returns the page's own engine. @param {{engine: string, model: string}} options
+   * @param {() => import("../engine/browser_engine.js").BrowserEngine | null | undefined} tab
    */
   constructor({ engine, model }, tab) {
     this.engine = engine;
@@ -20,13 +20,13 @@ export class Trials {
     this._sandbox = null;
   }
 
-  /** The deltas of a trial. Throws a sentence. @param {object} spec @param {AbortSignal} signal */
+  /** A trial's deltas; errors are sentences. @param {object} spec @param {AbortSignal} signal */
   async *run(spec, signal) {
     const sandbox = await this._made(signal);
     for await (const delta of sandbox.run("policy", spec, signal)) yield believed(delta);
   }
 
-  /** The part is left: what waits for the next trial is given back. */
+  /** Called when the tab is left: gives back the sandbox that waits for the next trial. */
   rest() {
     this._sandbox?.then(
       (sandbox) => sandbox.end(),
@@ -49,15 +49,15 @@ export class Trials {
     return this._sandbox;
   }
 
-  /** The page's own engine says why. @returns {Promise<never>} */
+  /** Throws the reason, which the page's own engine knows. @returns {Promise<never>} */
   async _unreached(signal) {
     await this.tab()?.ready("", signal);
     throw new Error("The engine's files cannot be reached: try again, or load the page again.");
   }
 
   /**
-   * A sandbox starts in a quarter of the time from a picture of the interpreter's memory, which
-   * only the page's own engine may take: start that once, where it can be kept.
+   * A sandbox starts in a quarter of the time from a snapshot of the interpreter's memory, which
+   * only the page's own engine may take: start that engine once, if a snapshot can be kept.
    */
   async _pictured(files, signal) {
     const tab = this.tab();

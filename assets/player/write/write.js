@@ -1,4 +1,4 @@
-// "Write the scheduler": a task, the code of a policy, Run; the player beside it draws the run. The code runs in a sandbox and nowhere else (trials.js).
+// The Write tab: a task, the code of a policy, and Run; the player beside the code draws the run. The code runs only in a sandbox (trials.js).
 //
 //   code ─→ Trials ─→ {replay, goals, help, fault} (visualizer/write/attempt.py) ─→ the player, the goals, a sentence
 
@@ -20,12 +20,12 @@ import { Outcome, coded } from "./outcome.js";
 import { OwnCode, packed, unpacked } from "./own_code.js";
 import { Trials } from "./trials.js";
 
-const LINK = 5000; // ms for which it can be undone
+const LINK = 5000; // ms that a message stays, twice as long if it offers an action
 
 export class Write {
   /**
    * root: the element of write.html. options: {tabs, tasks: see visualizer/write/tasks.py, model:
-   * that they run on, engine: the address of its files, codemirror: url}
+   * the one that they run on, engine: the address of its files, codemirror: url}
    */
   constructor(root, /** @type {Json} */ options) {
     this.root = root;
@@ -35,9 +35,9 @@ export class Write {
     this.own = new OwnCode();
     this.task = null;
     /** @type {string | null} */
-    this.came = null; // the code of a link, as it stands there, while it is on screen unchanged
-    this.stop = null; // ends the trial that is going on
-    this.entry = null; // of the run that the last trial made
+    this.came = null; // the packed code of a link, while it is on screen unchanged
+    this.stop = null; // aborts the current trial
+    this.entry = null; // the entry of the run that the last trial made
     this._theme = besidePlayer(root);
     this.speech = new Speech(root, () => this._named());
     this.trials = new Trials(this.options, () => this.watch.engines?.tab);
@@ -94,12 +94,12 @@ export class Write {
     return tasks.find(({ name }) => !this.own.isDone(name)) || tasks[0];
   }
 
-  /** Open a task. code: what came with a link. */
+  /** Open a task. code: from a link. */
   open(task, /** @type {string | null} */ code = null) {
     const isOther = task !== this.task;
     const came = code === null ? null : addressed().get("code");
     this.task = task;
-    if (isOther) hideToast(this.root); // it offers code of the task before
+    if (isOther) hideToast(this.root); // it offers code of the previous task
     if (isOther || (code !== null && came !== this.came)) {
       this._clear();
       this.came = came;
@@ -109,7 +109,7 @@ export class Write {
     this._remember();
   }
 
-  /** What is going on and drawn is of the code before. */
+  /** Drop the trial and its outcome, which are of the previous code. */
   _clear() {
     this.stop?.abort();
     this.entry = null;
@@ -130,7 +130,7 @@ export class Write {
     return this._try({}, ({ attempt }) => this._tried(attempt));
   }
 
-  /** The same policy and `continuous` in turns, timed. */
+  /** Time this policy and `continuous` in turns. */
   beside() {
     return this._try({ beside: true }, ({ comparison, attempt }) => {
       if (comparison) goToPart(this.root, "compare", { made: comparison });
@@ -158,12 +158,12 @@ export class Write {
       else this.outcome.say(error.message);
     } finally {
       this.stop = null;
-      if (this.task !== task) this.outcome.named(); // the bar goes
+      if (this.task !== task) this.outcome.named(); // hides the bar
       this._acts();
     }
   }
 
-  /** What came back is a stranger's word: it may be anything. */
+  /** Use an answer of the sandbox, which may be anything; if that fails, say so. */
   _take(done, delta) {
     try {
       done(delta);
@@ -192,7 +192,7 @@ export class Write {
     this.watch.openTranslated(inLanguage(this.attempt.replay), wanted, this.entry);
   }
 
-  /** On a phone: the code or the picture. */
+  /** Choose what a phone shows: the code or the picture. */
   side(side) {
     this.page.dataset.side = side;
     this.watch?.redraw();
@@ -246,7 +246,7 @@ export class Write {
     );
   }
 
-  // -- around it ---------------------------------------------------------------------------------
+  // -- buttons, labels and messages --------------------------------------------------------------
 
   _buttons() {
     const clicked = {
@@ -270,7 +270,7 @@ export class Write {
     this.$(".stop-button").hidden = !going;
   }
 
-  /** Whether the picture is that of the last trial of this task: never one of other code. */
+  /** Whether the picture is of the last trial of this task, never of other code. */
   get _isOurs() {
     return (
       Boolean(this.entry) &&
@@ -323,7 +323,7 @@ export class Write {
   }
 }
 
-/** Fill `holder` with the part, once. */
+/** Fill `holder` with the Write tab, once. */
 window.inflightWriteMount = (holder, options) => {
   const { tasks, model, ...files } = window.inflightWriteFiles;
   return (window.inflightWrite = new Write(fillPart(holder, files, ".inflight-write"), {

@@ -7,7 +7,7 @@ import { allowedKeys, itemAt } from "../../run/passes.js";
 import { coverTiles } from "./geometry.js";
 
 /**
- * A request's rows of keys from ≤ k < end, as far as they are in sight.
+ * Fill the cells of a request's rows and the keys from ≤ k < end, as far as they are in sight.
  * @param {MaskSheet} sheet @param {PassItem} item @param {number} from @param {number} end
  */
 export function fillKeys({ g, at }, { q0: top, pads, length }, from, end) {
@@ -17,7 +17,7 @@ export function fillKeys({ g, at }, { q0: top, pads, length }, from, end) {
   g.fillRect(x, y, at.x(clamp(end, k0, k1)) - x, at.y(Math.min(first + length, q1)) - y);
 }
 
-/** The allowed cells of each request: cached keys pale, new ones full. @param {MaskSheet} sheet */
+/** Draw the allowed cells: cached keys pale, new ones full. @param {MaskSheet} sheet */
 export function inkCells({ g, palette, at, items, window, focus, reach }) {
   const [q0, q1, k0, k1] = at.view;
   for (const item of items) {
@@ -48,7 +48,7 @@ export function inkCells({ g, palette, at, items, window, focus, reach }) {
   g.globalAlpha = 1;
 }
 
-/** What a run that leaks also allows: the next request's keys. @param {MaskSheet} sheet */
+/** Draw what a leak allows as well: the next request's keys. @param {MaskSheet} sheet */
 export function inkLeaks(sheet) {
   const { g, palette, items, focus } = sheet;
   g.fillStyle = palette.warn;
@@ -61,9 +61,9 @@ export function inkLeaks(sheet) {
 }
 
 /**
- * The allowed cells, each as strong as its weight relative to the strongest in its row; of keys that
- * share a column of pixels the strongest is seen. withoutFirst: a request's first token is not on
- * this scale, and grey.
+ * Draw the allowed cells, each as strong as its weight relative to the strongest in its row; of
+ * keys that share a column of pixels, the strongest is drawn. withoutFirst: a request's first token
+ * is grey, and not on this scale.
  * @param {MaskSheet} sheet @param {NonNullable<WeightsState["found"]>} weights
  * @param {boolean} withoutFirst
  */
@@ -78,7 +78,7 @@ export function inkWeights({ g, palette, at, items, window, focus }, weights, wi
     for (let q = Math.max(first, q0); q < Math.min(first + item.length, q1); q += 1) {
       const row = found.weights[q - first];
       const [a, b] = allowedKeys(item, q, window) || [0, 0];
-      const onScale = item.k0 + Number(withoutFirst); // the first key that is
+      const onScale = item.k0 + Number(withoutFirst); // the first key on the scale
       const most = row.reduce((m, w, n) => (item.k0 + n < onScale ? m : Math.max(m, w)), 1e-6);
       const [y, height] = [at.y(q), at.y(q + 1) - at.y(q)];
       const [left, end] = [Math.max(a, k0), Math.min(b, k1)];
@@ -105,8 +105,8 @@ export function inkWeights({ g, palette, at, items, window, focus }, weights, wi
 }
 
 /**
- * canvas: the tiles as they were drawn last, a pixel each. Its buffers are made once and as large
- * as were needed.
+ * A mask as tiles. canvas: the tiles drawn last, a pixel each. Buffers are kept, and grow if
+ * needed.
  */
 export class Tiles {
   constructor() {
@@ -116,12 +116,12 @@ export class Tiles {
     this._image = null;
     this._shares = new Float32Array(0);
     /** @type {unknown[]} */
-    this._of = []; // what they were made of
+    this._of = []; // what the tiles were made from
   }
 
   /**
-   * How much of each pixel is allowed, from the ends of row intervals alone. d: pixels of the
-   * device in one of the page; grown: the share of rows that have come.
+   * Draw how much of each pixel is allowed, from the ends of row intervals alone. d: device pixels
+   * per CSS pixel; grown: the share of rows that are drawn.
    * @param {MaskSheet} sheet @param {number} d @param {number} grown
    */
   ink(sheet, d, grown) {
@@ -162,7 +162,7 @@ export class Tiles {
     for (let y = 0; y < H; y += 1) {
       for (let x = 0; x < W; x += 1) {
         const share = this._shares[y * W + x];
-        // the least allowed tile is seen
+        // even the least allowed tile is visible
         const alpha = share <= 1e-3 ? 0 : weight[x] * (share >= 0.999 ? 1 : 0.3 + 0.7 * share);
         pixels[y * W + x] = alpha ? ((alpha * 255) << 24) | colour[x] : 0;
       }

@@ -1,9 +1,9 @@
-// Where a mask's cells lie and how much of each pixel is allowed, as numbers. Pure, without a
-// canvas.
+// The geometry of a mask: where its cells lie and how much of each pixel is allowed, as numbers.
+// Pure, without a canvas.
 
 const MAX_CELL = [44, 46];
-export const BAND = 22; // the letters above the keys
-export const KEY_TEXT = 46; // key tokens, written upwards where columns are wide enough
+export const BAND = 22; // pixels for the letters above the keys
+export const KEY_TEXT = 46; // pixels for key tokens, written upwards if columns are wide enough
 
 /**
  * The visible part of a pass, [first query, end, first key, end]: all of it, unless zoomed to a
@@ -20,7 +20,7 @@ export function viewOf(pass, zoom) {
 }
 
 /**
- * Left and width of the cells: what the words above the keys must fit in.
+ * The left edge and the width of the cells, into which the words above the keys must fit.
  * @param {number} w width of the canvas
  * @param {number[]} view
  * @param {number} big 1, or more on a projector
@@ -36,7 +36,7 @@ export function columnsOf(w, view, big) {
 }
 
 /**
- * Cells to pixels. exact: every cell has at least one device pixel.
+ * Maps cells to pixels. exact: every cell has at least one device pixel.
  * @param {{w: number, h: number, d: number}} size of the canvas; d: device pixels per CSS pixel
  * @param {number[]} view @param {number} big
  * @param {{room: number, across: boolean, texts: string[]} | null} words above the keys
@@ -65,11 +65,11 @@ export function layoutMask({ w, h, d }, view, big, words) {
 }
 
 /**
- * How much of each tile is allowed, 0 to 1, from the ends of row intervals alone: O(rows + tiles).
+ * The share of each tile that is allowed, from the ends of row intervals alone: O(rows + tiles).
  * @param {PassItem[]} items @param {number[]} view @param {number | null} window
  * @param {number} width tiles across
  * @param {number} height tiles down
- * @param {Float32Array} shares width × height of them, written to
+ * @param {Float32Array} shares the result, width × height
  */
 export function coverTiles(items, [q0, q1, k0, k1], window, width, height, shares) {
   const [sx, sy] = [width / (k1 - k0), height / (q1 - q0)];

@@ -1,4 +1,4 @@
-// What is drawn around and over a mask's cells: rules, letters and words, the hovered token, the
+// Draws what is around and over a mask's cells: rules, letters and words, the hovered token, the
 // minimap.
 
 import { dims } from "../../parts/colours.js";
@@ -7,7 +7,7 @@ import { fillBox, measure, setFont, shorten, strokeBox } from "../../parts/surfa
 import { BAND } from "./geometry.js";
 import { queryOf, visible } from "../../run/passes.js";
 
-/** Lines between requests, and between cells if they are large. @param {MaskSheet} sheet */
+/** Draw lines between requests, and between cells if they are large. @param {MaskSheet} sheet */
 export function inkRules({ g, palette, at, items, right, bottom }) {
   const [q0, q1, k0, k1] = at.view;
   g.beginPath();
@@ -46,8 +46,8 @@ export function inkRules({ g, palette, at, items, right, bottom }) {
 const padWords = (n) => t(n === 1 ? "pad" : `${n} pads`);
 
 /**
- * Letters and words of keys above, of queries at the left, whose words come with their stripes.
- * @param {MaskSheet} sheet
+ * Draw letters and words of keys above and of queries at the left; a query's word comes with its
+ * row. @param {MaskSheet} sheet
  */
 export function inkLabels({ g, run, palette, at, pass, items, focus, reach }) {
   const [q0, q1, k0, k1] = at.view;
@@ -86,7 +86,7 @@ export function inkLabels({ g, run, palette, at, pass, items, focus, reach }) {
       }
     }
   }
-  // queries: words from 9 px a row, else one letter a request
+  // queries: words if rows are at least 9 px high, else one letter per request
   g.textAlign = "right";
   const end = at.gutter - 7;
   let lettered = -Infinity;
@@ -127,7 +127,7 @@ export function inkLabels({ g, run, palette, at, pass, items, focus, reach }) {
 }
 
 /**
- * Below the rows, where a pass of few leaves room: what each request may look at, as it is read.
+ * Below the rows, if there is room: the text that each request may attend to.
  * @param {MaskSheet} sheet @param {number} height
  */
 export function inkReading({ g, run, palette, at, items, focus, bottom }, height) {
@@ -160,8 +160,8 @@ export function inkReading({ g, run, palette, at, items, focus, bottom }, height
 }
 
 /**
- * The hovered token, here or in any other view: its row, its column. @param {MaskSheet} sheet
- * @param {Hot | null} hot
+ * Frame the row and the column of the token hovered here or in another view.
+ * @param {MaskSheet} sheet @param {Hot | null} hot
  */
 export function inkHot({ g, palette, at, pass, right, bottom }, hot) {
   if (!hot) return;
@@ -189,7 +189,7 @@ export function inkHot({ g, palette, at, pass, right, bottom }, hot) {
 }
 
 /**
- * The whole mask in a corner, with the view framed; returns its position.
+ * Draw the whole mask in a corner, with the view framed; returns its place.
  * @param {MaskSheet} sheet @param {number} room
  */
 export function inkMinimap({ g, palette, at, pass, right }, room) {

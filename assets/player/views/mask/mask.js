@@ -1,6 +1,6 @@
 // The attention mask of one pass: queries down, keys across. Exact cells where they fit, otherwise
-// tiles by difference arrays in O(rows + pixels). passes.js alone says who may attend to whom;
-// cells, labels, tools and pointers have separate files.
+// tiles by difference arrays in O(rows + pixels). Only passes.js decides which query may attend to
+// which key; cells, labels, tools and pointers have separate files.
 
 import { dims } from "../../parts/colours.js";
 import { find, setAttr, setText } from "../../parts/dom.js";
@@ -19,7 +19,7 @@ const PRESENTED = 1.85; // how much larger words are on a projector: 11 px becom
 
 export class MaskView extends CanvasView {
   /** @type {Phase[]} */
-  moves = ["row", "mask"]; // when it looks other than the moment before
+  moves = ["row", "mask"]; // phases of a step's motion in which the view changes
 
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
@@ -31,13 +31,13 @@ export class MaskView extends CanvasView {
     /** @type {number | null} */
     this.layer = null; // null: the widest window
     /** @type {{x: number, y: number, w: number, h: number} | null} */
-    this.minimap = null; // where it lies, while zoomed
+    this.minimap = null; // its place, while zoomed
     /** @type {DrawnMask | null} */
     this.drawn = null;
     maskPointers(this);
   }
 
-  /** @param {Run} run */
+  /** The window of the chosen layer, or the widest; null: none. @param {Run} run */
   window({ windows }) {
     if (this.layer !== null) return windows[this.layer];
     return windows.includes(null) ? null : Math.max(...windows);
@@ -48,7 +48,7 @@ export class MaskView extends CanvasView {
     this.layer = null;
   }
 
-  /** @param {RunRequest | null} request */
+  /** Zoom to a request, or out again. @param {RunRequest | null} request */
   zoomTo(request) {
     this.zoom = request && !(this.zoom && this.zoom.request === request) ? { request } : null;
     this.actions.redraw();
@@ -91,7 +91,7 @@ export class MaskView extends CanvasView {
     const { run, pass, palette, focus, leak } = state;
     const { on, withoutFirst } = state.weights;
     const moving = surface.visible && pass ? movingIn(state) : null;
-    if (this.minimap) this.state = null; // a part of it is no picture of the step
+    if (this.minimap) this.state = null; // a part of a mask is no picture of the step before
     const stamp = JSON.stringify([this.zoom?.view, this.zoom?.request?.index, this.layer]);
     const past = moving && this.past(state, moving.before, stamp);
     this.state = state;
@@ -100,7 +100,7 @@ export class MaskView extends CanvasView {
     this.panel.classList.toggle("weighing", on);
     this.panel.classList.toggle("without-first", withoutFirst);
     this.panel.classList.toggle("leaking", leak.on);
-    setText(this.key, ""); // where there is no room for the picture, too
+    setText(this.key, ""); // also if there is no room for the picture
     if (!surface.visible) return;
     const g = surface.begin();
     this.drawn = null;
@@ -116,7 +116,7 @@ export class MaskView extends CanvasView {
     const bottom = at.y(q1);
     const window = this.window(run);
     const items = pass.items.filter((i) => i.q0 < q1 && i.q0 + i.pads + i.length > q0);
-    // not where a row of pixels would be several queries
+    // only if each query has at least one row of pixels
     const weights = at.ch * surface.d >= 1 ? state.weights.found : null;
     if (!weights) this.panel.classList.remove("weighed");
     this.drawn = { pass, at, window, weights };
@@ -126,7 +126,7 @@ export class MaskView extends CanvasView {
     tell(this.key, state.simple ? `${nq} [row|rows] × ${nk} [column|columns]` : full);
     const grown = phase(state.share, "mask");
     if (past && !grown) {
-      // until its tokens have come
+      // the mask of the step before, until the tokens have come
       g.globalAlpha = 1 - 0.85 * phase(state.share, "row");
       g.drawImage(past, 0, 0, surface.w, surface.h);
       g.globalAlpha = 1;
@@ -140,7 +140,7 @@ export class MaskView extends CanvasView {
     /** @type {MaskSheet} */
     const sheet = { g, run, palette, at, pass, items, window, focus, reach, right, bottom };
     fillBox(g, palette.empty, at.gutter, at.top, right - at.gutter, bottom - at.top);
-    // a request's own block, blocked or not, and the rows of pads
+    // each request's own block, allowed or not, and the rows of pads
     for (const item of items) {
       const first = item.q0 + item.pads;
       if (item.length) {
@@ -176,7 +176,7 @@ export class MaskView extends CanvasView {
 
   // -- pointing ----------------------------------------------------------------------------------
 
-  /** @param {number} x @param {number} y */
+  /** The query and the key at a point. @param {number} x @param {number} y */
   cellAt(x, y) {
     if (!this.drawn) return null;
     const { at, pass } = this.drawn;
@@ -227,7 +227,7 @@ export class MaskView extends CanvasView {
     return { request, hot, lines: said.lines };
   }
 
-  /** The cells in reading order; nothing where they are tiles. */
+  /** The cells in reading order; none if they are tiles. */
   places() {
     if (!this.drawn || !this.drawn.at.exact) return [];
     const { at } = this.drawn;

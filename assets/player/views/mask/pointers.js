@@ -12,7 +12,7 @@ export function onMinimap(mask, x, y) {
 }
 
 /**
- * `size` cells of n, with the cell `at` (a fraction counts) at the share `share` of them.
+ * A range of `size` of n cells in which the cell `at` (a fraction counts) is at the share `share`.
  * @param {number} at @param {number} share @param {number} size @param {number} n
  */
 function around(at, share, size, n) {
@@ -21,12 +21,12 @@ function around(at, share, size, n) {
   return [from, from + count];
 }
 
-/** @param {MaskView} mask */
+/** Follow the pointers on a mask. @param {MaskView} mask */
 export function maskPointers(mask) {
   const { canvas } = mask.surface;
   const fingers = new Map(); // pointer id -> [x, y], in the canvas
   /** @type {((at: number[]) => void) | null} */
-  let held = null; // what the pointers that are down do: move(), from where they were
+  let held = null; // moves the view with the pointers that are down
 
   const point = (/** @type {MouseEvent} */ e) => pointIn(canvas, e);
   const show = (/** @type {number[]} */ view, /** @type {Pass} */ { nq, nk }) => {
@@ -34,7 +34,7 @@ export function maskPointers(mask) {
     mask.actions.redraw();
     mask.actions.changed();
   };
-  /** Where a point lies in the cells that are drawn, as shares of them. */
+  /** The place of a point among the cells that are drawn, as shares: down, across. */
   const shares = (/** @type {number[]} */ [x, y]) => {
     const { at } = drawn();
     return [
@@ -43,7 +43,7 @@ export function maskPointers(mask) {
     ];
   };
   /**
-   ** `view` with `times` as many cells; the point at the shares `from` moves to `to`.
+   * `view` with `times` as many cells, where the point at the shares `from` moves to `to`.
    * @type {(view: number[], times: number, from: number[], to: number[], pass: Pass) => number[]}
    */
   const scaled = (view, times, from, to, { nq, nk }) => {
@@ -54,7 +54,7 @@ export function maskPointers(mask) {
     ];
   };
 
-  // pointers are followed on a mask that is there
+  // pointers are followed only on a mask that is drawn
   const drawn = () => /** @type {DrawnMask} */ (mask.drawn);
 
   const pinch = () => {

@@ -6,14 +6,14 @@ import { t } from "../../parts/speech.js";
 const LEAK = "Break the mask: these requests once more, and each also reads the next one's keys";
 
 export class MaskTools {
-  /** @param {MaskView} mask @param {HTMLElement} bar where they stand */
+  /** @param {MaskView} mask @param {HTMLElement} bar of the buttons */
   constructor(mask, bar) {
     this.mask = mask;
     this.bar = bar;
     this._signature = "";
   }
 
-  /** Recreate them if their labels have changed. @param {ViewState} state */
+  /** Rebuild the buttons if their labels have changed. @param {ViewState} state */
   show(state) {
     const { mask } = this;
     const { actions } = mask;
@@ -58,7 +58,7 @@ export class MaskTools {
     );
   }
 
-  /** The choice of a layer, whose window is shown. @param {Run} run */
+  /** The choice of the layer whose window is shown. @param {Run} run */
   _layers({ windows }) {
     const { mask } = this;
     const names = windows.map(
@@ -73,13 +73,14 @@ export class MaskTools {
   }
 }
 
-/** Who is in a pass, as its button says it. @param {Pass} pass */
+/** The requests in a pass, as its button names them. @param {Pass} pass */
 const takenBy = ({ padded, items }) =>
   padded ? t("decode") : items.map(({ request }) => request.letter).join(" ");
 
 /**
- * A small button. title: what it does; on: whether it is pressed, where it stays so. @param {string}
- * words @param {() => void} onclick @param {{title?: string, on?: boolean, kind?: string}} more
+ * A small button. title: what it does; on: whether it is pressed, if it is a switch.
+ * @param {string} words @param {() => void} onclick
+ * @param {{title?: string, on?: boolean, kind?: string}} more
  */
 function mini(words, onclick, { title, on, kind = "" } = {}) {
   const pressed = on === undefined ? null : String(on);
@@ -88,8 +89,8 @@ function mini(words, onclick, { title, on, kind = "" } = {}) {
 }
 
 /**
- * One of several, by its place. @param {string} label @param {string[]} names @param {number} now
- * @param {(n: number) => void} chosen
+ * A menu with one of several names chosen, by index. @param {string} label @param {string[]} names
+ * @param {number} now @param {(n: number) => void} chosen
  */
 function choice(label, names, now, chosen) {
   const onchange = () => chosen(select.selectedIndex);
@@ -100,8 +101,8 @@ function choice(label, names, now, chosen) {
 }
 
 /**
- * Switched on: whose weights, of which layer and head. @param {Run} run @param {Omit<WeightsState,
- * "found">} weights @param {ViewActions} actions
+ * The switch for attention weights and, once on, the choice of layer and head.
+ * @param {Run} run @param {Omit<WeightsState, "found">} weights @param {ViewActions} actions
  */
 function weightTools(run, { offered, on, layer, head, withoutFirst, loading, error }, actions) {
   if (!offered) return [];
