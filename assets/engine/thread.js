@@ -1,4 +1,5 @@
-// A thread of a model's crew, started by worker.js where the page may share memory.
+// One of the threads that compute a model's passes (crew.js), started by worker.js where the page
+// may share memory.
 
 import { assist } from "./crew.js";
 

@@ -1,5 +1,6 @@
 /* global FOLDER */
-// In a plan's saved picture: a click on a point opens the page of its run, which lies in that folder.
+// In the saved picture of a plan, a click on a point opens the page of that point's run, a file in
+// FOLDER.
 document
   .querySelector(".plotly-graph-div")
   .on("plotly_click", ({ points: [{ customdata: n }] }) => {
