@@ -49,7 +49,7 @@ export class BrowserEngine {
     bring(this);
   }
 
-  // -- the interface of a server ------------------------------------------------------------------
+  // -- the interface of a server -----------------------------------------------------------------
 
   async call(name, ...args) {
     await this.ready();
@@ -284,7 +284,7 @@ export class BrowserEngine {
     if (message.delta?.done) this._asked.delete(id);
   }
 
-  // -- documents in the worker --------------------------------------------------------------------
+  // -- documents in the worker -------------------------------------------------------------------
 
   /** A document by its address, "tab:…". */
   async document(url) {

@@ -128,7 +128,7 @@ export class Live {
     });
   }
 
-  // -- opening and leaving the tab ----------------------------------------------------------------
+  // -- opening and leaving the tab ---------------------------------------------------------------
 
   async shown() {
     if (this.options.asks) this.teacher.read(addressed());

@@ -1,4 +1,5 @@
-// A workload from a file of this machine: one saved by the page, or one that a service published.
+// Reads a workload from a file of this machine: one that the page saved, or one that a service
+// published.
 
 import { setText } from "../parts/dom.js";
 import { savedIn } from "./address.js";
@@ -29,7 +30,7 @@ export async function loadWorkload(editor, input) {
 }
 
 /**
- * One that a service published, scaled to the model in the form; the sentence about the scaling
+ * Read a service's published workload, scaled to the form's model; the sentence about the scaling
  * stays in view.
  */
 async function published(editor, text, name) {
