@@ -478,7 +478,7 @@ export class Compare {
     download(`inflight-${of}.${kind}`, new Blob([text], { type }));
   }
 
-  // -- around it ---------------------------------------------------------------------------------
+  // -- address, other parts, presenter -----------------------------------------------------------
 
   /** The address of what is on screen. theme: include the theme even if it is the host page's. */
   _hash(theme = false) {
