@@ -1,6 +1,5 @@
-// The download of one file. Pieces of a large file are cached as they arrive, packed as they are
-// sent, so that a download that broke off resumes where it ended if the host can send parts of a
-// file.
+// The download of one file. Pieces of a large file are cached as they arrive, still packed, so that
+// a download that broke off resumes where it ended if the host can send parts of a file.
 
 const PIECE = 2 ** 22; // bytes of a cached piece
 
@@ -52,7 +51,7 @@ export class Download {
     return chunk;
   }
 
-  /** The download could not be used. What has arrived is kept if the only fault was its end. */
+  /** The download could not be used. What has arrived is kept if the download only broke off. */
   async failed() {
     this.reader?.cancel().catch(() => {});
     if (this.isOver && this.sum < this.size) await this._keep();

@@ -211,8 +211,8 @@ export class Files {
   }
 
   /**
-   * Delete everything from the cache, or only what other versions left; files that have a version
-   * of their own stay then.
+   * Delete all cached files, or only those of other versions; files with a version of their own
+   * stay.
    * @param {boolean} all
    */
   async forget(all) {

@@ -14,8 +14,7 @@ import { Files, UNREACHED } from "./loading.js";
  */
 const CSP =
   "default-src 'none'; script-src 'unsafe-inline' blob: 'wasm-unsafe-eval'; worker-src blob:";
-// most characters of one message and of all that answer a request; each message counts as at least
-// `each`
+// most characters of one message and of all that answer a request; a message counts at least `each`
 const MOST = { once: 8e6, inAll: 64e6, each: 10000 };
 // bytes: an endless list then raises an error with a line instead of filling the machine's memory
 const MEMORY = 768 * 2 ** 20;
@@ -114,8 +113,7 @@ const FRAME = `<!doctype html><meta http-equiv="Content-Security-Policy" content
 const TICK = 500; // ms between two checks
 const START = 90_000; // ms of silence in which a slow phone may start
 const LIMIT = 3000; // ms of Python between two turns of a job: then the error names its line
-// ms of silence in which a job may compute: after that Python cannot be interrupted, as within one
-// long call into C
+// ms of silence allowed to a job: after that, Python is in one long call and cannot be interrupted
 const QUIET = LIMIT + 3000;
 
 /** A hidden frame with a worker in it, for one job. */

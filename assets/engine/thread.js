@@ -1,5 +1,4 @@
-// One of the threads that compute a model's passes (crew.js), started by worker.js where the page
-// may share memory.
+// One of a model's threads (crew.js), which worker.js starts where the page may share memory.
 
 import { assist } from "./crew.js";
 

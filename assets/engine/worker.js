@@ -1,4 +1,4 @@
-// The engine's worker: Python schedules, `model.js` computes. These are the requests, with the answers to each `id`:
+// The worker in which the tab's engine runs: Python schedules, `model.js` computes. Each request of the page is answered with its `id`.
 //
 //   {id, do: "load", model, agreed, fresh, file}  loading {what, done, total} …, ready {facts}; model: one of this engine's, or none; agreed: the
 //                                      visitor wants it, however large; fresh: first delete what is cached; file: the visitor's own file of the model
@@ -333,8 +333,7 @@ function queue() {
 }
 
 /**
- * Take a turn of a job. Code that catches every interrupt is ended by the last one, which only this
- * function catches.
+ * Take a turn of a job. Code that catches all other interrupts is ended by the last, caught here.
  */
 function taken(job) {
   try {

@@ -1,6 +1,5 @@
 /* global FOLDER */
-// In the saved picture of a plan, a click on a point opens the page of that point's run, a file in
-// FOLDER.
+// In a plan's saved picture, a click on a point opens the page of that point's run, from FOLDER.
 document
   .querySelector(".plotly-graph-div")
   .on("plotly_click", ({ points: [{ customdata: n }] }) => {

@@ -1,5 +1,4 @@
-// The types of runs and of what views draw, used only by `make lint`: nothing of this file is sent to a browser. Other types are inferred from the
-// modules.
+// The types of runs and of what views draw, used only by `make lint` and never sent to a browser. Other types are inferred from the modules.
 
 type Run = import("./run/run.js").Run;
 type Palette = import("./parts/colours.js").Palette;
@@ -58,10 +57,7 @@ interface LaneSpan {
   hit?: number;
 }
 
-/**
- * A block in a request's table. at: its index there. The request holds it from step `from` on; `to`: the last step, if the block left before the
- * request did.
- */
+/** A block in a request's table. at: its index there. It is held from step `from` on; `to`: the last step, if it left before the request did. */
 interface BlockPlace {
   block: number;
   group: number;
@@ -492,10 +488,7 @@ interface MaskSheet {
   bottom: number;
 }
 
-/**
- * A block's holder. at: the block's index in the request's table; fill: the share of its positions that are filled; fresh: whether the holder got it
- * in this step.
- */
+/** A block's holder. at: the block's index in the request's table; fill: the share of its positions that are filled; fresh: new in this step. */
 interface BlockOwner {
   request: RunRequest;
   group: number;

@@ -7049,7 +7049,7 @@ FAULTS = (
     Fault(
         "a comparison that nobody waits for is said to have failed",
         "assets/player/compare/compare.js",
-        "      if (this._opening !== entry) return; // nobody waits for it\n",
+        "      if (this._opening !== entry) return; // another comparison was opened meanwhile\n",
         "",
         ("js/race.test.js",),
     ),

@@ -55,8 +55,7 @@ export class EquivalencePanel {
   }
 
   /**
-   * found: {honest, leak}, each an equivalence with its sentence, or absent. prompts: by request
-   * id.
+   * found: {honest, leak}, each an equivalence with its sentence, or absent. prompts: by request.
    */
   show(found, prompts = new Map()) {
     this.kept = found; // new measurements are added to this object

@@ -1,6 +1,5 @@
-// The plan of a recorded run: its requests simulated under other settings. A form has the settings;
-// the table has a row for each of them, about all requests or one, and each simulated run can be
-// watched.
+// The plan of a recorded run: its requests simulated under other settings, which a form asks for.
+// The table has a row for each, about all requests or one, and each simulated run can be watched.
 
 import { h, newButton, setText, tableOf } from "../parts/dom.js";
 import { inLanguage, t } from "../parts/speech.js";

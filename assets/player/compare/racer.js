@@ -1,5 +1,4 @@
-// One run of a race: its lanes on the race's axis, its finished requests, its counters and its
-// final number.
+// One run of a race: its lanes on the race's axis, finished requests, counters and final number.
 
 import { chip } from "../parts/chips.js";
 import { h, isRedrawn, newButton, put, setAttr, setText } from "../parts/dom.js";

@@ -10,8 +10,7 @@ const ENDS = 3000; // ms for a cancelled job to end by itself
 
 /**
  * Why there is no engine, in a sentence. lasting: trying again does not help. more: {size, arrived,
- * kept} for a model that is fetched only with the visitor's consent; {all} where no model can be
- * had.
+ * kept} for a model that is fetched only with consent; {all} where no model can be had.
  */
 class NoEngine extends Error {
   constructor(

@@ -244,10 +244,7 @@ export class Live {
     this.redraw();
   }
 
-  /**
-   * Show one rank alone, at the same moment or at a given step, and go on from the steps known so
-   * far.
-   */
+  /** Show one rank alone, at the same moment or a given step, and go on from the steps it has. */
   _alone({ of, run }, index = null) {
     const { watch, fleet, batch } = this;
     const going = watch.state.following && index === null;

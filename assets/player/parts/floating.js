@@ -1,5 +1,5 @@
-// Temporary overlays of a part of the page: tooltips, menus under buttons, and dialogs, one of them
-// the list of keys.
+// Temporary overlays of a part of the page: tooltips, menus under buttons, dialogs, the list of
+// keys.
 
 import { spans } from "./chips.js";
 import { clamp, h, icon, newButton } from "./dom.js";

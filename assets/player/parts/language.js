@@ -1,5 +1,4 @@
-// Which language to show: the address's, otherwise the one chosen in this browser, otherwise
-// English.
+// Which language to show: that of the address, else the one chosen in this browser, else English.
 
 import { keep, kept } from "./kept.js";
 import { addressed } from "./link.js";

@@ -130,8 +130,8 @@ export class Server {
 }
 
 /**
- * A refusal by the server. status: the HTTP status; retryAfter: seconds after which to try again,
- * if given.
+ * A refusal by the server. status: of HTTP; retryAfter: after how many seconds to try again, or
+ * null.
  */
 export class Refusal extends Error {
   constructor(sentence, status, /** @type {number | null} */ retryAfter = null) {

@@ -1,6 +1,5 @@
 // Translates the page's texts; messages.js makes the keys. A text without an entry stays English,
-// and its key is noted for a test to find. All parts of the page use the same language; each has a
-// `Speech`.
+// and its key is noted for tests. All parts of the page use the same language; each has a `Speech`.
 
 import { setText } from "./dom.js";
 import { english, fill, keyOf } from "./messages.js";

@@ -129,8 +129,8 @@ export class Address {
   }
 
   /**
-   * Put a request into an address: another engine's by the id that its clients and log use, one of
-   * ours by its letter.
+   * Put a request into an address: another engine's by the id in its log, one of ours by its
+   * letter.
    */
   _select(p, request) {
     if (this.app.run.header.engine) p.set("request", request.id);

@@ -176,8 +176,8 @@ export class Bar {
   }
 
   /**
-   * Leave to the menu what does not fit: first what is also shown elsewhere, then buttons; in the
-   * end the tabs scroll.
+   * Leave to the menu what does not fit: first what is shown elsewhere, too, then buttons; then
+   * tabs scroll.
    */
   _fitButtons() {
     const { root, $ } = this.app;

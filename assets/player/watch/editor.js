@@ -1,5 +1,4 @@
-// The workload editor: requests, limits and sampling in a form. Its contents are a spec that the
-// engine can run.
+// The workload editor: requests, limits and sampling as a form, whose contents are a spec to run.
 
 import { download, h, iconButton, setText } from "../parts/dom.js";
 import { goToPart } from "../parts/look.js";

@@ -94,10 +94,7 @@ const FIT =
 
 const percent = (share) => t(`${Number((100 * share).toPrecision(3))} %`);
 
-/**
- * The cost model of a simulated run: data sheets and the assumptions beside them, or a fit and its
- * error.
- */
+/** The cost model of a simulated run: data sheets with assumptions, or a fit with its error. */
 function costOf({ cost }) {
   const { accelerator, model, reached, error, about } = cost || {};
   const { overhead_s: besides, memory_share: memory } = cost || {};

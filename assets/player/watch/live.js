@@ -1,7 +1,6 @@
-// A run as it happens. The previous picture stays until the first step arrives; if the run fails,
-// that picture returns, and the partial run is one click away. The session's storage notes the run
-// in progress, so that a reloaded page can follow it, or start it again if its engine was in the
-// tab.
+// A run as it happens. The previous picture stays until the first step arrives, and returns if the
+// run fails; the partial run is then one click away. The session's storage notes the run in
+// progress, so that a reloaded page can follow it, or start it again if it ended with the page.
 
 import { count, joined } from "../parts/format.js";
 import { keep, keptData } from "../parts/kept.js";

@@ -1,5 +1,5 @@
-// What the other parts of the page can read and do on Watch: they have no other access to its
-// player.
+// What the other parts of the page can read and do on Watch; they cannot reach its player
+// otherwise.
 
 import { focusView } from "./presenter.js";
 import { NONE, UNLIT } from "./store.js";

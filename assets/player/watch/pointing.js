@@ -138,10 +138,7 @@ export class Cursor {
     return this.view.hit(x + w / 2, y + height / 2);
   }
 
-  /**
-   * Show the cursor and what it is on in the step on screen: announced, highlighted everywhere, and
-   * with a tooltip.
-   */
+  /** Show what the cursor is on in this step: announced, highlighted everywhere, with a tooltip. */
   draw() {
     setAttr(this.el, "aria-label", t(this.name));
     if (!this._walked) return setText(this.said, t(HOW));

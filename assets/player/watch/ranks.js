@@ -191,8 +191,8 @@ export class Ranks {
   }
 
   /**
-   * A run was put on screen: one of these, one that is paired with one of these, or another run,
-   * which ends this.
+   * A run was put on screen: one of these, one paired with one of these, or another, which ends
+   * this.
    */
   entered() {
     const { app } = this;

@@ -134,8 +134,7 @@ export function showRuns(app) {
 }
 
 /**
- * A run's lanes in the catalogue's form: for each lane [first step, end, hue], with hue -1 for
- * wasted steps.
+ * A run's lanes as in the catalogue: for each lane [first step, end, hue], hue -1 for wasted steps.
  */
 function lanesOf(run) {
   /** @type {number[][][]} */

@@ -90,10 +90,7 @@ export function changesOf(config, policies, binding = "none") {
   return [...settings.filter((s) => s.knob === first), ...settings.filter((s) => s.knob !== first)];
 }
 
-/**
- * What the button's title says; for another engine's run, that its settings can only be planned, or
- * how they could be.
- */
+/** What the button's title says; another engine's run cannot be run again, but may be planned. */
 export function aboutWhatIf(app) {
   const { engine } = app.run.header;
   if (!engine) return t("The same requests with one setting changed: where do the runs diverge?");

@@ -1,5 +1,4 @@
-// Reads a workload from a file of this machine: one that the page saved, or one that a service
-// published.
+// Reads a workload from a file: one that the page saved, or one that a service published.
 
 import { setText } from "../parts/dom.js";
 import { savedIn } from "./address.js";
@@ -30,8 +29,8 @@ export async function loadWorkload(editor, input) {
 }
 
 /**
- * Read a service's published workload, scaled to the form's model; the sentence about the scaling
- * stays in view.
+ * Read a service's published workload, scaled to the form's model, with a sentence about the
+ * scaling.
  */
 async function published(editor, text, name) {
   editor.frame.busy(true);

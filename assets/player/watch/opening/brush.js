@@ -1,14 +1,12 @@
-// Drawing functions that the opening's pictures share: text at a place, a request's chip, boxes in
-// between.
+// Functions that the opening's pictures share: text at a place, a request's chip, boxes in between.
 
 import { measure, roundBox, setFont } from "../../parts/surface.js";
 import { along, lerp } from "../../views/phases.js";
 
 /**
  * Write a text whose middle is at y. @param {Ink} g @param {string} text @param {number} x
- * @param {number} y
- * @param {string} font @param {string} colour @param {number} align 0: from x on, 0.5: around x, 1:
- * up to x
+ * @param {number} y @param {string} font @param {string} colour @param {number} align 0: from x on,
+ * 0.5: around x, 1: up to x
  */
 export function write(g, text, x, y, font, colour, align = 0) {
   setFont(g, font);

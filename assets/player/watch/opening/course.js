@@ -27,8 +27,8 @@ const inks = new WeakMap();
 const landing = (p) => 1 - (1 - p) ** 3;
 
 /**
- * @param {Ink} g @param {Course} course @param {Box} box @param {Showing} showing @param {number}
- * strength @param {number} d device pixels
+ * @param {Ink} g @param {Course} course @param {Box} box @param {Showing} showing
+ * @param {number} strength @param {number} d device pixels per pixel
  */
 export function drawCourse(g, course, box, showing, strength, d) {
   const { palette, moment, extent, title, main } = showing;

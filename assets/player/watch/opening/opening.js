@@ -1,5 +1,5 @@
-// The opening: on a first visit, Watch begins with twenty seconds about two recorded runs, then shows the second of them in the player ("the hood"). The
-// picture is a function of the second (scene.js), and the sentences are computed from the runs (plot.js); this file has its clock, its keys and its end.
+// The opening: on a first visit, Watch begins with twenty seconds about two recorded runs, then shows the second run in the player ("the hood"). The
+// picture is a function of the time (scene.js), and the sentences are computed from the runs (plot.js); this file has its clock, its keys and its end.
 //
 //   begins by itself, once per browser: any key or tap but Space ends it      asked for, or paused: Space, ← → go by sentences, Esc leaves
 //   #opening in the address plays it, #opening=12.5 stops at that second; reduced motion: four still pictures
@@ -85,8 +85,8 @@ export class Opening {
   }
 
   /**
-   * Whether it begins by itself: on a first visit to an address that names nothing else, or if the
-   * address asks for it.
+   * Whether it begins by itself: on a first visit without another address, or if the address says
+   * so.
    */
   get isDue() {
     if (!this.offer || this.app.options.model || !isOnWatch()) return false;
@@ -97,7 +97,7 @@ export class Opening {
   }
 
   /**
-   * Begin by itself, if due, with its run in the player below; false if another run has to be
+   * Begin by itself, if due, with its run in the player below; false if another run is to be
    * opened.
    */
   async begin() {

@@ -1,5 +1,4 @@
-// Draws the people of the opening: a face, each one's question, what the model has written so far,
-// and how long it took.
+// Draws the people of the opening: a face, a question, the answer so far, and how long it took.
 
 import { measure, roundBox, setFont, shorten } from "../../parts/surface.js";
 import { t } from "../../parts/speech.js";

@@ -94,8 +94,7 @@ export class Plot {
     this.hood = fast.lives[this.next].from - 1; // the step before it joins
     const [free, open] = [slow.lives[this.first].done, slow.lives[this.longest].done];
     this.closest = free * 1.8; // seconds across the chart when it is closest
-    // [second of the opening, moment of the runs then, how the clock is bent until then; 0: it
-    // eases back]
+    // [second of the opening, moment of the runs then, bend of the clock before; 0: it eases back]
     this._clock = [
       [5.2, 0, 1],
       [7.1, free * 1.08, 1],
