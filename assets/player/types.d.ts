@@ -200,7 +200,7 @@ interface Delays {
   }[];
 }
 
-/** Data in addition to the events, by request. texts: pieces since the last delta. */
+/** Data in addition to the events, by request. texts: new pieces of prompts and outputs. */
 interface Beside {
   texts?:
     | (Record<"prompt" | "output", Record<string, string[]>> & {
@@ -271,7 +271,7 @@ interface Happenings {
 type Phase = "leave" | "lane" | "row" | "mask" | "keep" | "block" | "text";
 type Flights = import("./views/flights.js").Flights;
 
-/** The step before, and what happened between it and the next one: drawn as motion. */
+/** The way from one frame to the next, which is drawn as motion: the frame before, and what happened. */
 interface Between {
   before: Frame;
   happened: Happenings;
@@ -522,7 +522,7 @@ interface Policy {
   knobs: string[];
 }
 
-/** A button's text, and what the button does about a sentence. */
+/** What can be done about a sentence: the text of a button, and its function. */
 interface Action {
   text: string;
   act(): void;

@@ -114,7 +114,7 @@ export class EquivalencePanel {
     const base = this.options.base();
     const leak = this.leak.checked;
     const { kept } = this;
-    // only while the comparison is shown for which this was requested
+    // only while the comparison for which this was requested is on screen
     const message = (words, bad = false) => kept === this.kept && this._message(words, bad);
     this._stop = new AbortController();
     this.$(".equivalence-run").disabled = true;

@@ -129,7 +129,10 @@ export class PlanPanel {
     });
   }
 
-  /** Only one at a time. @param {(told: (words: string) => void) => Promise<void>} act */
+  /**
+   * Run one job at a time, and show its errors.
+   * @param {(told: (words: string) => void) => Promise<void>} act
+   */
   async _busy(act) {
     if (this.el.hasAttribute("data-busy")) return;
     this._stop = new AbortController();

@@ -84,7 +84,7 @@ export class Racer {
     return t(this.race.clock ? duration(this.seconds) : `${count(this.run.length)} [step|steps]`);
   }
 
-  /** The last step begun at a moment of the race, -1 before the first. inside: it is running. */
+  /** The last step begun at a moment, -1 before the first. inside: whether it is still running. */
   standing(now) {
     const { events } = this.run;
     const begins = this.race.clock ? (e) => e.tStart : (e) => e.step - this.startStep;

@@ -8,7 +8,7 @@ import { clamp } from "../parts/dom.js";
 import { stretch } from "../run/moments.js";
 import { Run } from "../run/run.js";
 
-const MINE = "★"; // follows the letter of a visitor's own requests
+const MINE = "★"; // appended to the letters of the visitor's own requests
 const CHAPTER = 64; // steps in a chapter, roughly: see visualizer/server/live.py
 const MOST = 64; // seconds in the picture of all ranks at most
 const ENDED = 256; // ended requests whose outcome is kept
@@ -45,7 +45,7 @@ export class Batch {
     this.run = null; // null until there are steps
     this.state = {}; // {class, pace, shadow …}: the latest value of each
     this.missed = false; // whether steps have just been skipped
-    this.broken = ""; // the sentence why no messages come
+    this.broken = ""; // a sentence that says why no messages come
     this.of = ""; // which stream, if several are followed
     this.next = null; // the number of the next message; null before the first
     this.most = 8; // chapters that are kept
@@ -269,7 +269,7 @@ export class Fleet {
     if (!members.length) return null;
     const begins = members.map((member) => stretch(member, 0)[0]);
     const span = Math.max(...members.map((member) => stretch(member, member.run.length - 1)[1]));
-    // where the record of ranks begins that no longer keep their first steps
+    // starts of the ranks whose earlier steps are no longer kept
     const gone = begins.filter((_, n) => members[n].run.stepOf(-1) >= 0);
     const from = Math.max(Math.min(...begins), span - MOST, ...gone);
     return {

@@ -50,7 +50,7 @@ export class Live {
     this.before = null; // what Watch showed before
     /** @type {Fleet | null} */
     this.fleet = null; // all ranks, if they are on screen
-    document.querySelector("#watch")?.after(this.below); // before the theme is painted
+    document.querySelector("#watch")?.after(this.below); // in the page before its theme is read
     const themes = [besidePlayer(root), besidePlayer(this.below)];
     this._theme = () => {
       for (const theme of themes) theme();

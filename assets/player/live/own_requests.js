@@ -101,7 +101,7 @@ export class OwnRequests {
     return this.requests.filter((own) => !own.ended && !own.lost);
   }
 
-  /** how: how requests ended, by id; keep it for those that are the visitor's own. */
+  /** Note how the visitor's own requests ended. how: by id, other visitors' requests included. */
   went(how) {
     for (const own of this.requests) own.went = how[own.id] || own.went;
     this._remember();

@@ -11,7 +11,7 @@ import { paceWords } from "./words.js";
 
 const TOKEN = "inflight-teacher"; // key in the session's storage
 const WRONG = 403; // HTTP status for a wrong token
-const AGAIN = 2000; // ms before a token is sent again that the server did not answer
+const AGAIN = 2000; // ms before a token that the server did not answer is sent again
 const FASTEST = 20; // steps per second at the slider's end
 
 export class Teacher {

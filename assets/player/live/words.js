@@ -21,7 +21,7 @@ export function paceWords(pace) {
   return t(pace ? `at most ${count(pace)} [step|steps] a second` : "full speed");
 }
 
-/** The engine's settings, without a budget if its policy has none; no line breaks within one. */
+/** The engine's settings, without a budget if its policy has none; each stays on one line. */
 export function nowWords(state, run) {
   const { class: set, pace } = state;
   const limits = run?.header.batching?.token_budget === false ? { max_num_batched_tokens: 0 } : {};

@@ -8,7 +8,7 @@ import { whoIsDone } from "../run/run.js";
 const MOST = 45; // seconds that the stops of a run should take at most in all
 const STANDS = [0.6, 1.8]; // shortest and longest stop, in seconds
 const PASSES = 0.8; // seconds for all steps between two stops
-const BEFORE = 0.5; // seconds of a single step between two stops, so that it is seen to move
+const BEFORE = 0.5; // seconds of the last step before a stop, so that it is seen to move
 
 /**
  * What may happen in a step; the line tells the first kind that applies. Each has the panels where

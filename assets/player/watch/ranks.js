@@ -246,7 +246,7 @@ export class Ranks {
     this.hold(this._times[clamp(index, 0, this.length - 1)]);
   }
 
-  /** The moments at which something of a kind happens in a rank; see `Run.eventSteps`. */
+  /** Indices of the moments at which something of a kind happens; see `Run.eventSteps`. */
   eventSteps(kind) {
     const steps = new Map(this.members.map((m) => [m, new Set(m.run.eventSteps(kind))]));
     const has = ({ placed, i }) => steps.get(placed)?.has(i);

@@ -381,7 +381,7 @@ export class Opening {
     const el = /** @type {HTMLElement} */ (e.target);
     if (!this.on || !isOurKey(e, app.root) || OTHERS_KEYS.test(e.key)) return;
     if (app.root.querySelector("dialog[open]") || el.closest?.(".menu, form")) return;
-    // a button or link is pressed by these keys
+    // these keys press a button or link
     if (el.closest?.("button, a") && (e.key === "Enter" || e.key === " ")) return;
     e.stopPropagation(); // the player below must not react
     if (this.still && SCROLLING.test(e.key)) return;
