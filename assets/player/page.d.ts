@@ -17,7 +17,7 @@ type Wanted = Partial<ReturnType<import("./watch/address.js").Address["read"]>> 
   following?: boolean;
 };
 
-/** Where a run comes from: its entry in the catalogue, or what is known of another run's origin. */
+/** Where a run comes from: its entry in the catalogue, or what else is known of its origin. */
 interface Entry {
   name?: string | null;
   title?: Json;

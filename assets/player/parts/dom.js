@@ -30,7 +30,7 @@ const present = (children) =>
 /** Replace the children of an element, see `h`. @param {Element} el @param {...Child} children */
 export const put = (el, ...children) => el.replaceChildren(...present(children));
 
-/** Replace them by buttons; the focus stays at its index. @type {typeof put} */
+/** Replace the children by buttons; the focus keeps its index. @type {typeof put} */
 export function renew(el, ...buttons) {
   const focused = [...el.children].indexOf(/** @type {Element} */ (document.activeElement));
   put(el, ...buttons);
@@ -125,7 +125,10 @@ export function setAttr(el, name, value) {
   if (isNew(el, name, value)) el.setAttribute(name, value);
 }
 
-/** Note what `row` is drawn from; is any new? @type {(row: Json, of: Json) => boolean} */
+/**
+ * Note what `row` is drawn from; returns whether any of it is new.
+ * @type {(row: Json, of: Json) => boolean}
+ */
 export function isRedrawn(row, of) {
   const isOther = Object.keys(of).some((name) => row[name] !== of[name]);
   if (isOther) Object.assign(row, of);
@@ -161,7 +164,7 @@ export const runScript = (src, failed) =>
     document.head.append(h("script", { src, onload: resolve, onerror }));
   });
 
-/** A random hexadecimal name, which nobody else has chosen. @param {number} bytes */
+/** A random name of hexadecimal digits, practically unique. @param {number} bytes */
 export const randomHex = (bytes) =>
   Array.from(crypto.getRandomValues(new Uint8Array(bytes)), (b) =>
     b.toString(16).padStart(2, "0"),

@@ -156,7 +156,7 @@ export function showCard(root, title, ...content) {
   return dialog;
 }
 
-/** The dialog, emptied and not yet open. kind: a class for its content. */
+/** The dialog before it is filled and opened. kind: a class for what it will hold. */
 export function bareCard(root, title, kind) {
   const dialog = root.querySelector("dialog.card");
   dialog.className = `card ${kind}`;

@@ -10,7 +10,7 @@ export function milliseconds(seconds) {
   return `${ms >= 100 ? Math.round(ms) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)} ms`;
 }
 
-const SECOND = 0.9995; // from here on, milliseconds would round to 1000
+const SECOND = 0.9995; // seconds; from here on, milliseconds would round to 1000
 
 /** A moment of a span of seconds: "0.27 of 2.39 s". @param {number} now @param {number} span */
 export function momentOf(now, span) {

@@ -5,7 +5,7 @@ import { showCard } from "./floating.js";
 import { h, newButton } from "./dom.js";
 import { t } from "./speech.js";
 
-const SPACES = "https://huggingface.co"; // this site shows a Space's page in a frame
+const SPACES = "https://huggingface.co"; // the site that shows a Space's page in a frame
 
 /** The parameters of the address, by name. */
 export const addressed = () => new URLSearchParams(location.hash.slice(1));

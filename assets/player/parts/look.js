@@ -193,6 +193,6 @@ export const isOurKey = (e, root) =>
   !(e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey) && root.getClientRects().length > 0;
 export const isTyping = (el) =>
   /^(INPUT|TEXTAREA|SELECT)$/.test(el.tagName) || el.isContentEditable;
-/** Whether a key is Space on a focused button, which it presses; Play does not count. */
+/** Whether a key event is Space on a focused button, which Space presses; Play is excepted. */
 export const pressesButton = (e) =>
   e.key === " " && e.target.tagName === "BUTTON" && !e.target.classList.contains("play");

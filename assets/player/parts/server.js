@@ -175,7 +175,7 @@ async function fetched(url, options = {}) {
   return answer;
 }
 
-/** The address of a recorded comparison, from its entry or the server, whose sentence is thrown. */
+/** The address of a recorded comparison, from its entry or the server; throws its sentence. */
 export async function comparisonUrl(server, { name, url }) {
   if (url) return url;
   const answer = await server.call("open_comparison", name);
@@ -191,7 +191,7 @@ export async function fetchJson(url) {
 /** @type {Map<string, Promise<Json>>} */
 const documents = new Map();
 
-/** The same, fetched only once per page. @param {string} url */
+/** The JSON at an address, fetched only once per page. @param {string} url */
 export function fetchOnce(url) {
   const found = documents.get(url) || fetchJson(url);
   documents.set(url, found);

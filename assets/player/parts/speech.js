@@ -84,7 +84,10 @@ const asWritten = (part) =>
 export const translateLine = (line) =>
   line.map((span) => (typeof span === "string" ? t(span) : span));
 
-/** Write a text, translated. @type {(el: Element, ...text: Parameters<typeof t>) => void} */
+/**
+ * Write a text into an element, in the current language.
+ * @type {(el: Element, ...text: Parameters<typeof t>) => void}
+ */
 export const tell = (el, text, holes = null) => setText(el, t(text, holes));
 
 /** Translates the texts in a part's markup. */
