@@ -9,6 +9,8 @@
 #   make traces   record the shipped runs anew
 
 PYTHON ?= python3
+# Tests wait for browsers, servers and other processes about as long as they compute.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * os.cpu_count())')
 VENV := .venv
 BIN := $(VENV)/bin
 MARKS := $(if $(SLOW),not page,(smoke or not page) and not slow)
@@ -26,11 +28,11 @@ run: $(VENV)/.run
 test: $(VENV)/.test
 	@.ci/browser $(BIN)/python
 	@.ci/javascript test
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "$(MARKS)" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(MARKS)" $(ARGS)
 
 test-page: $(VENV)/.test
 	@.ci/browser $(BIN)/python
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "page$(if $(SLOW),, and not slow)" $(ARGS) tests/page
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "page$(if $(SLOW),, and not slow)" $(ARGS) tests/page
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -45,6 +45,14 @@ def _check_switches(config: object, *names: str) -> None:
             raise InvalidConfig(f"{name} must be true or false, not {shown(value)}.")
 
 
+def check_count(name: str, value: object) -> None:
+    """Raises InvalidConfig for what is no whole number above 0, or is too large for an engine."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        raise InvalidConfig(
+            f"{name} must be a whole number from 1 to {_MOST:,}, not {shown(value)}."
+        )
+
+
 @dataclass(frozen=True)
 class EngineConfig:
     """The limits of an engine.
@@ -74,10 +82,7 @@ class EngineConfig:
             value = getattr(self, name)
             if name == "num_blocks" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-                raise InvalidConfig(
-                    f"{name} must be a whole number from 1 to {_MOST:,}, not {shown(value)}."
-                )
+            check_count(name, value)
         _check_switches(self, "chunked_prefill", "prefix_caching", "prefill_first")
         decode_first = not self.prefill_first or self.policy.layout == "split"
         if (
@@ -158,7 +163,7 @@ class Execution:
     gpu_memory_utilization: float = 0.9
 
     def __post_init__(self) -> None:
-        if self.attention not in get_args(Attention):
+        if not isinstance(self.attention, str) or self.attention not in get_args(Attention):
             raise InvalidConfig(
                 f"There is no attention {shown(self.attention)}; there are"
                 f" {', '.join(get_args(Attention))}."

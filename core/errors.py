@@ -33,7 +33,7 @@ def malformed(error: Exception) -> str:
         return f"it has no {shown(error.args[0])}" if error.args else "something is missing in it"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    if isinstance(error, ValueError | OSError | InflightError):
+    if isinstance(error, ValueError | OSError | EOFError | InflightError):
         return first_sentence(error)
     return f"a value is of the wrong kind ({first_sentence(error)})"
 

@@ -21,7 +21,7 @@ from visualizer.__main__ import main as run_command
 from visualizer.words.language import catalogue
 from visualizer.write import cases, process
 from visualizer.write.cases import Case, Result, here
-from visualizer.write.exercises import EXERCISES, SAYS, cases_of, checking
+from visualizer.write.exercises import EXERCISES, SAYS, Check, cases_of, checking
 from visualizer.write.grade import ended
 from visualizer.write.masks import ChunkInRow, _mask
 from visualizer.write.masks import _wrong as _wrong_mask
@@ -89,6 +89,15 @@ def test_the_run_is_drawn_up_to_the_step_that_differs():
     unseen = checked("continuous", HEAD + WRONG["continuous"]["decodes not first"][0])
     # no run of this engine comes to a decoding request behind a prompt
     assert unseen.trace.complete
+
+
+def test_a_run_that_comes_out_of_a_sandbox_names_no_address():
+    """Its cost model would: whence its numbers are."""
+    found = ended(Check("static", RIGHT).run(None))["attempt"]
+    header = found["replay"]["header"]
+    assert found["fault"] is None and header["source"] == "simulated"
+    assert "http" in json.dumps(checked("static", RIGHT).trace.header.cost)
+    assert "cost" not in header and "http" not in json.dumps(found["replay"])
 
 
 def test_the_smallest_case_is_shown():
@@ -215,6 +224,17 @@ def test_reading_the_file_does_not_count_as_computing():
         )
 
 
+def test_cases_that_take_too_long_together_are_counted_as_far_as_they_came(monkeypatch):
+    """The third is asked when the time of all is over."""
+    monkeypatch.setattr(process, "_GRACE", 0.0)
+    with process.Process(b"import time\n") as running:
+        for _ in range(2):
+            assert running.ask(["1 + 1"]).values == [2]
+        running.seconds = process.SECONDS
+        over = running.ask(["time.sleep(60)"]).ended
+    assert str(over) == "It takes too long: 2 cases took 5 seconds."
+
+
 def test_a_loop_without_end_is_stopped_and_its_line_said(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(process, "SECONDS", 0.5)
     monkeypatch.chdir(tmp_path)
@@ -326,6 +346,11 @@ def test_the_command_shows_the_run(tmp_path, monkeypatch, capsys):
     assert main(["mine.py", "static", "--html", "run.html"]) == 0
     assert "static: right." in capsys.readouterr().out
     assert "exercise: static" in (tmp_path / "run.html").read_text()
+    # of several the last one that came to a run
+    assert main(["mine.py", "static", "continuous", "mask", "--html", "run.html"]) == 0
+    shown = (tmp_path / "run.html").read_text()
+    assert "exercise: continuous" in shown and "exercise: static" not in shown
+    capsys.readouterr()
     code = HEAD + WRONG["continuous"]["decodes not first"][0]
     (tmp_path / "unseen.py").write_text(code, encoding="utf-8")
     assert main(["unseen.py", "continuous", "--html", "run.html"]) == 1

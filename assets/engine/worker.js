@@ -87,18 +87,20 @@ const turn = () =>
     port2.postMessage(0);
   });
 
-/** The machine that computes, for a trace's header. */
-function machine() {
+/** A browser's name and version, from its user agent. @param {string} agent */
+export function browserOf(agent) {
   // Edge and Opera begin with Chrome's name, Android's WebView with Version
   const names = [/(Firefox|Edg|OPR)\/(\d+)/, /(Chrome)\/(\d+)/, /(Version)\/(\d+)/];
-  const [, name, version] =
-    names.map((found) => found.exec(navigator.userAgent)).find(Boolean) || [];
+  const [, name, version] = names.map((found) => found.exec(agent)).find(Boolean) || [];
   const known = { Chrome: "Chromium", Edg: "Edge", OPR: "Opera", Version: "Safari" };
-  return {
-    device_name: `${name ? `${known[name] || name} ${version}` : "a browser"}, WebAssembly`,
-    versions: { pyodide: python.version },
-  };
+  return name ? `${known[name] || name} ${version}` : "a browser";
 }
+
+/** The machine that computes, for a trace's header. */
+const machine = () => ({
+  device_name: `${browserOf(navigator.userAgent)}, WebAssembly`,
+  versions: { pyodide: python.version },
+});
 
 async function start(/** @type {Files} */ files) {
   const sources = files.get(["sources.json"]);

@@ -284,7 +284,8 @@ def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
 def _outputs_sentence(result: Comparison) -> str:
     """That outputs are identical, or the first difference and its margin."""
     if result.outputs_identical:
-        return "Outputs: identical, token for token."
+        stayed = ", as long as the clients stayed" if result.is_cut else ""
+        return f"Outputs: identical, token for token{stayed}."
     first = result.differences[0]
     margin = (
         "" if first["margin"] is None else f", where the best logit led by {first['margin']:.3g}"

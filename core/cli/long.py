@@ -27,6 +27,8 @@ def is_long(path: Path) -> bool:
     try:
         lines = lines_of(path)
         header = next(lines, "")
+        if not header.startswith('{"kind":"header"'):
+            return False
         asked = islice(
             (line for line in lines if line.startswith('{"kind":"request"')), MOST_REQUESTS, None
         )

@@ -64,7 +64,7 @@ class EngineCore:
         limits = EngineConfig() if config is None else require(config, EngineConfig, _A_CONFIG)
         self.model = executor.model
         self.tokenizer = tokenizer
-        self.config = limits.under(policy) if policy else limits
+        self.config = limits if policy is None else limits.under(policy)
         self.recorder = recorder or TraceRecorder()
         self.outputs: Outputs = StopStrings(tokenizer)  # may be replaced between runs
         self.executor, self._clock, self._sleep = executor, clock, sleep
@@ -181,7 +181,7 @@ class EngineCore:
         InvalidConfig, changing nothing, for limits that are not possible here, and ExecutionFailed
         if the KV pool cannot be made.
         """
-        if config is not None and config != self.config:
+        if config is not None and require(config, EngineConfig, _A_CONFIG) != self.config:
             self.check_config(config)
             self.config, self._made_runner = config, None
         self._reset(arrival_unit, name, None)

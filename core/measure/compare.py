@@ -141,6 +141,11 @@ class Comparison(OnPage):
         return any(trace.header.is_simulated for trace in self.traces.values())
 
     @property
+    def is_cut(self) -> bool:
+        """Whether something outside ended a request, so that it may have more tokens in one run."""
+        return any(run.cut for run in self.runs.values())
+
+    @property
     def outputs_identical(self) -> bool:
         """Whether every contender gave the same tokens in every round."""
         return not self.differences
@@ -160,7 +165,7 @@ class Comparison(OnPage):
     def verdict(self, name: str, against: str | None = None) -> Verdict:
         """One contender against another or the baseline. Raises InflightError if unknown."""
         for one in (name, against or name):
-            if one not in self.names:
+            if not isinstance(one, str) or one not in self.names:
                 raise InflightError(f"{shown(one)} was not compared; {', '.join(self.names)} were.")
         than = self.walls[self.baseline if against is None else against]
         return Verdict(
@@ -370,10 +375,15 @@ def median_of(values: Sequence[Any]) -> Any:
 
 
 def first_differences(reference: RunResult, run: RunResult, name: str) -> list[dict[str, Any]]:
-    """Where each output first differs from the reference: position, tokens and margin."""
+    """Where each output first differs from the reference: position, tokens and margin. Of a request
+    that was cut in one of them, what both wrote is compared.
+    """
     found = []
     for request, expected in reference.outputs.items():
         got = run.outputs.get(request, ())
+        if request in reference.cut | run.cut:
+            both = min(len(expected), len(got))
+            expected, got = expected[:both], got[:both]
         at = first_parting(expected, got)
         if at is None:
             continue

@@ -131,6 +131,7 @@ class Plan:
 
     def name_of(self, config: EngineConfig, say: Say = _plainly) -> str:
         """The name of a setting: how it differs from the recorded one."""
+        require(config, EngineConfig, "A setting is an EngineConfig")
         own = self.again.config
         parts = [
             words
@@ -146,7 +147,8 @@ class Plan:
 
     def run(self, point: Point) -> Trace:
         """The simulated run of a setting. Raises InflightError if it cannot run the requests."""
-        return _ended(simulating(self.trace, self.cost, point.config))
+        chosen = require(point, Point, "A setting is one of the plan's points")
+        return _ended(simulating(self.trace, self.cost, chosen.config))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -216,6 +218,7 @@ def plan(
     simulated. Raises InflightError for a run to which no cost can be fitted, for one in which no
     request ended, and for too many settings.
     """
+    require(on_point, Callable, "What is told of each setting is a function")
     turns = planning(trace, lanes, budgets, blocks, policies, slos)
     return _ended(turns, lambda name: name is not None and on_point(name))
 

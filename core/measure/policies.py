@@ -32,6 +32,7 @@ def compare_policies(
     unknown policy, and for one that cannot keep the limits.
     """
     require(engine, (Engine, SimulatedEngine), "Policies are compared on an engine")
+    require(on_run, Callable, "What is told of each run is a function")
     require(policies, (list, tuple), "Policies are compared as a list of names or policies")
     contenders = [
         engine_contender(engine.under(engine.config.under(policy)), workload) for policy in policies

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from core.account.metrics import metrics, wall_s
-from core.errors import InflightError
+from core.errors import InflightError, shown
 from core.trace.trace import Trace
 
 
@@ -28,7 +28,8 @@ class RunResult:
     outputs: generated ids by request. metrics: the numbers of `core.account.metrics`, None for
     those that cannot be observed. margins: for each token, the best logit minus the second best,
     None if unknown. trace: of an engine's run. seconds: used instead of the measured time, for
-    example if only a step of the turn is measured.
+    example if only a step of the turn is measured. cut: requests that something outside ended, such
+    as a client that left.
     """
 
     outputs: Mapping[str, Sequence[int]]
@@ -36,6 +37,7 @@ class RunResult:
     margins: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     trace: Trace | None = None
     seconds: float | None = None
+    cut: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, trace: Trace) -> RunResult:
@@ -47,7 +49,9 @@ class RunResult:
             for sampled in event.sampled:
                 margins[sampled.request].append(sampled.margin)
         seconds = wall_s(trace) if trace.header.is_simulated else None
-        return cls(trace.outputs, metrics(trace), margins, trace, seconds)
+        ended = (end for event in trace.events for end in event.ends)
+        cut = frozenset(e.request for e in ended if e.finish_reason not in ("length", "stop"))
+        return cls(trace.outputs, metrics(trace), margins, trace, seconds, cut)
 
 
 Read = Callable[[Any], RunResult]
@@ -108,8 +112,8 @@ def planned(contenders: Sequence[Contender], repeats: int, warmup: int = 1) -> l
     names = list(dict.fromkeys(c.name for c in contenders))
     if not names or len(names) < len(contenders):
         raise InflightError("A comparison needs at least one contender, each of a different name.")
-    if repeats < 1:
-        raise InflightError(f"A comparison needs at least one repeat, not {repeats}.")
+    if not isinstance(repeats, int) or repeats < 1:
+        raise InflightError(f"A comparison needs at least one repeat, not {shown(repeats)}.")
     numbers = range(warmup + repeats)
     turns = [
         (name, max(0, number - warmup + 1)) for number in numbers for name in rotated(names, number)

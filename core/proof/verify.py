@@ -157,6 +157,8 @@ class CheckResult:
 
     def proof_of(self, fact: str) -> Proof:
         """How a fact of `PROOFS` is known for this trace."""
+        if not isinstance(fact, str) or fact not in PROOFS:
+            raise InflightError(f"There is no fact {shown(fact)}; there are {', '.join(PROOFS)}.")
         proof = PROOFS[fact][0]
         if self.rerun is None and fact in _ONLY_RERUN:
             return "sealed"

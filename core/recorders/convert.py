@@ -40,7 +40,7 @@ def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
     check_facts(recording)
     try:
         return _converted(recording, tokenizer)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         if isinstance(error, InflightError):
             raise
         raise InvalidTrace(f"{recording.name} is damaged: {malformed(error)}.") from None

@@ -17,7 +17,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from core.config import EngineConfig, PolicyOrName
+from core.config import EngineConfig, PolicyOrName, check_count
 from core.engine.engine import EngineCore
 from core.engine.loop import ManualClock
 from core.engine.outputs import StopStrings
@@ -178,6 +178,12 @@ class SimulatedEngine(EngineCore):
         window: int | None = None,
     ) -> None:
         require(cost, Cost, "A simulation needs a cost, such as fit(trace) or Roofline.named(…)")
+        counts = {"vocab_size": vocab_size, "max_model_len": max_model_len, "window": window}
+        for what, count in counts.items():
+            if count is not None:
+                check_count(what, count)
+        if name is not None:
+            require(name, str, "A model has a name")
         clock, known, self._window = ManualClock(), cost.deployment, window
         if isinstance(cost, Linear) and name is not None:
             cost.check_model(name, vocab_size=vocab_size)

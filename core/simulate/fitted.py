@@ -5,7 +5,6 @@ cost = fit(trace)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -30,6 +29,7 @@ _MODEL = ("name", "type", "parameters", "layers", "vocab_size", "context", "kv_b
 # attention's pairs are counted if the error on passes left out falls below this share of the error
 # without them
 _BETTER = 0.95
+_MOST = 1e9  # seconds of a pass, so that a sum of many is still a number
 _WARM_UP = 5.0  # a first step that takes this many times what the others predict is left out
 
 
@@ -158,8 +158,8 @@ class Linear:
             made = cls(**{**known, "assumptions": tuple(map(str, assumptions))})
             numbers = (*made.coefficients, made.kv_bytes_per_token)
             if (
-                not all(0 <= number < math.inf for number in numbers)
-                or not 0 < made.seconds(made.most) < math.inf
+                not all(0 <= number <= _MOST for number in numbers)
+                or not 0 < made.seconds(made.most) <= _MOST
                 or type(made.kv_bytes_per_token) is not int
                 or not isinstance(made.error, dict)
                 or type(made.error.get("median", 0.0)) not in (int, float)

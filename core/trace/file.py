@@ -332,8 +332,11 @@ def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict) or "crc" not in data:
+        is_raw = isinstance(data, dict) and ("raw" in data or "vllm" in data)
         raise InvalidTrace(
-            "this is no trace: its first line is not the header of one."
+            "this is another engine's recording: `python -m inflight import` makes a trace of it."
+            if number == 1 and is_raw
+            else "this is no trace: its first line is not the header of one."
             if number == 1
             else "this is not a line of a trace, which is truncated or damaged.",
             number,

@@ -82,7 +82,7 @@ def mask_of(
     of the next request in the pass; after the last one comes the first. Raises InflightError for
     another order.
     """
-    if order not in get_args(Order):
+    if not isinstance(order, str) or order not in get_args(Order):
         raise InflightError(
             f"Keys have no order {shown(order)}; they are ordered by"
             f" {' or '.join(map(repr, get_args(Order)))}."

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from types import NoneType
 from typing import Any, overload
 
@@ -201,6 +202,7 @@ class Trace(OnPage):
 
     def event(self, step: int) -> StepEvent:
         """The event of a step; raises InflightError if nothing ran in it."""
+        require(step, Integral, "A step is given by its number")
         for event in self.events:
             if event.step == step:
                 return event

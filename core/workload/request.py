@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-from core.errors import InvalidRequest, shown
+from core.errors import InvalidRequest, require, shown
 
 Message = Mapping[str, str]
 """What one side of a conversation says: its role, of `ROLES`, and its content."""
@@ -243,7 +243,8 @@ class Request:
 
     def of_tokens(self, ids: Sequence[int]) -> Request:
         """The same request with these token ids as its prompt."""
-        return replace(self, prompt=None, messages=None, prompt_token_ids=tuple(ids))
+        given = tuple(require(ids, Iterable, "The ids of tokens are a list"))
+        return replace(self, prompt=None, messages=None, prompt_token_ids=given)
 
     def to_json(self) -> dict[str, Any]:
         """JSON: the fields that were given, and sampling parameters that differ from defaults."""

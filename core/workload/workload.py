@@ -46,14 +46,14 @@ class Workload:
         prompts: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         require(requests, Iterable, "A workload holds a list of requests")
-        ids = require(prompts or {}, Mapping, "The prompts of a workload are ids by request")
+        ids = {} if prompts is None else require(prompts, Mapping, "Prompts are ids by request")
         object.__setattr__(self, "prompts", ids)
         object.__setattr__(self, "requests", tuple(requests))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "arrival_unit", arrival_unit)
         if not is_text(name):
             raise InvalidWorkload(f"A workload's name must be text, not {shown(name)}.")
-        if arrival_unit not in ("step", "s"):
+        if not isinstance(arrival_unit, str) or arrival_unit not in ("step", "s"):
             raise InvalidWorkload(f'arrival_unit must be "step" or "s", not {shown(arrival_unit)}.')
         seen: set[str] = set()
         for request in self.requests:

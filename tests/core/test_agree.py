@@ -120,10 +120,11 @@ def test_what_is_no_recording_is_refused_with_its_line(text, tmp_path, capsys) -
 def test_a_truncated_archive_and_a_missing_file_are_refused(tmp_path, capsys) -> None:
     path = tmp_path / "cut.jsonl.gz"
     path.write_bytes(RECORDED.read_bytes()[:5000])
-    for asked in (path, tmp_path / "none.jsonl"):
+    ended = "workloads: Compressed file ended before the end-of-stream marker was reached."
+    for asked, says in ((path, ended), (tmp_path / "none.jsonl", "There is no file")):
         with pytest.raises(SystemExit) as end:
             main(["agree", str(asked)])
-        assert end.value.code == 2
+        assert end.value.code == 2 and says in capsys.readouterr().err
 
 
 def test_a_replay_follows_the_recorded_settings() -> None:

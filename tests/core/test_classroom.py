@@ -15,7 +15,7 @@ from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
 from core.serving.event_log import Hidden
 from core.serving.limits import ServingLimits
-from core.workload.demo_workloads import DEMO_WORKLOADS
+from core.workload.demo_workloads import DEMO_WORKLOADS, house_prompts
 from worlds.serving import (
     all_messages,
     between_two_steps,
@@ -492,3 +492,10 @@ def test_only_a_model_that_is_asked_by_messages_takes_a_system_prompt():
         assert plain.get("/control", headers=token).json()["system"] is None
         refused = plain.post("/control", {"system": "Be kind."}, headers=token)
         assert refused.status_code == 400 and "no chat template" in refused.text
+
+
+def test_prompts_of_the_house_suit_the_model():
+    """Who has read nothing but Shakespeare is given Shakespeare, and nobody else is."""
+    shakespeare, anybody = house_prompts("shakespeare-char", False), house_prompts("gpt2", False)
+    assert "O Romeo," in shakespeare and not {*shakespeare} & {*anybody}
+    assert all(prompt.endswith(("?", ".")) for prompt in house_prompts("smollm2", True))

@@ -19,6 +19,7 @@ from core import Request, SamplingParams, Trace, Workload
 from core.cli import COMMANDS, main, output
 from core.cli.check import _print_result
 from core.cli.import_ import _print
+from core.cli.long import is_long
 from core.cli.options import LIMITS
 from core.cli.report import _parameters, circumstances, print_steps, step_row
 from core.cli.terminal import mask_lines
@@ -186,6 +187,12 @@ def test_what_is_given_overrides_what_the_preset_recommends(capsys):
     assert data["requests"][0]["first_step"] == 0 and data["metrics"]["steps"] > 2
     assert data["metrics"]["goodput"]["met"] == 1
     assert data["requests"][0]["text"]
+
+
+def test_what_is_no_trace_is_refused_by_its_first_line_however_long_it_is(tmp_path, monkeypatch):
+    """A small archive can hold gigabytes of lines."""
+    monkeypatch.setattr("core.cli.long.lines_of", lambda path: iter(["", *[None] * 2]))
+    assert not is_long(tmp_path / "bomb.jsonl.gz")
 
 
 def test_a_simulated_run_shows_no_text(capsys):
@@ -469,6 +476,11 @@ def test_one_request_for_which_there_is_no_room_is_one():
 
 def test_a_size_is_rounded_before_its_unit_is_chosen():
     assert [_parameters(n) for n in (999_940_000, 999_960_000)] == ["999.9 M", "1.0 B"]
+
+
+def test_a_time_is_rounded_before_its_unit_is_chosen():
+    told = [output.seconds(value) for value in (None, 0.0, 0.01234, 0.99994, 0.99996, 61.5)]
+    assert told == ["–", "0.0 ms", "12.3 ms", "999.9 ms", "1.00 s", "61.50 s"]
 
 
 def test_memory_is_told_by_what_took_it(three):

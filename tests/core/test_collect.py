@@ -85,6 +85,17 @@ def test_what_is_sent_is_what_lies_in_the_folder(folder, caplog):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("host", "is_open"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_who_collects_from_other_machines_is_told_that_others_can_read_along(folder, host, is_open):
+    with collecting(folder, "--port", "0", "--host", host) as collector:
+        health = http.client.HTTPConnection("127.0.0.1", urlsplit(collector.url).port)
+        health.request("GET", "/health")  # what is said beforehand has been said
+        assert health.getresponse().status == 200
+    # all that it printed has been read
+    assert any("cross the network as they are" in line for line in collector.lines) == is_open
+
+
+@pytest.mark.slow
 def test_a_collector_that_is_killed_and_started_again_misses_nothing(folder, caplog):
     """Killed as it stands, it goes on in its own files with the same token: every step is there,
     and once.

@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 
 from core.errors import InflightError
-from core.measure.compare import Comparison, environment
+from core.measure.compare import Comparison, environment, first_differences
 from core.measure.faults import fault_of, wrong_time
+from core.measure.rounds import RunResult
 from visualizer.documents.comparison import RECORDED, load
+from visualizer.words.findings import outputs
 from worlds.comparison import measured
 
 Told = dict[str, Any]
@@ -43,6 +45,20 @@ def told_of(comparison: Comparison) -> Told:
 
 def entry(told: Told) -> Any:
     return told["policies"]["continuous"]
+
+
+def test_a_client_that_leaves_sooner_in_one_run_than_in_the_other_is_no_difference() -> None:
+    left = measured(leaves_after=6)
+    static, continuous = (run.outputs["r2"] for run in left.runs.values())
+    assert len(static) == 0 < len(continuous) < 6
+    assert left.outputs_identical and left.is_cut and fault_of(left, told_of(left)) is None
+    assert outputs(left) == "Every run wrote the same tokens, as long as the clients stayed."
+    whole = measured()
+    assert whole.outputs_identical and not whole.is_cut
+    one, other = (RunResult({"r": tokens}, cut=frozenset("r")) for tokens in ([1, 2, 3], [1, 9]))
+    assert [found["position"] for found in first_differences(one, other, "b")] == [1]
+    assert not first_differences(one, replace(other, outputs={"r": [1, 2]}), "b")
+    assert first_differences(replace(one, cut=frozenset()), RunResult({"r": [1, 2]}), "b")
 
 
 SAID: dict[str, tuple[Callable[[Told], Any], str]] = {
@@ -324,6 +340,7 @@ def test_what_is_said_beside_the_runs_adds_up(tmp_path: Path) -> None:
         (("environment", "load_average"), -1.0),
         (("environment", "system"), 5),
         (("title",), ["a", "b"]),
+        (("traces", "static"), "../gpt2-six/0-static.jsonl.gz"),
         (("policies", "static", "wall_s", "runs", 0), 0.0),
         (("source",), "live"),
         (("workload",), "another"),

@@ -81,6 +81,20 @@ def put(path, text):
     return path
 
 
+def test_moments_in_different_zones_lie_as_far_apart_as_they_do(tmp_path):
+    """As where a clock is put back an hour in the night."""
+    rows = ["TIMESTAMP,ContextTokens,GeneratedTokens"] + [
+        f"{when},9,9"
+        for when in (
+            "2024-10-27 02:59:59.5+02:00",
+            "2024-10-27 02:00:00.0+01:00",
+            "2024-10-27 01:00:01.25Z",
+        )
+    ]
+    found = read_dataset(put(tmp_path / "azure.csv", "\n".join(rows)))
+    assert [size.arrival for size in found.sizes] == [0, 0.5, 1.75]
+
+
 def test_times_without_a_zone_are_the_same_wherever_they_are_read(tmp_path, monkeypatch):
     """Two seconds lie between them, also where clocks were put back or forward by an hour."""
     monkeypatch.setenv("TZ", "Europe/Berlin")

@@ -404,6 +404,17 @@ def test_a_run_begins_with_whoever_came_before_its_first_step():
     assert wall_s(early) == pytest.approx(wall_s(trace) + 0.5)
 
 
+def test_a_limit_is_named_from_a_fiftieth_of_a_wait_on_and_the_longest_first():
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 3), request("b", 3, 2))
+    b = delays(trace).requests[1]
+    whole = b.us[NAMES.index("queued")]
+    for least, named in ((whole // 50, False), (whole // 50 + 1, True)):
+        told = b._replace(queued_us={"budget": least, "lanes": whole - least})
+        said = plain(wait_sentence(told))
+        assert ("the token budget is spent" in said) == named
+        assert said.split(": ")[1].startswith("no lane is free")
+
+
 def test_every_part_and_limit_has_its_words():
     assert set(TIME_SHARES) == set(SHARE_NAMES) and queued_by("lanes") != queued_by(
         "unrecorded"

@@ -14,6 +14,7 @@ import pytest
 
 from core import EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
 from core.cli import main
+from core.cli.fit import _time
 from core.recorders.convert import open_run
 from core.simulate import fitted
 from core.simulate.cost import Load
@@ -504,6 +505,7 @@ def test_requests_that_name_no_model_are_meant_for_the_one_that_was_measured(tmp
         {"assumptions": "none"},
         {"error": {"median": "x"}},
         {"base_s": "1"},
+        {"base_s": 1e308},
     ],
 )
 def test_a_saved_cost_that_was_changed_is_refused(change, tmp_path):
@@ -567,3 +569,15 @@ def test_typical_errors_are_shares_of_what_was_measured():
 
 def test_a_row_of_nothing_tells_nothing():
     assert least_squares([[0.0], [1.0]], [1.0, 2.0]) == pytest.approx([2.0])
+
+
+def test_a_time_of_a_pass_is_rounded_before_its_unit_is_chosen():
+    told = {
+        0.0: "0 µs",
+        4.56e-7: "0.456 µs",
+        9.994e-4: "999 µs",
+        9.996e-4: "1 ms",
+        0.0123: "12.3 ms",
+    }
+    told |= {0.1234: "123 ms", 0.9996: "1 s", 1234.0: "1,234 s"}
+    assert {seconds: _time(seconds) for seconds in told} == told

@@ -4,9 +4,14 @@ sentence that tells of it.
 
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
 
+import pytest
+import torch
+
+from core.config import EngineConfig, Execution
 from core.torch_engine.attention.kv_pool import KVPool
+from core.torch_engine.choose import choose_attention
 from core.torch_engine.models.probe import probe
 from core.torch_engine.pool_size import (
     MOST_ON_CPU,
@@ -46,4 +51,33 @@ def test_the_pass_that_is_measured_has_prompts_that_the_model_can_hold():
 
 def test_a_pool_is_foreseen_beside_the_weights():
     assert [foreseen_pool("cuda", free, 60) for free in (100, 50)] == [40, 0]
+    assert foreseen_pool("cuda", 2**40, 60) == 2**40 - 60
     assert foreseen_pool("cpu", 2**40, 60) == MOST_ON_CPU
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "notes"),
+    [
+        ((8, 0), torch.bfloat16, []),
+        ((8, 0), torch.float16, []),
+        (
+            (7, 5),
+            torch.float16,
+            ["float16: bfloat16 needs compute capability 8.0, and this GPU has 7.5"],
+        ),
+    ],
+)
+def test_what_a_gpu_lacks_is_noted_with_the_reason(monkeypatch, capability, dtype, notes):
+    """Of a model on a GPU without the package triton; whoever asks for another way is told nothing
+    of this one.
+    """
+    here = SimpleNamespace(device=torch.device("cuda"), dtype=dtype, plug="attention")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    slower = "Without the paged kernel, so slower: the package triton is not installed."
+    for attention, first in (("auto", [slower]), ("sdpa", [])):
+        chosen = choose_attention(here, EngineConfig(), Execution(attention), None)
+        assert not chosen.paged and not chosen.asynchronous
+        told = [*first, *notes]
+        assert len(chosen.notes) == len(told)
+        assert all(part in note for part, note in zip(told, chosen.notes, strict=True))

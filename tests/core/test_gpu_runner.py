@@ -170,5 +170,6 @@ def test_what_cannot_be_had_is_refused_in_a_sentence(monkeypatch):
     ],
 )
 def test_options_out_of_range(options, match):
+    assert Execution(gpu_memory_utilization=1).gpu_memory_utilization == 1  # all of it
     with pytest.raises(InvalidConfig, match=match):
         Execution(**options)

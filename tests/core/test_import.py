@@ -392,6 +392,13 @@ def test_a_text_is_opened_by_what_is_in_it(raw, trace):
         open_text('{"kind":"header","vllm":"1"}\n')
 
 
+def test_a_moment_beyond_all_clocks_is_refused_in_a_sentence(raw):
+    step = next(record for record in raw if record["kind"] == "step")
+    late = {**step, "arrived": [{**arrived, "t": 1e308} for arrived in step["arrived"]]}
+    with pytest.raises(InvalidTrace, match="is damaged: .*infinity"):
+        open_text("".join(json.dumps(record) + "\n" for record in (raw[0], late)))
+
+
 @pytest.mark.slow
 def test_a_forged_recording_is_refused_in_a_sentence(raw):
     """Each field of a header and of a step replaced by something else: a trace that obeys the

@@ -5,13 +5,16 @@ become elsewhere.
 from __future__ import annotations
 
 import ast
+import html
 import pydoc
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy
 import pytest
 
 import core
@@ -237,6 +240,8 @@ def test_policies_are_compared_round_by_round_on_one_engine():
 
 
 COST, RUNS = inflight.Roofline.named("h100", "8b"), "An engine runs a Workload, such as"
+TWO, ARRAY = Workload(requests((4, 3), (3, 2))), numpy.zeros(2)
+SHORT = Trace.load(TRACES / "short-and-long.jsonl")
 CALLS = {
     "a list for a workload": (lambda: simulated().run([]), RUNS),
     "a preset for a workload": (lambda: simulated().stream(inflight.preset("gpt2-six")), RUNS),
@@ -326,6 +331,49 @@ CALLS = {
     "a class that is no policy": (lambda: inflight.register_policy("x", int), "class of it, not"),
     "no limits as data": (lambda: EngineConfig.from_json(None), "is an object, not None"),
     "a number for prompts": (lambda: Workload([], prompts=5), "ids by request, not int"),
+    "no repeats": (lambda: compare_policies(memory_engine(), TWO, repeats=None), "not None"),
+    "half a repeat": (lambda: compare_policies(memory_engine(), TWO, repeats=1.5), "not 1.5"),
+    "a number told of runs": (lambda: compare_policies(simulated(), TWO, on_run=3), "not int"),
+    "a number told of settings": (
+        lambda: inflight.plan(memory_trace((2, 1)), on_point=3),
+        "told of each setting is a function, not int",
+    ),
+    "a number for a setting": (
+        lambda: inflight.plan(SHORT).run(3),
+        "is one of the plan's points, not int",
+    ),
+    "a number to be named": (lambda: inflight.plan(SHORT).name_of(3), "an EngineConfig, not int"),
+    "no tokens of a prompt": (
+        lambda: inflight.Request("a", prompt="x").of_tokens(None),
+        "of tokens are a list, not None",
+    ),
+    "words as bounds of a film": (
+        lambda: memory_trace((2, 1)).animate("x.gif", slice("a", "b")),
+        "No steps can be chosen by slice",
+    ),
+    "a film that stands": (
+        lambda: memory_trace((2, 1)).animate("x.gif", slice(0, 1, 0)),
+        "chosen by slice.0, 1, 0",
+    ),
+    "no vocabulary": (lambda: inflight.SimulatedEngine(COST, vocab_size=0), "from 1 to .*, not 0"),
+    "a context in words": (lambda: inflight.SimulatedEngine(COST, max_model_len="x"), "not 'x'"),
+    "a window before all": (lambda: inflight.SimulatedEngine(COST, window=-1), "not -1"),
+    "a number for a model's name": (lambda: inflight.SimulatedEngine(COST, name=3), "a name, not"),
+    "a device that is no name": (
+        lambda: inflight.Engine.from_pretrained("shakespeare-char", device=object()),
+        "is named, as .*, not object",
+    ),
+    "a fact that is none": (lambda: inflight.check(memory_trace((2, 1))).proof_of("x"), "'x'; th"),
+    # of which no two can be compared without saying which
+    "numbers for a step": (lambda: memory_trace((2, 1)).event(ARRAY), "its number, not ndarray"),
+    "numbers for a view": (lambda: memory_trace((2, 1)).plot(ARRAY), "There is no view"),
+    "numbers for an order": (lambda: memory_trace((2, 1)).mask(0, order=ARRAY), "no order"),
+    "numbers for one compared": (lambda: compared().verdict(ARRAY), "was not compared"),
+    "numbers for attention": (lambda: inflight.Execution(attention=ARRAY), "no attention"),
+    "numbers for a unit": (lambda: Workload([], arrival_unit=ARRAY), "must be .step. or"),
+    "numbers for prompts": (lambda: Workload([], prompts=ARRAY), "ids by request, not ndarray"),
+    "numbers for limits": (lambda: simulated().begin(config=ARRAY), "are an EngineConfig"),
+    "numbers for a policy": (lambda: inflight.SimulatedEngine(COST, policy=ARRAY), "policy"),
     "JSON that is no trace": (lambda: Trace.from_lines(["{", "}"]), "line 1: this is no trace"),
 }
 
@@ -374,6 +422,13 @@ def test_two_traces_part_in_a_sentence():
         " taken."
     )
     assert (found.step, found.request, two.diff(two)) == (0, "r1", None)
+
+
+def test_a_page_in_a_cell_is_as_high_as_was_asked_and_holds_the_run_as_a_text(trace):
+    cell = page.Page(trace, {}, height=300)._repr_html_()
+    assert "height:300px" in cell and "height:820px" in trace.show()._repr_html_()
+    (inside,) = re.findall(r'srcdoc="([^"]*)"', cell)
+    assert html.unescape(inside) == page.Page(trace, {}).html(in_cell=True)
 
 
 def test_a_page_is_refused_in_a_sentence(trace, tmp_path, monkeypatch):

@@ -243,8 +243,18 @@ def test_the_run_of_a_setting_is_valid_where_another_engine_was_recorded() -> No
     )
     theirs = {"source": "live", "cost": None, "engine": EngineFacts(name="vllm")}
     made = plan(replace(ran, header=replace(ran.header, **theirs)), lanes=[1, 4])
+    gone = {
+        one.id: one.arrival + one.leaves_after
+        for one in made.trace.as_run()
+        if one.leaves_after is not None
+    }
+    assert set(gone) == {"r2", "r4"}
     for point in (made.again, *made.points):
-        assert check(made.run(point)).not_replayed is None
+        run = made.run(point)
+        assert check(run).not_replayed is None
+        for name, moment in gone.items():  # at the moment at which it did, or at once
+            one = run.asked[name].request
+            assert one.leaves_after == pytest.approx(max(1e-6, moment - one.arrival))
 
 
 @pytest.mark.slow

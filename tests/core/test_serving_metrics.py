@@ -105,6 +105,15 @@ def test_every_number_by_hand() -> None:
     assert value(metrics, "request_success_total", finished_reason="error") == 1
 
 
+def test_an_answer_of_one_token_has_no_time_between_tokens() -> None:
+    limits = EngineConfig(max_num_seqs=2, block_size=4)
+    metrics = told_of(record(limits, request("a", 4, 1), request("b", 4, 3)))
+    assert value(metrics, "e2e_request_latency_seconds_count") == 2
+    for name in ("request_time_per_output_token_seconds", "inter_token_latency_seconds"):
+        assert value(metrics, f"{name}_sum") == pytest.approx(0.02 if "inter" in name else 0.01)
+    assert value(metrics, "request_time_per_output_token_seconds_count") == 1
+
+
 def test_pads_are_no_tokens_and_nothing_is_looked_for_where_nothing_is_cached() -> None:
     metrics = told_of(
         record(

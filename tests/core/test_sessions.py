@@ -158,6 +158,22 @@ def test_room_for_a_new_run_is_made_when_the_engine_is_idle_and_the_oldest_goes(
         assert checked(made.session(last)).complete
 
 
+def test_limits_that_change_while_nothing_runs_leave_no_runs_behind():
+    with serving(memory_engine(max_num_seqs=2)) as made:
+        room = Classroom(made)
+        asyncio.run(whole_of(made))
+        for lanes in range(1, 9):
+            room.configure(max_num_seqs=lanes)
+        asyncio.run(whole_of(made))
+        assert [steps for _, steps in made.sessions] == [3, 3]
+        assert len(made._session._runs) <= 3
+
+
+async def whole_of(made: ServingEngine) -> None:
+    await whole(await made.submit((4, 5), greedy(3)))
+    await idle(made)
+
+
 def test_of_a_run_without_a_pause_the_beginning_is_kept_and_says_so():
     async def ask(made: ServingEngine):
         room = Classroom(made)

@@ -23,6 +23,8 @@ from worlds.commands import call
 from worlds.forging import sealed
 from worlds.small import memory_trace
 
+DATA = Path(__file__).resolve().parents[1] / "data"
+
 
 @pytest.fixture(scope="module")
 def small() -> list[str]:
@@ -96,6 +98,18 @@ def test_line_ends_of_windows_and_blank_lines(small: list[str], tmp_path: Path) 
         Trace.load(path)
     assert "line 3: this line is empty" in refusal([*small[:2], "  ", *small[2:]])
     assert "this is no trace" in refusal(["\x89PNG\r", "\x1a"])  # a picture has such ends, too
+
+
+def test_a_recording_of_another_engine_is_called_that_and_not_damaged() -> None:
+    said = refusal(
+        gzip.decompress((DATA / "vllm-0.32.raw.jsonl.gz").read_bytes()).decode().splitlines()
+    )
+    assert said == (
+        "line 1: this is another engine's recording: `python -m inflight import` makes a trace of"
+        " it."
+    )
+    for line in ('["raw"]', '"raw"', '{"kind": "header"}'):
+        assert "this is no trace" in refusal([line])
 
 
 def test_a_line_of_json_without_a_line_end_is_no_trace(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ test("a spec goes into an address and comes back; one that is too long does not"
   ).join("");
   assert.equal(await pack({ noise }), null);
   await assert.rejects(unpack("not a spec"));
+  const large = String(await pack({ text: "x".repeat(2 ** 20) })); // packed it is short
+  await assert.rejects(unpack(large), /it has more than 1 MiB/);
 });
 
 test("the same requests are the same text, whatever the order of keys; the unit of arrival counts", () => {
@@ -63,4 +65,36 @@ test("a pair's address names the run in front first", () => {
   assert.equal(addressOf?.call(pair(front.run)), link);
   const flipped = { ...link, racer: "continuous", beside: "static" };
   assert.deepEqual(addressOf?.call(pair(below.run)), flipped);
+});
+
+test("an address names the pass that was chosen, and a request as its engine does", () => {
+  const hash = (state, header = {}) => {
+    const app = {
+      ...{ run: { length: 9, header, stepOf: (i) => i + 1 }, entry: { name: "six" }, index: 3 },
+      ...{ pass: Infinity, pinned: null, pair: {}, ranks: {}, mask: { zoom: null, layer: null } },
+      ...{
+        layout: "desk",
+        tab: "mask",
+        beside: {},
+        clock: false,
+        detail: {},
+        root: { dataset: {} },
+      },
+      ...{ store: { state: {} }, options: {} },
+      ...state,
+    };
+    return Object.assign(Object.create(Address.prototype), { app })._hash();
+  };
+  globalThis.location = /** @type {any} */ ({ hash: "" });
+  assert.equal(hash({}), "#run=six&step=4");
+  assert.equal(hash({ pass: 0 }), "#run=six&step=4&pass=0");
+  const pinned = { id: "req-7", letter: "C" };
+  assert.equal(hash({ pinned }), "#run=six&step=4&pin=C");
+  assert.equal(hash({ pinned }, { engine: { name: "vLLM" } }), "#run=six&step=4&request=req-7");
+  const mask = { zoom: { view: [0, 4, 2, 9] }, layer: 0 };
+  assert.equal(hash({ mask }), "#run=six&step=4&zoom=0%2C4%2C2%2C9&layer=0");
+  assert.equal(
+    hash({ layout: "phone", tab: "text", clock: true }),
+    "#run=six&step=4&tab=text&axis=time",
+  );
 });

@@ -11,7 +11,10 @@ export class El extends EventTarget {
   style = { setProperty() {} };
   value = "";
   disabled = false;
+  parentElement = /** @type {El | null} */ (null);
   classes = new Set();
+  /** Fields of a form by their names. */
+  elements = { namedItem: (name) => this.querySelector(`[name="${name}"]`) };
 
   constructor(tag = "div") {
     super();
@@ -30,11 +33,24 @@ export class El extends EventTarget {
   };
 
   append(...nodes) {
+    for (const node of nodes) if (node instanceof El) node.parentElement = this;
     this.children.push(...nodes);
   }
 
+  prepend(...nodes) {
+    const { children } = this;
+    this.replaceChildren(...nodes, ...children);
+  }
+
   replaceChildren(...nodes) {
-    this.children = nodes;
+    this.children = [];
+    this.append(...nodes);
+  }
+
+  remove() {
+    const siblings = this.parentElement?.children;
+    siblings?.splice(siblings.indexOf(this), 1);
+    this.parentElement = null;
   }
 
   setAttribute(name, value) {
@@ -43,6 +59,10 @@ export class El extends EventTarget {
 
   getAttribute(name) {
     return this.attributes.get(name) ?? null;
+  }
+
+  removeAttribute(name) {
+    this.attributes.delete(name);
   }
 
   get textContent() {
@@ -59,16 +79,23 @@ export class El extends EventTarget {
 
   after() {}
 
+  before() {}
+
   focus() {}
+
+  hasChildNodes() {
+    return this.children.length > 0;
+  }
 
   getContext() {}
 
   scrollIntoView() {}
 
-  /** @param {string} selector a tag, `.class` or `[name="value"]` */
+  /** @param {string} selector a tag, `.class`, `[name]` or `[name="value"]` */
   matches(selector) {
-    const [, name, value] = selector.match(/^\[([\w-]+)="?(.*?)"?\]$/) || [];
-    if (name) return this.getAttribute(name) === value;
+    const [, name, value] = selector.match(/^\[([\w-]+)(?:="?(.*?)"?)?\]$/) || [];
+    if (name)
+      return value === undefined ? this.attributes.has(name) : this.getAttribute(name) === value;
     return selector.startsWith(".")
       ? this.classes.has(selector.slice(1))
       : this.tagName === selector.toUpperCase();
@@ -84,6 +111,11 @@ export class El extends EventTarget {
   /** @param {string} selector */
   querySelector(selector) {
     return this.querySelectorAll(selector)[0] ?? null;
+  }
+
+  /** @param {string} selector @returns {El | null} */
+  closest(selector) {
+    return this.matches(selector) ? this : (this.parentElement?.closest(selector) ?? null);
   }
 }
 

@@ -103,3 +103,27 @@ test("how a request went, whoever it was", () => {
   assert.equal(whereabouts(null, { id: "a" }), "On its way.");
   assert.equal(whereabouts(null, { id: "a", ends: [1, 2] }), "2 tokens so far.");
 });
+
+test("another engine is named with its version, and its rank where it has several", () => {
+  const named = (more) => facts({ engine: { name: "vLLM", version: "0.11", ...more } }).Engine;
+  assert.equal(named({ ranks: 1, rank: 0 }), "vLLM 0.11");
+  assert.equal(named({ ranks: 2, rank: 1 }), "vLLM 0.11, rank 1 of 2");
+  assert.equal(named({ scheduler: "v1", async: true }), "vLLM 0.11, v1, asynchronous");
+});
+
+test("each limit has vLLM's name and the glossary's word", () => {
+  const config = {
+    policy: "p",
+    max_num_seqs: 3,
+    max_num_batched_tokens: 2048,
+    chunked_prefill: true,
+  };
+  const limits = limitsOf(of({ policy: "p", config }, { numBlocks: 1000 }));
+  assert.deepEqual(limits, [
+    ["p", "policy: p"],
+    ["3 [lane|lanes]", "max_num_seqs = 3", "lane"],
+    ["budget 2,048", "max_num_batched_tokens = 2048", "token budget"],
+    ["chunked", "enable_chunked_prefill = True", "chunk"],
+    ["1,000 blocks of 16", "num_gpu_blocks = 1000, block_size = 16", "block"],
+  ]);
+});

@@ -85,6 +85,37 @@ test("Enter sends a prompt, but not that which ends a composed word or begins a 
   assert.equal(sent, 1);
 });
 
+test("a prompt is sent once, and what is typed while it is sent stays", async () => {
+  const fields = {};
+  const asked = [];
+  const answers = [];
+  const ask = ({ prompt }) => {
+    asked.push(prompt);
+    return new Promise((resolve) => answers.push(resolve));
+  };
+  const parts = { ".ask-button": new El("button"), ".ask-error": new El() };
+  const form = Object.assign(new El("form"), {
+    elements: fieldsOf(fields),
+    querySelector: (selector) => parts[selector],
+  });
+  new AskForm(/** @type {any} */ (form), /** @type {any} */ ({ ask }), () => {});
+  const submit = () => form.dispatchEvent(new Event("submit", { cancelable: true }));
+  const answered = async () => {
+    answers.pop()();
+    await new Promise((resolve) => setTimeout(resolve));
+  };
+  fields.prompt.value = "first";
+  submit();
+  submit();
+  assert.deepEqual(asked, ["first"]);
+  fields.prompt.value = "second";
+  await answered();
+  assert.equal(fields.prompt.value, "second");
+  submit();
+  await answered();
+  assert.deepEqual([asked, fields.prompt.value], [["first", "second"], ""]);
+});
+
 test("a teacher's form shows the limits that are waited for", () => {
   const fields = {};
   const now = { policy: "continuous", max_num_seqs: 4, max_num_batched_tokens: 64 };
@@ -147,10 +178,17 @@ test("a file is taken where it is dropped on Watch, not on the player of another
   const { dataset } = document.documentElement;
   const takes = (part) => {
     dataset.part = part;
-    const dragged = new Event("dragover", { cancelable: true });
-    return !root.dispatchEvent(Object.assign(dragged, { dataTransfer: { types: ["Files"] } }));
+    return ["dragover", "drop"].map((type) => {
+      const dragged = new Event(type, { cancelable: true });
+      const dataTransfer = { types: ["Files"], files: [] };
+      return !root.dispatchEvent(Object.assign(dragged, { dataTransfer }));
+    });
   };
-  assert.deepEqual(["watch", "learn", "live"].map(takes), [true, false, false]);
+  assert.deepEqual(["watch", "learn", "live"].map(takes), [
+    [true, true], // else the browser would leave the page for the file
+    [false, false],
+    [false, false],
+  ]);
   delete dataset.part;
 });
 
@@ -390,7 +428,7 @@ test("of several engines one that is busy and silent is said to be, and what is 
     of,
     rank: 0,
     running,
-    waiting: 0,
+    waiting: 2,
     kv_used: 1,
     kv_total: 4,
     silent_s: 30,
@@ -399,14 +437,15 @@ test("of several engines one that is busy and silent is said to be, and what is 
   const followed = { engines, of: "a", ranks: [], all: [], streams: [], says: [], all_says: [] };
   const rows = (all) => {
     view.draw(followed, null, all, engines);
-    return [...view.engines.rows.values()].map(({ button, model }) => [
+    return [...view.engines.rows.values()].map(({ button, model, cells }) => [
       button.getAttribute("aria-pressed"),
       model.textContent,
+      cells.map((cell) => cell.textContent).join(),
     ]);
   };
   assert.deepEqual(rows(null), [
-    ["true", "m"],
-    ["false", "m · no step for 30 s"],
+    ["true", "m", "0,2,25 %,–"],
+    ["false", "m · no step for 30 s", "1,2,25 %,–"],
   ]);
   assert.deepEqual(
     rows("all").map(([pressed]) => pressed),

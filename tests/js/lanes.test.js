@@ -4,11 +4,13 @@ import test from "node:test";
 import { laneScale, queueColumns } from "../../assets/player/run/lane_layout.js";
 import { written } from "../../assets/player/run/passes.js";
 import { LaneInk } from "../../assets/player/views/lane_ink.js";
+import { BlocksView } from "../../assets/player/views/kv.js";
 import {
   admissions,
   arrivals,
   decode,
   event,
+  pass,
   prefill,
   Recorder,
   runOf,
@@ -154,5 +156,75 @@ test("the token that ends an answer is said to be its end", () => {
       .texts.map(({ text }) => text)
       .filter((text) => /a1|end/.test(text)),
     ["a1", "end"],
+  );
+});
+
+test("only the last pass of a step says that an answer ends in it", () => {
+  const token = (/** @type {number} */ passIndex, tokenId) => ({
+    ...{ passIndex, request: "a", tokenId, logprob: 0, margin: 0 },
+  });
+  const both = runOf(
+    [
+      event(0, {
+        arrived: arrivals("a"),
+        admitted: admissions(["a", 0]),
+        passes: [pass(0, 0.2), pass(0.2, 0.5)],
+        segments: [prefill("a", 0, 3), { ...decode("a", 0, 3), passIndex: 1 }],
+        sampled: [token(0, 5), token(1, 2)],
+        finished: [{ request: "a", finishReason: "stop" }],
+      }),
+    ],
+    {},
+    { model: { eos_token_ids: [2] } },
+  );
+  both.texts.output = { a: ["", "<|im_end|>"] };
+  const a = both.request("a");
+  assert.deepEqual(
+    [0, 1, null].map((passIndex) => written(both, a, 0, passIndex)),
+    ["◌", "", ""],
+  );
+});
+
+test("of those that give way in one step the last waits first, or all at the end in their turn", () => {
+  const waits = (/** @type {object} */ batching) => {
+    const gaveWay = runOf(
+      [
+        event(0, {
+          arrived: arrivals("a", "b", "c"),
+          admitted: admissions(["a", 0], ["b", 1]),
+          segments: [prefill("a", 0, 3), prefill("b", 1, 2)],
+        }),
+        event(1, {
+          preempted: ["a", "b"].map((request, lane) => ({ request, lane, tokensLost: 2 })),
+        }),
+      ],
+      {},
+      { batching },
+    );
+    return gaveWay.waitingAt(1).map(({ request }) => request.id);
+  };
+  assert.deepEqual(waits({}), ["b", "a", "c"]);
+  assert.deepEqual(waits({ requeue: true }), ["c", "a", "b"]);
+});
+
+test("what a request held when the record goes on is none of the blocks that are new in the step", () => {
+  const goesOn = runOf([
+    event(0),
+    event(7, {
+      resumed: {
+        ...{ arrived: [{ request: "a", t: 0 }], ended: [], waiting: [] },
+        running: [{ request: "a", lane: 0, computed: 4, tables: [[3]], tokens: [] }],
+      },
+      segments: [{ ...prefill("a", 0, 2), start: 4, kvLen: 6 }],
+      kv: { used: 2, total: 8, changes: [{ request: "a", added: [5] }], prefixHits: [] },
+    }),
+  ]);
+  const owners = BlocksView.prototype.owners(goesOn.frame(1), goesOn);
+  assert.deepEqual(
+    [...owners].map(([block, [{ at, fill, fresh }]]) => [block, at, fill, fresh]),
+    [
+      [3, 0, 1, false],
+      [5, 1, 0.5, true],
+    ],
   );
 });

@@ -14,6 +14,7 @@ Object.assign(globalThis, {
 window.parent = window;
 const { Home } = await import("../../assets/player/learn/home.js");
 const { Learn } = await import("../../assets/player/learn/learn.js");
+const { Picture } = await import("../../assets/player/learn/picture.js");
 const { Choose, Paint } = await import("../../assets/player/learn/questions.js");
 const { Stage } = await import("../../assets/player/learn/stage.js");
 const { Progress } = await import("../../assets/player/learn/progress.js");
@@ -61,6 +62,87 @@ test("a sheet that could not be made leaves no empty tab of the browser", async 
   };
   await Home.prototype._paper.call({ learn }, { name: "l" }, "learner");
   assert.deepEqual(done, ["closed", "The server cannot be reached."]);
+});
+
+test("a sheet opens in a tab that cannot reach the page, a lesson in one file is saved by its name", async () => {
+  const places = [];
+  const tab = { opener: window, location: { replace: (place) => places.push(place) } };
+  const links = [];
+  globalThis.document = documentOf({
+    baseURI: "https://page.test/learn/",
+    createElement: (kind) => (links.push(new El(kind)), links.at(-1)),
+  });
+  window.open = () => (places.push("opened"), /** @type {any} */ (tab));
+  const papers = { l: { "learner-de": "papers/l.html", "offline-de": "papers/one.html" } };
+  const learn = { options: { papers }, engines: null, language: "de", watch: {} };
+  await Home.prototype._paper.call({ learn }, { name: "l" }, "learner");
+  assert.deepEqual(places.splice(0), ["opened", "https://page.test/learn/papers/l.html"]);
+  assert.equal(tab.opener, null);
+  await Home.prototype._paper.call({ learn }, { name: "l" }, "offline");
+  assert.deepEqual(places, []);
+  assert.deepEqual(
+    ["href", "download"].map((name) => links[0].getAttribute(name)),
+    ["papers/one.html", "one.html"],
+  );
+});
+
+test("a double click passes one stop, and the way back has an end", () => {
+  const [$, gone] = [finding(), []];
+  Object.assign(window, { addEventListener() {} });
+  const learn = Object.assign(Object.create(Learn.prototype), { $, go: (by) => gone.push(by) });
+  learn._buttons();
+  const press = (button, detail) =>
+    $(button).dispatchEvent(Object.assign(new Event("click"), { detail }));
+  for (const detail of [1, 2]) press(".next-button", detail);
+  assert.deepEqual(gone.splice(0), [1]);
+  press(".next-button", 0); // by a key
+  press(".next-button", 3); // somebody pages on fast
+  press(".back-button", 1);
+  assert.deepEqual(gone, [1, 1, -1]);
+});
+
+test("what was on screen before a lesson is there after it, unless its run is kept or there was none", () => {
+  const left = (keep, run) => {
+    const done = [];
+    const watch = { need() {}, restore: ({ name }) => done.push(name) };
+    const stage = Object.assign(Object.create(Stage.prototype), {
+      ...{ watch, page: { dataset: { views: "kv", veil: "say" } }, panels: [new El()] },
+      before: { name: "theirs", shown: { run } },
+    });
+    stage.leave(keep);
+    assert.deepEqual([stage.before, stage.page.dataset], [null, {}]);
+    stage.leave(); // once more gives nothing back
+    return done;
+  };
+  assert.deepEqual([left(false, {}), left(true, {}), left(false, null)], [["theirs"], [], []]);
+});
+
+test("a lesson's picture is drawn once, when it first comes into sight", async () => {
+  const seen = [];
+  globalThis.document = documentOf();
+  globalThis.IntersectionObserver = /** @type {any} */ (
+    class {
+      constructor(act) {
+        this.isOn = true;
+        seen.push((isIntersecting) => this.isOn && act([{ isIntersecting }]));
+      }
+      observe() {}
+      disconnect() {
+        this.isOn = false;
+      }
+    }
+  );
+  const drawn = [];
+  class Drawn extends Picture {
+    _draw(_run, step, { views, clock }) {
+      drawn.push([step, views, clock]);
+    }
+  }
+  const replay = { header: {}, events: [] };
+  const watch = { recorded: (run) => ({ url: run }), fetch: async () => replay };
+  new Drawn(/** @type {any} */ (watch), { run: "r", step: 3, view: "kv", clock: true });
+  for (const isIntersecting of [false, true, true]) await seen[0](isIntersecting);
+  assert.deepEqual(drawn, [[3, ["kv"], true]]);
 });
 
 test("what runs of a task showed is told in the language that is chosen", async () => {
@@ -118,6 +200,8 @@ test("a mask that was shown and cleared is the learner's own again", () => {
   paint.reveal();
   paint.check(); // what was shown
   paint.clear();
+  assert.ok(paint.answer.hidden, "it was of what is painted no more");
+  assert.equal(paint._isOn(0, 0), false);
   paint._set(0, 0, true);
   paint.check();
   assert.deepEqual(own, [
@@ -139,18 +223,28 @@ test("a finger that paints or moves names turns no page, one that sweeps elsewhe
   const turned = [];
   const heard = {};
   onSwipe({ addEventListener: (name, act) => (heard[name] = act) }, (by) => turned.push(by));
-  const sweep = (on, to) => {
+  const sweep = (on, to, down = 0, more = {}) => {
     const target = { closest: (selectors) => selectors.split(", ").includes(on) };
-    const finger = { pointerType: "touch", isPrimary: true, target, clientY: 50 };
+    const finger = { pointerType: "touch", isPrimary: true, target, clientY: 50, ...more };
     heard.pointerdown({ ...finger, clientX: 200 });
-    heard.pointerup({ ...finger, clientX: to });
+    heard[more.end ?? "pointerup"]({ ...finger, clientX: to, clientY: 50 + down });
+    if (more.end) heard.pointerup({ ...finger, clientX: to });
   };
   for (const on of [".paint", ".names"]) sweep(on, 40);
   assert.deepEqual(turned, []);
   sweep("p", 40);
   sweep("p", 360);
   sweep("p", 150); // a shaky tap
-  assert.deepEqual(turned, [1, -1]);
+  assert.deepEqual(turned.splice(0), [1, -1]);
+  sweep("p", 100, 60);
+  sweep("p", 100, -60);
+  assert.deepEqual(turned.splice(0), [1, 1]);
+  sweep("p", 100, 61); // it scrolls
+  sweep("p", 100, -61);
+  sweep("p", 40, 0, { pointerType: "mouse" });
+  sweep("p", 40, 0, { isPrimary: false });
+  sweep("p", 40, 0, { end: "pointercancel" });
+  assert.deepEqual(turned, []);
 });
 
 /** A task of a lesson, and what its visitor hears of it; runs meet what `meets` names. */
@@ -238,6 +332,9 @@ test("a lesson goes on where it was left, to its end, and its address names the 
   });
   learn._remember();
   assert.deepEqual(written, ["#part=learn&lesson=l&stop=b"]);
+  learn.go(1); // its run is still fetched
+  assert.deepEqual(done, []);
+  learn.drawn = "l/b";
   for (const by of [-1, -2, 1]) learn.go(by);
   learn.options.only = "l"; // a file of one lesson
   learn.go(1);
@@ -294,4 +391,26 @@ test("Space paints a cell of the mask, and pressed again takes it back", () => {
 
 test("a lesson that asks nothing is never done", () => {
   assert.equal(new Progress().of({ name: "none", stops: [{}] }).done, false);
+});
+
+test("of a mask's mistakes those that were painted come first, and three are told", () => {
+  const told = [];
+  const line = ["a", "b", "c"].map((text, n) => ({ r: n ? "B" : "A", text }));
+  const paint = Object.assign(Object.create(Paint.prototype), {
+    ask: { allowed: ["100", "010", "011"], queries: line, keys: line, why: "" },
+    words: { mistake_missing: "missing", mistake_other: "other", mistake_future: "future" },
+    cells: line.map(() => line.map(() => new El())),
+    judge: (_right, _verdict, said, reasons) =>
+      told.push([said[0][0], reasons.map((r) => r.at(-1))]),
+  });
+  paint._set(1, 0, true); // B's of A
+  paint._set(1, 2, true); // one that comes later
+  paint.check();
+  assert.deepEqual(told, [
+    ["6 cells in red differ.", [" “a”: other", " “c”: future", " “a”: missing"]],
+  ]);
+  const wrong = paint.cells.flat().filter((el) => el.classes.has("wrong"));
+  assert.equal(wrong.length, 6);
+  paint._fill((q, k) => paint.ask.allowed[q][k] === "1");
+  assert.ok(!paint.cells.flat().some((el) => el.classes.has("wrong")));
 });

@@ -4,8 +4,11 @@ import test from "node:test";
 import { allowedKeys, passesOf, queryOf } from "../../assets/player/run/passes.js";
 import { inkCells, inkLeaks, inkWeights } from "../../assets/player/views/mask/cells.js";
 import { coverTiles, layoutMask, viewOf } from "../../assets/player/views/mask/geometry.js";
-import { inkLabels } from "../../assets/player/views/mask/labels.js";
+import { inkHot, inkLabels, inkMinimap } from "../../assets/player/views/mask/labels.js";
+import { MaskView } from "../../assets/player/views/mask/mask.js";
 import { maskPointers } from "../../assets/player/views/mask/pointers.js";
+import { MaskTools } from "../../assets/player/views/mask/tools.js";
+import { documentOf, El, Event } from "./elements.js";
 import {
   admissions,
   arrivals,
@@ -29,6 +32,7 @@ test("a view is the whole pass, unless it is zoomed to something that is there",
     [0, 3, 0, 6],
     "a pass that is smaller than the view",
   );
+  assert.deepEqual(viewOf(pass, { view: [0, 2, 1, 9] }), [0, 3, 0, 6], "one with fewer keys");
 });
 
 test("a pass has what was guessed in vain, what a graph adds, and whose row was computed for nobody", () => {
@@ -298,6 +302,155 @@ test("a request that is zoomed to is there with its pads", () => {
   assert.deepEqual(viewOf(padded, { request }), [1, 6, 4, 7]);
 });
 
+test("of a part that is zoomed to only the cells in it are drawn", () => {
+  const drawn = (/** @type {number[]} */ view) => {
+    const g = new Recorder();
+    inkCells(sheet(g, { at: { ...AT, view } }));
+    return g.boxes.map(({ style, x, y, w }) => [style, y / 10, x, w]);
+  };
+  assert.deepEqual(drawn([0, 2, 0, 1]), [
+    ["A cached", 0, 0, 1],
+    ["A cached", 1, 0, 1],
+  ]);
+  assert.deepEqual(drawn([1, 6, 1, 3]), [
+    ["A cached", 1, 1, 1],
+    ["A cached", 2, 1, 1],
+    ["A solid", 1, 2, 1],
+    ["A solid", 2, 2, 1],
+  ]);
+  assert.deepEqual(drawn([2, 6, 3, 6]), [
+    ["A solid", 2, 3, 2],
+    ["B solid", 5, 5, 1],
+  ]);
+});
+
+test("the token under the pointer has its row where it is computed, its column where it is a key", () => {
+  const framed = (/** @type {object} */ hot, view = AT.view) => {
+    /** @type {number[][]} */
+    const boxes = [];
+    const g = { strokeRect: (/** @type {number[]} */ ...box) => boxes.push(box) };
+    const of = { palette: {}, at: { ...AT, view, x: (k) => 60 + k }, right: 66, bottom: 60 };
+    inkHot(sheet(g, of), /** @type {any} */ ({ request: chunked.request("a"), ...hot }));
+    return boxes;
+  };
+  const row = (/** @type {number} */ q) => [60.5, 10 * q, 5, 10];
+  const column = (/** @type {number} */ k) => [60 + k, 0.5, 1, 59];
+  const token = (/** @type {number} */ n) => framed({ q: n, keys: [n, n + 1] });
+  // A computes its positions 2 to 4 in rows 0 to 2, and has keys for 0 to 4
+  assert.deepEqual([1, 2, 4, 5].map(token), [
+    [column(1)],
+    [row(0), column(2)],
+    [row(2), column(4)],
+    [],
+  ]);
+  assert.deepEqual(framed({ row: 3, column: 5 }), [row(3), column(5)], "a cell, of pads too");
+  assert.deepEqual(framed({ q: 4, keys: [4, 5] }, [0, 2, 0, 3]), [], "out of sight");
+  assert.deepEqual(framed({ request: null, q: 4, keys: [4, 5] }), []);
+});
+
+/** A mask of 10 × 10 cells, a pixel each, whose canvas hears pointers. */
+function pointed(/** @type {object | null} */ zoom = null) {
+  /** @type {Record<string, (e: object) => void>} */
+  const on = {};
+  const canvas = {
+    addEventListener: (/** @type {string} */ name, /** @type {(e: object) => void} */ act) => {
+      on[name] = act;
+    },
+    ...{ getBoundingClientRect: () => ({ left: 0, top: 0 }), hasPointerCapture: () => false },
+  };
+  const at = { view: [2, 6, 2, 6], top: 0, gutter: 0, ch: 1, cw: 1, rows: 4, cols: 4 };
+  const mask = /** @type {any} */ ({
+    ...{ surface: { canvas }, zoom, drawn: { at, pass: { nq: 10, nk: 10 } } },
+    actions: { redraw() {}, changed() {} },
+  });
+  maskPointers(mask);
+  const act = (/** @type {string} */ type, pointerId, clientX, clientY, button = 0) =>
+    on[type]({ pointerId, clientX, clientY, button, preventDefault() {} });
+  return { mask, act };
+}
+
+test("a finger drags a mask that is zoomed, also after two have zoomed it", () => {
+  for (const end of ["pointerup", "pointercancel", "pointerleave"]) {
+    const { mask, act } = pointed({ view: [2, 6, 2, 6] });
+    act("pointerdown", 1, 3, 3);
+    act("pointermove", 1, 2, 4);
+    assert.deepEqual(mask.zoom, { view: [1, 5, 3, 7] });
+    act(end, 1, 2, 4);
+    mask.zoom = { view: [2, 6, 2, 6] };
+    act("pointermove", 1, 0, 0);
+    assert.deepEqual(mask.zoom, { view: [2, 6, 2, 6] }, "it was let go");
+    act("pointerdown", 2, 3, 3);
+    act("pointermove", 2, 3, 2);
+    assert.deepEqual(mask.zoom, { view: [3, 7, 2, 6] }, "the next is the only one");
+    act("pointermove", 2, 3, -20);
+    assert.deepEqual(mask.zoom, { view: [6, 10, 2, 6] }, "to the last row and no further");
+  }
+});
+
+test("two fingers that come apart show fewer cells, a whole mask is not dragged, nor by another button", () => {
+  const { mask, act } = pointed();
+  act("pointerdown", 1, 2, 2);
+  act("pointermove", 1, 0, 0);
+  act("pointerup", 1, 0, 0);
+  assert.equal(mask.zoom, null);
+  act("pointerdown", 1, 1, 1);
+  act("pointerdown", 2, 2, 1);
+  act("pointermove", 2, 3, 1);
+  act("pointermove", 1, 0, 1);
+  assert.equal(mask.zoom.view[1] - mask.zoom.view[0], 4, "not fewer than four");
+  const other = pointed({ view: [2, 6, 2, 6] });
+  other.act("pointerdown", 1, 3, 3, 2);
+  other.act("pointermove", 1, 0, 0);
+  assert.deepEqual(other.mask.zoom, { view: [2, 6, 2, 6] });
+});
+
+test("a double click zooms to the request under it and back, but not on what a click acts on itself", () => {
+  const { mask, act } = pointed();
+  /** @type {unknown[]} */
+  const zoomed = [];
+  mask.zoomTo = (/** @type {unknown} */ to) => zoomed.push(to);
+  const click = (/** @type {object | null} */ found, zoom = null) => {
+    Object.assign(mask, { zoom, hit: () => found });
+    act("dblclick", 1, 3, 3);
+    return zoomed.splice(0);
+  };
+  const request = chunked.request("a");
+  assert.deepEqual(click({ request }), [request]);
+  assert.deepEqual(click({ request }, /** @type {any} */ ({ request })), [null]);
+  assert.deepEqual(click(null, /** @type {any} */ ({ request })), [null]);
+  assert.deepEqual(click(null), []);
+  assert.deepEqual(click({ request, keepsPin: true }), []);
+});
+
+test("above a mask stands what can be done with it now", () => {
+  globalThis.document = documentOf();
+  const weights = { offered: false, found: null };
+  const mask = { zoom: null, layer: null, actions: {}, zoomTo: (to) => (mask.zoom = to) };
+  const bar = new El();
+  const tools = new MaskTools(/** @type {any} */ (mask), /** @type {any} */ (bar));
+  const frame = { passes: [padded] };
+  const told = (/** @type {object} */ more = {}) => {
+    const leak = { offered: false, on: false, working: "" };
+    tools.show({ run: chunked, frame, pass: padded, pinned: null, leak, weights, ...more });
+    return bar.children.map((el) => el.textContent);
+  };
+  const [a, gone] = [chunked.request("a"), { letter: "Z" }];
+  assert.deepEqual(told(), []);
+  assert.deepEqual(told({ pinned: gone }), [], "it has no row here");
+  assert.deepEqual(told({ pinned: a }), ["Zoom to A"]);
+  bar.children[0].click();
+  assert.deepEqual([mask.zoom, told({ pinned: a })], [a, ["Whole mask"]]);
+  bar.children[0].click();
+  assert.deepEqual([mask.zoom, told({ pinned: a })], [null, ["Zoom to A"]]);
+  const finished = { ...padded, items: [{ ...padded.items[0], length: 0 }] };
+  assert.deepEqual(told({ pinned: a, pass: finished }), [], "its row is computed for nobody");
+  const two = { passes: [padded, { ...padded, padded: false }] };
+  assert.deepEqual(told({ frame: two }), ["1 decode", "2 A B"]);
+  assert.deepEqual(told({ leak: { offered: true, on: false, working: "computing" } }), [
+    "Leak: computing",
+  ]);
+});
+
 test("the address is told of the part that the wheel shows", () => {
   /** @type {Record<string, (e: object) => void>} */
   const on = {};
@@ -318,4 +471,49 @@ test("the address is told of the part that the wheel shows", () => {
   maskPointers(mask);
   on.wheel({ deltaY: -1, clientX: 5, clientY: 5, preventDefault() {} });
   assert.deepEqual([mask.zoom, told], [{ view: [1, 9, 1, 9] }, ["redraw", "changed"]]);
+});
+
+test("the choice of a layer is of that layer's window, the first choice of the widest", () => {
+  const told = [];
+  const mask = /** @type {any} */ ({
+    layer: null,
+    actions: { redraw: () => told.push("redraw"), changed: () => told.push("changed") },
+  });
+  const windows = /** @type {any} */ ({ windows: [null, 8, 4] });
+  const tools = new MaskTools(mask, /** @type {any} */ (new El()));
+  const select = /** @type {any} */ (tools._layers(windows));
+  assert.deepEqual(
+    select.children.map((/** @type {El} */ el) => el.textContent),
+    ["widest layer", "layer 0: full", "layer 1: window 8", "layer 2: window 4"],
+  );
+  assert.equal(select.selectedIndex, 0);
+  const choose = (/** @type {number} */ n) => {
+    select.selectedIndex = n;
+    select.dispatchEvent(new Event("change"));
+    return [mask.layer, MaskView.prototype.window.call(mask, windows)];
+  };
+  assert.deepEqual([1, 2, 3, 0].map(choose), [
+    [0, null],
+    [1, 8],
+    [2, 4],
+    [null, null],
+  ]);
+  assert.deepEqual(told.slice(0, 2), ["redraw", "changed"]);
+  assert.equal(choose(3)[1], 4);
+  assert.equal(/** @type {any} */ (tools._layers(windows)).selectedIndex, 3);
+  const narrow = (/** @type {number[]} */ ...of) =>
+    MaskView.prototype.window.call({ layer: null }, { windows: of });
+  assert.equal(narrow(4, 8, 6), 8, "the widest of those that all have an end");
+});
+
+test("the small mask frames the part that is shown, in its own measure", () => {
+  /** @type {number[][]} */
+  const frames = [];
+  const g = Object.assign(new Recorder(), {
+    strokeRect: (/** @type {number[]} */ ...box) => frames.push(box),
+  });
+  const at = { ...AT, view: [3, 6, 1, 4] }; // of six queries and six keys
+  const { x, y, w, h } = inkMinimap(sheet(g, { at }), 400);
+  assert.deepEqual([w, h], [104, 72]);
+  assert.deepEqual(frames.at(-1), [x + 104 / 6, y + 3 * 12, 52, 36]);
 });

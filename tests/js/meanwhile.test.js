@@ -77,6 +77,23 @@ test("in the tab a job that waits is cancelled alone, and one that computes may 
   assert.equal(engine.worker, null);
 });
 
+test("a job that is cancelled has stopped, whatever its worker says then; another one has failed", async () => {
+  const { engine, last, hear, ready } = engineHere();
+  await ready("small");
+  const ended = async (cancels) => {
+    const job = await engine.begin("run", { model: "small" }, "");
+    if (cancels) await engine.cancel(job);
+    hear("failed", last("begin"), { sentence: "It broke." });
+    const said = [];
+    for await (const delta of engine.follow(job)) said.push(delta);
+    engine.end();
+    await ready("small");
+    return said;
+  };
+  assert.deepEqual(await ended(false), [{ done: true, error: "It broke." }]);
+  assert.deepEqual(await ended(true), [{ done: true, stopped: "It broke." }]);
+});
+
 test("whoever is cancelled leaves a load to the others who wait for it", async () => {
   const { engine, last, hear } = engineHere();
   const stop = new AbortController();
@@ -194,7 +211,8 @@ test("a sandbox that was ended while it started is not what the next job waits f
   assert.equal(sandbox.waiting, undefined);
 });
 
-test("a trial may take its time while it speaks, and is ended once it is silent for long", async (t) => {
+/** A job of a sandbox whose frame only hears: `say` is what its worker says. */
+async function trial(/** @type {any} */ t) {
   const frame = Object.assign(new El("iframe"), { remove() {} });
   /** @type {any} */ let port;
   frame.contentWindow = { postMessage: (_handed, _origin, [given]) => (port = given) };
@@ -206,13 +224,18 @@ test("a trial may take its time while it speaks, and is ended once it is silent 
   sandbox.warm = () => {}; // it starts no other
   t.after(() => sandbox.end());
   const say = async (message) => {
-    port.postMessage(JSON.stringify(message));
+    port.postMessage(typeof message === "string" ? message : JSON.stringify(message));
     for (let n = 0; n < 3; n += 1) await soon();
   };
   await soon();
   frame.dispatchEvent(new Event("load"));
   await say({ kind: "started" });
   await say({ kind: "ready", id: 1 });
+  return { job, first, say };
+}
+
+test("a trial may take its time while it speaks, and is ended once it is silent for long", async (t) => {
+  const { job, first, say } = await trial(t);
   const delta = { step: 1 };
   await say({ kind: "delta", id: 1, delta: { step: 9 } }); // of no job
   await say({ kind: "delta", id: 2, delta });
@@ -226,6 +249,32 @@ test("a trial may take its time while it speaks, and is ended once it is silent 
   const silent = job.next();
   t.mock.timers.tick(6500);
   await assert.rejects(silent, /Nothing was heard from this code for 6 seconds/);
+});
+
+test("what a stranger's code answers is short, and of a known kind", async (t) => {
+  const failed = async (...messages) => {
+    const { first, say } = await trial(t);
+    const reason = first.then(
+      ({ value }) => value,
+      (error) => error.message,
+    );
+    for (const message of messages) await say(message);
+    t.mock.timers.reset();
+    return reason;
+  };
+  const odd = "This code answered with something that is not an answer.";
+  assert.equal(
+    await failed({ kind: "failed", id: 2, sentence: "x".repeat(5000) }),
+    "x".repeat(1000),
+  );
+  assert.equal(await failed({ kind: "failed", id: 2, sentence: ["x"] }), odd);
+  assert.equal(await failed({ kind: "delta", id: 2, delta: [1] }), odd);
+  assert.equal(await failed({ kind: "delta", id: 2, delta: "1" }), odd);
+  assert.equal(await failed({ kind: "answer", id: 2, value: 1 }), odd);
+  assert.equal(await failed("no JSON"), odd);
+  const delta = { done: true };
+  const alive = { kind: "alive" };
+  assert.deepEqual(await failed(alive, { kind: "delta", id: 2, delta, more: "<b>" }), delta);
 });
 
 test("the page's engine that took a picture of the interpreter is ended unless somebody has used it", async () => {

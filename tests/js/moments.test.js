@@ -85,3 +85,24 @@ test("the first change is that of the earliest step, whoever's it is", () => {
   assert.equal(firstChange(before, before), null);
   assert.equal(firstChange(before, texts({ a: ["x"] }, { a: [5] })), null, "ends sooner");
 });
+
+test("steps that begin within a microsecond begin at one moment, those a millisecond apart do not", () => {
+  const begins = (/** @type {number[]} */ ...times) =>
+    /** @type {any} */ ({ events: times.map((tStart) => ({ tStart, tEnd: tStart + 1 })) });
+  const moments = (/** @type {number} */ apart) =>
+    momentsOf([
+      { run: begins(0, 2), offset: 1 },
+      { run: begins(0, 3), offset: 1 + apart },
+    ]).map(({ t, steps }) => [Math.round(t), steps.length]);
+  assert.deepEqual(moments(5e-7), [
+    [1, 2],
+    [3, 1],
+    [4, 1],
+  ]);
+  assert.deepEqual(moments(9e-4), [
+    [1, 1],
+    [1, 1],
+    [3, 1],
+    [4, 1],
+  ]);
+});

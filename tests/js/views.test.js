@@ -304,5 +304,8 @@ test("where a request's time went is told anew in another language", () => {
   const words = { decode: "schreiben" };
   assert.deepEqual(told("a"), ["1000 ms to its end", "decode 1000 ms"]);
   assert.deepEqual(told("a", { name: "de", words })[1], "schreiben 1000 ms");
+  run.delays.requests.a.ended = false;
+  card._wentStamp = "";
+  assert.equal(told("a")[0], "1000 ms, not at its end");
   assert.deepEqual(told("b"), ["known when the run has ended", ""]);
 });

@@ -560,5 +560,6 @@ test("one's own question: nothing is asked with an empty field, and the line nam
     return line.textContent;
   };
   assert.equal(told(1, [b, mine]), "C is you: you wait for a lane. Ahead of you: B");
+  assert.equal(told(1, [mine]), "C is you: the next free lane is yours.");
   assert.match(told(2, []), /^C is you: you waited .+, until B was done\./);
 });

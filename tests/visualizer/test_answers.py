@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -249,6 +250,24 @@ def test_a_workload_is_opened_for_a_file_of_ones_own_before_it_was_run(tmp_path)
     tab.open("mine.gguf", lambda at, size: Piece(content[at : at + size]))
     asked = json.dumps(["TIMESTAMP,ContextTokens,GeneratedTokens\n", "azure.csv", "mine.gguf"])
     assert json.loads(tab.call("dataset", asked)) == {"needs": "mine.gguf"}
+
+
+def test_a_file_that_was_closed_is_gone_with_its_model(tmp_path):
+    tab = Tab(json.dumps({"device_name": "Node", "versions": {}}))
+    content = Path(write(tmp_path / "mine.gguf")).read_bytes()
+    tab.open("mine.gguf", lambda at, size: Piece(content[at : at + size]))
+    facts = {"vocab_size": 8, "context": 64, "layers": 1, "eos_token_ids": [], "windows": [None]}
+    tab.add("mine.gguf", SimpleNamespace(facts=json.dumps(facts), threads=1))
+    rows = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,12,4\n"
+
+    def dataset() -> dict:
+        return json.loads(tab.call("dataset", json.dumps([rows, "azure.csv", "mine.gguf"])))
+
+    assert len(dataset()["workload"]["requests"]) == 1
+    tab.close("mine.gguf")
+    assert dataset() == {"needs": "mine.gguf"}
+    with pytest.raises(KeyError):
+        tab.opened("mine.gguf")
 
 
 @pytest.mark.slow

@@ -16,9 +16,10 @@ from core.errors import InflightError
 from core.torch_engine.engine import Engine
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
+from visualizer.jobs import attention
 from visualizer.jobs.attention import attention_weights
 from visualizer.jobs.limits import Limits
-from visualizer.server.models import model_of, weigh_by
+from visualizer.server.models import foreseen, model_of, weigh_by
 from worlds import families
 
 
@@ -100,6 +101,33 @@ def test_what_the_page_offers_is_loaded_for_a_recorded_run_and_nothing_else(ran)
         model_of(header, at_home, none)
     with pytest.raises(InflightError, match="own models only"):
         model_of(header, replace(at_home, any_model=False), loaded)
+
+
+def test_as_many_weights_as_a_page_holds_are_shown_and_no_more(ran, monkeypatch):
+    """A query has one for each position of its cache."""
+    trace, adapter = ran
+    last = trace.events[-1]
+    cells = sum(s.length * s.kv_len for s in last.segments)
+    assert cells > sum(s.length for s in last.segments)
+    monkeypatch.setattr(attention, "MAX_CELLS", cells)
+    shown = weights_of(trace, adapter, last.step, 0, 0, 0)
+    assert sum(len(row) for part in shown for row in part["weights"]) == cells
+    monkeypatch.setattr(attention, "MAX_CELLS", cells - 1)
+    with pytest.raises(InflightError, match=f"has {cells} weights in one head; .* {cells - 1}"):
+        weights_of(trace, adapter, last.step, 0, 0, 0)
+
+
+def test_weights_that_are_loaded_take_no_more_memory(monkeypatch):
+    """What is foreseen of a pool is what is free beside the weights, unless these are there."""
+    asked = {"model": "shakespeare-char", "device": "cpu"}
+    loaded, none = SimpleNamespace(has=lambda *_: True), SimpleNamespace(has=lambda *_: False)
+    weights = foreseen(asked, Limits(), none)["weights"]
+    monkeypatch.setattr("core.torch_engine.models.memory.free_memory", lambda _: weights + 1000)
+    found = [foreseen(asked, Limits(), models) for models in (none, loaded)]
+    assert [(one["pool"], one["loaded"]) for one in found] == [
+        (1000, False),
+        (weights + 1000, True),
+    ]
 
 
 @pytest.mark.parametrize(

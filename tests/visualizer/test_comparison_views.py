@@ -231,6 +231,16 @@ def test_durations_have_units(value, text):
     assert findings.seconds(value) == text
 
 
+def test_the_totals_of_a_run_that_was_cut_are_lower_bounds():
+    """One lane, cut after three steps: `b` has waited for its first token until then."""
+    whole = record(EngineConfig(max_num_seqs=1), request("a", 3, 9), request("b", 3, 2))
+    cut = dataclasses.replace(whole, events=whole.events[:3], complete=False)
+    told = [
+        {one["name"]: one["value"] for one in findings.totals(run)}["TTFT"] for run in (whole, cut)
+    ]
+    assert told == ["46.0 ms, worst 91.0 ms", "≥ 15.0 ms, worst ≥ 29.0 ms"]
+
+
 def test_a_duration_among_the_totals_is_in_seconds_once_it_is_written_as_one():
     assert [findings._duration(s) for s in (0.9994, 0.9996, 1.0)] == ["999 ms", "1.00 s", "1.00 s"]
 
@@ -256,6 +266,23 @@ def test_a_rate_that_holds_is_said_of_nobody_whose_rate_was_not_looked_at():
     )
     said = findings.throughput(compare_policies(engine, work, ["continuous", "static"]))
     assert re.fullmatch(r"static writes \d+ tokens a second, continuous \d+\.", said)
+
+
+def test_the_quarter_with_the_fewest_tokens_is_named():
+    """Of 99 ms: two tokens in the first, one in the second, three and two in the others."""
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 1), request("b", 3, 7, arrival=3))
+    times = [round(1000 * at) for at in findings.token_times(trace)]
+    assert times == [1, 11, 41, 51, 61, 71, 81, 91]
+    assert findings._worst_quarter(trace) == (1, pytest.approx(1 / 0.02475))
+
+
+def test_figures_one_above_the_other_leave_a_gap_between_them():
+    figure = Figure.stacked([1, 3], gap=0.2)
+    first, second = (figure.layout[name]["domain"] for name in ("yaxis", "yaxis2"))
+    assert first == pytest.approx([0.8, 1.0]) and second == pytest.approx([0.0, 0.6])
+    three = Figure.stacked([1, 1, 1], gap=0.05)
+    domains = [three.layout[name]["domain"] for name in ("yaxis3", "yaxis2", "yaxis")]
+    assert domains == [pytest.approx([n * 0.35, n * 0.35 + 0.3]) for n in range(3)]
 
 
 def test_the_waste_of_running_ahead_is_called_so(comparison):
@@ -454,6 +481,15 @@ def test_cost_curve_has_medians_and_their_spread():
     assert list(measured.error_y.array) == pytest.approx([1, 8]) and list(
         measured.error_y.arrayminus
     ) == pytest.approx([1, 2])
+    # how many, and the slowest, for who points at one
+    assert [list(point) for point in measured.customdata] == [
+        [3, pytest.approx(12)],
+        [3, pytest.approx(30)],
+    ]
+    longer = dataclasses.replace(
+        CURVE, by_kv=tuple(StepCost(8, kv, (0.02,)) for kv in (512, 1024, 1536, 8192))
+    )
+    assert drawn(cost(longer)).layout.xaxis2.ticktext == ("512", "1k", "1536", "8k")
 
 
 @pytest.mark.parametrize("count", range(1, 9))
@@ -478,6 +514,15 @@ def test_the_table_has_every_contender_and_a_definition_for_every_column(compari
     assert all(c["definition"] for c in made["columns"])
     by_title = dict(zip([c["title"] for c in made["columns"]], made["rows"][1], strict=True))
     assert by_title["wall time"] == "1.50 s" and by_title["as fast"] == "2.07×"
+
+
+def test_a_reader_who_divides_two_times_of_the_table_finds_its_ratio():
+    """1.23 s by 617 ms, as they stand there; before they were rounded it is 2.003."""
+    made = table(compared({"static": [1.2349] * 3, "continuous": [0.61651] * 3}))
+    titles = [column["title"] for column in made["columns"]]
+    told = [dict(zip(titles, row, strict=True)) for row in made["rows"]]
+    assert [one["wall time"] for one in told] == ["1.23 s", "617 ms"]
+    assert [one["as fast"] for one in told] == ["1.00×", "1.99×"]
 
 
 def test_what_cannot_be_seen_is_said_so():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
 from visualizer.charts.theme import HUES, deal
+from visualizer.documents.catalogue import TRACES
+from visualizer.page.site import export_site
 from visualizer.page.step import PLOTLY, step_page
 from visualizer.server.recorded_runs import promise_recorded_runs
 from visualizer.server.store import Store
@@ -55,6 +58,24 @@ def test_the_trace_comes_back_as_it_was(store: Store, tmp_path):
     )
     assert answer["name"].endswith(".jsonl")
     assert store.export("jsonl", kept["id"]) == answer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("url", "picture"),
+    [
+        ("", "picture.png"),
+        ("https://example.org/runs", "https://example.org/runs/picture.png"),
+        ("https://example.org/runs/", "https://example.org/runs/picture.png"),
+    ],
+)
+def test_a_preview_finds_the_picture_where_the_site_is_served(tmp_path, url, picture):
+    for folder in ("none", "one"):
+        (tmp_path / folder).mkdir()
+    shutil.copy(TRACES / "chunk-7-by-4.jsonl", tmp_path / "one")
+    first = export_site(tmp_path / "site", tmp_path / "one", tmp_path / "none", url)
+    assert f'property="og:image" content="{picture}"' in first.read_text(encoding="utf-8")
+    assert (tmp_path / "site" / "picture.png").stat().st_size > 1000
 
 
 def test_perfetto_gets_json(store: Store):

@@ -12,11 +12,13 @@ import time
 from itertools import cycle, islice
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from core.config import EngineConfig
 from core.errors import InflightError
 from core.recorders.convert import import_recording
 from core.recorders.follow import MOST_LINES, Follower
@@ -26,8 +28,11 @@ from core.trace.phrases import letter
 from visualizer.documents.live import HIDDEN
 from visualizer.server.followed import EngineLoad, Followed, at_work
 from visualizer.server.live import CHAPTER, CHAPTERS
+from visualizer.server.live_routes import live_app
 from worlds.ranks import FILES, ranks, text
 from worlds.server_events import messages_in
+from worlds.visual import record as recorded_run
+from worlds.visual import request as asked_for
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 VLLM = DATA / "vllm-0.32.raw.jsonl.gz"
@@ -107,6 +112,36 @@ def test_the_load_of_an_engine_is_read_while_it_takes_steps():
     assert any(one["tokens_s"] for one in seen)
 
 
+def test_the_load_of_an_engine_is_that_of_its_latest_steps():
+    """Two lanes: two run and one waits, then who is over no longer runs, and at last nobody holds a
+    block; tokens are those of the last seconds.
+    """
+    load, trace = (
+        EngineLoad(),
+        recorded_run(
+            EngineConfig(max_num_seqs=2, block_size=4),
+            asked_for("a", 4, 2),
+            asked_for("b", 4, 4),
+            asked_for("c", 4, 3),
+        ),
+    )
+    assert set(load.to_json().values()) == {None}
+    seen = []
+    for event in trace.events:
+        load.take(event)
+        told = load.to_json()
+        seen.append((told["running"], told["waiting"], told["kv_used"] > 0))
+        assert told["kv_total"] == event.kv.total
+    assert seen == [(2, 1, True), (1, 1, True), (2, 0, True), (1, 0, True), (0, 0, False)]
+    # nine tokens in five steps, each ten milliseconds after the one before and nine long
+    assert told["tokens_s"] == pytest.approx(9 / 0.049)
+    late = trace.events[-1]._replace(t_start=9.0, t_end=9.5, sampled=())
+    load.take(late)
+    assert load.to_json()["tokens_s"] == 0.0
+    load.take(trace.events[0])  # another recording
+    assert load.to_json()["tokens_s"] == pytest.approx(2 / 0.009)
+
+
 @pytest.mark.slow
 def test_a_long_recording_is_shown_from_its_last_steps_on(tmp_path):
     """More steps than are kept at the first look: nobody is sent all of them, and what is sent
@@ -132,6 +167,20 @@ def test_a_long_recording_is_shown_from_its_last_steps_on(tmp_path):
     kept = steps(messages[begun:])
     assert kept == list(range(kept[0], last + 1)) and kept[0] >= MOST_LINES - CHAPTERS * CHAPTER - 1
     assert next(m for m in messages[begun:] if "begin" in m)["begin"]["step"] == kept[0]
+
+
+def test_what_is_asked_for_by_many_names_is_sent_once():
+    """A shared engine takes any name for its own: a long address is no way to have its log built a
+    thousand times over.
+    """
+    log = EventLog()
+    log.append({"kind": "step"})
+    log.close()
+    shown = live_app(lambda of: SimpleNamespace(event_log=log), None, lambda request: "me")
+    with TestClient(shown) as http:
+        once = http.get("/steps").text
+        assert http.get("/steps?" + "&".join(f"of={n}" for n in range(999))).text == once
+    assert messages_in(once) == [{"kind": "step"}]
 
 
 def test_ranks_and_files_are_chosen_by_name_and_nobody_can_ask(tmp_path, recording):

@@ -15,8 +15,18 @@ from core.engine.loop import ManualClock
 from core.policy import POLICIES
 from core.torch_engine.models.cache import ModelCache
 from visualizer.charts.theme import HUES
-from visualizer.jobs.limits import HERE, Limits, Refused, Spec, TimeIsUp, check, check_tokens
+from visualizer.jobs.limits import (
+    DTYPES,
+    HERE,
+    Limits,
+    Refused,
+    Spec,
+    TimeIsUp,
+    check,
+    check_tokens,
+)
 from visualizer.jobs.measured import Compare, Fork
+from visualizer.jobs.offers import models, presets
 from visualizer.jobs.work import Run, Work
 from visualizer.server.jobs import Job, JobQueue
 from visualizer.server.store import Store
@@ -53,6 +63,32 @@ def test_no_more_policies_are_compared_than_there_are_colours(tmp_path: Path):
     Compare(spec, HERE)
     with pytest.raises(Refused, match="At most 8 policies can be compared at once"):
         Compare(spec | {"policies": [*POLICIES][: len(HUES) + 1]}, HERE)
+
+
+def test_formats_and_presets_are_offered_where_any_model_may_be_run():
+    """Built-in models are computed in the format that they are stored in."""
+    own = replace(HERE, any_model=False, offered=("shakespeare-char",))
+    assert models(HERE)["dtypes"] == [*DTYPES] and len(DTYPES) > 1
+    assert models(own)["dtypes"] == ["auto"]
+    offered = {preset["spec"]["model"] for preset in presets(own)}
+    assert offered == {"shakespeare-char"} and len(presets(own)) < len(presets(HERE))
+
+
+@pytest.mark.parametrize(
+    ("asks", "why"),
+    [
+        ({"policies": []}, "at least one policy"),
+        ({"policies": ["static", "static"]}, "by name, each once: "),
+        ({"policies": ["fastest"]}, "by name, each once: "),
+        ({"policies": ["static"], "repeats": 0}, f"1 to {HERE.repeats} times"),
+        ({"policies": ["static"], "repeats": HERE.repeats + 1}, f"1 to {HERE.repeats} times"),
+        ({"policies": ["static"], "repeats": True}, f"1 to {HERE.repeats} times"),
+    ],
+)
+def test_a_comparison_names_each_policy_once_and_runs_it_as_often_as_is_allowed(asks, why):
+    Compare(asked({}) | {"policies": ["static", "stall"], "repeats": HERE.repeats}, HERE)
+    with pytest.raises(Refused, match=why):
+        Compare(asked({}) | asks, HERE)
 
 
 @pytest.mark.parametrize(("knob", "value"), [("policy", "continuous"), ("max_num_seqs", 8)])

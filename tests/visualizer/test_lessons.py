@@ -395,9 +395,12 @@ def test_sheets_that_there_are_not_are_refused():
 
 
 def test_the_plan_fits_a_lesson_of_45_minutes():
-    assert sum(lesson.minutes for lesson in LESSONS) == 45 and all(
-        texts("en", lesson.name)["title"] in plan(TRACES) for lesson in LESSONS
-    )
+    page = plan(TRACES)
+    assert all(texts("en", lesson.name)["title"] in page for lesson in LESSONS)
+    times = [tuple(map(int, one)) for one in re.findall(r"<td>(\d+)–(\d+) ", page)]
+    assert [end - begin for begin, end in times] == [lesson.minutes for lesson in LESSONS]
+    assert [begin for begin, _ in times] == [0, *(end for _, end in times[:-1])]
+    assert times[-1][1] == 45
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -281,6 +281,24 @@ def test_a_slow_reader_skips_and_is_told_and_memory_is_bounded():
     assert sum("begin" in message for message in few) == 2 and few[1:] == late[-len(few) + 1 :]
 
 
+def test_a_run_whose_beginning_was_missed_is_late_until_the_next_one_begins():
+    trace = trace_of("sequential")
+    live, told = live_of(trace), messages(trace)
+
+    def said() -> tuple[list[bool], int]:
+        """What was said of being late, and the steps that were sent."""
+        sent = now(live.event_log)
+        late = [message["late"] for message in sent if "late" in message]
+        return late, sum(len(message.get("events", ())) for message in sent)
+
+    steps = len(trace.events)
+    assert said() == ([], steps)
+    live.take([{"kind": "skipped", "messages": 9}, *told[1:]])
+    assert said() == ([True], steps)
+    live.take(told)
+    assert said()[0][-1] is False and said()[1] == 2 * steps
+
+
 def test_what_is_hidden_is_in_nothing_that_is_sent_and_comes_back():
     """Texts and nicknames, those of earlier steps included; every reader begins anew with what is
     to be shown now.

@@ -84,6 +84,20 @@ def test_a_model_that_answers_is_asked_questions_that_it_can_end(monkeypatch):
 
 
 @pytest.mark.slow
+def test_of_as_many_prompts_as_requests_each_is_asked_once(monkeypatch):
+    prompts = tuple("abcdefghi")
+
+    async def go(serving, _):
+        bots = Bots(serving, prompts)
+        await bots.begin("me")
+        await over(bots)
+        told = await asked(serving)
+        assert len({tuple(m["prompt_token_ids"]) for m in told}) == BOTS * ROUNDS == len(prompts)
+
+    with_bots(go, monkeypatch)
+
+
+@pytest.mark.slow
 def test_two_presses_at_the_same_instant_let_three_bots_ask(monkeypatch):
     async def go(serving, bots):
         given = await asyncio.gather(

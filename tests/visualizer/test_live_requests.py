@@ -17,11 +17,11 @@ import pytest
 from core import Engine
 from core.errors import InvalidRequest
 from core.serving.engine import ServingEngine
-from core.serving.event_log import Hidden
+from core.serving.event_log import Hidden, events
 from core.serving.limits import ServingLimits
 from visualizer.server import live_requests as module
 from visualizer.server.live_requests import Bots, LiveRequests, request_id
-from visualizer.server.live_routes import live_app
+from visualizer.server.live_routes import OWN, live_app, live_of
 from worlds.server_events import messages_in
 from worlds.serving import Served, char_engine, served
 
@@ -200,6 +200,37 @@ def test_many_calls_at_once_with_one_key_are_one_request_and_hurt_nobody():
             assert len(text) == 8 and ended["finish_reason"] == "length"
         assert text_of(server, other)[1]["tokens"] == 200
         assert server.serving.num_requests == 0 and server.serving.num_step_failures == 0
+
+
+def test_one_stream_reads_so_many_requests_and_what_is_no_place_is_none():
+    def app(serving: ServingEngine):
+        return live_app(nobodys_live, LiveRequests(serving), lambda request: "me")
+
+    with served(char_engine(max_num_seqs=2), app=app) as server:
+        places = ["no-place", "k:x", "k:-1", *(f"{number:020}:0" for number in range(40))]
+        found = server.get(f"/requests?places={','.join(places)}")
+        gone = [told["of"] for told in messages_in(found.text)]
+    assert len(gone) == OWN - 3 and set(gone) == {f"{number:020}" for number in range(OWN - 3)}
+
+
+@pytest.mark.slow
+def test_runs_of_an_engine_that_takes_the_place_of_another_are_numbered_on():
+    """Viewers tell by its number that a run is another one."""
+    first, second = (ServingEngine(char_engine(max_num_seqs=lanes)) for lanes in (1, 2))
+    for serving in (first, second):
+        serving.start()
+    live = live_of(first, lambda: second)
+    first.close(), second.close()
+
+    async def begun() -> list[tuple[int, int]]:
+        return [
+            (told["begin"]["run"], told["header"]["config"]["max_num_seqs"])
+            async for piece in events(live.event_log)
+            for told in messages_in(piece)
+            if "begin" in told
+        ]
+
+    assert asyncio.run(asyncio.wait_for(begun(), 60)) == [(0, 1), (1, 2)]
 
 
 @pytest.mark.slow

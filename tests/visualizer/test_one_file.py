@@ -43,6 +43,13 @@ def test_a_run_opens_at_its_place_with_a_frame_only_where_it_fills_the_window(in
     assert props["step"] == 3 and props["embedded"] is in_cell and props["replay"]["events"]
 
 
+@pytest.mark.parametrize(("source", "shown"), [("live", "recorded"), ("simulated", "simulated")])
+def test_a_run_of_a_command_or_a_notebook_is_called_recorded_as_no_server_ran_it(source, shown):
+    trace = TRACES("one-request")
+    made = replace(trace, header=replace(trace.header, source=source))
+    assert data(html_of(made, False, {}), "props")["replay"]["header"]["source"] == shown
+
+
 @pytest.mark.slow
 def test_a_comparison_brings_its_traces_and_a_name_is_no_mark_of_the_page(comparison):
     html = html_of(comparison, True, {})

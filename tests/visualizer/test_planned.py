@@ -20,6 +20,7 @@ from visualizer.documents.plan import plan_document
 from visualizer.jobs.limits import HERE, Refused, TimeIsUp
 from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Work
+from visualizer.words.findings import seconds
 from visualizer.words.language import missing_keys
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -109,7 +110,32 @@ def test_a_request_has_its_own_story_across_the_settings(trace: Trace) -> None:
     assert len(document["requests"]) == len(trace.asked)
     last = [point.requests[[*trace.asked][-1]].e2e_s for point in (made.measured, *made.points)]
     told = document["requests"][-1]["rows"]
+    own = made.measured.requests[[*trace.asked][-1]]
+    assert told[0] == [*map(seconds, (own.queue_s, own.ttft_s, own.e2e_s))]
+    assert len({*told[0]}) == 3
     assert [told[0][2], told[2][2]] == [f"{e2e:#.3g} s" for e2e in last if e2e is not None]
+
+
+def test_a_point_of_the_picture_tells_its_own_numbers(trace: Trace) -> None:
+    """The measured one, in both panels: TTFT and ITL, the half before the worst."""
+    made = plan(trace, lanes=[4])
+    document = plan_document(made, trace, "it")
+    (figure,) = document["figures"]
+    stars = [mark for mark in figure["figure"]["data"] if mark.get("name") == "measured"]
+    numbers = made.measured.numbers
+    assert numbers is not None
+    for star, name in zip(stars, ("ttft_s", "itl_s"), strict=True):
+        half, worst = (seconds(numbers[name][share]) for share in ("p50", "p99"))
+        assert half != worst and star["text"] == [
+            f"measured<br>{half} at p50, {worst} at p99<br>"
+            f"{numbers['output_tok_s']:.1f} tokens per second<br>"
+            f"{numbers['preemptions']} preemptions, at most {numbers['most_waiting']} waiting"
+        ]
+        assert [star["x"], star["y"]] == [
+            [round(numbers["output_tok_s"], 3)],
+            [numbers[name]["p50"]],
+        ]
+        assert star["customdata"] == [None]  # no row of the table is to be opened for it
 
 
 @pytest.mark.slow
@@ -160,7 +186,7 @@ def test_a_setting_that_lies_beyond_what_was_measured_is_named(trace: Trace) -> 
         ({"budgets": "512"}, "whole numbers from 1"),
         ({"lanes": [True]}, "whole numbers from 1"),
         ({"policies": ["fastest"]}, "Choose policies by name"),
-        ({"slos": {"ttft_s": 0}}, "seconds above 0"),
+        ({"slos": {"ttft_s": 0}}, "The limits of a good request are seconds above 0"),
         ({"slos": {"ttft_s": True}}, "seconds above 0"),
         ({"slos": {"ttft": 1.0}}, "seconds above 0"),
         ({"slos": [1.0]}, "seconds above 0"),

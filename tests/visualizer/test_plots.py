@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 import inflight
 from core import Engine
 from core.errors import InflightError
 from core.simulate.engine import SimulatedEngine
 from core.simulate.roofline import Roofline
+from core.trace.events import Admitted, Finished, LaneReleased, LimitReached
 from core.trace.mask import Position
+from core.trace.phrases import letter
 from core.workload.workload import Workload
 from visualizer.charts.step_figure import CELLS, _token
-from visualizer.charts.theme import HUES, tint
+from visualizer.charts.theme import HUES, Hues, escaped, tint
+from worlds.by_hand import event
 from worlds.small import MemoryModel, memory_trace, request, requests
 
 ROWS = ((3, 2), (2, 1), (2, 1, 3))  # prompt, new tokens, arrival
@@ -39,6 +42,25 @@ def test_lanes_are_drawn_as_they_were_held(trace):
         "r0: decode, 4 in its cache",
     )
     assert figure.layout.title.text.startswith("small under continuous: 3 requests, 3 steps")
+
+
+@pytest.mark.parametrize(
+    ("left", "step"),
+    [
+        ({"released": (LaneReleased("r3", 3, "before"),)}, 1),
+        ({"finished": (Finished("r3", "cancelled"),)}, 1),
+        ({"released": (LaneReleased("r3", 3, "after"),)}, 0),
+    ],
+)
+def test_a_newcomer_has_the_hue_of_who_has_just_left(left, step):
+    """With as many requests as hues: whoever left before a step or after the one before."""
+    why = LimitReached("none")
+    first = event(0, admitted=tuple(Admitted(f"r{n}", n, why) for n in range(len(HUES))))
+    second = event(1, admitted=(Admitted("new", 3, why),))
+    hues, events = Hues(), [first, second]
+    events[step] = events[step]._replace(**left)
+    assert hues.deal(events[0]) == {f"r{n}": n for n in range(len(HUES))}
+    assert hues.deal(events[1]) == {"new": 3}
 
 
 def test_kv_and_mask_are_those_of_the_trace(trace):
@@ -95,6 +117,21 @@ def test_an_animation_has_a_picture_for_each_step(trace, tmp_path):
         assert film.n_frames == 1
 
 
+def test_an_animation_names_some_of_those_who_wait_and_counts_the_rest(tmp_path, monkeypatch):
+    """Thirty for one lane: the second to the twenty-fifth by letter, and five more."""
+    told, draw = [], ImageDraw.ImageDraw.text
+    monkeypatch.setattr(
+        ImageDraw.ImageDraw,
+        "text",
+        lambda ink, at, text, *how, **more: told.append(text) or draw(ink, at, text, *how, **more),
+    )
+    many = memory_trace(*[(3, 2)] * 30, max_num_seqs=1)
+    many.animate(tmp_path / "run.gif", steps=slice(0, 1))
+    (waiting,) = (text for text in told if text.startswith("waiting: "))
+    assert waiting == f"waiting: {' '.join(map(letter, range(1, 25)))} and 5 more"
+    assert "Step 0" in told and letter(0) in told
+
+
 def _hex(pixel: tuple[int, ...]) -> str:
     return "#" + "".join(f"{c:02X}" for c in pixel)
 
@@ -116,6 +153,7 @@ def test_an_animation_that_cannot_be_made_is_refused_and_leaves_no_file(
 
 
 def test_names_and_texts_of_a_trace_are_data_in_a_figure():
+    assert escaped("a\n<b>\tc\x00&") == "a↵&lt;b&gt;→c␀&amp;"
     ran = Engine(MemoryModel()).run(Workload([request("<b>a</b>", 3, 2)], "<i>w</i>"))
     figure = ran.plot()
     assert figure.data[0].text[0][1].startswith("&lt;b&gt;a&lt;/b&gt;: decode")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import sys
 import time
 from dataclasses import replace
 
@@ -148,6 +149,7 @@ def test_a_run_that_nobody_reads_gives_its_place_back(page_url, http):
         ("DELETE", "inflight/jobs/a"),  # there for another method
         ("GET", "inflight/live/nowhere"),
         ("GET", "inflight/story/nothing.woff2"),
+        ("GET", "inflight/story/LICENSE"),  # beside the fonts
         ("GET", "engine/0/nothing.js"),
     ],
 )
@@ -243,6 +245,15 @@ def test_a_page_answers_to_no_name_that_others_gave_it(page_url, space_url, http
         http.get(f"{space_url}/inflight/state", headers={"host": "me-it.hf.space"}).status_code
         == 200
     )
+
+
+@pytest.mark.slow
+def test_a_page_answers_to_the_names_that_its_owner_allows(http):
+    command = (sys.executable, "app.py", "--allow-host", "class.example")
+    with serve(command) as url:
+        for host, status in (("class.example", 200), ("127.0.0.1", 200), ("evil.example", 403)):
+            answer = http.get(f"{url}/inflight/state", headers={"host": host})
+            assert answer.status_code == status, host
 
 
 @pytest.mark.slow

@@ -197,6 +197,17 @@ def test_a_model_that_cannot_be_had_is_told_in_a_sentence_and_asked_for_again():
         assert answer.status_code == 503 and answer.json()["error"]["message"].endswith(".")
 
 
+@pytest.mark.slow
+def test_viewers_of_an_engine_that_makes_room_are_shown_the_one_that_comes():
+    """Even before that is there; and nothing once the page closes."""
+    shared = SharedEngine("shakespeare-char", ModelCache(), HERE)
+    assert shared._successor() is None
+    with shared._changing:  # as while a teacher shares another model
+        coming = shared._successor()
+    assert coming is not None and shared._successor() is coming
+    coming.close()
+
+
 @pytest.mark.parametrize(
     ("local", "shared", "host", "environment", "found"),
     [

@@ -96,6 +96,24 @@ def test_a_sheet_that_found_the_disk_full_is_made_again_and_no_name_makes_anothe
     )
 
 
+@pytest.mark.slow
+def test_each_language_has_papers_of_its_own(tmp_path):
+    lessons = Lessons(Store(tmp_path, 0, str), TRACES)
+    for name, kind in (("", "plan"), ("one-token", "learner"), ("one-token", "offline")):
+        english, german = (
+            Path(lessons.file(name, kind, language)).read_text() for language in ("en", "de")
+        )
+        assert english != german
+        assert kind == "offline" or ('lang="en"' in english and 'lang="de"' in german)
+
+
+def test_ranks_are_in_the_order_of_their_numbers(tmp_path):
+    names = [f"run.rank{rank}.jsonl" for rank in range(12)]
+    for name in (*reversed(names), "run.jsonl", "other.rank0.jsonl"):
+        (tmp_path / name).touch()
+    assert [path.name for path in rank_files("run", tmp_path)] == names
+
+
 def test_a_figure_is_kept_without_a_copy_of_plotly(tmp_path):
     store = Store(tmp_path, 2**24)
     name = store.export("plotly", store.put(trace())["id"], 1)["url"].rsplit("/", 1)[-1]

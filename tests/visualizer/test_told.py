@@ -7,16 +7,16 @@ from difflib import unified_diff
 
 import pytest
 
-from worlds.as_told import FOLDER, PAGE, texts
+from worlds.as_told import DRAWN, FOLDER, PAGE, texts
 
 MADE = texts()
-QUICK = [name for name in MADE if not name.startswith("vllm-http")]
+QUICK = [name for name in MADE if "vllm-http" not in name]
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in MADE if name not in QUICK]
 
 
 @pytest.mark.parametrize("name", QUICK + SLOW)
 def test_what_is_said_is_what_was_kept(name: str) -> None:
-    if name.startswith(PAGE) and shutil.which("node") is None:
+    if name.startswith((PAGE, DRAWN)) and shutil.which("node") is None:
         pytest.skip("node is not installed")
     then = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     differs = list(unified_diff(then, MADE[name]().splitlines(), lineterm="", n=0))

@@ -11,7 +11,7 @@ import pytest
 
 from core.config import BUILTIN_FOLDER, EngineConfig
 from core.errors import InflightError
-from visualizer.jobs.files import SEPARATOR, answer_to, check_lines
+from visualizer.jobs.files import REQUESTS, SEPARATOR, Wanted, answer_to, check_lines
 from visualizer.jobs.limits import HERE
 from visualizer.server import uploads
 from visualizer.server.limits import SPACE
@@ -106,16 +106,24 @@ def test_ranks_that_are_opened_together_are_runs_of_their_own(store):
     [
         ("[[],[]," * 2**20 + "[]]", "at most 2 MiB"),
         ("[" * 100, "nested too deeply"),
+        (SEPARATOR * 256, "257 files are too many; 256 are the most"),
         ("x" * (9 * 2**20), "at most 8 MiB"),
         ("\ud800", "line 1"),
         (text().replace('"complete":true', '"complete":false'), "line"),
     ],
-    ids=["long", "deep", "large", "surrogate", "changed"],
+    ids=["long", "deep", "many", "large", "surrogate", "changed"],
 )
 def test_what_is_no_trace_is_refused_in_words(store, content, words):
     with pytest.raises(InflightError, match=words):
         open_upload(content.encode("utf-8", "surrogatepass"), store, SPACE)
     assert not list(store.folder.iterdir())
+
+
+def test_of_a_published_workload_as_many_requests_are_read_as_one_can_follow():
+    wanted = Wanted.within(HERE, "azure.csv", "shakespeare-bpe")
+    assert wanted.requests == REQUESTS < HERE.requests
+    few = Wanted.within(replace(HERE, requests=3), "", "shakespeare-bpe")
+    assert (few.requests, few.name) == (3, "This file")
 
 
 def test_what_is_no_text_is_called_that(store):

@@ -205,6 +205,11 @@ def test_where_a_task_begins_runs_and_is_said_to_be_unchanged(task):
     assert set(SOLVED) == set(TASKS)
 
 
+def test_blanks_and_empty_lines_make_no_other_code():
+    code = TASKS["promise"].code.replace("\n", " \n\n", 3) + "\n"
+    assert attempt("promise", code)["help"].startswith("This is still the code that you were given")
+
+
 @pytest.mark.parametrize(("task", "code", "says"), MISTAKEN)
 def test_a_typical_mistake_gets_its_help(task, code, says):
     found = attempt(task, code)

@@ -42,10 +42,12 @@ from visualizer.charts.step_figure import step_figure
 from visualizer.documents.catalogue import thumbnail
 from visualizer.documents.comparison import Shown, document
 from visualizer.documents.replay import replay
+from visualizer.lessons.document import document as lessons
 from visualizer.lessons.document import lesson_document, terms
 from visualizer.lessons.document import recorded as recorded_runs
 from visualizer.lessons.lessons import LESSONS, QUESTIONS
 from visualizer.lessons.sheets import KINDS, sheet
+from visualizer.page.story import story_data
 from visualizer.words.findings import fork
 from visualizer.words.vocabulary import plain
 from worlds.comparison import CURVE, ENVIRONMENT, measured
@@ -55,8 +57,20 @@ DATA = Path(__file__).parents[1] / "data"
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
 READ = 40  # steps of a run whose sentences are there in words
 SEEN = 14  # steps of a run that the page is asked about
-PAGE = "page-"
-SCRIPT = Path(__file__).parents[1] / "js" / "told.js"
+PAGE, DRAWN = "page-", "drawn-"
+SCRIPTS = Path(__file__).parents[1] / "js"
+ON_SCREEN = (
+    "chunk-7-7-6",
+    "shared-prefix",
+    "simulated-continuous",
+    "simulated-no-evict",
+    "simulated-split",
+    "verses-static",
+    "vllm-0.32-hybrid",
+    "vllm-0.32-sliding-window",
+    "vllm-0.32-speculation",
+    "vllm-http-async",
+)
 GOALS = SLOs(ttft_s=0.05, tpot_s=0.02, e2e_s=1.0)
 SHIPPED = (
     "chunk-7-7-6",
@@ -98,7 +112,11 @@ def texts() -> dict[str, Callable[[], str]]:
     for name, trace in opened.items():
         made[name] = lambda trace=trace: of_run(trace())
         if not name.startswith("vllm-http"):
-            made[f"{PAGE}{name}"] = lambda trace=trace: of_page(trace())
+            made[f"{PAGE}{name}"] = lambda trace=trace: of_page(trace(), "told.js")
+        if name in ON_SCREEN:
+            made[f"{DRAWN}{name}"] = lambda trace=trace: of_page(trace(), "drawn.js")
+    made[f"{DRAWN}story"] = lambda: told_by("drawn_story.js", story_data("en", "."))
+    made[f"{DRAWN}learn"] = lambda: told_by("drawn_learn.js", lessons(runs()))
     return made | {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
 
 
@@ -138,17 +156,23 @@ def shortened(text: str, most: int = 6000) -> str:
     return text if len(text) < most else f"{text[: most // 2]} … {digest(text)}"
 
 
-def of_page(trace: Trace) -> str:
-    """What the page makes of a run, asked by Node: `tests/js/told.js`. Of one that is simulated
-    here the header would know this machine and the date.
+def of_page(trace: Trace, script: str) -> str:
+    """What the page makes of a run, asked by Node: what `tests/js/told.js` is told of it, or
+    `tests/js/drawn.js` has on screen. Of one that is simulated here the header would know this
+    machine and the date.
     """
     shown = replay(trace)
     if trace.header.is_simulated:
         here = ("created", "device_name", "threads", "versions")
         shown["header"] = {k: v for k, v in shown["header"].items() if k not in here}
+    return told_by(script, shown)
+
+
+def told_by(script: str, given: dict[str, Any]) -> str:
+    """What a script of `tests/js` prints of this, its lines cut."""
     with tempfile.TemporaryDirectory() as folder:
-        (file := Path(folder) / "run.json").write_text(json.dumps(shown), encoding="utf-8")
-        command = ["node", str(SCRIPT), str(file), str(SEEN)]
+        (file := Path(folder) / "given.json").write_text(json.dumps(given), encoding="utf-8")
+        command = ["node", str(SCRIPTS / script), str(file), str(SEEN)]
         asked = subprocess.run(command, check=True, capture_output=True, text=True)
     return "".join(f"{shortened(line, 400)}\n" for line in asked.stdout.splitlines())
 

@@ -2,6 +2,7 @@
 comparison of real runs on a clock of its own.
 """
 
+from dataclasses import replace
 from itertools import count
 
 from core.config import EngineConfig
@@ -31,9 +32,9 @@ CURVE = CostCurve(
 )
 
 
-def measured() -> Comparison:
+def measured(leaves_after: float | None = None) -> Comparison:
     """Three rounds of two policies; whoever looks at the clock moves it by a tenth of a
-    millisecond.
+    millisecond. leaves_after: when the client of the third request leaves.
     """
     ticks = count()
 
@@ -45,7 +46,9 @@ def measured() -> Comparison:
         Engine(MemoryModel(), None, EngineConfig(policy=policy, **limits), clock=clock)
         for policy in ("static", "continuous")
     ]
-    workload = Workload(requests((5, 12), (3, 3), (4, 6), (6, 4)), "small")
+    asked = requests((5, 12), (3, 3), (4, 6), (6, 4))
+    asked[2] = replace(asked[2], leaves_after=leaves_after)
+    workload = Workload(asked, "small")
     return compare(
         [engine_contender(engine, workload) for engine in engines], repeats=3, clock=clock
     )

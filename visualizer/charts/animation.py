@@ -38,7 +38,10 @@ def animated(trace: Trace, path: Path, steps: slice, seconds: float) -> None:
         raise InflightError("An .mp4 needs the program ffmpeg, which is not here; a .gif does not.")
     if not (is_number(seconds) and 0.02 <= seconds <= 60):
         raise InflightError(f"A step is shown for 0.02 to 60 seconds, not {shown(seconds)}.")
-    places = range(len(trace))[require(steps, slice, "Steps are chosen by a slice")]
+    try:
+        places = range(len(trace))[require(steps, slice, "Steps are chosen by a slice")]
+    except (TypeError, ValueError):  # of its bounds
+        raise InflightError(f"No steps can be chosen by {steps}.") from None
     if not 0 < len(places) <= MOST_STEPS:
         raise InflightError(
             f"An animation has 1 to {MOST_STEPS} steps, and these are {len(places):,}: choose some"

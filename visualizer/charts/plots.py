@@ -110,12 +110,13 @@ def plotted(what: Trace | Comparison | Plan, view: str, step: int | None) -> Any
             made.update_layout(title=f"Simulated: {made.layout['title']['text']}")
     elif not what.events:
         raise InflightError("An empty trace: nothing has run yet.")
-    elif view == "mask" and step is None:
-        raise InflightError("Which step? A mask is of one: give step=.")
-    elif view != "mask" and step is not None:
-        raise InflightError(f"step= is for the mask; {shown(view)} shows all of them.")
     else:
-        made = _one_of(_OF_A_RUN, view)(what, step)
+        draw = _one_of(_OF_A_RUN, view)
+        if view == "mask" and step is None:
+            raise InflightError("Which step? A mask is of one: give step=.")
+        if view != "mask" and step is not None:
+            raise InflightError(f"step= is for the mask; {shown(view)} shows all of them.")
+        made = draw(what, step)
     return go.Figure(made.to_json())
 
 

@@ -351,6 +351,8 @@ def load(folder: Path) -> Shown:
             )
         names, entries = plain["names"], plain["policies"]
         files = {name: file for name, file in plain["traces"].items() if name in names}
+        if any(file != Path(file).name for file in files.values()):
+            raise InflightError(f"The comparison {folder.name} has runs outside of its folder.")
         traces = {
             name: Trace.from_lines(map(str.rstrip, lines_of(folder / file)))
             for name, file in files.items()

@@ -24,6 +24,7 @@ from visualizer.jobs.limits import Limits, Refused, checked_model
 LINE_LENGTH = 2 * 2**20  # a step of a thousand requests takes a tenth of this
 UPLOADED = "uploaded"  # the source in the header of such a run
 SEPARATOR = "\x1e"  # between two files
+MOST = 256  # files at once
 REQUESTS = 24  # taken from the start of a published workload: as many as one can follow by eye
 ARRIVE_WITHIN = 20.0  # seconds; longer recordings are sped up
 DEPTH = 24  # levels of nested brackets; a trace has a handful
@@ -48,6 +49,8 @@ def open_files(
     recordings, by default that of their model.
     """
     texts = text.split(SEPARATOR)
+    if len(texts) > MOST:
+        raise Refused(f"{len(texts):,} files are too many; {MOST} are the most.")
     for one in texts:
         check_lines(one)
     called = names if len(names) == len(texts) else ["This file"] * len(texts)

@@ -187,6 +187,7 @@ def sources() -> dict[str, str]:
     """The modules that run in the tab and the files that they read, as texts by path."""
     paths = {_ROOT / relative for relative in modules_in_tab().values()}
     paths |= {path for pattern in _READ for path in ASSETS.glob(pattern) if path.is_file()}
+    paths.add(_ROOT / ("__init__.py" if _PACKAGE else "inflight.py"))  # for a visitor's code
     folder = _PACKAGE.replace(".", "/")
     return {
         folder + path.relative_to(_ROOT).as_posix(): path.read_text(encoding="utf-8")

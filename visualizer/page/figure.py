@@ -25,7 +25,6 @@ _HEADER = (
     "num_blocks",
     "execution",
     "engine",
-    "inferred",
     "source",
 )
 _HOLES = re.compile(r"\[[^\[\]]*\]|#|“…”|\{\w+\}")  # numbers, quotes and choices

@@ -32,7 +32,7 @@ def html_of(what: object, in_cell: bool, place: dict[str, Any]) -> str:
         raise InflightError(f"There is no page of a {type(what).__name__}.")
     if not what.events:
         raise InflightError("An empty trace: nothing has run yet.")
-    return standalone_html(translated_replay(what), place | {"embedded": in_cell})
+    return standalone_html(translated_replay(what, "recorded"), place | {"embedded": in_cell})
 
 
 def comparison_html(comparison: Comparison) -> str:

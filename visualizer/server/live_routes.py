@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from core.errors import InflightError
-from core.serving.event_log import events, events_together
+from core.serving.event_log import EventLog, events, events_together
 from core.serving.turns import Turns
 from visualizer.server.live import Live
 from visualizer.server.live_requests import BOTS, Bots, LiveRequests
@@ -83,16 +83,16 @@ def live_app(
 
     async def watch(request: Request) -> Response:
         try:
-            names = dict.fromkeys(request.query_params.getlist("of") or [""])
-            logs = {name: (await asyncio.to_thread(live, name)).event_log for name in names}
+            logs: dict[EventLog, str] = {}  # each is sent once, whatever it is called
+            for name in dict.fromkeys(request.query_params.getlist("of") or [""]):
+                logs.setdefault((await asyncio.to_thread(live, name)).event_log, name)
         except InflightError as error:
             return refused(error)
         start, chapters = number_from(request, "from"), number_from(request, "chapters")
         if len(logs) > 1:
-            return streamed(events_together(logs, chapters=chapters))
-        return streamed(
-            events(next(iter(logs.values())), None if start is None else start - 1, chapters)
-        )
+            named = {name: log for log, name in logs.items()}
+            return streamed(events_together(named, chapters=chapters))
+        return streamed(events(next(iter(logs)), None if start is None else start - 1, chapters))
 
     viewers = Turns(VIEWERS, "viewers are connected", retry_after=10)
     watching = Route("/steps", InTurn(viewers, address_of, watch), methods=["GET"])

@@ -20,11 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from core.config import ASSETS
-from visualizer.jobs.files import SEPARATOR, TOO_LARGE, Wanted, answer_to, open_files, read_workload
+from visualizer.jobs.files import (
+    MOST,
+    SEPARATOR,
+    TOO_LARGE,
+    Wanted,
+    answer_to,
+    open_files,
+    read_workload,
+)
 from visualizer.jobs.limits import Limits, Refused, check_upload
 from visualizer.server.store import NotKept, Store
 
-MOST = 256  # files
 # of CPU time, which does not depend on other load; importing a tokenizer takes most of it
 SECONDS = 40
 _LONGEST = 300.0  # seconds of wall time after which reading is given up in any case
@@ -165,7 +172,7 @@ def _load_tokenizers(text: str) -> None:
     from core.recorders.raw import is_raw
     from core.recorders.texts import model_folder, tokenizer_of
 
-    for one in text.split(SEPARATOR):
+    for one in text.split(SEPARATOR)[:MOST]:
         first = one.partition("\n")[0]
         model = json.loads(first).get("model") if is_raw(first) else None
         if isinstance(model, str) and (folder := model_folder(model)):

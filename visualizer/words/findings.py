@@ -317,7 +317,8 @@ def listed(words: Sequence[str]) -> str:
 def outputs(comparison: Comparison) -> str:
     """Whether all outputs are the same."""
     if comparison.outputs_identical:
-        return t("Every run wrote the same tokens.")
+        stayed = ", as long as the clients stayed" if comparison.is_cut else ""
+        return t(f"Every run wrote the same tokens{stayed}.")
     first = comparison.differences[0]
     said = t(
         f"{{policy}} departs from {{base}} in request {{request}} at token {first['position']}",

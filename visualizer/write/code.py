@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -50,7 +49,6 @@ def written(code: object) -> Written:
     """Run a visitor's code; raises Fault."""
     if not isinstance(code, str) or len(code) > MOST:
         raise Fault("A policy is text of at most 20,000 characters.")
-    _as_written()
     try:
         scope = executed(compile(code, FILE, "exec", dont_inherit=True))
         found = [
@@ -71,14 +69,6 @@ def written(code: object) -> Written:
             example='limits = {"max_num_batched_tokens": 64}',
         )
     return Written(policy, limits)
-
-
-def _as_written() -> None:
-    """Make `core` importable under this name in a wheel, where our packages are inside another."""
-    around = Policy.__module__.removesuffix("core.policy")
-    for name, module in list(sys.modules.items()) if around else ():
-        if name.startswith(f"{around}core"):
-            sys.modules.setdefault(name.removeprefix(around), module)
 
 
 def _made(policy: type[Policy]) -> Policy:

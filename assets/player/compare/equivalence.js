@@ -23,12 +23,13 @@ function split(text, other) {
 }
 
 function textOf(prompt, text, other, parted, of) {
+  const pieces = (prompt || "").split(/(?=\s)/);
+  const asked = prompt?.length > SEEN ? tail(pieces, pieces.length, SEEN) : prompt;
   const said = (/** @type {import("../parts/dom.js").Child[]} */ ...words) =>
     h(
       "p",
       { class: "saying", tabindex: "0", "data-of": of },
-      prompt &&
-        h("span", { class: "asked" }, prompt.length > SEEN ? tail([prompt], 1, SEEN) : prompt),
+      asked && h("span", { class: "asked" }, asked),
       ...words,
     );
   if (!parted) return said(text || null);

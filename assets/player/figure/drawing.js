@@ -13,7 +13,7 @@ const SMALL = 420; // pixels: narrower ones are drawn for a phone
  * A token as it is written; what nobody said, of the chat template and at an answer's end, is empty.
  * @param {string} piece
  */
-export const shownPiece = (piece) => (piece ? visible(piece).trim() || "␣" : "·");
+export const shownPiece = (piece) => (piece ? visible(piece) : "·");
 
 export class Pen {
   /** @param {Ink} g @param {number} w @param {number} h @param {Palette} palette */

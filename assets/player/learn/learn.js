@@ -192,6 +192,7 @@ export class Learn {
     if (this.task.awaited) this.watch.stay(); // the lesson's run is on screen
     this.lesson = lesson;
     this.at = at;
+    this.drawn = "";
     this.page.dataset.lesson = lesson.name;
     this.$(".home").hidden = true;
     this.$(".stop-card").hidden = false;
@@ -224,6 +225,7 @@ export class Learn {
   async go(by) {
     const to = this.at + by;
     if (to < 0) return;
+    if (by > 0 && !this.drawn) return; // nobody has seen this stop, whose run is on the way
     if (to >= this.lesson.stops.length) return this.options.only ? undefined : this.close();
     await this.open(this.lesson, to);
   }

@@ -301,10 +301,7 @@ export class Live {
   _begins(run, same) {
     if (!this.before) return;
     if (same && this._drawn && this.watch.state.run === this._drawn) this.watch.renew(run);
-    else {
-      this._drawn = run;
-      this._onScreen();
-    }
+    else this._onScreen();
     this._drawn = run;
     this.redraw();
   }

@@ -135,8 +135,11 @@ export class AskForm {
     this.field("nickname").value = kept("good", NAME) || "";
     form.addEventListener("submit", (e) => {
       e.preventDefault();
-      this.send(this.field("prompt").value, () => {
-        this.field("prompt").value = "";
+      if (this.button.disabled) return; // a prompt is being sent
+      const prompt = this.field("prompt");
+      const { value } = prompt;
+      this.send(value, () => {
+        if (prompt.value === value) prompt.value = ""; // else another is being typed
       });
     });
     this.field("prompt").addEventListener("keydown", (e) => {

@@ -187,7 +187,7 @@ export class LaneInk {
       g.fillText(said, reads ? x + width - 5 - wide : x + (letter + width - wide) / 2, y + 0.5);
     if (!reads) return;
     const mine = run.events[i].segments.filter((s) => s.request === request.id);
-    const length = mine.reduce((n, s) => n + (s.phase === "prefill" ? s.length : 0), 0);
+    const length = mine.reduce((n, s) => n + s.length, 0);
     setFont(g, `${small} ${palette.sans}`);
     const telling = t(`reads ${count(length)} [token|tokens]`);
     g.fillStyle = palette.soft;

@@ -213,7 +213,7 @@ export class PeopleView {
     setText(row.name, callsItself(request) || (mine ? t("you") : ""));
     setText(row.note, mine && request.by ? t("you") : "");
     const total = run.numGenerated(request, frame.i);
-    const before = holds ? run.numGenerated(request, frame.i - 1) : total;
+    const before = run.numGenerated(request, frame.i - 1);
     const prompt = run.said(request);
     const output = run.answer(request);
     setText(row.prompt, tail(prompt, prompt.length, PROMPT).replace(BREAKS, " "));

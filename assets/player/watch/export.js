@@ -76,7 +76,7 @@ function nameOf(app, step = null) {
 const FILES = {
   jsonl: {
     text: "Trace",
-    note: "JSON lines: open it here again, or with core.Trace.load",
+    note: "JSON lines: open it here again, or with inflight.Trace.load",
     ending: "jsonl",
   },
   html: {

@@ -95,7 +95,7 @@ export class Outcome {
       box,
       ...(attempt ? this._said(attempt) : []),
       attempt?.printed && codeOf("What it printed", linesOf(attempt.printed)),
-      !attempt && sentence && h("p", { class: "fault" }, t(sentence)),
+      !attempt && sentence && h("p", { class: "fault" }, ...coded(t(sentence))),
     );
     this.goals();
   }

@@ -17,7 +17,7 @@ from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from core.config import BUILTIN_MODELS
-from core.errors import UnsupportedModel, first_sentence, shown
+from core.errors import UnsupportedModel, first_sentence, require, shown
 from core.torch_engine.models import tensor_parallel
 from core.torch_engine.models.adapter import ModelAdapter
 from core.torch_engine.models.names import folder_fault
@@ -41,7 +41,8 @@ _loading = threading.Lock()
 
 def resolve_device(device: str | torch.device = "auto") -> torch.device:
     """CUDA, MPS or CPU for "auto", in this order; raises UnsupportedModel for unknown devices."""
-    if str(device) == "auto":
+    require(device, (str, torch.device), 'A device is named, as "auto", "cpu" or "cuda"')
+    if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

@@ -1,0 +1,406 @@
+// What is asked of an engine or brought to Watch, run again and taken away, without a page.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { documentOf, El, finding } from "./elements.js";
+import { arrivals, event, runOf } from "./worlds.js";
+
+Object.assign(globalThis, {
+  window: { addEventListener() {} },
+  HTMLElement: El,
+  document: documentOf(),
+  location: { hash: "", search: "", href: "http://x/", origin: "http://x", protocol: "http:" },
+});
+const { Conversation } = await import("../../assets/player/watch/conversation.js");
+const { Editor } = await import("../../assets/player/watch/editor.js");
+const { picture, take } = await import("../../assets/player/watch/export.js");
+const { Leak } = await import("../../assets/player/watch/leak.js");
+const { Messages } = await import("../../assets/player/watch/messages.js");
+const { openAddress } = await import("../../assets/player/watch/open_file.js");
+const { Player } = await import("../../assets/player/watch/player.js");
+const { Pair } = await import("../../assets/player/watch/pair.js");
+const { Visit } = await import("../../assets/player/watch/runs_card.js");
+const { Store } = await import("../../assets/player/watch/store.js");
+const { Weights } = await import("../../assets/player/watch/weights.js");
+const { runBeside } = await import("../../assets/player/watch/what_if.js");
+const { loadWorkload } = await import("../../assets/player/watch/workload_file.js");
+
+const none = () => {};
+const soon = () => new Promise((done) => setTimeout(done));
+/** An object of a class, without what its constructor needs. */
+const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
+/** A player with this state, that has so much more. */
+const playerOf = (state, more = {}) => {
+  const store = new Store(/** @type {any} */ ({}));
+  store.set(state);
+  return of(Player, { store, redraw: none, changed: none, ...more });
+};
+
+test("a replay from elsewhere is marked so, and a simulated one stays simulated, of ranks each", async () => {
+  const opened = [];
+  const app = {
+    options: {},
+    openReplay: ({ ranks, header }) =>
+      opened.push(ranks?.map(({ id, replay }) => [id, replay.header.source]) ?? header.source),
+    toast: (sentence) => opened.push(sentence),
+    changed: none,
+  };
+  const opens = async (doc) => {
+    globalThis.fetch = /** @type {any} */ (async () => Response.json(doc));
+    await openAddress(app, ["/r.json"]);
+    return opened.splice(0)[0];
+  };
+  const replay = (source) => ({ header: { source }, events: [], captions: [] });
+  assert.equal(await opens(replay("recorded")), "uploaded");
+  assert.equal(await opens(replay("live")), "uploaded");
+  assert.equal(await opens(replay("simulated")), "simulated");
+  const ranks = ["live", "simulated"].map((source, rank) => ({
+    ...{ rank, offset: 0, id: "theirs" },
+    replay: replay(source),
+  }));
+  assert.deepEqual(await opens({ ranks, says: [] }), [
+    [null, "uploaded"],
+    [null, "simulated"],
+  ]);
+});
+
+test("weights that come late are not those of the run that was opened meanwhile", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let answer = none;
+  const drawn = [];
+  const app = {
+    runId: "a",
+    engines: { can: () => true, call: () => new Promise((done) => (answer = done)) },
+    ...{ leak: {}, transport: {}, lanes: {}, run: { header: { model: { layers: 1 } } } },
+    redraw: () => drawn.push(true),
+  };
+  const weights = new Weights(/** @type {any} */ (app));
+  const asks = async (meanwhile) => {
+    weights.reset();
+    weights.on = true;
+    const frame = /** @type {any} */ ({ event: { step: 0 } });
+    const look = () => weights.state(frame, /** @type {any} */ ({ index: 0 }));
+    look();
+    t.mock.timers.tick(1000);
+    meanwhile();
+    answer({ segments: [{ request: "r" }] });
+    for (let n = 0; n < 3; n += 1) await null;
+    return look().found?.size ?? null;
+  };
+  assert.equal(await asks(none), 1);
+  drawn.length = 0;
+  const other = { header: { model: { layers: 1 } } };
+  assert.deepEqual([await asks(() => (app.run = other)), drawn], [null, []]);
+});
+
+test("of two runs the one at work is counted from the first, and what it waits for is said", async () => {
+  const said = [];
+  const ask = async (_kind, _spec, _who, progress) => {
+    progress({ total: 0 });
+    progress({ ahead: 3, total: 2 });
+    for (const index of [0, 1]) progress({ total: 2, index });
+    throw new Error("The end.");
+  };
+  const spec = { config: { policy: "static" } };
+  const editor = { specOnScreen: async () => spec, titleOf: () => "" };
+  const app = { run: {}, engines: { ask }, visit: {}, editor };
+  assert.equal(await runBeside(app, "continuous", (words) => said.push(words)), "The end.");
+  assert.deepEqual(said, [
+    "Starting the engine.",
+    "Loading the model.",
+    "3 ahead of yours.",
+    "Run 1 of 2.",
+    "Run 2 of 2.",
+  ]);
+});
+
+test("a leak that is on its way is not asked for twice, and one that failed can be asked again", async () => {
+  const [fails, toasts] = [[], []];
+  const app = playerOf(
+    { run: { header: {} }, entry: { leak: "u" } },
+    {
+      pair: {},
+      toast: (words) => toasts.push(words),
+      fetch: () => new Promise((_, fail) => fails.push(fail)),
+    },
+  );
+  const leak = new Leak(app);
+  const pressed = async (times) => {
+    const toggled = Array.from({ length: times }, () => leak.toggle());
+    await soon();
+    const asked = fails.splice(0);
+    for (const fail of asked) fail(new Error("Away."));
+    await Promise.all(toggled);
+    return [asked.length, toasts.splice(0), leak.working];
+  };
+  assert.deepEqual(await pressed(2), [1, ["Away."], ""]);
+  assert.deepEqual(await pressed(1), [1, ["Away."], ""]);
+});
+
+test("prompts that share their beginning share blocks under a policy that can, and no other", async () => {
+  const answer = { workload: { name: "w" }, block_size: 512, says: ["Scaled."] };
+  const policies = ["plain", "sharing"].map((name, n) => ({
+    name,
+    knobs: n ? ["prefix_caching"] : [],
+  }));
+  const loaded = async (policy, size = 10) => {
+    const said = [];
+    let config = null;
+    const editor = {
+      limits: { upload_bytes: 2 ** 20 },
+      frame: { busy: none, say: (...words) => said.push(words) },
+      app: { engines: { send: async () => answer } },
+      model: {},
+      spec: () => ({ config: { policy, block_size: 16 } }),
+      state: { policies },
+      setAside: (act) => act(),
+      edit: (spec) => ({ config } = spec),
+      field: () => ({}),
+      $: finding(),
+    };
+    const file = { name: "f.jsonl", size, text: async () => "not json" };
+    const input = /** @type {any} */ ({ files: [file], value: "f" });
+    await loadWorkload(/** @type {any} */ (editor), input);
+    return config ?? said.at(-1);
+  };
+  assert.deepEqual(await loaded("plain"), { policy: "plain", block_size: 16 });
+  assert.deepEqual(await loaded("sharing"), {
+    ...{ policy: "sharing", block_size: 512, prefix_caching: true },
+  });
+  assert.deepEqual(await loaded("plain", 1.6 * 2 ** 20), [
+    "f.jsonl has 2 MiB; this page opens at most 1 MiB.",
+    true,
+  ]);
+});
+
+test("a prompt that was changed since becomes one message, an unchanged one its own again", () => {
+  const form = new El("form");
+  const [label, box] = [new El("label"), new El("input")];
+  box.setAttribute("name", "as_messages");
+  label.append(box);
+  form.append(label);
+  form.querySelector = () => box;
+  const [system, user] = [
+    { role: "system", content: "Be brief." },
+    { role: "user", content: "Why?" },
+  ];
+  const row = { el: new El(), prompt: new El("textarea"), request: { messages: [system, user] } };
+  const messages = new Messages(/** @type {any} */ (form), () => [row], none);
+  messages.added(/** @type {any} */ (row));
+  const turned = (on, typed = row.prompt.value) => {
+    row.prompt.value = typed;
+    messages.turn(on);
+    return [row.prompt.value, /** @type {any} */ (row).messages];
+  };
+  assert.equal(row.prompt.value, "Why?");
+  assert.deepEqual(turned(false), ["Be brief.\nWhy?", null]);
+  assert.deepEqual(turned(true), ["Why?", [system, user]]);
+  turned(false);
+  assert.deepEqual(turned(true, "Why not?"), ["Why not?", [{ role: "user", content: "Why not?" }]]);
+});
+
+test("messages are added and removed until one is left, each in its turn", () => {
+  const said = [];
+  const two = [
+    { role: "user", content: "Why?" },
+    { role: "assistant", content: "So." },
+  ];
+  const talk = new Conversation(two, (messages) =>
+    said.push(messages.map(({ role }) => role).join()),
+  );
+  Object.assign(talk.el, { open: true });
+  talk.show(two);
+  const removes = () =>
+    talk.list
+      .querySelectorAll("button")
+      .filter((b) => /^Remove/.test(b.getAttribute("aria-label") || ""));
+  assert.deepEqual(
+    removes().map(({ disabled }) => disabled),
+    [false, false],
+  );
+  removes()[1].click();
+  assert.deepEqual(
+    removes().map(({ disabled }) => disabled),
+    [true],
+  );
+  removes()[0].click();
+  assert.deepEqual(said, ["user"]);
+  talk._insert(1);
+  talk._insert(0);
+  assert.deepEqual(said, ["user", "user,assistant", "system,user,assistant"]);
+  assert.equal(talk.summary.textContent, "3 messages");
+  talk._insert(1);
+  assert.equal(said.at(-1), "system,user,user,assistant", "after the system a user speaks");
+});
+
+test("the run of this visit that ended last stands first, and is told of", () => {
+  const told = [];
+  const dispatchEvent = (/** @type {any} */ { detail }) => told.push(detail.id);
+  const visit = new Visit(/** @type {any} */ ({ root: { dispatchEvent } }));
+  const run = runOf([event(0), event(1)]);
+  for (const id of ["a", "b"]) visit.add(run, { id }, {}, `Title ${id}`);
+  assert.deepEqual(
+    [visit.runs.map(({ title }) => title), told],
+    [
+      ["Title b", "Title a"],
+      ["a", "b"],
+    ],
+  );
+  assert.deepEqual([visit.runs[0].says, visit.runs[0].steps], ["continuous, 2 lanes", 2]);
+  visit.remove(visit.runs[0]);
+  assert.deepEqual(
+    visit.runs.map(({ title }) => title),
+    ["Title a"],
+  );
+});
+
+test("each request of a form is sampled with a seed of its own, counted from the one that was typed", () => {
+  const fields = {};
+  const editor = of(Editor, {
+    field: (name) => (fields[name] ??= new El("input")),
+    $: () => new El(),
+    messages: { added: none },
+    model: { choose: none, spec: { model: "m" } },
+    device: { choose: none, value: "auto" },
+    touchedSampling: new Set(),
+    _policy: none,
+    _compare: none,
+  });
+  const asks = (sampling) => ({ id: `r${sampling?.seed ?? ""}`, prompt: "p", sampling });
+  const requests = [asks({ max_new_tokens: 4, seed: 5 }), asks({ max_new_tokens: 4, seed: 9 })];
+  editor.fill({ workload: { requests }, config: { policy: "continuous" }, model: "m" });
+  const seeds = () => editor.spec().workload.requests.map(({ sampling }) => sampling.seed);
+  assert.deepEqual(seeds(), [5, 9], "as they were given");
+  editor._row({ prompt: "q", arrival: 0 });
+  assert.deepEqual(seeds(), [5, 9, 7], "an added one");
+  fields.seed.value = "20";
+  editor.touchedSampling.add("seed");
+  assert.deepEqual(seeds(), [20, 21, 22]);
+});
+
+test("a request has one colour in both runs of a pair, and closing it returns to where it was", () => {
+  const [before, after] = [0, 1].map(() =>
+    runOf([event(0, { arrived: arrivals("a", "b") }), event(4)]),
+  );
+  for (const [n, request] of after.requests.entries()) request.hue = n;
+  before.requests[0].hue = 5;
+  const put = [];
+  const app = playerOf({ run: before, index: 1, pass: Infinity }, {});
+  app.put = ({ run }, { step }) => put.push([run === before ? "before" : "after", step]);
+  const pair = of(Pair, { app, members: [] });
+  const members = [before, after].map((run) => ({ run, entry: null, replay: null, name: "" }));
+  pair.open({ members, step: 4, says: () => "", caption: [] });
+  assert.deepEqual(
+    after.requests.map(({ hue }) => hue),
+    before.requests.map(({ hue }) => hue),
+  );
+  assert.equal(after.requests[0].hue, 5);
+  pair.flip();
+  pair.close();
+  pair.close();
+  assert.deepEqual(put, [
+    ["after", 4],
+    ["after", 4],
+    ["before", 4],
+  ]);
+});
+
+test("in a picture texts are scrolled, fields filled and canvases drawn as they are on the page", async () => {
+  const make = (tag, more = {}) => Object.assign(new El(tag), { style: {} }, more);
+  const lists = (found) => (selector) => found[selector] ?? [];
+  const canvas = { width: 40, clientWidth: 20, toDataURL: () => "data:canvas" };
+  const sources = {
+    canvas: [canvas, { width: 1 }],
+    ".texts": [{ scrollTop: 40 }],
+    "input, select, textarea": [
+      { tagName: "INPUT", value: "7", checked: true },
+      { tagName: "TEXTAREA", value: "Why?" },
+      { tagName: "SELECT", selectedIndex: 1 },
+    ],
+  };
+  const gone = [];
+  const drawn = make("canvas", { replaceWith: (img) => gone.push(img.getAttribute("src")) });
+  const small = make("canvas", { remove: () => gone.push("small") });
+  const options = [make("option"), make("option")];
+  const fields = [make("input"), make("textarea"), make("select", { options })];
+  const texts = make("div");
+  const tooltip = make("div", { remove: () => gone.push("tooltip") });
+  const copy = make("div", {
+    querySelectorAll: (selector) =>
+      selector.startsWith(".tooltip")
+        ? [tooltip]
+        : lists({ canvas: [drawn, small], ".texts": [texts], "input, select, textarea": fields })(
+            selector,
+          ),
+  });
+  const root = {
+    getBoundingClientRect: () => ({ width: 300, height: 200 }),
+    cloneNode: () => copy,
+    querySelectorAll: lists(sources),
+  };
+  let svg = "";
+  Object.assign(globalThis, {
+    window: { devicePixelRatio: 1 },
+    document: documentOf({
+      createElement: (tag) => make(tag, { toBlob: (done) => done("a picture") }),
+      querySelectorAll: () =>
+        [".inflight { x: y }", "other"].map((textContent) => ({ textContent })),
+    }),
+    XMLSerializer: class {
+      serializeToString = (el) => `<p>${el.children[0].textContent}\u0007</p>`;
+    },
+    Image: class {
+      set src(url) {
+        svg = decodeURIComponent(url);
+      }
+      async decode() {}
+    },
+  });
+  assert.equal(await picture({ root }), "a picture");
+  assert.deepEqual([texts.style.marginTop, texts.style.overflow], ["-40px", "hidden"]);
+  assert.deepEqual(gone, ["data:canvas", "small", "tooltip"]);
+  const [input, textarea] = fields;
+  assert.deepEqual([input.getAttribute("value"), input.getAttribute("checked")], ["7", ""]);
+  assert.deepEqual(
+    [textarea.textContent, options.map((o) => o.getAttribute("selected"))],
+    ["Why?", [null, ""]],
+  );
+  assert.match(svg, /width="600" height="400" viewBox="0 0 300 200"/);
+  assert.ok(
+    svg.includes(".inflight { x: y }") && !svg.includes("other") && !svg.includes("\u0007"),
+  );
+  globalThis.document = documentOf();
+});
+
+test("of a file that is large its size is said, in MiB, and a figure is named after its step", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] }); // the file's address is given up later
+  const [saved, said] = [[], []];
+  globalThis.document = documentOf({
+    createElement: () => ({
+      click() {
+        saved.push(this.download);
+      },
+    }),
+  });
+  URL.createObjectURL = () => "blob:";
+  globalThis.fetch = /** @type {any} */ (async (url) => new Response(new Uint8Array(Number(url))));
+  const taken = async (kind, size) => {
+    const run = { header: { policy: "static", source: "recorded" } };
+    const app = playerOf(
+      { run, entry: { name: "six", id: "r" } },
+      {
+        ...{ frame: { event: { step: 7 } }, ranks: {}, toast: (words) => said.push(words) },
+        engines: { call: async () => ({ url: String(size) }) },
+      },
+    );
+    await take(app, kind);
+    return [...saved.splice(0), ...said.splice(0)];
+  };
+  assert.deepEqual(await taken("jsonl", 2 ** 20), ["inflight-six.jsonl"]);
+  assert.deepEqual(await taken("html", 3 * 2 ** 19), [
+    "inflight-six-step-7.html",
+    "The file has 1.5 MiB.",
+  ]);
+  globalThis.document = documentOf();
+});

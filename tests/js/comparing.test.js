@@ -1,0 +1,328 @@
+// What Compare shows and says beside the race itself.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { documentOf, El, finding } from "./elements.js";
+import { two } from "./worlds.js";
+
+Object.assign(globalThis, {
+  window: { addEventListener() {} },
+  HTMLElement: El,
+  document: documentOf(),
+  location: { hash: "", search: "" },
+  cancelAnimationFrame() {},
+  ResizeObserver: class {
+    observe() {}
+  },
+});
+const { Charts } = await import("../../assets/player/compare/charts.js");
+const { Chooser } = await import("../../assets/player/compare/chooser.js");
+const { Compare } = await import("../../assets/player/compare/compare.js");
+const { EquivalencePanel } = await import("../../assets/player/compare/equivalence.js");
+const { NewComparison } = await import("../../assets/player/compare/new_comparison.js");
+const { PlanPanel } = await import("../../assets/player/compare/plan.js");
+const { Race } = await import("../../assets/player/compare/race.js");
+const { Racer } = await import("../../assets/player/compare/racer.js");
+
+/** An object of a class, without what its constructor needs. */
+const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
+
+test("a link names a moment by which all that is seen has happened, in the race's own unit", () => {
+  const link = (now, clock = true, entry = /** @type {any} */ ({ name: "six" })) => {
+    const race = { now, clock, racers: [{ name: "static" }, { name: "continuous" }] };
+    const hash = of(Compare, { race, entry, palette: { dark: true } })._hash();
+    return Object.fromEntries(new URLSearchParams(hash.slice(1)));
+  };
+  assert.equal(link(1.2341).at, "1.235");
+  assert.equal(link(1.234).at, "1.234", "a moment of a link stays itself");
+  assert.equal(link(0).at, "0.000");
+  assert.deepEqual(link(7.9, false), {
+    ...{ part: "compare", comparison: "six", at: "7", axis: "steps", who: "continuous" },
+  });
+  assert.deepEqual(
+    link(1, true, { name: "six", doc: {} }),
+    { part: "compare" },
+    "it is nobody else's",
+  );
+});
+
+test("on the other axis a race stands at the same share of its way", () => {
+  const race = of(Race, { clock: true, now: 1, racers: [], redraw() {} });
+  race.racers = [
+    {
+      get length() {
+        return race.clock ? 4 : 60;
+      },
+    },
+  ];
+  race._spread();
+  const after = (clock) => (race.setClock(clock), [race.now, race.span]);
+  assert.deepEqual(
+    [after(false), after(false), after(true)],
+    [
+      [15, 60],
+      [15, 60],
+      [1, 4],
+    ],
+  );
+});
+
+test("a number of an equivalence is short, and none and nothing are told apart", () => {
+  const $ = finding();
+  const panel = of(EquivalencePanel, { $, leak: { checked: false }, prompts: new Map() });
+  const said = (size) => {
+    const r = { request: "a", letter: "A", solo: [1], batched: [1], max_logit_difference: size };
+    panel.kept = { honest: { says: "", requests: [{ ...r, solo_text: "x", batched_text: "x" }] } };
+    panel.say();
+    return $(".pairs")
+      .querySelector(".why")
+      .textContent.replace(/^.*difference /, "");
+  };
+  assert.deepEqual([0, null, 0.00001234, 0.0099, 0.01, 12.345].map(said), [
+    "0",
+    "–",
+    "1.2e-5",
+    "9.9e-3",
+    "0.01",
+    "12.35",
+  ]);
+});
+
+test("comparisons for which the bar has no room are listed in their order, never the open one", () => {
+  const [bar, lists, strip] = [new El(), new El(), new El()];
+  bar.className = "presets";
+  const places = { ".top .presets": bar, ".groups": lists, ".presets.small": strip };
+  const root = {
+    querySelector: (/** @type {string} */ s) => places[s],
+    querySelectorAll: () => [],
+  };
+  const chooser = new Chooser(root, { open() {}, share() {} });
+  const names = ["a", "b", "c", "d", "e"];
+  chooser.fill(
+    names.map((name) => ({ name, title: name, shows: "" })),
+    [],
+  );
+  const chips = bar.querySelectorAll("[data-name]");
+  for (const chip of chips) chip.dataset.name = chip.getAttribute("data-name");
+  const fitted = (room, open) => {
+    for (const chip of chips) chip.classList.toggle("on", chip.dataset.name === open);
+    bar.clientWidth = room;
+    Object.defineProperty(bar, "scrollWidth", {
+      get: () => 10 * chips.filter((chip) => !chip.hidden).length,
+      configurable: true,
+    });
+    chooser.fit();
+    const listed = chooser.more.children.slice(1).map((option) => option.textContent);
+    const shown = chips.filter((chip) => !chip.hidden).map((chip) => chip.textContent);
+    return [shown.join(""), listed.join(""), chooser.more.hidden, bar.classes.has("tight")];
+  };
+  assert.deepEqual(fitted(50, "a"), ["abcde", "", true, false]);
+  assert.deepEqual(fitted(30, "a"), ["abc", "de", false, false]);
+  assert.deepEqual(fitted(20, "e"), ["ae", "bcd", false, false]);
+  assert.deepEqual(fitted(5, "c"), ["c", "abde", false, true], "it is cut, and says so");
+});
+
+test("a run of a race has a pace once its clock goes, by seconds alone, and at its end its time", () => {
+  const race = { unit: "seconds", clock: true, hues: {}, about: {}, palette: {}, layout: "desk" };
+  const racer = new Racer(/** @type {any} */ (race), "r", two()); // 5 tokens in 3.5 s
+  racer.end = () => 0;
+  const said = (now, more = {}) => {
+    Object.assign(race, { now, clock: true, unit: "seconds", layout: "desk" }, more);
+    racer.draw();
+    const ended = !racer.final.hidden && racer.final.textContent;
+    return [racer.numbers.textContent, ended];
+  };
+  assert.deepEqual(said(0), ["0 tokens in 0 steps", false]);
+  assert.deepEqual(said(2), ["3 tokens in 2 steps · 2 tok/s", false]);
+  assert.deepEqual(said(3.5), ["5 tokens in 3 steps · 1 tok/s", "3.50 s"]);
+  assert.deepEqual(said(7), ["5 tokens in 3 steps · 1 tok/s", "3.50 s"], "it does not slow down");
+  assert.deepEqual(said(4, { clock: false, unit: "steps" }), ["5 tokens in 3 steps", "3 steps"]);
+  assert.deepEqual(said(2, { layout: "phone" })[0], "3 tokens");
+});
+
+test("a comparison says whether all its rounds were measured, or how many", async () => {
+  const measured = async (asked, rounds) => {
+    const said = [];
+    const box = (value) => ({ value: String(value) });
+    const spec = { config: { policy: "static" }, dtype: "bfloat16" };
+    /** @type {any} */ let sent;
+    const form = of(NewComparison, {
+      presets: [{ name: "six", spec, shows: "" }],
+      fields: {
+        ...{ preset: { value: "six" }, repeats: box(asked) },
+        ...{ max_num_seqs: box(4), max_num_batched_tokens: box(64) },
+      },
+      model: { fault: null, spec: { model: "m" } },
+      device: { value: "auto" },
+      drawer: {
+        form: { querySelectorAll: () => [box("static"), box("continuous")] },
+        busy: (on) => said.push(on),
+        say: (...words) => said.push(words.join()),
+      },
+      options: {
+        ask: async (_kind, what) => ((sent = what), { url: "u", rounds }),
+        done: async () => {},
+        phone: () => false,
+      },
+    });
+    await form._run();
+    assert.deepEqual(sent, {
+      ...{ model: "m", device: "auto", policies: ["static", "continuous"], repeats: asked },
+      config: { policy: "static", max_num_seqs: 4, max_num_batched_tokens: 64 },
+    });
+    assert.deepEqual([said[0], said.at(-1), form._running], [true, false, false]);
+    return said.at(-2);
+  };
+  assert.equal(await measured(3, 3), "Done: the race shows the runs of median time.");
+  assert.equal(await measured(1, 1), "Done: the race shows the run of each.");
+  assert.equal(await measured(5, 2), "Time was up after 2 of 5 rounds: the race shows these.");
+});
+
+test("a figure's page holds its words as data: no markup in them is markup there", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] }); // the file's address is given up later
+  /** @type {any} */ let saved;
+  URL.createObjectURL = (blob) => ((saved = blob), "blob:");
+  const plotly = { Plotly: {}, source: "var s = '</script>';" };
+  const charts = of(Charts, { of: "six", _plotly: Promise.resolve(plotly), options: {} });
+  const figure = { data: [{ name: "</script><b>", text: "</script><i>" }], layout: {} };
+  await charts._save({ name: "a_b", finding: "x", figure }, "html");
+  const page = await saved.text();
+  assert.equal(page.split("</script>").length, 4, "of its three scripts alone");
+  assert.ok(!page.includes("<b>") && !page.includes("<i>"));
+  const [, data] = /type="application\/json">(.*?)<\/script>/.exec(page) || [];
+  assert.deepEqual(JSON.parse(data || ""), figure);
+});
+
+test("settings of a plan are what stands between commas, each once; others are refused", async () => {
+  const asked = [];
+  const run = async (typed) => {
+    const said = [];
+    const plan = of(PlanPanel, {
+      run: "r",
+      el: { hasAttribute: () => false, toggleAttribute() {} },
+      options: { ask: async (_kind, spec) => asked.push(spec) && {}, done: async () => {} },
+      $: (selector) => ({ value: typed[selector.slice(6, -1)] ?? "" }),
+      _message: (...words) => said.push(words),
+    });
+    await plan._run();
+    return asked.splice(0)[0] ?? said.at(-1);
+  };
+  assert.deepEqual(await run({ lanes: "4, 8,,8 ", policies: "static,", ttft_s: " 0.5 " }), {
+    ...{ run: "r", lanes: [4, 8], budgets: [], blocks: [], policies: ["static"] },
+    slos: { ttft_s: 0.5 },
+  });
+  const whole = "Lanes, budgets and blocks are whole numbers, with commas between them.";
+  assert.deepEqual(await run({ blocks: "4.5" }), [whole, true]);
+  assert.deepEqual(await run({ budgets: "many" }), [whole, true]);
+  const above = "The limits of a good request are seconds above 0.";
+  assert.deepEqual(
+    [await run({ e2e_s: "0" }), await run({ tpot_s: "soon" })],
+    [
+      [above, true],
+      [above, true],
+    ],
+  );
+});
+
+test("the keys of a race go to the nearest request that is done, in whichever run", () => {
+  const landings = (...seconds) => ({ landings: seconds.map((s) => ({ seconds: s })), length: 9 });
+  const race = of(Race, {
+    clock: true,
+    span: 9,
+    racers: [landings(1, 4), landings(2, 7)],
+    redraw() {},
+  });
+  const after = (now, by) => {
+    race.now = now;
+    race.land(by);
+    return race.now;
+  };
+  assert.deepEqual([after(0, 1), after(2, 1), after(7, 1)], [1, 4, 7]);
+  assert.deepEqual([after(9, -1), after(4, -1), after(1, -1)], [7, 2, 1]);
+  const steps = (now, by) => ((race.now = now), race.step(by), race.now);
+  assert.deepEqual([steps(4.5, 1), steps(0, -1)], [4.59, 0]);
+});
+
+test("who races is chosen one by one, and one always does", () => {
+  const $ = finding();
+  const names = ["a", "b", "c"];
+  const page = of(Compare, {
+    ...{ $, chosen: new Set(["a", "b"]), race: { now: 1, seek() {} }, _race() {}, _heads() {} },
+    doc: { names, runs: { a: {}, b: {}, c: {} }, about: {}, hues: {} },
+  });
+  globalThis.CSS = /** @type {any} */ ({ escape: (text) => text });
+  const pressed = (name) => {
+    page._who();
+    const button = $(".who").children.find((one) => one.textContent === name);
+    button.click();
+    return [...page.chosen].sort().join("");
+  };
+  assert.deepEqual(["a", "b", "c", "b"].map(pressed), ["b", "b", "bc", "c"]);
+  page.doc.runs.c = null; // it left no trace
+  page._who();
+  assert.deepEqual([$(".who").hidden, $(".who").children.length], [true, 2]);
+});
+
+test("what was measured is taken away as a table and as data, each named and marked as what it is", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const saved = [];
+  URL.createObjectURL = (blob) => (saved.push(blob), "blob:");
+  globalThis.document = documentOf({
+    createElement: () => ({
+      click() {
+        saved.push(this.download);
+      },
+    }),
+  });
+  const taken = async (kind, name) => {
+    of(Compare, { doc: { csv: "a,b", data: { a: 1 }, name } })._save(kind);
+    const [blob, file] = saved.splice(0);
+    return [file, blob.type, await blob.text()];
+  };
+  assert.deepEqual(await taken("csv", "six"), ["inflight-six-compared.csv", "text/csv", "a,b"]);
+  const data = ["application/json", '{\n "a": 1\n}'];
+  assert.deepEqual(await taken("json", "a/b"), ["inflight-comparison-compared.json", ...data]);
+  globalThis.document = documentOf();
+});
+
+test("of a long prompt its end stands before the texts that are compared", () => {
+  const $ = finding();
+  const panel = of(EquivalencePanel, { $, leak: { checked: false } });
+  const request = { request: "a", letter: "A", solo: [1], batched: [1], max_logit_difference: 0 };
+  const shown = (prompt) => {
+    panel.prompts = new Map([["a", prompt]]);
+    const requests = [{ ...request, solo_text: "x", batched_text: "x" }];
+    panel.kept = { honest: { says: "", requests } };
+    panel.say();
+    return $(".pairs").querySelector(".asked")?.textContent;
+  };
+  assert.equal(shown("Why?"), "Why?");
+  const long = shown(`${"word ".repeat(40)}end`);
+  assert.match(long, /^….* end$/);
+  assert.ok(long.length <= 122, `${long.length}`);
+  assert.equal(shown(undefined), undefined);
+});
+
+test("on a phone two charts lie one below the other, unless they share an axis", async () => {
+  const drawn = [];
+  const Plotly = { newPlot: async (_plot, _bars, layout) => drawn.push(layout) };
+  const hues = Array(8).fill({ solid: "#000000" });
+  const palette = { hues, panel: "#ffffff" };
+  const layoutOf = async (layout, phone = true) => {
+    const plot = new El();
+    const charts = of(Charts, {
+      _plotly: Promise.resolve({ Plotly }),
+      options: { palette: () => palette, phone: () => phone },
+    });
+    await charts._draw({ data: { figure: { data: [], layout } }, plot });
+    const { xaxis, yaxis2 } = drawn.pop();
+    return [xaxis.domain, yaxis2?.domain, plot.classes.has("stacked")];
+  };
+  const half = { xaxis: { domain: [0, 0.4] }, xaxis2: {}, yaxis: {}, yaxis2: {} };
+  assert.deepEqual(await layoutOf(half), [[0, 1], [0, 0.38], true]);
+  assert.deepEqual(await layoutOf(half, false), [[0, 0.4], undefined, false]);
+  const shared = { ...half, yaxis2: { matches: "y" } };
+  assert.deepEqual(await layoutOf(shared), [[0, 0.4], undefined, false]);
+  assert.deepEqual(await layoutOf({ xaxis: {} }), [undefined, undefined, false]);
+});

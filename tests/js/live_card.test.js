@@ -1,0 +1,314 @@
+// What the card of the Live tab says, and what it asks of the server when something is pressed.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { documentOf, El, Event, finding } from "./elements.js";
+import { event, runOf } from "./worlds.js";
+
+Object.assign(globalThis, {
+  window: { addEventListener() {} },
+  HTMLElement: El,
+  document: documentOf(),
+  location: { hash: "", search: "" },
+});
+const { FindRequest } = await import("../../assets/player/live/find.js");
+const { House } = await import("../../assets/player/live/house.js");
+const { addressOf } = await import("../../assets/player/live/join.js");
+const { Live } = await import("../../assets/player/live/live.js");
+const { AskForm, OwnRequests } = await import("../../assets/player/live/own_requests.js");
+const { FollowedView } = await import("../../assets/player/live/panels.js");
+const { Room } = await import("../../assets/player/live/room.js");
+const { sharedModel } = await import("../../assets/player/live/shared_model.js");
+const { Teacher } = await import("../../assets/player/live/teacher.js");
+const { whereabouts } = await import("../../assets/player/live/whereabouts.js");
+const { says } = await import("../../assets/player/live/words.js");
+const { speak } = await import("../../assets/player/parts/speech.js");
+
+const soon = () => new Promise((done) => setTimeout(done));
+/** An object of a class, without what its constructor needs. */
+const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
+const buttonOf = (root, text) =>
+  root.querySelectorAll("button").find((button) => button.textContent === text);
+
+test("each button of a teacher's panel asks for what it says, and one step holds the engine first", async () => {
+  const asked = [];
+  const server = {
+    get: () => Promise.reject(), // it shares no models
+    post: async (_path, what) => asked.push(what) && {},
+  };
+  const batch = { state: { pace: null, class: {} } };
+  const live = { options: { policies: [] }, batch, server, redraw() {} };
+  const panel = new El();
+  const teacher = of(Teacher, { isOn: true, panel, live, _asking: 0 });
+  teacher._build({ bursts: [{ name: "a burst", shows: "Six.", requests: 6 }] });
+  const press = async (text) => {
+    buttonOf(panel, text).click();
+    await soon();
+    return asked.splice(0);
+  };
+  assert.deepEqual(await press("One step"), [{ steps: 1, steps_per_s: 0 }]);
+  batch.state.pace = 0;
+  assert.deepEqual(await press("One step"), [{ steps: 1 }]);
+  assert.deepEqual(await press("Full speed"), [{ steps_per_s: null }]);
+  assert.deepEqual(await press("Clear the batch"), [{ clear: true }]);
+  assert.deepEqual(await press("a burst"), [{ burst: "a burst" }]);
+});
+
+test("a model that could not be shared can be shared again", async () => {
+  const said = ["It has no tokenizer.", ""];
+  const server = {
+    get: async () => ({ models: [], builtin: [], dtypes: ["auto"], facts: {} }),
+    post: async () => {
+      const sentence = said.shift();
+      if (sentence) throw new Error(sentence);
+    },
+  };
+  const form = sharedModel(/** @type {any} */ (server), () => ({})).querySelector("form");
+  const [button, says] = [buttonOf(form, "Share this model"), form.querySelector(".shared-says")];
+  form.querySelector('[name="model"]').value = "m";
+  for (const told of ["It has no tokenizer.", "Shared from now on."]) {
+    form.dispatchEvent(new Event("submit"));
+    assert.deepEqual([button.disabled, says.textContent], [true, "Loading the model."]);
+    await soon();
+    assert.deepEqual([button.disabled, says.textContent], [false, told]);
+  }
+});
+
+test("where texts are hidden only a teacher saves the run and compares it", () => {
+  const part = () => ({ draw() {} });
+  const shown = ({
+    run = /** @type {any} */ ({ header: {} }),
+    hides = false,
+    teaches = false,
+    asks = true,
+  }) => {
+    const $ = finding();
+    const parts = ["own", "house", "room", "finished", "followed", "find"].map((n) => [n, part()]);
+    const live = of(Live, {
+      ...{ $, fleet: null, watch: {}, mine: { open: [] }, ...Object.fromEntries(parts) },
+      options: { asks },
+      batch: { run, state: { class: { hide_texts: hides, accepting: false } } },
+      teacher: { isOn: teaches, button: new El(), draw() {} },
+    });
+    live.draw();
+    return [$(".save-button"), $(".compare-button")].map(({ hidden }) => !hidden);
+  };
+  assert.deepEqual(shown({}), [true, true]);
+  assert.deepEqual(shown({ run: null }), [false, false]);
+  assert.deepEqual(shown({ hides: true }), [false, false]);
+  assert.deepEqual(shown({ hides: true, teaches: true }), [true, true]);
+});
+
+test("the buttons of ranks are told anew in another language, and press what is on screen", () => {
+  const view = new FollowedView(
+    /** @type {any} */ (new El()),
+    () => {},
+    () => {},
+  );
+  const ranks = ["a", "b"].map((name, rank) => ({ of: name, rank }));
+  const followed = {
+    ...{ engines: [{}], of: "b", ranks, streams: ["a", "b"], all: [], says: [], all_says: [] },
+    ...{ file: "f", texts: true },
+  };
+  const told = (all) => {
+    view.draw(followed, null, all, []);
+    return view.streams.children.map((el) => [el.textContent, el.getAttribute("aria-pressed")]);
+  };
+  assert.deepEqual(told("").flat(), ["All ranks", "false", "Rank 0", "false", "Rank 1", "true"]);
+  speak(
+    /** @type {any} */ ({ name: "de", words: { "All ranks": "Alle Ränge", "Rank #": "Rang #" } }),
+  );
+  assert.deepEqual(told("").flat(), ["Alle Ränge", "false", "Rang 0", "false", "Rang 1", "true"]);
+  assert.deepEqual(told("ranks").flat(), [
+    "Alle Ränge",
+    "true",
+    "Rang 0",
+    "false",
+    "Rang 1",
+    "false",
+  ]);
+  speak(null);
+});
+
+test("a prompt of the house that the model goes on with ends in dots, a question does not", () => {
+  const acts = { ask: async () => {}, letBotsAsk: async () => {} };
+  const prompts = ["Why?", "Tell me.", "To be, or not to be"];
+  const house = new House(/** @type {any} */ (new El()), prompts, acts);
+  assert.deepEqual(
+    house.prompts.map((button) => button.textContent),
+    ["Why?", "Tell me.", "To be, or not to be …"],
+  );
+});
+
+test("blanks around an id that was typed are none of it, and an empty field looks for nothing", () => {
+  const [form, input, says] = [new El("form"), new El("input"), new El()];
+  says.className = "find-says";
+  form.append(input, says);
+  let looks = 0;
+  const find = new FindRequest(
+    /** @type {any} */ (form),
+    () => {},
+    () => (looks += 1),
+  );
+  const typed = (text, how) => {
+    input.value = text;
+    (how === "submit" ? form : input).dispatchEvent(new Event(how));
+    return [find.wanted, looks];
+  };
+  assert.deepEqual(typed(" req-7 ", "submit"), ["req-7", 1]);
+  assert.deepEqual(typed("re", "input"), ["req-7", 1], "it is not pressed yet");
+  assert.deepEqual(typed("", "input"), ["", 2]);
+});
+
+test("the address that others type has neither protocol nor part", async () => {
+  const of = async (address) => {
+    const live = { server: { get: async () => ({ address, qr: "<svg></svg>" }) } };
+    const { page, code } = await addressOf(live);
+    return [
+      page.textContent,
+      code.getAttribute("src").startsWith("data:image/svg+xml,%3Csvg%20xmlns"),
+    ];
+  };
+  assert.deepEqual(await of("http://192.168.1.5:7860/#part=live"), ["192.168.1.5:7860", true]);
+  assert.deepEqual(await of("https://a.test/room/#part=live"), ["https://a.test/room", true]);
+});
+
+test("the hood that was opened is open on the next visit of the session", () => {
+  const kept = new Map();
+  globalThis.sessionStorage = /** @type {any} */ ({
+    getItem: (key) => kept.get(key) ?? null,
+    setItem: (key, text) => kept.set(key, text),
+    removeItem: (key) => kept.delete(key),
+  });
+  const watch = { state: {}, focusView() {}, sized() {}, redraw() {} };
+  const room = of(Room, { live: { watch }, draw() {} });
+  const after = (on) => (room.open(on), [room.isOpen, kept.size]);
+  assert.deepEqual(
+    [after(true), after(false)],
+    [
+      [true, 1],
+      [false, 0],
+    ],
+  );
+});
+
+test("how far an answer is counts what is written of what was asked, by one or by many", () => {
+  const told = (wrote, maxNew) => {
+    const run = runOf([event(0)]);
+    const request = { maxNew, laneSpans: [{ lane: 2, to: Infinity }], waits: [] };
+    Object.assign(run, { request: () => request, waitingAt: () => [], numGenerated: () => wrote });
+    return whereabouts(run, { id: "a", ends: Array(wrote).fill(0) });
+  };
+  assert.equal(told(0, 40), "Your lane: 2. It reads the prompt.");
+  assert.equal(told(1, 40), "Your lane: 2. 1 of 40 tokens so far.");
+  assert.equal(told(1200, 4000), "Your lane: 2. 1,200 of 4,000 tokens so far.");
+  assert.equal(told(3, null), "Your lane: 2. 3 tokens so far.");
+});
+
+test("of one's own requests the newest twenty stay in the list, and are kept without their texts", async () => {
+  const kept = new Map();
+  globalThis.sessionStorage = /** @type {any} */ ({
+    getItem: () => null,
+    setItem: (key, text) => kept.set(key, JSON.parse(text)),
+  });
+  let n = 0;
+  const server = /** @type {any} */ ({
+    post: async () => ({ id: `r${(n += 1)}` }),
+    once: async function* () {},
+  });
+  const mine = of(OwnRequests, { server, requests: [], changed() {}, _follow() {} });
+  for (let i = 0; i < 21; i += 1) await mine.ask({ prompt: `p${i}`, tokens: 4, nickname: "" });
+  const ids = mine.requests.map(({ id }) => id);
+  assert.deepEqual([ids.length, ids[0], ids.at(-1)], [20, "r21", "r2"]);
+  assert.ok(mine.has("r2") && !mine.has("r1"));
+  const [own] = mine.requests;
+  mine._take({
+    of: own.key,
+    last: 0,
+    messages: [{ text: "To" }, { text: " be", ended: { tokens: 2 } }],
+  });
+  assert.deepEqual([own.text, own.ends, own.next, mine.open.length], ["To be", [2, 5], 1, 19]);
+  mine.forget(mine.requests[1]);
+  const [first, ...others] = kept.get("inflight-live-requests");
+  assert.deepEqual(
+    [first.id, others[0].id, "text" in first, first.seed === own.seed],
+    ["r21", "r19", false, true],
+  );
+});
+
+test("one's own requests are followed in one stream, of those that have not ended", async () => {
+  const streams = [];
+  const server = /** @type {any} */ ({
+    async *once(path, signal) {
+      streams.push([path.split("places=")[1], signal]);
+      yield* await new Promise((_, fail) =>
+        signal.addEventListener("abort", () => fail(signal.reason)),
+      );
+    },
+  });
+  const own = (key, more = {}) => ({ key, id: key, next: 0, ends: [], text: "", ...more });
+  const requests = [own("a", { next: 3 }), own("b", { ended: {} }), own("c", { lost: "gone" })];
+  const mine = of(OwnRequests, { server, requests, changed() {}, _stop: null });
+  const first = mine._follow();
+  requests.unshift(own("d"));
+  const second = mine._follow();
+  await first;
+  assert.deepEqual(
+    streams.map(([places, signal]) => [places, signal.aborted]),
+    [
+      ["a:3", true],
+      ["d:0,a:3", false],
+    ],
+  );
+  mine._stop.abort();
+  await second;
+});
+
+test("what a server refuses is said, with when to try again where it says so", () => {
+  const form = of(AskForm, { error: new El() });
+  const said = (more) => {
+    form.refuse(Object.assign(new Error("Too many requests."), more));
+    return [form.error.textContent, form.error.hidden];
+  };
+  assert.deepEqual(said({ retryAfter: 5 }), ["Too many requests. Try again in 5 s.", false]);
+  assert.deepEqual(said({ retryAfter: null }), ["Too many requests.", false]);
+  form.say("");
+  assert.ok(form.error.hidden);
+});
+
+test("what a teacher is typing stays, and shows what the engine has once it is left", () => {
+  const set = { system: "Be brief.", hide_texts: true };
+  const batch = { state: { pace: 4, class: set } };
+  const parts = ["button", "paceSays", "pace", "told", "system"].map((name) => [name, new El()]);
+  const teacher = of(Teacher, {
+    ...{ isOn: true, live: { batch }, _touched: true, ...Object.fromEntries(parts) },
+    checks: { querySelectorAll: () => [] },
+  });
+  const drawn = (active) => {
+    document.activeElement = active;
+    teacher.draw();
+    return [teacher.system.value, teacher.pace.value, teacher.paceSays.textContent];
+  };
+  teacher.system.value = "Be lo";
+  teacher.pace.value = "9";
+  assert.deepEqual(drawn(teacher.system), ["Be lo", "4", "at most 4 steps a second"]);
+  teacher.pace.value = "9";
+  assert.deepEqual(drawn(teacher.pace).slice(0, 2), ["Be brief.", "9"]);
+  batch.state.pace = null;
+  assert.equal(drawn(null)[1], "20", "full speed is the slider's end");
+  document.activeElement = null;
+});
+
+test("that an engine ran before anybody watched is said before what was skipped of it", () => {
+  const said = (state, skipped = false) =>
+    says(
+      { run: null, state: { class: {}, ...state }, broken: "" },
+      { skipped, teaches: true, asked: false },
+    );
+  assert.match(said({ late: true }), /^The engine was running before anyone watched/);
+  assert.match(said({ late: true }, true), /^The engine was running/);
+  assert.match(said({}, true), /^Your connection fell behind/);
+  assert.match(said({}), /Or send a burst\.$/);
+  assert.match(said({ class: null }), /^The engine is starting/);
+});

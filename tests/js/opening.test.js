@@ -1,0 +1,175 @@
+// What the opening tells of two runs, and what it draws at a second of its twenty.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { documentOf, El } from "./elements.js";
+import {
+  admissions,
+  arrivals,
+  decode,
+  event,
+  prefill,
+  Recorder,
+  runOf,
+  samples,
+} from "./worlds.js";
+
+Object.assign(globalThis, {
+  window: { addEventListener() {} },
+  HTMLElement: El,
+  document: documentOf(),
+  location: { hash: "", search: "" },
+});
+const { Opening } = await import("../../assets/player/watch/opening/opening.js");
+const { drawPerson } = await import("../../assets/player/watch/opening/people.js");
+const { LENGTH, Plot } = await import("../../assets/player/watch/opening/plot.js");
+const { drawOpening } = await import("../../assets/player/watch/opening/scene.js");
+
+const leave = (...requests) => requests.map((request) => ({ request, when: "after" }));
+
+/**
+ * A step of a second in which these in lanes write a token each, those in `enter` their first.
+ * @param {number} n @param {string} lanes who is in them and writes, "-" for nobody
+ * @param {{enter?: string, done?: string, gone?: string}} given
+ */
+function step(n, lanes, { enter = "", done = "", gone = "" } = {}) {
+  const here = [...lanes].flatMap((request, lane) => (request === "-" ? [] : [{ request, lane }]));
+  return event(n, {
+    tEnd: n + 1,
+    arrived: n ? [] : arrivals(..."abcde"),
+    admitted: admissions(
+      ...here.filter((one) => enter.includes(one.request)).map((one) => [one.request, one.lane]),
+    ),
+    segments: here.map(({ request, lane }) =>
+      enter.includes(request) ? prefill(request, lane, 2) : decode(request, lane, n + 1),
+    ),
+    sampled: samples(...here.map(({ request }) => request)),
+    finished: [...done].map((request) => ({ request, finishReason: "stop" })),
+    released: leave(...gone),
+  });
+}
+
+/**
+ * Three lanes: `a` writes two tokens, `b` four, `c` three, `d` and `e` two. Under the old policy
+ * the last two come in when all others have left, at 4 s; under the new one at 2 and 3 s.
+ */
+function plotOf() {
+  const slow = [
+    step(0, "abc", { enter: "abc" }),
+    step(1, "abc", { done: "a" }),
+    step(2, "-bc", { done: "c" }),
+    step(3, "-b-", { done: "b", gone: "abc" }),
+    step(4, "de", { enter: "de" }),
+    step(5, "de", { done: "de", gone: "de" }),
+  ];
+  const fast = [
+    step(0, "abc", { enter: "abc" }),
+    step(1, "abc", { done: "a", gone: "a" }),
+    step(2, "dbc", { enter: "d", done: "c", gone: "c" }),
+    step(3, "dbe", { enter: "e", done: "bd", gone: "bd" }),
+    step(4, "--e", { done: "e", gone: "e" }),
+  ];
+  const [before, after] = [slow, fast].map((events) => runOf(events, { max_num_seqs: 3 }));
+  return /** @type {NonNullable<ReturnType<typeof Plot.of>>} */ (Plot.of(before, after));
+}
+
+/** Ink that knows all that a canvas does, and remembers what was written. */
+function inkOf() {
+  const ink = new Recorder();
+  const g = new Proxy(ink, {
+    get: (of, name) => of[name] ?? (() => {}),
+    set: (of, name, value) => Object.assign(of, { [name]: value }) && true,
+  });
+  const hues = Array(8).fill({ solid: "hue", tint: "tint", fill: "hue", text: "ink" });
+  return { g, texts: () => ink.texts.map(({ text }) => text), palette: { ...ink.palette, hues } };
+}
+
+test("what the opening tells is counted from its runs: who waits, how long, and for how many", () => {
+  const plot = plotOf();
+  const told = plot.pictures.map(([, say]) =>
+    say()
+      .map((span) => span.request?.letter ?? span)
+      .join("")
+      .replaceAll("\u00a0", " "),
+  );
+  assert.deepEqual(told, [
+    "Five people ask one model at the same moment. It has three lanes.",
+    "d e wait 4.00 s, while two of three lanes work for nobody.",
+    "A is done, so d takes its lane at once. It waited 2.00 s, not 4.00 s.",
+    "The same five requests: done in 5.0 s instead of 6.0 s.",
+  ]);
+  const { first, longest, next, hood, shut } = plot;
+  assert.deepEqual([first, longest, next, hood, shut], [0, 1, 3, 1, [3, 4]]);
+  assert.deepEqual(
+    [0, 5.2, 11.6, 18.2, 20].map((at) => plot.moment(at)),
+    [0, 0, 0, 6, 6],
+  );
+});
+
+test("until its clock has gone back the new policy's lanes stand at their beginning", () => {
+  const plot = plotOf();
+  const drawn = (at) => {
+    const { g, texts, palette } = inkOf();
+    const canvas = () => ({ getContext: () => inkOf().g });
+    globalThis.document = documentOf({ createElement: canvas });
+    drawOpening(g, { x: 0, y: 0, w: 1200, h: 560 }, plot, /** @type {any} */ (palette), at);
+    return texts();
+  };
+  const times = (at) => drawn(at).filter((text) => /^(all done: )?[\d.]+ s$/.test(text));
+  const title = "Continuous batching";
+  assert.ok(!drawn(10).includes(title) && drawn(11.5).includes(title));
+  const back = 11.5; // the old lanes still show how far their clock has come
+  assert.ok(plot.moment(back) > 0);
+  assert.ok(times(back).includes("0.00 s"), times(back).join());
+  const over = times(LENGTH);
+  assert.ok(over.includes("all done: 6.00 s") && over.includes("all done: 5.00 s"), over.join());
+});
+
+test("an answer of which only the end has room begins with dots, on a card and in a line", () => {
+  const plot = plotOf();
+  plot.prompts.fill("Why?");
+  const words = Array.from({ length: 30 }, (_, n) => ` w${n}`);
+  const { lives, run } = plot.fast;
+  const wrote = (n, box) => {
+    const { g, texts, palette } = inkOf();
+    Object.assign(run, { answer: () => words.slice(0, n) });
+    plot.fast.written = () => n;
+    const scene = { plot, palette, moment: 1.5, both: true, settled: 1 };
+    drawPerson(/** @type {any} */ (g), /** @type {any} */ (scene), 0, { x: 0, y: 0, ...box });
+    return texts().filter((text) => /w\d/.test(text));
+  };
+  assert.equal(lives[0].request.letter, "A");
+  assert.deepEqual(wrote(3, { w: 300, h: 90 }), ["w0 w1 w2"]);
+  const cut = wrote(30, { w: 300, h: 90 });
+  assert.match(cut[0], /^… w\d+/);
+  assert.match(cut.at(-1) || "", /w29$/);
+  assert.ok(cut.slice(1).every((line) => !line.startsWith("…")));
+  assert.deepEqual(wrote(2, { w: 400, h: 34 }), ["w0 w1"]);
+  assert.match(wrote(30, { w: 400, h: 34 })[0], /^… .*w29$/);
+});
+
+test("played again at its end the opening begins anew; paused, it stays where it is", () => {
+  globalThis.requestAnimationFrame = () => 1;
+  globalThis.cancelAnimationFrame = () => {};
+  const opening = Object.assign(Object.create(Opening.prototype), { at: 0, _tell() {} });
+  const after = (at, on) => {
+    opening.at = at;
+    opening.toggle(on);
+    return [opening.at, opening.playing];
+  };
+  assert.deepEqual(after(LENGTH, false), [LENGTH, false]);
+  assert.deepEqual(after(LENGTH, true), [0, true]);
+  assert.deepEqual(after(7, true), [7, true]);
+});
+
+test("each request goes through the door when the clock comes to it, the second time anew", () => {
+  const plot = plotOf();
+  const [, , , d, e] = plot.entries(plot.slow, false);
+  assert.equal(d, e);
+  assert.ok(d > 7 && d < 10.8 && Math.abs(plot.moment(d) - 4) < 0.1, `${d}`);
+  const again = plot.entries(plot.fast, true);
+  assert.ok(again.slice(0, 3).every((at) => at === 11.9));
+  assert.ok(again[3] > 11.9 && again[3] < again[4] && again[4] < 18.2);
+  assert.ok(Math.abs(plot.moment(again[3]) - 2) < 0.1);
+});
