@@ -1,27 +1,28 @@
 /**
- * Threads that compute a model's passes together, in one memory. An operation of the kernels is cut
- * into parts, and whoever has time takes the next one; no sum is cut, so every number is the one
- * that a single thread computes. That one does all of it until others have come.
+ * Threads that compute a model's passes together in one shared memory. Each operation of the
+ * kernels is cut into parts, and whichever thread is free takes the next one. No sum is split
+ * between parts, so every number equals that of a single thread. Until other threads have started,
+ * the first one does all the work.
  */
 
-// in the memory, numbers of four bytes: which operation it is, with how many of its parts nobody has
-// taken; parts that are done; threads that sleep; threads that have come
+// indices of the 32-bit counters in the shared memory: the current operation's number together with
+// how many of its parts nobody has taken; parts that are done; sleeping threads; started threads
 const [WORK, DONE, ASLEEP, HERE, COUNTS] = [0, 1, 2, 3, 4];
-const CALL = 18; // of eight bytes: the operation, its parts, what it is given
-export const SIZE = 4 * COUNTS + 8 * CALL; // bytes of both
-export const STACK = 65536; // bytes of a thread
-const MOST = 4095; // parts
-const EACH = 4; // parts for each thread, because a thread may be held up
-const LOOKS = 4000; // without work a thread looks so often before it sleeps: some tens of µs
+const CALL = 18; // numbers of eight bytes: the operation, its number of parts, its arguments
+export const SIZE = 4 * COUNTS + 8 * CALL; // bytes of the counters and the call
+export const STACK = 65536; // bytes of each thread's stack
+const MOST = 4095; // parts of an operation at most
+const EACH = 4; // parts for each thread; more than one, because a thread may be held up
+const LOOKS = 4000; // times that a thread looks for work before it sleeps: some tens of µs
 
-/** Whether threads can have a memory in common. @param {WebAssembly.Memory} memory */
+/** Whether threads can share a memory. @param {WebAssembly.Memory} memory */
 export const isShared = (memory) => !(memory.buffer instanceof ArrayBuffer);
 
 export class Crew {
   #number = 0;
 
   /**
-   * at: where its numbers lie. @param {WebAssembly.Module} module
+   * at: the address of the counters and the call. @param {WebAssembly.Module} module
    * @param {WebAssembly.Instance} instance @param {WebAssembly.Memory} memory @param {number} at
    */
   constructor(module, instance, memory, at) {
@@ -37,7 +38,7 @@ export class Crew {
   }
 
   /**
-   * An operation, in as many parts as are of use; all are done when this returns.
+   * Run an operation in as many parts as are of use; all of them are done when this returns.
    * @param {string} name @param {number} most parts @param {number[]} given
    */
   run(name, most, ...given) {
@@ -58,7 +59,7 @@ export class Crew {
       if (looks > LOOKS) Atomics.wait(counts, DONE, done);
   }
 
-  /** Do parts of all that comes, for ever. */
+  /** Take parts of every operation that comes, forever. */
   assist() {
     Atomics.add(this.counts, HERE, 1);
     for (let looks = 0; ; looks++) {
@@ -71,7 +72,7 @@ export class Crew {
     }
   }
 
-  /** Take a part and do it; whether there was one. What it is given stays until it is done. */
+  /** Take a part and do it; returns whether there was one. Its arguments stay until it is done. */
   #take() {
     const { counts, call } = this;
     const work = Atomics.load(counts, WORK);
@@ -86,7 +87,7 @@ export class Crew {
 }
 
 /**
- * In a thread of its own: see `Crew.assist`. stack: where its own ends.
+ * Runs in a thread of its own: see `Crew.assist`. stack: the upper end of the thread's stack.
  * @param {{module: WebAssembly.Module, memory: WebAssembly.Memory, at: number, stack: number}} told
  */
 export function assist({ module, memory, at, stack }) {

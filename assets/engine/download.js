@@ -1,36 +1,36 @@
-// A file on its way. Pieces of a large one are kept as they arrive, packed as they are sent, so
-// that a download that breaks off is taken up where it ended, if its host sends parts of a file.
+// The download of one file. Pieces of a large file are cached as they arrive, still packed, so that
+// a download that broke off resumes where it ended if the host can send parts of a file.
 
-const PIECE = 2 ** 22; // bytes
+const PIECE = 2 ** 22; // bytes of a cached piece
 
-/** An answer for the cache, which says how long it is. */
+/** A response for the cache, with its length in a header. */
 export const stored = (body, size, type = "application/octet-stream") =>
   new Response(body, { headers: { "Content-Type": type, "Content-Length": String(size) } });
 
-/** Whether bytes begin as gzip packs them: some hosts unpack on the way. */
+/** Whether bytes begin like a gzip file; some hosts unpack files before sending them. */
 export const isPacked = (bytes) => bytes[0] === 0x1f && bytes[1] === 0x8b;
 
 export class Download {
   /**
    * @param {string} address
-   * @param {number} size bytes, as it is sent
-   * @param {Cache | undefined} cache for pieces of it; undefined: none are kept
+   * @param {number} size bytes, as sent
+   * @param {Cache | undefined} cache where pieces are kept; undefined: none are kept
    */
   constructor(address, size, cache) {
     this.address = address;
     this.size = size;
     this.cache = cache;
     this.stop = new AbortController();
-    this.sum = 0; // bytes that were handed on
-    this.fetched = 0; // of those, from the network
-    this.isOver = false; // nothing more will arrive
-    /** @type {Uint8Array<ArrayBuffer>[]} */ this.before = []; // pieces that were kept
-    this.from = 0; // where the next piece begins …
-    /** @type {Uint8Array<ArrayBuffer>[]} */ this.chunks = []; // … and what of it has arrived
-    this.length = 0; // in bytes
+    this.sum = 0; // bytes that `next` has returned
+    this.fetched = 0; // of these, bytes from the network
+    this.isOver = false; // whether nothing more will arrive
+    /** @type {Uint8Array<ArrayBuffer>[]} */ this.before = []; // cached pieces still to return
+    this.from = 0; // offset at which the next piece begins
+    /** @type {Uint8Array<ArrayBuffer>[]} */ this.chunks = []; // what has arrived of that piece
+    this.length = 0; // bytes of `chunks`
   }
 
-  /** Ask for what is not here: the answer, null if there is none. */
+  /** Request what is not cached yet. Returns the response, or null if there is none. */
   async begin() {
     const kept = await this._kept();
     const from = kept.reduce((sum, { length }) => sum + length, 0);
@@ -44,21 +44,21 @@ export class Download {
     return answer;
   }
 
-  /** The next bytes; undefined at the end. Throws if it breaks off. */
+  /** The next bytes; undefined at the end. Throws if the download breaks off. */
   async next() {
     const chunk = this.before.shift() ?? (await this._arrived());
     this.sum += chunk?.length ?? 0;
     return chunk;
   }
 
-  /** It could not be used. What has arrived is kept if that is all that was wrong. */
+  /** The download could not be used. What has arrived is kept if the download only broke off. */
   async failed() {
     this.reader?.cancel().catch(() => {});
     if (this.isOver && this.sum < this.size) await this._keep();
     else await this.forget();
   }
 
-  /** Drop the pieces. */
+  /** Delete the cached pieces. */
   async forget() {
     for (const { url } of (await this.cache?.keys()) ?? [])
       if (url.startsWith(this._name(""))) await this.cache?.delete(url);
@@ -85,12 +85,12 @@ export class Download {
   async _keep() {
     const { chunks, length, from } = this;
     [this.chunks, this.length, this.from] = [[], 0, from + length];
-    // no room: fetched again next time
+    // without room for it the piece is fetched again next time
     if (length)
       await this.cache?.put(this._name(from), stored(new Blob(chunks), length)).catch(() => {});
   }
 
-  /** The first pieces, up to a gap or the last byte: that is always asked for. */
+  /** The cached pieces before the first gap and before the last byte, which is always requested. */
   async _kept() {
     const found = [];
     for (let from = 0; ; from += found[found.length - 1].length) {

@@ -1,16 +1,16 @@
-// What the engine in the tab is made of, brought to where it runs: files fetched with progress and
-// kept in this browser, and the interpreter, started from them or restored from a picture of its
-// memory. Where a browser keeps nothing, every start is a first one.
+// Brings the parts of the tab's engine to where it runs: files, fetched with progress and cached in
+// this browser, and the Python interpreter, started from these files or restored from a snapshot of
+// its memory. If a browser keeps nothing, every start is like the first.
 
 import { Download, isPacked, stored } from "./download.js";
 
-const KEPT = "inflight-engine"; // the cache, see `caches`
+const KEPT = "inflight-engine"; // the cache's name in `caches`
 const SNAPSHOT = "snapshot";
-export const LARGE = 2e7; // bytes of a file that is fetched after a question, and kept in pieces
-const MOST = 1.75 * 2 ** 30; // bytes of a model: the kernels' addresses end at 2 GiB
-const BESIDE = 2 ** 30; // bytes that a browser and its machine need for themselves
-const GROWTH = 2 ** 29; // bytes beside a model, for K and V and what a pass needs, where they are shared
-/** Threads that compute a large model's passes, where the page's host lets them share memory. */
+export const LARGE = 2e7; // bytes; a larger file is fetched only with consent, and kept in pieces
+const MOST = 1.75 * 2 ** 30; // bytes of a model at most: the kernels' addresses end at 2 GiB
+const BESIDE = 2 ** 30; // bytes that the browser and its machine need for themselves
+const GROWTH = 2 ** 29; // bytes by which shared memory may grow: K, V and a pass's activations
+/** Threads for a large model's passes: more than one where the page may share memory. */
 export const THREADS = Math.min(
   4,
   globalThis.crossOriginIsolated ? navigator.hardwareConcurrency : 1,
@@ -22,17 +22,17 @@ const INTERPRETER = [
   "python_stdlib.zip",
   "pyodide-lock.json",
 ];
-/** A function of WebAssembly with one instruction of SIMD. */
+/** A WebAssembly module: one function with one SIMD instruction. */
 const SIMD = new Uint8Array([
   0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15,
   253, 98, 11,
 ]);
-const INDEX = "https://engine.invalid/"; // where Pyodide believes its files to be
+const INDEX = "https://engine.invalid/"; // the address at which Pyodide believes its files to be
 const TYPES = { mjs: "text/javascript", wasm: "application/wasm", json: "application/json" };
 
 /**
- * Why there is no engine in this tab: one sentence for its visitor. lasting: trying again is of no
- * use. more: what the page may make of it; `all`: of any model.
+ * Why there is no engine in this tab, as one sentence for the visitor. lasting: trying again does
+ * not help. more: details for the page; its `all` means that no model can be had.
  */
 export class Refused extends Error {
   constructor(sentence, lasting = false, more = {}) {
@@ -42,7 +42,7 @@ export class Refused extends Error {
   }
 }
 
-/** Why this browser cannot run it, or null. */
+/** Why this browser cannot run the engine, or null if it can. */
 export function obstacle() {
   const able =
     typeof WebAssembly !== "undefined" &&
@@ -54,12 +54,12 @@ export function obstacle() {
 }
 
 /**
- * Memory for a model, before anything of it is fetched: there must be room for it, and for much
- * else. @param {number} bytes
+ * Allocate memory for a model before any of its file is fetched. There must be room for much else
+ * beside the model. @param {number} bytes
  */
 export function roomFor(bytes) {
   const { deviceMemory = Infinity } =
-    /** @type {{deviceMemory?: number}} GiB, roughly, where it is told */ (navigator);
+    /** @type {{deviceMemory?: number}} GiB, rounded, in browsers that tell it */ (navigator);
   const initial = 32 + Math.ceil(bytes / 65536);
   try {
     if (bytes > MOST || deviceMemory * 2 ** 30 < 4 * bytes + BESIDE) throw new RangeError("of all");
@@ -78,23 +78,23 @@ export function roomFor(bytes) {
 export class Files {
   /**
    * @param {string} base
-   * @param {(progress: {what: string, done: number, total: number, kept: boolean}) => void} progress called with the file that is being fetched, bytes of all
-   *   that were asked for, and whether this browser keeps them
+   * @param {(progress: {what: string, done: number, total: number, kept: boolean}) => void} progress called with the file that is being fetched, the
+   *   arrived bytes of all requested files, their sum, and whether this browser keeps them
    */
   constructor(base, progress = () => {}) {
     this.base = base;
     this.progress = progress;
-    this.sizes = {}; // of what was asked for, packed
-    this.arrived = {}; // bytes so far
+    this.sizes = {}; // packed bytes of the requested files, by name
+    this.arrived = {}; // bytes that have arrived, by name
     this.keeps = true;
-    this.beside = {}; // files that have a version of their own, by their places
-    /** @type {Map<string, Download>} */ this.going = new Map(); // by their names
-    this.fetched = 0; // bytes from the network, as they were sent
+    this.beside = {}; // where files with a version of their own are, by name
+    /** @type {Map<string, Download>} */ this.going = new Map(); // downloads by file name
+    this.fetched = 0; // bytes from the network, as sent
   }
 
   /**
-   * {version, package, files: {name: bytes}, models: {name: [files]}, memory: {model: bytes},
-   * beside: {file: its place}}
+   * What the server has: {version, package, files: {name: bytes}, models: {name: [files]}, memory:
+   * {model: bytes}, beside: {file: its place}}.
    */
   async manifest() {
     this._manifest ??= this._told();
@@ -117,7 +117,7 @@ export class Files {
   }
 
   /**
-   * Files by their names without `.gz`: name → its bytes, unpacked. @param {string[]} names
+   * Files by their names without `.gz`, each as its unpacked bytes. @param {string[]} names
    * @returns {Promise<Map<string, ArrayBuffer>>}
    */
   async get(names) {
@@ -129,8 +129,8 @@ export class Files {
   }
 
   /**
-   * A large file, unpacked, piece by piece: from this browser, or from the network, and then kept
-   * here as it passes, so that it is never whole in memory.
+   * Pass a large file on, unpacked, piece by piece: from this browser's cache, or from the network
+   * while it is being cached, so that the whole file is never in memory.
    * @param {string} name without `.gz` @param {(bytes: Uint8Array) => void} take
    */
   async pass(name, take) {
@@ -144,14 +144,14 @@ export class Files {
         const { readable, writable } = new TransformStream();
         let keeps = true;
         const keeping = this._keep(name, readable, memory[name.split("/")[0]]).then(() => {
-          keeps = false; // done, or no room: fetched again next time
+          keeps = false; // done, or no room: then it is fetched again next time
         });
         const writer = writable.getWriter();
         writer.closed.catch(() => {});
         try {
           await drain(stream, async (bytes) => {
             take(bytes);
-            // what nobody reads would pile up
+            // unread bytes would pile up
             if (keeps) await Promise.race([writer.write(bytes), keeping]).catch(() => {});
           });
           await Promise.race([writer.close(), keeping]).catch(() => {});
@@ -165,12 +165,12 @@ export class Files {
     this._tell();
   }
 
-  /** Whether a file is in this browser already. @param {string} name */
+  /** Whether a file is in this browser's cache. @param {string} name */
   async has(name) {
     return Boolean(await this._kept(name));
   }
 
-  /** Bytes of a file, or of pieces of it, in this browser. @param {string} name */
+  /** Bytes of a file, or of pieces of it, in this browser's cache. @param {string} name */
   async amount(name) {
     const cache = await opened();
     const sizes = (await this._addresses(name)).map(async (url) => {
@@ -180,24 +180,24 @@ export class Files {
     return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
   }
 
-  /** Take a file, and pieces of it, out of this browser. @param {string} name */
+  /** Delete a file and its pieces from this browser's cache. @param {string} name */
   async remove(name) {
     const cache = await opened();
     for (const url of await this._addresses(name)) await cache?.delete(url);
   }
 
-  /** End the download of a file. @param {string} name */
+  /** Abort the download of a file. @param {string} name */
   leave(name) {
     this.going.get(name)?.stop.abort();
   }
 
-  /** Where a file, and pieces of it, are kept. @param {string} name */
+  /** The addresses under which a file and its pieces are cached. @param {string} name */
   async _addresses(name) {
     const kept = (await (await opened())?.keys().catch(() => [])) || [];
     return kept.map(({ url }) => url).filter((url) => url.startsWith(this._place(name)));
   }
 
-  /** The picture of the interpreter's memory that was kept, or undefined. */
+  /** The cached snapshot of the interpreter's memory, or undefined. */
   async snapshot() {
     return (await this._kept(SNAPSHOT))?.arrayBuffer();
   }
@@ -211,7 +211,8 @@ export class Files {
   }
 
   /**
-   * Forget everything kept, or what other versions left; what has a version of its own stays.
+   * Delete all cached files, or only those of other versions; files with a version of their own
+   * stay.
    * @param {boolean} all
    */
   async forget(all) {
@@ -224,7 +225,7 @@ export class Files {
         await cache?.delete(url).catch(() => {});
   }
 
-  /** The address under which a file is kept. @param {string} name */
+  /** The address under which a file is cached. @param {string} name */
   _place(name) {
     return new URL(this.beside[name] ?? name, this.base).href;
   }
@@ -240,12 +241,12 @@ export class Files {
     return bytes;
   }
 
-  /** Something is loaded: what is here already does not count. */
+  /** Start counting the progress of a new load, unless one is going on. */
   begin() {
     if (!this._what) [this.sizes, this.arrived] = [{}, {}];
   }
 
-  /** The file that is being fetched, or "". */
+  /** The name of the file that is being fetched, or "". */
   get _what() {
     const names = Object.keys(this.sizes);
     return names.find((name) => (this.arrived[name] || 0) < this.sizes[name]) || "";
@@ -258,7 +259,7 @@ export class Files {
   }
 
   /**
-   * From the network, a large file from where its last download ended; one with a size is packed.
+   * Fetch a file; a large one resumes where its last download ended. A file with a size is packed.
    * @template T @param {string} name @param {number} size
    * @param {(stream: ReadableStream) => Promise<T>} read what is made of its bytes
    */
@@ -275,7 +276,7 @@ export class Files {
     if (!answer.ok) throw new Refused(answer.status === 404 ? GONE : UNREACHED);
     try {
       const made = await read(await unpacked(download, size, count));
-      await download.forget(); // it is kept as a whole
+      await download.forget(); // the whole file is cached
       return made;
     } catch (error) {
       await download.failed();
@@ -292,7 +293,7 @@ export class Files {
   async _keep(name, bytes, size) {
     const cache = await opened();
     const whole = stored(bytes, size, TYPES[name.split(".").at(-1)]);
-    // no room: fetched again next time
+    // without room for it the file is fetched again next time
     await cache?.put(this._place(name), whole).catch(() => {});
   }
 }
@@ -301,7 +302,7 @@ export const UNREACHED = "The engine's files cannot be reached: try again, or lo
 const BROKEN = "The download of the engine broke off: try again.";
 const GONE = "The engine's files have changed since this page was opened: load the page again.";
 
-/** The cache; undefined in a private window of some browsers, and wherever storage is refused. */
+/** The cache; undefined where storage is refused, as in a private window of some browsers. */
 async function opened() {
   try {
     return await caches.open(KEPT);
@@ -318,7 +319,7 @@ async function drain(stream, take) {
 }
 
 /**
- * A file as a stream, unpacked unless its host has done that. count: called with the bytes so far.
+ * A file as a stream, unpacked here unless its host did that. count: called with the bytes so far.
  * @param {Download} download @param {number} size @param {(bytes: number) => void} count
  */
 async function unpacked(download, size, count) {
@@ -328,7 +329,7 @@ async function unpacked(download, size, count) {
     return value;
   };
   const first = await next();
-  // a page, "<", stands where the file was
+  // an HTML page, which begins with "<", was sent instead of the file
   if (size && (!first || first[0] === 0x3c)) throw new Refused(GONE);
   const packed = first && isPacked(first);
   const stream = new ReadableStream({
@@ -345,13 +346,13 @@ async function unpacked(download, size, count) {
       if (size && download.sum !== size) throw new Refused(BROKEN);
     },
   });
-  // gzip checks what it unpacks
+  // unpacking gzip verifies the file's checksum
   return stream.pipeThrough(new DecompressionStream("gzip")).pipeThrough(whole);
 }
 
 /**
- * Pyodide: restored from its snapshot if there is one that fits, otherwise started and `prepared`
- * by our own code, and its snapshot kept.
+ * Pyodide, restored from its snapshot if one fits; otherwise it is started, given our code by
+ * `prepare`, and its snapshot is kept.
  * @param {Files} files
  * @param {(python: Foreign, restored: boolean) => void} prepare brings our sources into it; only what a
  * full start imports is in the snapshot
@@ -365,7 +366,7 @@ export async function interpreter(files, prepare) {
       prepare(python, true);
       return { python, restored: true };
     } catch {
-      await files.forgetSnapshot(); // it does not fit
+      await files.forgetSnapshot(); // the snapshot does not fit
     }
   }
   const python = await start(found, { _makeSnapshot: true });
@@ -373,7 +374,7 @@ export async function interpreter(files, prepare) {
   try {
     files.keepSnapshot(python.makeMemorySnapshot());
   } catch {
-    // an experimental option: without it the next start is as long as this one
+    // making snapshots is experimental: without one the next start takes as long as this one
   }
   return { python, restored: false };
 }
@@ -387,7 +388,7 @@ async function start(found, options) {
   );
   for (const url of scripts) URL.revokeObjectURL(url);
   const outside = self.fetch;
-  // what Pyodide asks for is here already; a model may be on its way at the same time
+  // Pyodide's own requests are answered with the files above; a model may be fetched meanwhile
   self.fetch = async (address, ...more) => {
     const name = String(address).startsWith(INDEX) ? String(address).split("/").at(-1) : "";
     return name

@@ -1,29 +1,29 @@
 /**
- * A model whose passes a browser computes, in float32: packed or padded rows, K and V in the scheduler's blocks, tokens by keyed noise.
+ * A model whose passes a browser computes in float32: packed or padded rows, K and V in the scheduler's blocks, tokens drawn with keyed noise.
  *
  *     const model = Model.of(weights, kernels);    // weights: ArrayBuffer, a file of core/browser/weights.py; kernels: WebAssembly.Module of kernels.wasm
- *     const model = new Model(header, size, kernels, memory)  // or what its header says and how many bytes of numbers come, piece by piece:
+ *     const model = new Model(header, size, kernels, memory)  // or from the file's header and the size of its numbers, which follow piece by piece:
  *     model.place(bytes)
  *     model.facts                                  // JSON of core.trace.header.ModelFacts
- *     model.tokenizer, model.between               // of a file that has them: its tokenizer.json, and JSON of core.browser.chat.Between
- *     const owner = model.pool(slots)              // room for the K and V of so many tokens; the pool of before is gone, and so is its owner
- *     model.pass(told, rows)                       // Int32Array that begins with the owner, array of objects; gives a Float64Array
+ *     model.tokenizer, model.between               // if the file has them: its tokenizer.json, and JSON of core.browser.chat.Between
+ *     const owner = model.pool(slots)              // allocates K and V for so many tokens; replaces the previous pool, whose owner becomes invalid
+ *     model.pass(told, rows)                       // Int32Array that begins with the owner, array of objects; returns a Float64Array
  *     model.compute(told, rows)                    // the same for Python: its array of 32-bit integers, and rows as JSON
- *     model.attention(ids, layer, head)            // weights of one head over one text, also for Python; the pool stays as it is
+ *     model.attention(ids, layer, head)            // attention weights of one head over one text, also for Python; leaves the pool as it is
  *     model.heads                                  // query heads of a layer
- *     model.enlist(start)                          // before its first pool, where the memory is shared: another thread, see crew.js
- *     model.threads                                // that compute
+ *     model.enlist(start)                          // adds a thread, see crew.js; only before the first pool, and only in shared memory
+ *     model.threads                                // how many compute
  *
- * `BrowserRunner` of core/browser/executor.py says what `told` and `rows` hold. The answer of a pass has token, log-probability and margin of each
- * request that samples (NaN for a token whose logits are not finite), and at its end the seconds of the forward pass and of sampling.
- * Neither DOM nor worker is needed here: the module runs in Node, too.
+ * `BrowserRunner` of core/browser/executor.py defines `told` and `rows`. A pass returns token, log-probability and margin of each
+ * request that samples (NaN for a token whose logits are not finite), then the seconds of the forward pass and of sampling.
+ * This module needs neither DOM nor worker, so it runs in Node, too.
  */
 import { Crew, SIZE, STACK, isShared } from "./crew.js";
 import { adjust, choose } from "./sampling.js";
 
-const TILE = 64; // rows whose wide middle is held at once: a long prompt would take hundreds of MB
+const TILE = 64; // rows of the MLP at once: activations of a long prompt take hundreds of MB
 
-/** Every float16 as a number, once. */
+/** The value of every float16, by its bits. */
 const HALF = new Float32Array(65536);
 for (let h = 0; h < 65536; h++) {
   const exponent = (h >> 10) & 31,
@@ -41,9 +41,9 @@ for (let h = 0; h < 65536; h++) {
 
 /**
  * @typedef {{layers: number, hidden: number, heads: number, kv_heads: number, head_size: number, inner: number, positions: number,
- *   epsilon: number, rope_theta?: number, rope_factors?: number[], no_rope_interval?: number}} Sizes rope_factors: what divides the rotary
- *   frequencies, if anything does; no_rope_interval: the last of so many layers turns nothing
- * @typedef {{w: number, b: number, outputs: number, inputs: number, kind?: string}} Matrix kind: of its blocks, where it is quantized
+ *   epsilon: number, rope_theta?: number, rope_factors?: number[], no_rope_interval?: number}} Sizes rope_factors: divisors of the rotary
+ *   frequencies, if there are any; no_rope_interval: of every so many layers the last one has no rotary embedding
+ * @typedef {{w: number, b: number, outputs: number, inputs: number, kind?: string}} Matrix kind: how its blocks are quantized, if they are
  * @typedef {{row: number, count: number, start: number, reads: number, blocks: Int32Array, seen?: number, at?: number}} Part
  * @typedef {{getBuffer: (type: string) => {data: Int32Array, release: () => void}}} PythonArray
  * @typedef {{ids: number[], places: number[], slots: number[], parts: Part[], keys: number[], picked: number[]}} Laid
@@ -51,12 +51,12 @@ for (let h = 0; h < 65536; h++) {
 
 export class Model {
   /** @type {Foreign} */ #ops;
-  /** @type {Crew | null} where threads can share the memory */ #crew = null;
-  /** @type {Record<string, number>} where activations lie */ #at = {};
+  /** @type {Crew | null} null unless threads can share the memory */ #crew = null;
+  /** @type {Record<string, number>} addresses of the activations */ #at = {};
   #room = { rows: 0, keys: 0, samples: 0 };
 
   /**
-   * A whole file's. @param {ArrayBuffer} weights @param {WebAssembly.Module} kernels
+   * The model of a whole file. @param {ArrayBuffer} weights @param {WebAssembly.Module} kernels
    * @param {WebAssembly.Memory} [memory]
    */
   static of(weights, kernels, memory) {
@@ -65,7 +65,8 @@ export class Model {
   }
 
   /**
-   * That of a file of which so much is here, once its header is; the rest is to be placed.
+   * The model of a file, from its first bytes; undefined if they do not contain the whole header.
+   * The rest of the file is for `place`.
    * @param {Uint8Array} bytes @param {number} size of the file
    * @param {WebAssembly.Module} kernels @param {WebAssembly.Memory} [memory]
    */
@@ -80,8 +81,9 @@ export class Model {
   }
 
   /**
-   * memory: where all of it is placed, grown as it needs. @param {Json} header
-   * @param {number} size @param {WebAssembly.Module} kernels @param {WebAssembly.Memory} memory
+   * memory: for weights, the KV pool and activations; it grows as needed. size: bytes of the
+   * weights. @param {Json} header @param {number} size @param {WebAssembly.Module} kernels
+   * @param {WebAssembly.Memory} memory
    */
   constructor(header, size, kernels, memory = new WebAssembly.Memory({ initial: 32 })) {
     const { model, float16, tokenizer = "", between = null } = header;
@@ -93,7 +95,7 @@ export class Model {
     this.memory = memory;
     const instance = new WebAssembly.Instance(kernels, { env: { memory: this.memory } });
     this.#ops = instance.exports;
-    this.top = this.#ops.__heap_base.value; // the kernels' own stack lies below
+    this.top = this.#ops.__heap_base.value; // the kernels' own stack lies below this address
     this.f = new Float32Array(memory.buffer);
     this.i = new Int32Array(memory.buffer);
     this.float16 = float16;
@@ -115,7 +117,10 @@ export class Model {
     return this.#crew?.threads ?? 1;
   }
 
-  /** start: called with what a thread is told, see crew.js. @param {(told: object) => void} start */
+  /**
+   * Add a thread. start: called with what it is told, see crew.js.
+   * @param {(told: object) => void} start
+   */
   enlist(start) {
     const stack = this.#take(STACK / 4) + STACK;
     this.base = this.behind = this.top;
@@ -123,7 +128,8 @@ export class Model {
   }
 
   /**
-   * An operation of the kernels. parts: in how many it may be cut, so that each is worth a thread.
+   * Run an operation of the kernels. parts: the largest number into which it may be cut so that
+   * each is worth a thread.
    * @param {string} name @param {number} parts @param {number[]} given
    */
   #run(name, parts, ...given) {
@@ -132,7 +138,8 @@ export class Model {
   }
 
   /**
-   * The next numbers of the file: float16 as float32, others as they are. @param {Uint8Array} bytes
+   * Store the next numbers of the file: float16 as float32, others as they are.
+   * @param {Uint8Array} bytes
    */
   place(bytes) {
     if (this.float16) {
@@ -144,8 +151,8 @@ export class Model {
   }
 
   /**
-   * Where each tensor begins, in bytes; 0 for one that there is not. @param {Record<string,
-   * [number, number, number, string?]>} tensors
+   * Note the address of each tensor; 0 for a tensor that the file does not have.
+   * @param {Record<string, [number, number, number, string?]>} tensors
    */
   #name(tensors) {
     /** @param {string} name */
@@ -163,7 +170,7 @@ export class Model {
     /**
      * @typedef {{g: number, b: number}} Norm
      * @type {{norm: Norm, qkv: Matrix[], headNorms: number[], out: Matrix, mlpNorm: Norm, up: Matrix, down: Matrix}[]}
-     * qkv: one, or three where they are stored in several ways; headNorms: of queries and keys
+     * qkv: one matrix, or three if they are stored in several ways; headNorms: of queries and keys
      */
     this.layers = Array.from({ length: this.sizes.layers }, (_, l) => ({
       norm: norm(`${l}.norm`),
@@ -186,7 +193,7 @@ export class Model {
     this.positions = at("positions");
   }
 
-  /** Cosines and sines of every position, rounded where torch rounds them. */
+  /** Compute every position's cosine and sine, rounded where torch rounds. */
   #rope() {
     const { positions, head_size: d, rope_theta: theta, rope_factors } = this.sizes,
       at = this.#take(positions * d),
@@ -204,27 +211,27 @@ export class Model {
     return at;
   }
 
-  /** Room for so many numbers of four bytes. @param {number} count */
+  /** Allocate so many numbers of four bytes; returns their address. @param {number} count */
   #take(count) {
     const at = (this.top + 15) & ~15;
     this.top = at + 4 * count;
     const short = this.top - this.memory.buffer.byteLength;
     if (short > 0) {
-      this.memory.grow(Math.ceil(short / 65536)); // the views of before are empty from now on
+      this.memory.grow(Math.ceil(short / 65536)); // growing detaches the earlier views
       this.f = new Float32Array(this.memory.buffer);
       this.i = new Int32Array(this.memory.buffer);
     }
     return at;
   }
 
-  /** Room for so many tokens' K and V, instead of before; its owner. @param {number} slots */
+  /** Replace the pool by one of so many tokens; returns its owner. @param {number} slots */
   pool(slots) {
     this.top = this.base;
     this.#keep(slots);
     return ++this.owner;
   }
 
-  /** K and V of so many tokens from here on, and activations behind them. @param {number} slots */
+  /** Allocate K and V for so many tokens, activations behind them. @param {number} slots */
   #keep(slots) {
     const { layers, kv_heads, head_size } = this.sizes,
       numbers = layers * slots * kv_heads * head_size;
@@ -235,7 +242,10 @@ export class Model {
     this.#room = { rows: 0, keys: 0, samples: 0 };
   }
 
-  /** Room for a pass. @param {number} rows @param {number} keys @param {number} samples */
+  /**
+   * Room for the activations of a pass. @param {number} rows @param {number} keys
+   * @param {number} samples
+   */
   #fit(rows, keys, samples) {
     const room = this.#room;
     if (rows <= room.rows && keys <= room.keys && samples <= room.samples) return;
@@ -264,7 +274,7 @@ export class Model {
     };
   }
 
-  /** A pass's rows, see `BrowserRunner.launch`. @param {Int32Array} told @returns {Laid} */
+  /** The rows of a pass, from `BrowserRunner.launch`. @param {Int32Array} told @returns {Laid} */
   #lay(told) {
     const [owner, size, requests] = told;
     if (owner !== this.owner) throw new Error("Another run has taken this model's memory.");
@@ -325,7 +335,8 @@ export class Model {
   }
 
   /**
-   * A token's embedding stands in panels like the head's, a column of eight apart. @param {Laid} laid
+   * Embeddings are stored like the head's matrix, in panels of eight tokens, so that the numbers of
+   * one token are eight apart. @param {Laid} laid
    */
   #embed({ ids, places }) {
     const {
@@ -350,7 +361,10 @@ export class Model {
     });
   }
 
-  /** Queries, keys and values of a layer, to the pool. @param {Laid} laid @param {number} l */
+  /**
+   * Compute a layer's queries, and its keys and values into the pool. @param {Laid} laid
+   * @param {number} l
+   */
   #project(laid, l) {
     const { heads, kv_heads, head_size: d, epsilon, no_rope_interval = 0 } = this.sizes,
       { x, h, places, slots } = this.#at,
@@ -378,8 +392,9 @@ export class Model {
   }
 
   /**
-   * Where the queries, keys and values of a layer lie, and how far apart those of two rows are:
-   * side by side, or part by part. @param {number} l @param {number} rows
+   * Where the queries, keys and values of a layer lie, and the stride between two rows: one matrix
+   * has them side by side, three have one part after the other. @param {number} l
+   * @param {number} rows
    */
   #parts(l, rows) {
     const { heads, kv_heads, head_size: d } = this.sizes,
@@ -442,9 +457,7 @@ export class Model {
     }
   }
 
-  /**
-   * @param {Laid} laid @returns {Float32Array} logits of the rows that sample, one after the other
-   */
+  /** @param {Laid} laid @returns {Float32Array} logits of the rows that sample, row after row */
   #forward(laid) {
     this.#begin(laid);
     for (let l = 0; l < this.sizes.layers; l++) {
@@ -507,14 +520,14 @@ export class Model {
   }
 
   /**
-   * The weights of one head over a text that is computed by itself: a row for each token, with a
-   * weight for every token.
+   * The attention weights of one head over a text that is computed by itself: for each token a row
+   * with a weight for every token.
    * @param {Int32Array | PythonArray} ids @param {number} layer @param {number} head @returns
    * {Float64Array} row after row
    */
   attention(ids, layer, head) {
     const { slots, keys, values, behind } = this;
-    this.top = behind; // what is kept for a run stays: this text has a pool behind it
+    this.top = behind; // the pool of a run stays: this text gets one behind it
     try {
       return read(ids, (numbers) => {
         const n = numbers.length;
@@ -565,7 +578,7 @@ export class Model {
 }
 
 /**
- * What a function makes of numbers that may lie in Python's memory.
+ * Calls a function with numbers that may lie in Python's memory; returns its result.
  * @template T @param {Int32Array | PythonArray} given @param {(numbers: Int32Array) => T} use
  * @returns {T}
  */

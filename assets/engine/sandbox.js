@@ -1,30 +1,30 @@
-// Code of a stranger, a policy that came by a link or was just typed, runs here and nowhere else: in a hidden frame of an opaque origin, which
-// has neither network nor storage nor a way to the page. All it needs is handed in, and nothing that it touched is used again: a frame is for
-// one job.
+// Runs a stranger's code, such as a policy that came by a link or was just typed, in a hidden frame of an opaque origin, which has access to neither
+// network nor storage nor page; such code runs nowhere else. All that it needs is handed in, and a frame is used for one job alone, because nothing
+// that the code has touched is used again.
 //
-//   page: Sandbox  ⇄  frame: gate, which lets strings pass, so many and so long  ⇄  worker: bootstrap, then the engine's own worker.js
+//   page: Sandbox  ⇄  frame: gate, which limits the number and length of messages  ⇄  worker: bootstrap, then the engine's own worker.js
 //
-// What comes back is JSON of a stranger: data to be checked, never markup.
+// What comes back is JSON from a stranger: data to be checked, never markup.
 
 import { Files, UNREACHED } from "./loading.js";
 
 /**
- * It is this policy that holds (tests/page/test_sandbox.py has its control). Pyodide needs the two
- * words of `script-src` after the gate's.
+ * This policy is what confines the code (tests/page/test_sandbox.py has the control). In
+ * `script-src`, the gate needs the first word and Pyodide the other two.
  */
 const CSP =
   "default-src 'none'; script-src 'unsafe-inline' blob: 'wasm-unsafe-eval'; worker-src blob:";
-// characters of a message, of all that answer one request, and what each counts for at least
+// most characters of one message and of all that answer a request; a message counts at least `each`
 const MOST = { once: 8e6, inAll: 64e6, each: 10000 };
-// bytes: a list without end is then an error with a line, not a machine without memory
+// bytes: an endless list then raises an error with a line instead of filling the machine's memory
 const MEMORY = 768 * 2 ** 20;
 
-/** The frame's script. It outlives nothing: who says too much ends its worker. */
+/** The script of the frame. If a worker sends too much, this ends the worker. */
 function gate(most) {
   window.onmessage = ({ data: { script, files, memory }, ports }) => {
     window.onmessage = null;
     const [page] = ports;
-    // a module worker does not start here
+    // a module worker does not start in this frame
     const worker = new Worker(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
     let left = most.inAll;
     const end = (sentence) => {
@@ -56,7 +56,7 @@ function gate(most) {
   };
 }
 
-/** The worker's script: modules and files are found among what was handed in, each file once. */
+/** The worker's script: modules and files are looked up in what was handed in, each file once. */
 function bootstrap() {
   const HERE = "https://engine.invalid/";
   const scope = /** @type {{importScripts: unknown}} */ (/** @type {unknown} */ (self));
@@ -65,7 +65,7 @@ function bootstrap() {
     const send = self.postMessage.bind(self);
     self.postMessage = (message) => send(JSON.stringify(message));
     scope.importScripts = () => {
-      // by this Pyodide knows a worker that may import modules
+      // this error tells Pyodide that the worker may import modules
       throw new TypeError("Nothing is imported here.");
     };
     const { grow } = WebAssembly.Memory.prototype;
@@ -89,7 +89,7 @@ function bootstrap() {
       put: async () => {},
       keys: async () => [],
     };
-    // where loading.js looks first, and here alone
+    // where loading.js looks first, and in a sandbox the only place
     Object.defineProperty(self, "caches", { value: { open: async () => cache } });
     const urls = {};
     const url = (name) =>
@@ -110,18 +110,17 @@ function bootstrap() {
 
 const FRAME = `<!doctype html><meta http-equiv="Content-Security-Policy" content="${CSP}"><script>(${gate})(${JSON.stringify(MOST)})</script>`;
 
-const TICK = 500; // ms
-const START = 90_000; // ms without a word in which a slow phone may start
-const LIMIT = 3000; // ms of Python between two turns of a job: then its line is named
-// ms without a word in which a job may compute: past it Python cannot be interrupted, as within one
-// long call into C
+const TICK = 500; // ms between two checks
+const START = 90_000; // ms of silence in which a slow phone may start
+const LIMIT = 3000; // ms of Python between two turns of a job: then the error names its line
+// ms of silence allowed to a job: after that, Python is in one long call and cannot be interrupted
 const QUIET = LIMIT + 3000;
 
-/** A frame with a worker in it, for one job. */
+/** A hidden frame with a worker in it, for one job. */
 class Frame {
   constructor(/** @type {Record<string, ArrayBuffer>} */ files) {
     this.heard = [];
-    this.silence = 0; // ms
+    this.silence = 0; // ms since the last message
     /** @type {((_?: unknown) => void) | undefined} */ this.wake = undefined;
     this.element = document.createElement("iframe");
     this.element.sandbox = "allow-scripts";
@@ -144,13 +143,13 @@ class Frame {
   }
 
   /**
-   * The messages about a request, until one of `last`. patience: ms without a word before it ends.
-   * Throws the sentence of a failure. @param {AbortSignal} [signal]
+   * The messages that answer a request, until `last` is true of one. patience: ms of silence before
+   * the request fails. Throws the sentence of a failure. @param {AbortSignal} [signal]
    */
   async *answers(message, last, patience, signal) {
     const give = () => this.wake?.();
     this.silence = 0;
-    // Counted in ticks: a computer that slept has not waited.
+    // Silence is counted in ticks, so that the time in which a computer slept does not count.
     const watch = setInterval(() => {
       this.silence += TICK;
       give();
@@ -194,7 +193,7 @@ class Frame {
 
 const SILENT = `Nothing was heard from this code for ${QUIET / 1000} seconds and it could not be interrupted, so its sandbox was ended.`;
 
-/** A message as it may be believed: of a known kind, its parts of their types. */
+/** A message after a check of its kind and types; a failure if it is anything else. */
 function checked(text) {
   try {
     const { kind, id, delta, sentence } = JSON.parse(text);
@@ -205,22 +204,22 @@ function checked(text) {
     if (kind === "failed" && typeof sentence === "string")
       return { kind, id, sentence: sentence.slice(0, 1000) };
   } catch {
-    /* as below */
+    /* answered below */
   }
   return { kind: "failed", sentence: "This code answered with something that is not an answer." };
 }
 
-/** Runs jobs of strangers, each in a frame of its own. One frame waits, ready, for the next. */
+/** Runs jobs of strangers' code, each in a frame of its own; one frame waits for the next job. */
 export class Sandbox {
   /**
-   * On the engine's files at an address. model: the built-in model that jobs compute with. @param
-   * {string} base @param {string} model
+   * A sandbox that takes the engine's files from an address. model: the built-in model that jobs
+   * use. @param {string} base @param {string} model
    */
   static of(base, model) {
     return new Sandbox((progress) => brought(base, model, progress), model);
   }
 
-  /** files: called at each start with what hears of progress; {name: ArrayBuffer}, given away. */
+  /** files: called at each start with a callback for progress; gives {name: ArrayBuffer} away. */
   constructor(files, model) {
     this.files = files;
     this.model = model;
@@ -241,7 +240,7 @@ export class Sandbox {
   }
 
   async _started() {
-    const { frames } = this; // `end` takes them away
+    const { frames } = this; // `end` replaces this set
     const files = await this.files((loading) => {
       this.loading = loading;
       this.wake?.();
@@ -268,7 +267,9 @@ export class Sandbox {
     this.frames.delete(frame);
   }
 
-  /** The deltas of a job, {loading} before. Throws a sentence; `signal` ends it at once. */
+  /**
+   * The deltas of a job, after {loading} ones. Throws a sentence; `signal` ends the job at once.
+   */
   async *run(kind, spec, /** @type {AbortSignal | undefined} */ signal = undefined) {
     this.warm();
     const start = this.waiting;
@@ -285,9 +286,9 @@ export class Sandbox {
     }
   }
 
-  /** The frame once it has started. Aborted, it is left to the next job. */
+  /** The frame once it has started; if the job is aborted first, it is left to the next job. */
   async *_waited(start, signal) {
-    const { frames } = this; // once `end` took them away, the start is of no use
+    const { frames } = this; // once `end` has replaced this set, the start is of no use
     let frame, told;
     const aborted = new Promise((_, fail) => {
       signal?.addEventListener("abort", () => fail(signal.reason), { once: true });
@@ -310,7 +311,7 @@ export class Sandbox {
     }
   }
 
-  /** Ends whatever runs or waits, and frees it. */
+  /** Ends and frees all frames, running or waiting. */
   end() {
     for (const frame of this.frames) frame.end();
     this.frames = new Set();
@@ -318,10 +319,10 @@ export class Sandbox {
   }
 }
 
-/** What no sandbox asks for: it shares no memory with threads, and opens nobody's own model. */
+/** Files for threads with shared memory and for visitors' own models; a sandbox uses neither. */
 const UNASKED = ["shared.wasm", "jinja.json"];
 
-/** All that a worker with one model asks for. @returns {Promise<Record<string, ArrayBuffer>>} */
+/** All files that a worker with one model needs. @returns {Promise<Record<string, ArrayBuffer>>} */
 async function brought(base, model, progress) {
   const files = new Files(base, progress);
   const manifest = await files.manifest();

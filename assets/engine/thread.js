@@ -1,4 +1,4 @@
-// A thread of a model's crew, started by worker.js where the page may share memory.
+// One of a model's threads (crew.js), which worker.js starts where the page may share memory.
 
 import { assist } from "./crew.js";
 

@@ -1,47 +1,47 @@
-// The engine's worker: Python decides, `model.js` computes. What it can be asked, and answers to each `id`:
+// The worker in which the tab's engine runs: Python schedules, `model.js` computes. Each request of the page is answered with its `id`.
 //
-//   {id, do: "load", model, agreed, fresh, file}  loading {what, done, total} …, ready {facts}; model: one that this engine has, or none; agreed: its
-//                                      visitor wants it, however large; fresh: forget what was kept; file: the visitor's own, of which the model is
-//   {id, do: "open", model, file}      answer {value}: what a form says of a GGUF file, which is looked at under this name; the engine is ready
+//   {id, do: "load", model, agreed, fresh, file}  loading {what, done, total} …, ready {facts}; model: one of this engine's, or none; agreed: the
+//                                      visitor wants it, however large; fresh: first delete what is cached; file: the visitor's own file of the model
+//   {id, do: "open", model, file}      answer {value}: what a form says about a GGUF file, which gets this name; the engine must be ready
 //   {id, do: "call", name, args}       answer {value}: see `visualizer.browser.tab.Tab`
 //   {id, do: "begin", kind, spec, limit}  delta {delta} … until one is `done`; limit: ms that Python may compute at a time
-//   {id, do: "cancel", of}             ends what was begun with that id
+//   {id, do: "cancel", of}             ends the job that was begun with that id
 //   {id, do: "leave", model}           ends the download of a model that nobody waits for; what has arrived is kept
-//   {id, do: "kept", model}            answer {value}: bytes of it in this browser, of pieces of it too
-//   {id, do: "remove", model}          answer {value: 0}, once they are gone, or a file's model is
+//   {id, do: "kept", model}            answer {value}: how many bytes of its file, or of pieces of it, this browser has cached
+//   {id, do: "remove", model}          answer {value: 0}, once these bytes are deleted, or the model of a visitor's file is closed
 //
-// or failed {sentence, lasting, more}; more: {all} where no model can be had, {size, arrived, kept} of a model that is not here yet and larger than what is fetched unasked. One job computes at a time, those behind it wait; calls are answered between its turns.
+// or failed {sentence, lasting, more}; more: {all} where no model can be had, or {size, arrived, kept} of a model that is too large to be fetched without consent. One job computes at a time and the others wait; calls are answered between its turns.
 
 import { isShared } from "./crew.js";
 import { Files, LARGE, Refused, THREADS, interpreter, obstacle, roomFor } from "./loading.js";
 import { Model } from "./model.js";
 
 const BASE = new URL("./", import.meta.url).href;
-const TURN = 10; // ms between two looks at what else was asked
-const SAID = 50; // ms between two words about loading
-// ms after which Python is told again that its time is over, and then at every look
+const TURN = 10; // ms between two looks at new messages
+const SAID = 50; // ms between two messages about loading
+// ms between the first two interrupts of Python; later on, every check interrupts it
 const AGAIN = 250;
-const HEARD = 500; // ms between two signs of life of a timed run
-const ENLISTED = 3000; // ms in which a model's threads come
-/** @type {Map<string, Worker[]>} threads beside this one, by their model's name */
+const HEARD = 500; // ms between two "alive" messages of a job with a time limit
+const ENLISTED = 3000; // ms to wait for a model's threads to start
+/** @type {Map<string, Worker[]>} a model's other threads, by its name */
 const crews = new Map();
 
 /** @type {Foreign} */ let python;
-/** @type {Foreign} see visualizer/browser/tab.py */ let tab;
+/** @type {Foreign} the `Tab` of visualizer/browser/tab.py */ let tab;
 /** @type {Promise<boolean> | undefined} */ let begun;
 /** @type {Map<string, Promise<Model>>} */ const models = new Map();
 /** @type {Map<number, Foreign>} jobs by the id of their request */ const jobs = new Map();
 let last = Promise.resolve();
-let allowed = Infinity; // ms
+let allowed = Infinity; // ms of Python per turn
 let deadline = Infinity;
-let told = 0; // how often it was said that the time is over
+let told = 0; // how many interrupts there have been since the deadline was set
 let alive = 0;
 let progress = (/** @type {object} */ _) => {};
 const files = new Files(BASE, (now) => progress(now));
 
 const say = (message) => self.postMessage(message);
 
-/** Here the interpreter looks now and then whether its time is over, see time_limit.py. */
+/** The interpreter reads this now and then: 2 means that its time is over, see time_limit.py. */
 const interrupt = {
   get 0() {
     const over = performance.now() > deadline;
@@ -60,7 +60,9 @@ function limited(ms) {
   deadline = performance.now() + ms;
 }
 
-/** In a sandbox, known by its opaque origin, a step has its own time, and the page hears of it. */
+/**
+ * In a sandbox, known by its opaque origin, each step has its own time, and the page is notified.
+ */
 const stepped =
   self.origin === "null"
     ? () => {
@@ -71,13 +73,13 @@ const stepped =
       }
     : undefined;
 
-/** @type {Set<string>} models of the visitor's own files, by the names that they were opened under */
+/** @type {Set<string>} names under which visitors' own files were opened */
 const own = new Set();
 
 /** @param {string} model */
 const weightsOf = (model) => `${model}/weights`;
 
-/** Let messages in. */
+/** Wait until pending messages have been handled. */
 const turn = () =>
   new Promise((done) => {
     const { port1, port2 } = new MessageChannel();
@@ -85,16 +87,16 @@ const turn = () =>
     port2.postMessage(0);
   });
 
-/** A browser's name and version, from what it says of itself. @param {string} agent */
+/** A browser's name and version, from its user agent. @param {string} agent */
 export function browserOf(agent) {
-  // Edge and Opera call themselves Chrome first, Android's WebView a Version
+  // Edge and Opera begin with Chrome's name, Android's WebView with Version
   const names = [/(Firefox|Edg|OPR)\/(\d+)/, /(Chrome)\/(\d+)/, /(Version)\/(\d+)/];
   const [, name, version] = names.map((found) => found.exec(agent)).find(Boolean) || [];
   const known = { Chrome: "Chromium", Edg: "Edge", OPR: "Opera", Version: "Safari" };
   return name ? `${known[name] || name} ${version}` : "a browser";
 }
 
-/** What kind of machine computes, for a trace's header. */
+/** The machine that computes, for a trace's header. */
 const machine = () => ({
   device_name: `${browserOf(navigator.userAgent)}, WebAssembly`,
   versions: { pyodide: python.version },
@@ -118,7 +120,7 @@ async function start(/** @type {Files} */ files) {
   return found.restored;
 }
 
-/** Modules to where they are imported from. @param {ArrayBuffer} texts */
+/** Write modules to where Python imports them from. @param {ArrayBuffer} texts */
 function write(/** @type {Foreign} */ { FS }, texts) {
   const modules = JSON.parse(new TextDecoder().decode(texts));
   for (const [path, text] of Object.entries(modules)) {
@@ -128,7 +130,7 @@ function write(/** @type {Foreign} */ { FS }, texts) {
 }
 
 /**
- * Room for a model, once nothing speaks against fetching it.
+ * Allocate memory for a model, after checking that it may be fetched.
  * @param {Files} files @param {string} name @param {boolean} agreed
  */
 async function admitted(files, name, agreed) {
@@ -160,8 +162,9 @@ async function model(/** @type {Files} */ files, name, /** @type {WebAssembly.Me
 }
 
 /**
- * A large model, placed as its file passes by. @param {Files} files @param {string} weights its file
- * @param {number} size @param {WebAssembly.Module} kernels @param {WebAssembly.Memory} room
+ * A large model, stored piece by piece as its file arrives. @param {Files} files
+ * @param {string} weights its file @param {number} size @param {WebAssembly.Module} kernels
+ * @param {WebAssembly.Memory} room
  */
 async function placed(files, weights, size, kernels, room) {
   /** @type {Model | undefined} */
@@ -185,8 +188,9 @@ async function kernelsFor(files, room) {
 }
 
 /**
- * Threads for a model, where they may share its memory. They are waited for, so that a run knows its
- * threads, but not for long: those that come are enough. @param {string} name @param {Model} made
+ * Start threads for a model whose memory they can share. They are waited for, because a trace's
+ * header counts them, but not for long; if some do not come, the others are enough.
+ * @param {string} name @param {Model} made
  */
 async function enlist(name, made) {
   if (!isShared(made.memory)) return;
@@ -202,8 +206,8 @@ async function enlist(name, made) {
 }
 
 /**
- * What a form says of a visitor's own file, once nothing speaks against computing it here. It is
- * read piece by piece, and nowhere else. @param {string} name @param {File} file
+ * What a form says about a visitor's own file, after checking that it can be computed here. The
+ * file is read piece by piece and never leaves this tab. @param {string} name @param {File} file
  */
 function look(name, file) {
   close(name);
@@ -226,7 +230,7 @@ function close(name) {
   tab.close(name);
 }
 
-/** The model of a visitor's own file. One at a time: such models are large. */
+/** The model of a visitor's own file. Only one is kept at a time, because such models are large. */
 async function ownModel(/** @type {Files} */ files, id, name, /** @type {File} */ file) {
   await begun;
   for (const other of own) if (other !== name) close(other);
@@ -256,7 +260,7 @@ async function ownModel(/** @type {Files} */ files, id, name, /** @type {File} *
   }
 }
 
-/** What to say of an error that a visitor's file has made. */
+/** The error to show where a visitor's file may have caused it. */
 function ofFile(error) {
   const isLost = error.type === "BadWeights" || /Not(Readable|Found)Error/.test(String(error));
   return isLost ? new Refused(UNREAD, true) : error;
@@ -286,8 +290,8 @@ async function load({ id, model: name, agreed = false, fresh = false, file = nul
     const [restored] = await Promise.all([begun, models.get(name)]);
     say({ kind: "ready", id, restored, ms: performance.now() - began, fetched: files.fetched });
   } catch (error) {
-    if (!python) begun = undefined; // asked again, it starts again …
-    if (!(error instanceof Refused)) await files.forget(true); // … from what is fetched anew
+    if (!python) begun = undefined; // the next request starts again …
+    if (!(error instanceof Refused)) await files.forget(true); // … with files that are fetched anew
     models.delete(name);
     throw error;
   }
@@ -324,15 +328,14 @@ async function run({ id, kind, spec, limit }) {
   }
 }
 
-/** Tell those that wait how many are ahead of them. */
+/** Tell waiting jobs how many are ahead of them. */
 function queue() {
   for (const [ahead, id] of [...jobs.keys()].entries())
     if (ahead) say({ kind: "delta", id, delta: { progress: { ahead } } });
 }
 
 /**
- * A turn of a job. Code that catches every interruption is ended by the last one, which nobody but
- * us catches.
+ * Take a turn of a job. Code that catches all other interrupts is ended by the last, caught here.
  */
 function taken(job) {
   try {
@@ -344,7 +347,7 @@ function taken(job) {
   }
 }
 
-/** What can be asked; what these give is the answer, if it is something. */
+/** What can be asked, by name; a result other than undefined is sent as the answer. */
 const asked = {
   load,
   begin: run,

@@ -1,5 +1,5 @@
 /* global FOLDER */
-// In a plan's saved picture: a click on a point opens the page of its run, which lies in that folder.
+// In a plan's saved picture, a click on a point opens the page of that point's run, from FOLDER.
 document
   .querySelector(".plotly-graph-div")
   .on("plotly_click", ({ points: [{ customdata: n }] }) => {

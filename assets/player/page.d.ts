@@ -1,10 +1,10 @@
 // The types of the page's parts, used only by `make lint`.
 
 type App = import("./watch/player.js").Player;
-/** What other parts of the page see of Watch: see watch/page_actions.js. */
+/** Watch as the other parts of the page see it: see watch/page_actions.js. */
 type Watch = ReturnType<typeof import("./watch/page_actions.js").pageActions>;
 
-/** The source of steps while a run continues; back: puts that run on screen; find: to where a request is found by its id. */
+/** Where new steps come from while a run goes on. back: shows that run; find: opens the search for a request by id. */
 interface Edge {
   going: boolean;
   run: Run | null;
@@ -12,12 +12,12 @@ interface Edge {
   find?(): void;
 }
 
-/** What an address tells; following: whether the first step of the run that began is waited for. */
+/** What an address asks for. following: whether to wait for the first step of a new run. */
 type Wanted = Partial<ReturnType<import("./watch/address.js").Address["read"]>> & {
   following?: boolean;
 };
 
-/** A run of the catalogue, or what else is known of one: where it is from. */
+/** Where a run comes from: its entry in the catalogue, or what else is known of its origin. */
 interface Entry {
   name?: string | null;
   title?: Json;
@@ -33,14 +33,14 @@ interface Entry {
   beside?: boolean;
 }
 
-/** A run on screen, where it is from and its document. */
+/** A run on screen, its origin and its document. */
 interface Shown {
   run: Run;
   entry?: Entry | null;
   replay?: Json;
 }
 
-/** A part of the page as its bar names it: visualizer/page/tabs.py. */
+/** A part of the page as its tab bar lists it: visualizer/page/tabs.py. */
 interface Tab {
   name: string;
   title: string;
@@ -52,7 +52,7 @@ interface Tab {
 
 type Pen = import("./figure/drawing.js").Pen;
 
-/** What the hand moves: a number of the state, in whole steps of one if nothing else is said. */
+/** A number in a drawing's state that the visitor moves, by 1 unless `step` is given. */
 interface Slider {
   key: string;
   from: number;
@@ -61,28 +61,28 @@ interface Slider {
   step?: number;
 }
 
-/** A slider in a drawing, with its words. */
+/** A slider within a drawing, with its text. */
 interface Knob extends Slider {
   says(n: number): string;
 }
 
-/** Of a drawing: numbers, and names of what is lit, by what the hand moves. */
+/** The state of a drawing: numbers that the visitor moves, and names of what is highlighted. */
 type DrawingState = Json;
 
-/** A kind of drawing: its functions depend on its data and the state alone. */
+/** A kind of drawing: functions that depend on its data and state alone. */
 interface DrawingKind {
   slider(data: Json): Slider;
   draw(pen: Pen, state: DrawingState, data: Json): void;
   says(state: DrawingState, data: Json): string;
-  /** Whether it shows what the figure claims to have measured; without it, always. */
+  /** Whether it shows what the figure claims to have measured; if left out, it always does. */
   isMeasured?(state: DrawingState): boolean;
-  /** As the hand would find it. */
+  /** The state at rest, fully drawn and with whole numbers, from which the visitor moves on. */
   settled?(state: DrawingState): DrawingState;
-  /** As it stands on paper. */
+  /** The state that is printed on paper. */
   print(data: Json, first: DrawingState): DrawingState;
-  /** Two or three places to go, in place of the slider or beside it. */
+  /** Two or three values of the state as buttons, in place of the slider or beside it. */
   switches?: { key: string; words: string[] };
-  /** What is pointed at, or null. */
+  /** What is at a point of the drawing, as a change of its state, or null. */
   point?(
     x: number,
     y: number,
@@ -90,9 +90,9 @@ interface DrawingKind {
     data: Json,
     size: { w: number; h: number; small: boolean },
   ): DrawingState | null;
-  /** All that the hand moves, the slider first. */
+  /** Everything that the visitor can move, the slider first. */
   knobs?(data: Json): Knob[];
-  /** The one of them that is there, or null. */
+  /** The key of the knob at a point, or null. */
   grab?(
     x: number,
     y: number,
@@ -100,7 +100,7 @@ interface DrawingKind {
     data: Json,
     size: { w: number; h: number },
   ): string | null;
-  /** Where it is once it was dragged so far. */
+  /** The value of a knob after it was dragged so far. */
   drag?(
     knob: string,
     by: number,
@@ -112,10 +112,10 @@ interface DrawingKind {
 
 interface Window {
   Inflight: { mount(root: HTMLElement, options?: object): void; icon: Function };
-  inflight: App; // for tests and scripts
+  inflight: App; // used by tests and scripts
   inflightWatch: Watch;
   inflightModules: Record<string, Foreign>;
-  inflightEmbed: object; // for tests
+  inflightEmbed: object; // used by tests
   inflightStory: import("./story/story.js").Story;
   inflightEnter: { player: string; here: string; others: Record<string, string> };
   inflightParts: Function;

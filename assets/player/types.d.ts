@@ -1,4 +1,4 @@
-// The types of runs and of what views draw, used only by `make lint`: nothing of this is sent to a browser. Other types are inferred from the modules.
+// The types of runs and of what views draw, used only by `make lint` and never sent to a browser. Other types are inferred from the modules.
 
 type Run = import("./run/run.js").Run;
 type Palette = import("./parts/colours.js").Palette;
@@ -9,10 +9,10 @@ type LaneChart = import("./views/lane_chart.js").LaneChart;
 type MaskView = import("./views/mask/mask.js").MaskView;
 type MaskLayout = ReturnType<typeof import("./views/mask/geometry.js").layoutMask>;
 
-/** What was JSON: a document, a request to run, options, an address. Python makes and checks it; each reader knows its own part of it. */
+/** Parsed JSON: a document, a request to run, options, an address. Python writes and checks it; each reader knows the part that it uses. */
 type Json = any;
 
-/** What brings no types: objects of Pyodide, exports of WebAssembly, Plotly, CodeMirror. Their own documents describe them. */
+/** Objects that come without types: from Pyodide, WebAssembly, Plotly, CodeMirror. Their own documentation describes them. */
 type Foreign = any;
 
 /** A request as `Run` tracks it. Steps are indices of events. */
@@ -43,7 +43,7 @@ interface RunRequest {
   live?: boolean;
 }
 
-/** One continuous stay in a lane. */
+/** One uninterrupted stay of a request in a lane, from step `from` to step `to`. */
 interface LaneSpan {
   index: number;
   request: RunRequest;
@@ -51,13 +51,13 @@ interface LaneSpan {
   from: number;
   to: number;
   end: string | null;
-  places: BlockPlace[]; // in the order in which they joined
-  ends: number[]; // places of each group's table so far
+  places: BlockPlace[]; // in the order in which the request got them
+  ends: number[]; // how many places each group's table has so far
   kvLen: number;
   hit?: number;
 }
 
-/** A block in a request's table. at: its index there. It is held from step `from` on; `to`: the last step, where it left before the request did. */
+/** A block in a request's table. at: its index there. It is held from step `from` on; `to`: the last step, if it left before the request did. */
 interface BlockPlace {
   block: number;
   group: number;
@@ -71,20 +71,20 @@ interface KVGroup {
   kind: string;
   window: number | null;
   blockSize: number;
-  units: number; // blocks of the pool that make one of the group
+  units: number; // how many of the pool's blocks make one block of the group
   layers: number[] | null;
 }
 
-/** KV cache groups whose layers are alike: what the KV panel draws as one. */
+/** KV cache groups whose layers are alike, which the KV panel draws as one. */
 interface Band {
   index: number;
   groups: number[];
   kind: string;
   window: number | null;
-  numLayers: number; // 0 where it is not known
+  numLayers: number; // 0 if not known
 }
 
-/** What happened in a step, as core/trace/events.py has it. Times in seconds; lanes and blocks count from 0. */
+/** What happened in a step, with the fields of core/trace/events.py. Times in seconds; lanes and blocks count from 0. */
 interface StepEvent {
   step: number;
   tStart: number;
@@ -115,12 +115,12 @@ interface StepEvent {
   };
   overrun: { request: string; rows: number }[];
   drafts: { request: string; drafted: number; accepted: number }[];
-  queue?: string[]; // all who wait, where that is not the order in which they came
+  queue?: string[]; // all waiting requests, if not in the order in which they came
   warnings?: string[]; // see `warningsOf`
   resumed: Resumed | null;
 }
 
-/** The state after steps that are not shown. */
+/** The state after a gap in the record, whose steps are not shown. */
 interface Resumed {
   first: number;
   last: number;
@@ -152,7 +152,7 @@ interface ForwardPass {
   bucket: number | null;
 }
 
-/** Positions of a request that a pass computes. */
+/** Consecutive positions of a request that a pass computes. */
 interface Segment {
   passIndex: number;
   request: string;
@@ -163,7 +163,7 @@ interface Segment {
   kvLen: number;
 }
 
-/** A run as it is fetched: core/trace's header and events, and additional data. records: how events are read, see run/events.js; without them they are objects. */
+/** A run as it is fetched: core/trace's header and events, and additional data. records: how to read events, see run/events.js; without it, events are objects. */
 interface Replay extends Beside {
   header: Json;
   records?: Record<string, Record<string, string | string[] | { default: unknown } | null>>;
@@ -171,13 +171,13 @@ interface Replay extends Beside {
   captions?: Caption[];
   complete?: boolean;
   totals?: { name: string; value: string; means: string }[];
-  /** What is said of it in other languages. */
+  /** Captions and totals in other languages. */
   others?: Record<string, { captions: Caption[]; totals: Replay["totals"] }>;
   delays?: Delays | null;
   begin?: { step: number; queue: string[]; requests: Json[] } | null;
 }
 
-/** Where requests' time went: see visualizer/documents/delays.py. Times in microseconds. */
+/** Where each request's time went: see visualizer/documents/delays.py. Times in microseconds. */
 interface Delays {
   parts: [string, string, string][];
   requests: Record<
@@ -200,7 +200,7 @@ interface Delays {
   }[];
 }
 
-/** Data in addition to the events, by request. texts: new pieces. */
+/** Data in addition to the events, by request. texts: new pieces of prompts and outputs. */
 interface Beside {
   texts?:
     | (Record<"prompt" | "output", Record<string, string[]>> & {
@@ -216,7 +216,7 @@ interface Beside {
 /** The sentences about a step. */
 interface Caption {
   say: Span[];
-  simple?: Span[]; // the same in plain words
+  simple?: Span[]; // the same sentence in plain words
   why: Span[][];
   waits?: string;
   bound?: string;
@@ -247,7 +247,7 @@ interface Frame {
   passes: Pass[];
 }
 
-/** A block that a request in a lane takes or shares. */
+/** A block that a request in a lane has just taken or begun to share. */
 interface HeldPlace {
   request: RunRequest;
   lane: number;
@@ -262,22 +262,22 @@ interface Happenings {
   admitted: { request: RunRequest; lane: number }[];
   computed: (Omit<Segment, "request"> & { request: RunRequest })[];
   sampled: { request: RunRequest; passIndex: number; count: number }[];
-  taken: HeldPlace[]; // from the pool, empty
-  shared: HeldPlace[]; // with contents that were found in the prefix cache
-  evicted: { block: number; request: RunRequest }[]; // of those taken: what the prefix cache kept in it of its last holder
+  taken: HeldPlace[]; // from the pool, with no contents
+  shared: HeldPlace[]; // with contents found in the prefix cache
+  evicted: { block: number; request: RunRequest }[]; // of the blocks taken: those that lose what the prefix cache kept of their last holder
 }
 
 /** Parts of a step's motion: see views/phases.js. */
 type Phase = "leave" | "lane" | "row" | "mask" | "keep" | "block" | "text";
 type Flights = import("./views/flights.js").Flights;
 
-/** The way from one step to the next. */
+/** The way from one frame to the next, which is drawn as motion: the frame before, and what happened. */
 interface Between {
   before: Frame;
   happened: Happenings;
 }
 
-/** A request's rows and keys in a pass. */
+/** The rows and keys of a request in a pass. */
 interface PassItem {
   request: RunRequest;
   lane: number;
@@ -288,8 +288,8 @@ interface PassItem {
   finished: boolean;
   overrun: boolean;
   sampled: boolean;
-  drafted: number; // guessed by speculation: the last positions
-  rejected: number; // … of them wrong
+  drafted: number; // guessed by speculative decoding: the last positions
+  rejected: number; // how many of these guesses were wrong
   pads: number;
   q0: number;
   k0: number;
@@ -302,40 +302,40 @@ interface Pass extends ForwardPass {
   items: PassItem[];
   nq: number;
   nk: number;
-  graphPads: number; // positions of a CUDA graph for no request
+  graphPads: number; // positions that pad the pass to the size of a CUDA graph
 }
 
-/** A piece of a sentence: text, or a request by its id or itself. */
+/** A piece of a sentence: text, or a request by its id or as an object. said: text that is already in the current language. */
 type Span =
   | string
   | { r: string; request?: undefined; said?: undefined }
   | { r?: undefined; request: RunRequest; said?: undefined }
   | { r?: undefined; request?: undefined; said: string };
 
-/** Moments, which are steps or seconds of a run, to pixels: see run/lane_layout.js. */
+/** Maps moments, which are steps or seconds of a run, to pixels: see run/lane_layout.js. */
 interface LaneScale {
-  clock: boolean; // seconds
-  left: number; // where the first step begins
-  per: number; // pixels a moment
+  clock: boolean; // whether moments are seconds
+  left: number; // pixels: where the first step begins
+  per: number; // pixels per moment
   start: number; // the moment at which the first step begins
   x(moment: number): number;
-  from(i: number): number; // where step i begins, and where it ends
+  from(i: number): number; // pixels: where step i begins, and where it ends
   to(i: number): number;
 }
 
-/** How a run's lanes are laid out. */
+/** The sizes of a run's lanes, in pixels. */
 interface LaneLayout {
   scale: LaneScale;
-  axis: number; // its height, above the lanes
-  font: number; // of its labels
+  axis: number; // height of the axis above the lanes
+  font: number; // size of the axis's labels
   end: number; // where the lanes end
-  gutter?: number; // where they begin; less than GUTTER: without numbers
+  gutter?: number; // where the lanes begin; less than GUTTER: lanes have no numbers
   words?: number; // the font size of tokens in cells that are wide enough; 0: none
   until?: number; // the last step whose tokens are written
-  queue?: boolean; // whether it is drawn below
+  queue?: boolean; // whether the queue is drawn below
 }
 
-/** A lane chart: a run and what is highlighted. */
+/** What a lane chart shows: a run, and what is highlighted. */
 interface LaneState {
   readonly run: Run;
   readonly palette: Palette;
@@ -343,49 +343,49 @@ interface LaneState {
   readonly presenter: boolean;
 }
 
-/** One step of a run and how it is viewed: everything a view gets. The player creates it for each draw. */
+/** One step of a run and how it is viewed: all that a view gets. The player makes a new one for each draw. */
 interface ViewState extends LaneState {
   readonly frame: Frame;
-  readonly index: number; // of the step on screen
-  readonly share?: number; // how much of this step's motion has happened, 0 to 1; left out: all of it
-  readonly flights?: Flights | null; // what crosses panels meanwhile; without it things appear in their places
-  readonly pass: Pass | null; // the one that is chosen
+  readonly index: number; // the index of the step on screen
+  readonly share?: number; // the share of this step's motion that is done, 0 to 1; left out: all of it
+  readonly flights?: Flights | null; // what moves across panels during the motion; without it, things appear in their places
+  readonly pass: Pass | null; // the pass on screen
   readonly hot: Hot | null;
   readonly pinned: RunRequest | null;
-  readonly clock: boolean; // the axis is measured time, not steps
-  readonly simple: boolean; // names in plain words and few numbers, see watch/detail.js
-  readonly alone: string; // the one view on a presenter's screen, or ""
+  readonly clock: boolean; // whether the lanes' axis is measured time instead of steps
+  readonly simple: boolean; // whether names are in plain words with few numbers, see watch/detail.js
+  readonly alone: string; // the only view on a presenter's screen, or ""
   readonly layout: "desk" | "tablet" | "phone";
   readonly language: string;
-  readonly fast: boolean; // steps fly by
+  readonly fast: boolean; // whether steps change too fast to read
   readonly pair: PairState;
   readonly leak: { readonly offered: boolean; readonly on: boolean; readonly working: string };
   readonly weights: WeightsState;
-  readonly ranks: RanksState | null; // where all ranks are on screen
+  readonly ranks: RanksState | null; // null unless all ranks are on screen
 }
 
-/** Two runs of the same requests. */
+/** The pair that is open: two runs of the same requests, or none. */
 interface PairState {
   readonly members: readonly { run: Run; name: string }[];
-  readonly other: { run: Run; name: string } | null; // the one that is not on screen
-  readonly charted: readonly Run[]; // those whose lanes stand one below the other
-  readonly step: number | null; // where they diverge
+  readonly other: { run: Run; name: string } | null; // the run that is not on screen
+  readonly charted: readonly Run[]; // runs whose lanes are drawn one below the other
+  readonly step: number | null; // the first step that differs
   readonly leaks: boolean;
 }
 
-/** The model's attention weights, if requested. found: by request id, null until they have arrived. */
+/** The model's attention weights. found: by request id; null until they have arrived. */
 interface WeightsState {
   readonly offered: boolean;
   readonly on: boolean;
   readonly layer: number;
   readonly head: number;
-  readonly withoutFirst: boolean; // the scale leaves out each request's first token
+  readonly withoutFirst: boolean; // whether the colour scale leaves out each request's first token
   readonly loading: boolean;
   readonly error: string | null;
   readonly found: Map<string, { weights: number[][] }> | null;
 }
 
-/** All ranks on one clock: a moment between two, in seconds; room: seconds that the picture has room for. */
+/** All ranks on one clock, at a moment, in seconds. from, span: the first and last moment known; room: seconds for which the picture has room. */
 interface RanksState {
   readonly members: readonly Rank[];
   readonly now: number;
@@ -395,34 +395,34 @@ interface RanksState {
   readonly readout: string;
 }
 
-/** The run of one rank; offset: where its time 0 lies on the common clock. */
+/** The run of one rank. offset: its time 0 on the common clock, in seconds. */
 interface Rank {
   rank: number;
-  name?: string; // of its engine, where there are several
+  name?: string; // of its engine, if there are several
   offset: number;
   run: Run;
   replay?: Replay;
   id?: string | null;
 }
 
-/** What draws a state. moves: the parts of a step's motion that it has. */
+/** Draws a state. moves: the parts of a step's motion that this view shows. */
 interface View {
   draw(state: ViewState): void;
   moves?: readonly Phase[];
   surface?: { canvas: HTMLElement; measure?(): void };
 }
 
-/** One whose places a pointer or a key finds. */
+/** A view whose places can be found with pointer and keys. */
 interface PointedView extends View {
   surface: { canvas: HTMLElement; visible: boolean };
   places(): { x: number; y: number; w: number; h: number }[];
   hit(x: number, y: number): Found | null;
 }
 
-/** What a view can ask of the player. */
+/** What a view can ask the player to do. */
 interface ViewActions {
   redraw(): void;
-  /** The way it is viewed has changed: update the address. */
+  /** Update the address, because the view of the run has changed. */
   changed(): void;
   hover(found: Found | null, x?: number, y?: number): void;
   /** Show a tooltip; null hides it. */
@@ -440,20 +440,20 @@ interface ViewActions {
       error: null;
     }>,
   ): void;
-  /** Put the other run of a pair on screen. */
+  /** Show the other run of a pair. */
   turnTo(step: number): void;
   /** Go to a moment of all ranks. */
   hold(moment: number): void;
   chooseRank(rank: Rank, index?: number | null): void;
 }
 
-/** The run whose requests a sentence names, up to the step on screen. */
+/** The run whose requests a sentence names. index: the step up to which they are known. */
 interface SentenceContext {
   readonly run: { request(id: string): RunRequest | undefined; letters?: Record<string, string> };
   readonly index?: number;
 }
 
-/** The token under the pointer. row, column: of the mask; keys: positions of its request, from ≤ k < end. */
+/** The token under the pointer. row, column: in the mask; keys: positions of its request, from ≤ k < end. */
 interface Hot {
   request: RunRequest;
   q?: number;
@@ -462,10 +462,10 @@ interface Hot {
   keys?: number[];
 }
 
-/** What a mask is zoomed to: a request's own part, or first and end of its queries and of its keys. */
+/** What a mask is zoomed to: a request's own part, or the first and end of a range of queries and of keys. */
 type Zoom = { request: RunRequest; view?: undefined } | { view: number[]; request?: undefined };
 
-/** A mask as it was drawn last. */
+/** A mask as last drawn. */
 interface DrawnMask {
   pass: Pass;
   at: MaskLayout;
@@ -473,7 +473,7 @@ interface DrawnMask {
   weights: WeightsState["found"];
 }
 
-/** A mask that is being drawn. items: whose rows are in sight; reach: how far each query's stripe has grown, null for all of it. */
+/** A mask being drawn. items: requests whose rows are visible; reach: how far each query's stripe has grown, null for all of it. */
 interface MaskSheet {
   g: Ink;
   run: Run;
@@ -484,29 +484,29 @@ interface MaskSheet {
   window: number | null;
   focus: Focus;
   reach: ((q: number) => number) | null;
-  right: number; // where its cells end
+  right: number; // where the mask's cells end
   bottom: number;
 }
 
-/** Who holds a block: at: its index in the request's table; fill: the share of its positions that are; fresh: new in this step. */
+/** A block's holder. at: the block's index in the request's table; fill: the share of its positions that are filled; fresh: new in this step. */
 interface BlockOwner {
   request: RunRequest;
   group: number;
   at: number;
   fill: number;
-  from: number; // held from this step on
+  from: number; // the step from which it is held
   fresh: boolean;
-  strength?: number; // while it comes or goes
+  strength?: number; // 0 to 1, while it appears or disappears
 }
 
 /** What is under the pointer. */
 interface Found {
   request: RunRequest | null;
-  /** Everything it highlights, if more than the one request. */
+  /** All requests that it highlights, if more than one. */
   lit?: RunRequest[];
   lines?: Span[][];
   hot?: Hot;
-  keepsPin?: boolean; // clicking it does not pin
+  keepsPin?: boolean; // whether a click leaves the selection as it is
 }
 
 interface Table {
@@ -515,14 +515,14 @@ interface Table {
   rows: string[][];
 }
 
-/** A policy as the server describes it; knobs: which of the policy-dependent settings it takes. */
+/** A policy as the server describes it. knobs: the settings it takes of those that not every policy takes. */
 interface Policy {
   name: string;
   shows: string;
   knobs: string[];
 }
 
-/** What can be done about a sentence. */
+/** What can be done about a sentence: the text of a button, and its function. */
 interface Action {
   text: string;
   act(): void;

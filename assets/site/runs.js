@@ -1,5 +1,5 @@
-// Data as scripts, so that a folder opened from disk can load it: the file at `url` calls
-// `inflightBring(url, data)`.
+// Loads data as scripts, because a page opened from disk cannot fetch files: the script at `url`
+// calls `inflightBring(url, data)`.
 (() => {
   const waiting = {};
   window.inflightBring = (url, data) => waiting[url](data);

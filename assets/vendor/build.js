@@ -1,5 +1,5 @@
-// Makes codemirror.js, one classic script that leaves `window.inflightCodeMirror`, and codemirror.txt, the licences of what is in it.
-// The result is committed, in ASCII, so that no invisible character hides in it: neither the page nor its server needs npm. A folder as argument: where to write it instead.
+// Builds codemirror.js, one classic script that sets `window.inflightCodeMirror`, and codemirror.txt, the licences of the packages in it. Both are committed, so that
+// neither the page nor its server needs npm, and in ASCII, so that no invisible character hides in them. An argument names another folder to write them to.
 
 import { readFile, writeFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
@@ -14,7 +14,7 @@ const out = (name) => join(argv[2] ?? at("."), name);
 const { metafile } = await build({
   entryPoints: [at("codemirror.in.js")], outfile: out("codemirror.js"), bundle: true, minify: true, format: "iife", globalName: "inflightCodeMirror",
   target: "es2022", legalComments: "none", metafile: true, absWorkingDir: at("../.."),
-  tsconfigRaw: {}, // what the repository asks of tsc is no business of the bundle
+  tsconfigRaw: {}, // tsconfig.json holds settings for tsc, which must not change the bundle
   banner: { js: "/* CodeMirror 6, MIT: see codemirror.txt. Made by build.js beside this file. */" },
 });
 

@@ -1,5 +1,5 @@
-// What of CodeMirror 6 the page's editor is made of (assets/player/write/editor.js). `npm ci && npm run codemirror` makes codemirror.js and
-// codemirror.txt, its licences, from the versions in package-lock.json.
+// The parts of CodeMirror 6 that the page's code editor uses (assets/player/write/code_field.js). `npm ci && npm run codemirror` bundles
+// them into codemirror.js, with their licences in codemirror.txt, from the versions in package-lock.json.
 
 export { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 export { python } from "@codemirror/lang-python";

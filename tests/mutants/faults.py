@@ -7008,7 +7008,7 @@ FAULTS = (
     Fault(
         "Enter sends a prompt twice while it is on its way",
         "assets/player/live/own_requests.js",
-        "if (this.button.disabled) return; // one is on its way",
+        "if (this.button.disabled) return; // a prompt is being sent",
         "",
         ("js/forms.test.js",),
     ),
@@ -7432,7 +7432,7 @@ FAULTS = (
     Fault(
         "a comparison that nobody waits for is said to have failed",
         "assets/player/compare/compare.js",
-        "      if (this._opening !== entry) return; // nobody waits for it\n",
+        "      if (this._opening !== entry) return; // another comparison was opened meanwhile\n",
         "",
         ("js/race.test.js",),
     ),
@@ -7615,8 +7615,8 @@ FAULTS = (
     Fault(
         "a part whose script was not fetched can never be opened",
         "assets/player/parts/tabs.js",
-        "      opened.get(name).catch(() => opened.delete(name)); // to be tried again",
-        "      opened.get(name).catch(() => {}); // to be tried again",
+        "      opened.get(name).catch(() => opened.delete(name)); // so that it can be tried again",
+        "      opened.get(name).catch(() => {}); // so that it can be tried again",
         ("js/on_watch.test.js",),
     ),
     Fault(
@@ -7804,7 +7804,7 @@ FAULTS = (
     Fault(
         "what is known of a model is that of the one chosen before",
         "assets/player/parts/model_field.js",
-        "    if (asked !== this._asked) return; // another was chosen meanwhile\n",
+        "    if (asked !== this._asked) return; // another model was chosen meanwhile\n",
         "",
         ("js/shared_parts.test.js",),
     ),

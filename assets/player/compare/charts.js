@@ -1,5 +1,5 @@
-// Plotly figures as panels: a finding as heading, the chart in the colours of the theme, and its
-// downloads. Plotly is fetched when the first is about to be seen.
+// Plotly figures in panels: each with its finding as heading, a chart in the theme's colours, and
+// downloads. Plotly is fetched when the first chart is about to become visible.
 
 import { download, h, newButton, runScript } from "../parts/dom.js";
 import { HUES, mix } from "../parts/colours.js";
@@ -8,10 +8,10 @@ import { inPage, plotlySource } from "../parts/plotly.js";
 import { speaking, t } from "../parts/speech.js";
 
 const CONFIG = { displayModeBar: false, displaylogo: false, responsive: true };
-const TINTS = [0.18, 0.25, 0.35]; // of a hue on white, in visualizer/charts
+const TINTS = [0.18, 0.25, 0.35]; // shares of a hue on white that visualizer/charts uses
 const [PNG_WIDTH, PNG_HEIGHT] = [1200, 675];
 
-/** Plotly, and its script: {Plotly, source}. */
+/** Load Plotly; returns it with its script: {Plotly, source}. */
 async function fetchPlotly(url) {
   const source = await plotlySource(url);
   const script = new Blob([source], { type: "text/javascript" });
@@ -21,8 +21,8 @@ async function fetchPlotly(url) {
 
 export class Charts {
   /**
-   * el: where panels go. options: {plotly: url, palette(), toast(sentence), phone(), picked(n): of a
-   * figure whose points have numbers, one was clicked}.
+   * el: where panels go. options: {plotly: url, palette(), toast(sentence), phone(), picked(n):
+   * called when point n of a figure with numbered points was clicked}.
    */
   constructor(el, options) {
     this.el = el;
@@ -72,7 +72,7 @@ export class Charts {
     for (const panel of this.panels) this.seen.observe(panel.plot);
   }
 
-  /** Redraw in other colours. */
+  /** Draw all charts again after a change of colours. */
   repaint() {
     for (const panel of this.panels)
       if (panel.drawn) {
@@ -91,7 +91,7 @@ export class Charts {
       const phone = this.options.phone();
       const { title, meta, height, width, ...rest } = phone ? stacked(layout) : layout;
       panel.plot.classList.toggle("stacked", phone && rest.xaxis !== layout.xaxis);
-      // its bars are low: thicker ones hold a number that can be read, or none
+      // a phone's charts are low: only thicker bars leave room for legible numbers
       const bars = data.map((trace) => (phone && trace.width ? { ...trace, width: 0.84 } : trace));
       await Plotly.newPlot(
         panel.plot,
@@ -136,16 +136,16 @@ export class Charts {
   }
 }
 
-/** A figure as a PNG. */
+/** A figure as the bytes of a PNG. */
 async function pictureOf({ data, layout }, Plotly) {
   const size = { width: PNG_WIDTH, height: PNG_HEIGHT };
   const figure = { data, layout: { ...layout, ...size } };
   const url = await Plotly.toImage(figure, { format: "png", ...size, scale: 2 });
-  // the page's policy lets no data: be fetched
+  // the page's content security policy does not let it fetch a data: address
   return Uint8Array.from(atob(url.split(",")[1]), (c) => c.charCodeAt(0));
 }
 
-/** Two charts with separate axes, one below the other: there is no room side by side. */
+/** The layout with two separate charts one below the other instead of side by side. */
 function stacked(layout) {
   if (!layout.xaxis2 || layout.yaxis2.matches) return layout;
   const { xaxis, xaxis2, yaxis, yaxis2 } = layout;
@@ -158,7 +158,7 @@ function stacked(layout) {
   };
 }
 
-/** One page with the figure and Plotly in it. The figure is embedded as data, never as markup. */
+/** An HTML page with the figure and Plotly. The figure is embedded as data, never as markup. */
 function figurePage(data, source) {
   const inert = JSON.stringify(data.figure).replaceAll("<", "\\u003c");
   const title = document.createElement("title");
@@ -170,7 +170,7 @@ function figurePage(data, source) {
   );
 }
 
-/** The colours of visualizer/charts, each mapped to this theme's. @param {Palette} palette */
+/** This theme's colour for each colour of visualizer/charts. @param {Palette} palette */
 function coloursOf(palette) {
   const table = new Map([
     ["#ffffff", palette.panel],
@@ -190,7 +190,7 @@ function coloursOf(palette) {
 }
 
 /**
- * A copy of plain data whose strings are replaced as a table says, by their lower case.
+ * A copy of plain data in which strings are replaced as a table says, ignoring case.
  * @template T @param {T} data @param {Map<string, string>} table @returns {Json}
  */
 export function recolour(data, table) {

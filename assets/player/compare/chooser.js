@@ -1,19 +1,19 @@
-// Which comparison is open: as many buttons in the bar as fit, the others in a list; those under a
-// heading have a separate list. On narrow pages it is one scrolling strip. Needs only the name,
-// title and heading of a comparison.
+// The choice of the open comparison: as many buttons in the bar as fit, and lists for the others
+// and for comparisons under a heading. On narrow pages it is one scrolling strip. Only name, title
+// and heading of a comparison are needed.
 
 import { findAll, h, newButton } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
 export class Chooser {
-  /** root: of the page. acts: {open(entry), share()}. */
+  /** root: the page's element. acts: {open(entry), share()}. */
   constructor(root, acts) {
     this.acts = acts;
     this.root = root;
     this.bar = root.querySelector(".top .presets");
     this.lists = root.querySelector(".groups");
     this.strip = root.querySelector(".presets.small");
-    // what stands beside it may grow when the page does
+    // the bar's width also changes with the elements beside it
     new ResizeObserver(() => this.fit()).observe(this.bar);
     this.more = h("select", {
       class: "button more",
@@ -22,7 +22,7 @@ export class Chooser {
     });
   }
 
-  /** recorded: from the catalogue. made: those of this visit. */
+  /** recorded: entries of the catalogue. made: comparisons of this visit. */
   fill(recorded, made) {
     const chip = (entry, says) =>
       newButton(
@@ -52,7 +52,7 @@ export class Chooser {
     );
   }
 
-  /** Comparisons that stand under a heading. */
+  /** A list of the comparisons under a heading. */
   _list(group, entries) {
     return h(
       "select",
@@ -72,7 +72,7 @@ export class Chooser {
     return findAll(this.bar, "[data-name]").find((chip) => chip.dataset.name === name);
   }
 
-  /** Mark the open one, if any, and scroll it into view. */
+  /** Mark the open comparison, if any, and scroll it into view. */
   mark(name) {
     for (const chip of findAll(this.root, ":is(.top .presets, .presets.small) > [data-name]"))
       chip.classList.toggle("on", chip.dataset.name === name);

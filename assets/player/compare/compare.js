@@ -1,5 +1,5 @@
-// The Compare page: a race on top, the measurements below. It shows one document
-// (visualizer/documents/comparison.py); an engine, if there is one, measures others.
+// The Compare tab: a race above, measurements below. It shows one document
+// (visualizer/documents/comparison.py); an engine, if there is one, can measure others.
 
 import { download, h, newButton, randomHex, setText, tableOf } from "../parts/dom.js";
 import { count, joined, unbroken } from "../parts/format.js";
@@ -39,7 +39,7 @@ import { countLaneSteps, lanePieces } from "../run/lane_layout.js";
 import { Tooltip } from "../parts/floating.js";
 
 /** @type {[string, (counted: ReturnType<typeof countLaneSteps>) => number][]} */
-// entries that not every race needs
+// entries of the legend that only some races need, with how many lane-steps they stand for
 const LEGEND = [
   ["waste", (c) => c.wasted - c.overrun],
   ["overrun", (c) => c.overrun],
@@ -47,16 +47,16 @@ const LEGEND = [
   ["gone", (c) => c.preempted],
   ["waits", (c) => c.waiting],
 ];
-const UNFOLDED = "inflight-compare-statistics"; // whether they are open, in this browser
-const NARROW = 900; // pixels, below which comparisons have a separate strip
+const UNFOLDED = "inflight-compare-statistics"; // storage key: whether the statistics are open
+const NARROW = 900; // pixels; below this width the comparisons have a strip of their own
 
-/** @typedef {{name: string, spec: object}} Preset what the engine offers to run */
+/** @typedef {{name: string, spec: object}} Preset requests that the engine offers to run */
 
 export class Compare {
   /**
    * root: the element of compare.html. options: {tabs, plotly: url, server, base, engine: see
-   * engine/engines.js, comparisons: [{name, title, shows, url}] (without a server), watched() → the
-   * spec of the Watch tab}.
+   * engine/engines.js, comparisons: [{name, title, shows, url}] for a page without a server,
+   * watched() → the spec of the Watch tab}.
    */
   constructor(root, /** @type {Json} */ options = {}) {
     this.root = root;
@@ -64,7 +64,7 @@ export class Compare {
     this.layout = "desk";
     this.presenter = false;
     this.doc = null;
-    this.spec = null; // what the document ran: {workload, config, model, device}
+    this.spec = null; // what was run for the document: {workload, config, model, device}
     this.chosen = new Set();
     this.catalogue = {
       recorded: this.options.comparisons,
@@ -73,20 +73,20 @@ export class Compare {
       most_repeats: 1,
       note: "",
     };
-    this.run = { request: () => null }; // tooltips receive requests, never ids
+    this.run = { request: () => null }; // the tooltip gets requests, so it never looks up ids
     const $ = (s) => root.querySelector(s);
     this.$ = $;
     /** @type {Drawing | null} */
     this.cause = null;
     /** @type {Palette | null} */
     this.palette = null;
-    this.made = []; // comparisons of this visit, like catalogue entries, each with its doc and spec
-    this.wanted = addressed(); // what a link requests, until it is shown
+    this.made = []; // comparisons of this visit: catalogue entries with doc and spec
+    this.wanted = addressed(); // what the address asks for, until it is shown
     this._theme();
     this._size();
     this.engines = Engines.of(this.options);
     const visitor = randomHex(12);
-    // the job's last delta; throws its sentence
+    // runs a job and returns its last delta; throws its sentence
     const ask = (kind, spec, onprogress, signal) =>
       this.engines?.ask(kind, spec, visitor, onprogress, signal);
     $(".new-button").hidden = !this.engines;
@@ -105,7 +105,7 @@ export class Compare {
     this.cause.theme(isDarkBeside(this.wanted.get("theme")));
     this.cause.take(recorded(this.cause.data));
     fillBar($(".transport .play"));
-    // after the static English text, before text that is translated when created
+    // after the static English markup, before texts that are translated when they are created
     this.speech = new Speech(root, () => this._named());
     this.tooltip = new Tooltip($(".tooltip"), this);
     this.race = new Race(
@@ -144,7 +144,7 @@ export class Compare {
     this.ready = this._start();
   }
 
-  /** The part is opened. wish: see `_grant`. */
+  /** Called when the tab is opened. wish: see `_grant`. */
   shown(wish) {
     if (wish) this.ready.then(() => this._grant(wish));
     this._theme();
@@ -153,9 +153,9 @@ export class Compare {
   }
 
   /**
-   * What another part requested: "watched", a form with its requests; {race: a recorded run's or
-   * comparison's name}, its race if there is one; {made}, a comparison; {plan}, a form for it, see
-   * `PlanPanel.offer`.
+   * Do what another part asks for: "watched" opens the form with Watch's requests; {race: a
+   * recorded run's or comparison's name} opens its race, if there is one; {made} opens a
+   * comparison; {plan} opens the form of a plan, see `PlanPanel.offer`.
    */
   async _grant(wish) {
     if (wish.made) return this._add(wish.made, null);
@@ -163,7 +163,7 @@ export class Compare {
       this.plan.offer(wish.plan);
       return this._showPlan(null);
     }
-    // a run of vLLM races in its comparison
+    // a run of vLLM has its race in its comparison with other engines
     const race = wish.race && wish.race.replace(/^vllm-/, "engines-");
     const entry = race && this.catalogue.recorded.find((e) => e.name === race);
     if (entry) {
@@ -175,7 +175,7 @@ export class Compare {
   }
 
   async _start() {
-    // its text says, in any language, that the comparison is being opened
+    // the markup's text, in any language, says that the comparison is being opened
     this.$(".empty-state").hidden = false;
     try {
       if (this.engines) this.catalogue = await this.engines.get("inflight/comparisons");
@@ -191,14 +191,14 @@ export class Compare {
     }
   }
 
-  /** Open the comparison in the address, at its moment. */
+  /** Open the comparison that the address names, at the moment that it names. */
   async _follow() {
     const name = this.wanted.get("comparison");
     const entry = this.catalogue.recorded.find((e) => e.name === name);
     if (name && !entry) this.toast(t("There is no comparison {name} here.", { name }));
     if (!entry) return;
     if (entry !== this.entry) await this.open(entry);
-    if (entry !== this.entry) return; // it could not be opened
+    if (entry !== this.entry) return; // the comparison could not be opened
     const { wanted } = this;
     const who = wanted.getAll("who").filter((n) => this.race.all.has(n));
     if (who.length) this.chosen = new Set(who);
@@ -210,7 +210,7 @@ export class Compare {
     this._remember();
   }
 
-  /** The language has changed. */
+  /** Write all texts again after a change of language. */
   _named() {
     fillTabs(this.root, this.options.tabs, "compare");
     this.chooser.fill(this.catalogue.recorded, this.made);
@@ -227,7 +227,7 @@ export class Compare {
 
   // -- documents ---------------------------------------------------------------------------------
 
-  /** @param {Json} entry of the catalogue, or of this visit */
+  /** @param {Json} entry of the catalogue or of this visit */
   async open(entry) {
     this._opening = entry;
     try {
@@ -241,7 +241,7 @@ export class Compare {
           null,
       );
     } catch (error) {
-      if (this._opening !== entry) return; // nobody waits for it
+      if (this._opening !== entry) return; // another comparison was opened meanwhile
       const sentence = t("This comparison could not be opened: {why}", { why: t(error.message) });
       if (this.doc) this.toast(sentence);
       else this.empty(sentence);
@@ -254,9 +254,9 @@ export class Compare {
     return this._add(doc, null, "Planned", inLanguage(doc).says.headline);
   }
 
-  /** doc: a plan; null before there is one. */
+  /** Show a plan. doc: null before there is one. */
   _showPlan(doc) {
-    this._opening = null; // a comparison that is on its way does not take its place
+    this._opening = null; // a comparison that is still loading must not replace the plan
     this.empty(null);
     this.root.toggleAttribute("data-plan", true);
     this.race.toggle(false);
@@ -268,7 +268,7 @@ export class Compare {
     this.$(".scroll").scrollTop = 0;
   }
 
-  /** Keep a comparison for this visit, and open it. */
+  /** Add a comparison to those of this visit and open it. */
   async _add(doc, spec, verb = "Measured", shows = doc.names.join(", ")) {
     const at = new Date().toLocaleTimeString(speaking(), { hour: "2-digit", minute: "2-digit" });
     const title = t(`${verb} ${at}`);
@@ -339,7 +339,7 @@ export class Compare {
       this.$(`.legend-${name}`).hidden = !counted.some((c) => count(c));
   }
 
-  /** Who races: one button per contender that left a trace. */
+  /** The choice of racers: a button for each contender that left a trace. */
   _who() {
     const racing = this.doc.names.filter((n) => this.doc.runs[n]);
     this.$(".who").hidden = racing.length < 3;
@@ -371,7 +371,7 @@ export class Compare {
     this._heads();
   }
 
-  /** The finding, with contenders in their colours. */
+  /** Show the finding, with contenders in their colours. */
   _headline() {
     const names = [...this.doc.names].sort((a, b) => b.length - a.length);
     const text = unbroken(inLanguage(this.doc).says.headline);
@@ -391,7 +391,7 @@ export class Compare {
     this._heads();
   }
 
-  /** The finding stands while the runs that it names are drawn. */
+  /** Show the finding only while all runs that it names are drawn. */
   _heads() {
     const headline = this.$(".headline");
     headline.hidden = [...headline.querySelectorAll(".name")].some(
@@ -447,11 +447,11 @@ export class Compare {
     });
   }
 
-  /** The statistics are folded away until they are asked for; a print has them. */
+  /** Fold the statistics away, as this browser remembers; printing opens them. */
   _fold() {
     const fold = this.$(".statistics");
     fold.open = kept("good", UNFOLDED) === "1";
-    let printed = false; // open for a print alone
+    let printed = false; // opened only for printing
     fold.addEventListener("toggle", () => {
       if (!printed) keep("good", UNFOLDED, fold.open ? "1" : null);
     });
@@ -478,15 +478,15 @@ export class Compare {
     download(`inflight-${of}.${kind}`, new Blob([text], { type }));
   }
 
-  // -- around it ---------------------------------------------------------------------------------
+  // -- address, other parts, presenter -----------------------------------------------------------
 
-  /** theme: include it even where it is the host page's, for a link. */
+  /** The address of what is on screen. theme: include the theme even if it is the host page's. */
   _hash(theme = false) {
     const p = new URLSearchParams({ part: "compare" });
     const { race } = this;
     if (this.entry && !this.entry.doc) {
       p.set("comparison", this.entry.name);
-      // rounded up: what has happened by then has happened for whoever follows the link
+      // rounded up, so that whoever follows the link sees all that has happened by now
       const ms = Math.ceil(race.now * 1000 - 1e-6);
       p.set("at", race.clock ? (ms / 1000).toFixed(3) : String(Math.floor(race.now)));
       if (!race.clock) p.set("axis", "steps");
@@ -498,8 +498,8 @@ export class Compare {
   }
 
   /**
-   * Write what is on screen into the address, soon: browsers limit how often. Not before a link's
-   * request is shown.
+   * Write what is on screen into the address after a moment, because browsers limit how often; not
+   * before the address has been followed.
    */
   _remember() {
     if (this._remembering || !this.doc?.runs) return;
@@ -523,12 +523,12 @@ export class Compare {
   /** Open a run that an engine keeps in the Watch tab. */
   async _watchKept({ id, url }, title) {
     const doc = await fetchOnce(url);
-    if (document.documentElement.dataset.part !== "compare") return; // its visitor has left
+    if (document.documentElement.dataset.part !== "compare") return; // the visitor has left Compare
     const entry = { name: null, id, url, title };
     goToPart(this.root, "watch", { replay: { ...doc, ...inLanguage(doc) }, entry });
   }
 
-  /** The race alone, large, for a projector. */
+  /** Show the race alone and large, for a projector. */
   present(on) {
     this.presenter = on;
     this.root.classList.toggle("presenter", on);
@@ -603,16 +603,16 @@ export class Compare {
   }
 }
 
-/** The preset whose requests a recorded comparison ran: other engines ran those of one of ours. */
+/** The preset with a recorded comparison's requests; those of other engines ran one of ours. */
 const requestsOf = (comparison) => comparison.replace(/^(engines|gpu)-/, "");
 
-/** The day of a moment in ISO 8601, as the language writes it; English keeps to ISO. */
+/** The day of a time in ISO 8601, as the language writes dates; in English as in ISO. */
 const dateOf = (created) =>
   speaking() === "en"
     ? created.slice(0, 10)
     : new Date(created).toLocaleDateString(speaking(), { dateStyle: "medium", timeZone: "UTC" });
 
-/** Fill `holder` with the page of this script's markup and style, once. */
+/** Fill `holder` with the markup and style of this tab, once. */
 window.inflightCompareMount = (holder, options) =>
   new Promise((resolve) => {
     const root = fillPart(holder, window.inflightCompareFiles, ".inflight-compare");

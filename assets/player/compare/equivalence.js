@@ -1,5 +1,5 @@
-// The equivalence panel: each request's text alone and in a batch, and where they diverge. Texts
-// are data and go through textContent.
+// The equivalence panel: each request's text when it runs alone and when it runs in a batch, and
+// where they diverge. Texts are data and go through textContent.
 
 import { h, setText } from "../parts/dom.js";
 import { inLanguage, t, tell } from "../parts/speech.js";
@@ -7,7 +7,7 @@ import { tail } from "../views/texts.js";
 
 const UNMEASURED =
   "Run every request alone and then in the batch: not a token may differ. With the leak, many do.";
-const SEEN = 120; // of a prompt: the tokens that are compared come after it
+const SEEN = 120; // characters of a prompt's end that are shown: the compared tokens follow it
 
 function number(x) {
   if (x === null || x === undefined) return "–";
@@ -41,7 +41,7 @@ function textOf(prompt, text, other, parted, of) {
 export class EquivalencePanel {
   /**
    * el: the panel. options: {ask(kind, spec, progress, signal) → answer, base() → spec or null, can:
-   * whether there is an engine for it}.
+   * whether an engine can measure it}.
    */
   constructor(el, options) {
     this.el = el;
@@ -59,10 +59,10 @@ export class EquivalencePanel {
    * found: {honest, leak}, each an equivalence with its sentence, or absent. prompts: by request.
    */
   show(found, prompts = new Map()) {
-    this.kept = found; // what is measured stays with it
+    this.kept = found; // new measurements are added to this object
     this.prompts = prompts;
     const canRun = this.options.can && this.options.base();
-    this.$(".equivalence-run").hidden = !canRun; // nothing to run: nothing is offered
+    this.$(".equivalence-run").hidden = !canRun; // without a spec there is nothing to run
     this.el.hidden = !canRun && !found.honest && !found.leak;
     this._message("");
     this.say();
@@ -115,7 +115,7 @@ export class EquivalencePanel {
     const base = this.options.base();
     const leak = this.leak.checked;
     const { kept } = this;
-    // of the comparison that it was asked for, which may have made room for another
+    // only while the comparison for which this was requested is on screen
     const message = (words, bad = false) => kept === this.kept && this._message(words, bad);
     this._stop = new AbortController();
     this.$(".equivalence-run").disabled = true;

@@ -1,4 +1,4 @@
-// The drawer for a new comparison: requests, policies and limits.
+// The drawer that starts a new comparison: requests, policies and limits.
 
 import { h, setText } from "../parts/dom.js";
 import { Drawer } from "../parts/drawer.js";
@@ -7,14 +7,15 @@ import { ModelField, loadingWords } from "../parts/model_field.js";
 import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 
-const WATCHED = ""; // the requests of the Watch tab, among presets by name
-const FIRST = ["static", "continuous"]; // who runs unless chosen
+const WATCHED = ""; // stands for the requests of the Watch tab, among presets by name
+const FIRST = ["static", "continuous"]; // policies that are chosen at first
 const LIMITS = ["max_num_seqs", "max_num_batched_tokens"];
 
 export class NewComparison {
   /**
    * form: its element. options: {engines, ask(kind, spec, onprogress, signal), done(url, spec),
-   * watched() → {spec, says}, throws a sentence; null where there is no Watch tab, opener, phone()}.
+   * watched() → {spec, says}, which throws a sentence, or null where there is no Watch tab, opener,
+   * phone()}.
    */
   constructor(form, options) {
     this.options = options;
@@ -39,19 +40,19 @@ export class NewComparison {
     });
   }
 
-  /** The available choices. */
+  /** Set the available choices. */
   fill({
     presets,
     policies,
     most_repeats: most,
     note,
-    offered = /** @type {Json} what a link asks for */ (undefined),
+    offered = /** @type {Json} what the server says about its models */ (undefined),
   }) {
     if (offered) this.model.fill(offered);
     if (offered?.model) this.model.choose(offered);
     this.presets = presets;
     this.policies = policies;
-    this.note = note; // where it will be computed, if that is unexpected
+    this.note = note; // where the comparison will be computed, if that is unexpected
     /** @type {HTMLElement} */
     this.watched = h("option", { value: WATCHED });
     this.fields.preset.replaceChildren(
@@ -73,7 +74,7 @@ export class NewComparison {
     this._chosen();
   }
 
-  /** What depends on the language and not on the choices. */
+  /** Write what depends on the language and not on the choices. */
   named() {
     if (!this.policies) return;
     this.model.named();
@@ -95,7 +96,7 @@ export class NewComparison {
     if (on && this.fields.preset.value === WATCHED) this._chosen();
   }
 
-  /** Open it on the requests of the Watch tab. */
+  /** Open the drawer with the requests of the Watch tab chosen. */
   openOnWatched() {
     this.fields.preset.value = WATCHED;
     this.toggle(true);
@@ -105,9 +106,7 @@ export class NewComparison {
     return this.drawer.isOpen;
   }
 
-  /**
-   * The spec of the requests that are chosen, with the limits they come with; throws a sentence.
-   */
+  /** The spec of the chosen requests, with the limits they come with; throws a sentence. */
   async _spec() {
     const name = this.fields.preset.value;
     if (name === WATCHED) return this.options.watched();
@@ -115,7 +114,7 @@ export class NewComparison {
     return { spec, says };
   }
 
-  /** Say what is chosen; its spec, or null if there is none or another was chosen meanwhile. */
+  /** Describe the choice; returns its spec, or null if it has none or was changed meanwhile. */
   async _say() {
     const name = this.fields.preset.value;
     const { spec, says, error } = await this._spec().catch((error) => ({ error }));
@@ -145,7 +144,7 @@ export class NewComparison {
         LIMITS.map((name) => [name, Number(this.fields[name].value)]),
       );
       if (this.model.fault) throw new Error(this.model.fault);
-      const { dtype, ...rest } = chosen; // the form has its own
+      const { dtype, ...rest } = chosen; // the form has a field for it
       const spec = {
         ...rest,
         ...this.model.spec,

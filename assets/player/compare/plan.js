@@ -1,13 +1,13 @@
-// The plan of a recorded run: its requests under other settings, simulated. A form asks for them; the
-// table has a row for each, of all requests or of one, and each simulated row can be watched.
+// The plan of a recorded run: its requests simulated under other settings, which a form asks for.
+// The table has a row for each, about all requests or one, and each simulated run can be watched.
 
 import { h, newButton, setText, tableOf } from "../parts/dom.js";
 import { inLanguage, t } from "../parts/speech.js";
 
 const NUMBERS = ["lanes", "budgets", "blocks"];
-const LIMITS = ["ttft_s", "tpot_s", "e2e_s"]; // of a good request
+const LIMITS = ["ttft_s", "tpot_s", "e2e_s"]; // limits that a good request must meet
 
-/** What was given with commas, each once. @param {string} text */
+/** The parts of a comma-separated text, each once. @param {string} text */
 function partsOf(text) {
   const parts = text.split(",").map((part) => part.trim());
   return [...new Set(parts.filter(Boolean))];
@@ -31,15 +31,15 @@ export class PlanPanel {
     });
   }
 
-  /** A run to be planned, with settings to try. @param {{run: string, tried: Record<string, string>}} wish */
+  /** Choose a run to plan and settings to try. @param {{run: string, tried: Record<string, string>}} wish */
   offer({ run, tried }) {
-    this._stop?.abort(); // the plan of another run
+    this._stop?.abort(); // this job plans another run
     this.run = run;
     for (const [name, text] of Object.entries(tried)) this.$(`[name=${name}]`).value = text;
     this._message("");
   }
 
-  /** doc: see visualizer/documents/plan.py; without one, the form alone. */
+  /** doc: see visualizer/documents/plan.py; without one, only the form is shown. */
   show(doc) {
     this.doc = doc;
     if (doc) this.run = doc.run;
@@ -129,7 +129,10 @@ export class PlanPanel {
     });
   }
 
-  /** One at a time. @param {(told: (words: string) => void) => Promise<void>} act */
+  /**
+   * Run one job at a time, and show its errors.
+   * @param {(told: (words: string) => void) => Promise<void>} act
+   */
   async _busy(act) {
     if (this.el.hasAttribute("data-busy")) return;
     this._stop = new AbortController();

@@ -1,4 +1,4 @@
-// The race: runs of the same requests side by side on one clock, one playhead through all. Lanes are the player's own, drawn on a shared
+// The race: runs of the same requests on one clock, with one playhead through all. Lanes are drawn as in the player, on a shared
 // axis; a request has the same letter and hue in every run.
 //
 //   {names, hues, about, runs} ─→ Racer (run, lanes, counters) × n ─→ a shared `now`, in seconds or steps
@@ -19,9 +19,9 @@ const STEPS_A_SECOND = 60; // at speed 1
 
 export class Race {
   /**
-   * el: where it goes. page: provides palette, layout and tooltip; when they change, call `redraw`.
-   * watch(racer, step): show it in the Watch tab, null if there is none. onchange: called when the
-   * moment changes.
+   * el: where the race goes. page: provides palette, layout and tooltip; call `redraw` when they
+   * change. watch(racer, step): shows a run in the Watch tab, null if there is none. onchange:
+   * called when the moment changes.
    */
   constructor(el, page, watch, onchange) {
     this.page = page;
@@ -29,7 +29,7 @@ export class Race {
     this.onchange = onchange;
     /** @type {Racer[]} */
     this.racers = [];
-    this.clock = true; // measured seconds; false: steps
+    this.clock = true; // true: measured seconds, false: steps
     this.now = 0;
     this.span = 1;
     this.speed = 1;
@@ -48,7 +48,7 @@ export class Race {
     this._point();
   }
 
-  /** Of its moments. */
+  /** The unit of the race's moments. */
   get unit() {
     return this.clock ? "seconds" : "steps";
   }
@@ -65,30 +65,30 @@ export class Race {
     return this.page.presenter;
   }
 
-  /** The size of its words on canvases. */
+  /** The font size of words on canvases. */
   get font() {
     return this.presenter ? 20 : this.layout === "phone" ? 12 : 11;
   }
 
-  /** The space to the right of the lanes, for each run's final number. */
+  /** Pixels to the right of the lanes, for each run's final number. */
   get room() {
     const small = this.layout === "phone" ? 0.85 : 1;
     return (this.clock ? 80 : 116) * (this.presenter ? 1.5 : small);
   }
 
-  /** Pixels of a second or a step. */
+  /** Pixels per second or step. */
   get per() {
     return Math.max(1, this.surface.w - GUTTER - this.room) / this.span;
   }
 
-  /** Show a run at this moment in the Watch tab. */
+  /** Show a run in the Watch tab, at the race's moment. */
   watch(racer) {
     this.toggle(false);
     const { i } = racer.standing(Math.min(this.now, racer.length));
     this.watches(racer.name, racer.run.stepOf(Math.max(0, i)));
   }
 
-  /** doc: {names, hues, about, runs}. names: which of them race, in order. */
+  /** doc: {names, hues, about, runs}. names: the runs that race, in order. */
   show(doc, names = doc.names) {
     if (this.doc !== doc) {
       this.doc = doc;
@@ -119,7 +119,7 @@ export class Race {
     this.span = Math.max(...this.racers.map((r) => r.length), 1e-9);
   }
 
-  /** The moment at which the first of them is done, when the gap is visible. */
+  /** The moment at which the first run is done, when the gap to the others is visible. */
   opening() {
     return Math.min(...this.racers.map((r) => r.length), this.span);
   }
@@ -138,13 +138,13 @@ export class Race {
     this.redraw();
   }
 
-  /** One step of the slowest, or a hundredth of its time. */
+  /** Move by one step, or by a hundredth of the race's time. */
   step(by) {
     this.toggle(false);
     this.seek(this.clock ? this.now + (by * this.span) / 100 : Math.round(this.now) + by);
   }
 
-  /** The next or previous moment at which a request is done in any of them. */
+  /** Move to the next or previous moment at which any run has a request done. */
   land(direction) {
     this.toggle(false);
     const times = this.racers
@@ -187,7 +187,7 @@ export class Race {
     drawSoon(this);
   }
 
-  /** Replace the lanes by a table. */
+  /** Show a table in place of the lanes, or the lanes again. */
   showTable(on) {
     this.tabled = on;
     this.holder.hidden = !on;
@@ -222,11 +222,14 @@ export class Race {
   readout() {
     const small = this.layout === "phone";
     if (this.clock) return t(small ? duration(this.now) : momentOf(this.now, this.span));
-    // a place on the axis and not a count: steps without work are there, and are not counted
+    // a place on the axis: unlike a count of steps, it includes those without work
     return t(`step ${Math.floor(this.now)}${small ? "" : ` of ${this.span}`}`);
   }
 
-  /** By how many tokens who is ahead of whom. @returns {[number, {first: string, last: string}]} */
+  /**
+   * By how many tokens the first is ahead of the last.
+   * @returns {[number, {first: string, last: string}]}
+   */
   gap() {
     const order = this.racers
       .map((racer) => ({ name: racer.name, tokens: racer.tokensAt(this.now) }))
@@ -285,13 +288,13 @@ export class Race {
   }
 }
 
-/** Put the buttons beside that which plays. @param {HTMLElement} play */
+/** Put the buttons beside Play. @param {HTMLElement} play */
 export function fillBar(play) {
   play.before(keyButton("first", "first", "Start"), keyButton("prev", "prev", "Last request done"));
   play.after(keyButton("next", "next", "Next request done"), keyButton("last", "last", "End"));
 }
 
-/** What drives a race, and says its moment: buttons, axis, table and speed. */
+/** Drives a race and shows its moment: buttons, axis, table and speed. */
 export class RaceBar {
   /**
    * @param {HTMLElement} el its toolbar @param {HTMLElement} table the button that shows a table
@@ -331,7 +334,7 @@ export class RaceBar {
     verbs[name]();
   }
 
-  /** A different race is shown: choose a speed at which it takes a few seconds. */
+  /** Choose the speed at which a newly shown race takes a few seconds. */
   fit() {
     this.race.speed = this.race.fittingSpeed();
     this.speed.value = String(this.race.speed);
@@ -350,7 +353,7 @@ export class RaceBar {
     tell(this.title, `The same requests, ${race.clock ? "on one clock" : "step by step"}`);
   }
 
-  /** What a key does, or undefined. */
+  /** The function that a key calls, or undefined. */
   key(e) {
     const { race } = this;
     const far = e.shiftKey ? 10 : 1;
@@ -370,8 +373,8 @@ export class RaceBar {
 }
 
 /**
- * A moment of the race as a table, for screen readers: a row for each run. race: at its `now`.
- * Before its first step, between two and after its last a run holds no lane.
+ * The race at its moment as a table for screen readers, with a row for each run. Before its first
+ * step, between two steps and after its last one, a run holds no lane.
  */
 export function raceTable(race) {
   return {

@@ -1,5 +1,4 @@
-// One run of a race: its lanes on the race's axis, the requests that are done, its counters and its
-// final number.
+// One run of a race: its lanes on the race's axis, finished requests, counters and final number.
 
 import { chip } from "../parts/chips.js";
 import { h, isRedrawn, newButton, put, setAttr, setText } from "../parts/dom.js";
@@ -11,9 +10,9 @@ import { HELD, countUpTo, whoIsDone } from "../run/run.js";
 import { LaneChart } from "../views/lane_chart.js";
 import { GUTTER } from "../views/lane_ink.js";
 
-const STRIP = 18; // above the lanes: ticks where requests are done
+const STRIP = 18; // pixels above the lanes, for ticks where requests are done
 const FUTURE = 0.13;
-const MOST = { desk: 14, tablet: 8, phone: 3 }; // chips
+const MOST = { desk: 14, tablet: 8, phone: 3 }; // chips of finished requests at most, by layout
 
 export class Racer {
   /** @param {import("./race.js").Race} race @param {string} name @param {Run} run */
@@ -25,7 +24,7 @@ export class Racer {
     this.focus = null;
     this.startStep = run.events[0].step;
     this.seconds = run.events[run.length - 1].tEnd; // since the requests were handed over
-    this.steps = run.span(false); // with those that computed nothing
+    this.steps = run.span(false); // including steps that computed nothing
     this.tokens = run.events.flatMap((e) =>
       e.sampled.map((s) => this.ends(e, e.passes[s.passIndex].tEnd)),
     );
@@ -57,7 +56,7 @@ export class Racer {
     this.lanes = new LaneChart(canvas, () => race.redraw());
   }
 
-  /** Highlight a request, or none (null). One that is not in this run changes nothing. */
+  /** Highlight a request by its id; null for none. A request of other runs only clears it. */
   light(id) {
     const request = id === null ? null : this.run.request(id);
     this.focus = request ? [request] : null;
@@ -80,12 +79,12 @@ export class Racer {
     return this.landings.filter((l) => l[this.race.unit] <= now + 1e-9);
   }
 
-  /** Its final number. */
+  /** The run's final number. */
   inAll() {
     return t(this.race.clock ? duration(this.seconds) : `${count(this.run.length)} [step|steps]`);
   }
 
-  /** The last step begun at a moment of the race, -1 before the first; inside: it goes on. */
+  /** The last step begun at a moment, -1 before the first. inside: whether it is still running. */
   standing(now) {
     const { events } = this.run;
     const begins = this.race.clock ? (e) => e.tStart : (e) => e.step - this.startStep;
@@ -98,7 +97,7 @@ export class Racer {
     return countUpTo(this.run.events, now + 1e-9, (e) => this.ends(e)[this.race.unit]);
   }
 
-  /** Where its lanes end, in pixels. */
+  /** The x coordinate at which the lanes end, in pixels. */
   end() {
     return this.lanes.scale.to(this.run.length - 1);
   }
@@ -111,7 +110,7 @@ export class Racer {
       const per = Math.max(1, surface.w - GUTTER - race.room) / race.span;
       const before = race.clock ? run.events[0].tStart * per : 0;
       const scale = laneScale(run, race.clock, GUTTER + before, per);
-      // after its end there is nothing
+      // nothing is drawn after the run's end
       return { scale, axis: STRIP, font: race.font, end: scale.to(run.length - 1) };
     };
     if (
@@ -161,7 +160,7 @@ export class Racer {
     const done = now >= this.length - 1e-9;
     const tokens = this.tokensAt(now);
     const landed = this.landedAt(now);
-    // chips that fit beside the rest of the line
+    // as many chips as fit beside the rest of the line
     const most = race.presenter
       ? Math.max(3, Math.floor(this.lanes.surface.w / 160))
       : MOST[race.layout];

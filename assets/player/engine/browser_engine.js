@@ -1,17 +1,16 @@
-// The engine in this tab: the same answers as a `Server`'s, from a worker
-// (assets/engine/worker.js). It is loaded when it is first asked for something, and ended with the
-// page. What it made lies in its memory under addresses "tab:…", which `fetchJson` of
-// parts/server.js finds like any other.
+// The engine in this tab: it answers like a `Server`, from a worker (assets/engine/worker.js). The
+// worker is started at the first request and ends with the page. Its documents are in the worker's
+// memory, at addresses "tab:…", which `fetchJson` of parts/server.js can read.
 
 import { LoadingBar } from "./loading_bar.js";
 
 const GONE = "This run is no longer in this tab: run it again.";
-const KEPT = "inflight-engine"; // the cache, see assets/engine/loading.js
-const ENDS = 3000; // ms in which a cancelled job may end by itself
+const KEPT = "inflight-engine"; // the cache of assets/engine/loading.js
+const ENDS = 3000; // ms for a cancelled job to end by itself
 
 /**
- * Why there is no engine, in a sentence. lasting: trying again is of no use. more: {size, arrived,
- * kept} of a model that is fetched once its visitor has agreed; {all} where no model can be had.
+ * Why there is no engine, in a sentence. lasting: trying again does not help. more: {size, arrived,
+ * kept} for a model that is fetched only with consent; {all} where no model can be had.
  */
 class NoEngine extends Error {
   constructor(
@@ -26,30 +25,30 @@ class NoEngine extends Error {
 }
 
 export class BrowserEngine {
-  /** @param {string} base where its files are, see visualizer/page/engine_files.py */
+  /** @param {string} base where the engine's files are, see visualizer/page/engine_files.py */
   constructor(base, bar = new LoadingBar()) {
     this.base = new URL(base, document.baseURI).href;
     this.bar = bar;
     this.worker = null;
-    this.requests = 0; // so far: the number of the last one
+    this.requests = 0; // the number of the last request
     this._crashed = false;
     /** @type {Map<number, {resolve: Function, reject: Function, heard: (message: Json) => void}>} */
     this._asked = new Map();
     /** @type {Map<string, {id: number, model: string, ready: Promise<Json>, waits: number}>} */
     this._loads = new Map(); // by the model's name, "" for none; waits: how many wait for it
-    /** @type {Set<string>} models that its visitor wants, however large */
+    /** @type {Set<string>} models that the visitor agreed to fetch, however large */
     this._agreed = new Set();
-    /** @type {Map<string, File>} the visitor's own, by the names of their models */
+    /** @type {Map<string, File>} the visitor's own files, by the names of their models */
     this._files = new Map();
     /** @type {Map<string, TabJob>} */
     this._jobs = new Map();
-    // a job of a page that is left has not failed: loaded again, the page takes it up
+    // leaving the page does not fail its jobs: a page that is loaded again resumes them
     window.addEventListener("pagehide", () => this.worker?.terminate());
     window.addEventListener("pageshow", ({ persisted }) => persisted && this.end());
     bring(this);
   }
 
-  // -- what a server answers ---------------------------------------------------------------------
+  // -- the interface of a server -----------------------------------------------------------------
 
   async call(name, ...args) {
     await this.ready();
@@ -64,7 +63,7 @@ export class BrowserEngine {
       : value;
   }
 
-  /** Open a file, which stays on this machine. */
+  /** Open a file, which never leaves this machine. */
   async send(path, text) {
     const [where, query] = path.split("?");
     const asked = new URLSearchParams(query);
@@ -73,9 +72,9 @@ export class BrowserEngine {
       : this.call("dataset", text, asked.get("name"), asked.get("model"));
   }
 
-  /** Start a job once its model is loaded; returns its id. Throws a sentence. */
+  /** Start a job once its model has loaded; returns its id. Throws a sentence. */
   async begin(kind, asked, _who, /** @type {AbortSignal | undefined} */ signal = undefined) {
-    const { dtype: _one, ...spec } = asked; // it has one number format, see `Engines.fits`
+    const { dtype: _one, ...spec } = asked; // the tab has one number format, see `Engines.fits`
     await this.ready(spec.model, signal);
     signal?.throwIfAborted();
     const job = new TabJob(this._next());
@@ -100,7 +99,7 @@ export class BrowserEngine {
     this._jobs.delete(id);
   }
 
-  /** End a job at its next step, if need be with the worker; at once where it waits for another. */
+  /** End a job at its next step, if need be with the worker; a job that waits ends at once. */
   async cancel(id) {
     const job = this._jobs.get(id);
     if (!job) return { cancelled: false };
@@ -119,7 +118,7 @@ export class BrowserEngine {
 
   // -- what this browser keeps -------------------------------------------------------------------
 
-  /** Bytes of a model, or of what has arrived of it. @param {string} model */
+  /** Bytes that this browser has cached of a model. @param {string} model */
   async kept(model) {
     try {
       return (await window.caches.has(KEPT)) ? await this._ask({ do: "kept", model }) : 0;
@@ -129,8 +128,8 @@ export class BrowserEngine {
   }
 
   /**
-   * Look at a GGUF file of the visitor's, which stays on their machine: what a form says of its
-   * model. Throws a sentence. @param {File} file
+   * Read a visitor's GGUF file, which never leaves their machine; returns what a form says about
+   * its model. Throws a sentence. @param {File} file
    */
   async open(file) {
     await this.ready();
@@ -141,7 +140,7 @@ export class BrowserEngine {
     return { ...facts, name: model, file: file.size };
   }
 
-  /** Take a model out of this browser; a run that has it keeps it. @param {string} model */
+  /** Delete a model from this browser; runs that use it go on. @param {string} model */
   async remove(model) {
     this._agreed.delete(model);
     this._files.delete(model);
@@ -152,8 +151,8 @@ export class BrowserEngine {
   // -- the worker --------------------------------------------------------------------------------
 
   /**
-   * Load the engine, with a model if one is named, a large one once its visitor has agreed; a bar
-   * says how far. Throws NoEngine, and what `signal` says. @param {string} model @param {AbortSignal | undefined} signal
+   * Load the engine, with a model if one is named, and a large model only with the visitor's consent; a bar shows the
+   * progress. Throws NoEngine, or the reason of `signal`. @param {string} model @param {AbortSignal | undefined} signal
    */
   async ready(model = "", /** @type {AbortSignal | undefined} */ signal = undefined) {
     for (;;) {
@@ -176,7 +175,7 @@ export class BrowserEngine {
     }
   }
 
-  /** End the worker: what it was asked is answered so. again: trying again is of use. */
+  /** End the worker and fail its requests with a sentence. again: trying again may help. */
   end(sentence = "The engine in this tab was ended.", again = false) {
     this.worker?.terminate();
     this.worker = null;
@@ -186,7 +185,7 @@ export class BrowserEngine {
     for (const { reject } of asked) reject(again ? new NoEngine(sentence) : new Error(sentence));
   }
 
-  /** Wait for a load, with whoever else does, or until `signal`; the last one to leave ends it. */
+  /** Wait for a load to end or `signal` to abort; the last caller to leave ends the load. */
   async _load(model, signal) {
     const load = this._loads.get(model) ?? this._begun(model);
     const left = new Promise((_, fail) =>
@@ -203,7 +202,7 @@ export class BrowserEngine {
 
   _begun(model) {
     const file = this._files.get(model);
-    // of the visitor's own files one is loaded at a time
+    // only one of the visitor's own files is loaded at a time
     if (file) for (const other of this._files.keys()) this._loads.delete(other);
     const id = this._next();
     const agreed = this._agreed.has(model);
@@ -216,17 +215,17 @@ export class BrowserEngine {
     const isGoing = (/** @type {{id: number}} */ { id }) => this._asked.has(id);
     ready
       .then(
-        () => this._loads.set("", load), // with a model the engine is there
+        () => this._loads.set("", load), // a load with a model has also loaded the engine
         () => this._loads.get(model) === load && this._loads.delete(model),
       )
       .finally(() => [...this._loads.values()].some(isGoing) || this.bar.close());
     return load;
   }
 
-  /** End a load that nobody waits for, and the worker where it holds nothing else. */
+  /** End a load that nobody waits for, and the worker if it holds nothing else. */
   _leave({ id, model }) {
     const asked = this._asked.get(id);
-    if (!asked) return; // it is over
+    if (!asked) return; // the load is over
     this._asked.delete(id);
     this._loads.delete(model);
     asked.reject(new Error("The engine was not loaded, because that was cancelled."));
@@ -239,7 +238,7 @@ export class BrowserEngine {
     return this.requests;
   }
 
-  /** Its answer. heard: called with what comes before. Throws the worker's sentence. */
+  /** The worker's answer. heard: called with earlier messages. Throws the worker's sentence. */
   _ask(message, heard = (_) => {}, id = this._next()) {
     return new Promise((resolve, reject) => {
       this._start();
@@ -264,7 +263,7 @@ export class BrowserEngine {
     };
     this.worker.onerror = (event) => {
       event.preventDefault();
-      this._crashed = isThere; // then what it was made of is fetched anew
+      this._crashed = isThere; // then the next load fetches the engine's files anew
       if (isThere)
         this.end("The engine in this tab broke down, perhaps for want of memory: try again.", true);
       else
@@ -284,14 +283,14 @@ export class BrowserEngine {
     if (message.delta?.done) this._asked.delete(id);
   }
 
-  // -- what it made ------------------------------------------------------------------------------
+  // -- documents in the worker -------------------------------------------------------------------
 
   /** A document by its address, "tab:…". */
   async document(url) {
     return JSON.parse(await this._text(url));
   }
 
-  /** The address of a file that the worker holds, for the browser to fetch. */
+  /** An address from which the browser can download a file that the worker holds. */
   async _file(url) {
     return URL.createObjectURL(new Blob([await this._text(url)]));
   }
@@ -304,7 +303,7 @@ export class BrowserEngine {
   }
 }
 
-/** What a job has said and nobody has read yet. */
+/** A job of the worker, with the deltas that nobody has read yet. */
 class TabJob {
   constructor(number) {
     this.number = number;
@@ -319,7 +318,7 @@ class TabJob {
     this._wake();
   }
 
-  /** The next ones: waits for one. */
+  /** The unread deltas; waits until there is one. */
   async unread() {
     if (!this._unread.length)
       await new Promise((resolve) => {
@@ -329,7 +328,7 @@ class TabJob {
   }
 }
 
-/** Let `fetchJson` find the worker's documents beside those that the page was given. */
+/** Let `fetchJson` find the worker's documents beside those that the page brings along. */
 function bring(engine) {
   const given = window.inflightEarly;
   window.inflightEarly = new Proxy(

@@ -1,12 +1,11 @@
-// The choice of where a run is computed, in a form: in this tab, which is the visitor's own
-// machine, or by the server and on which of its devices. The choice is kept, and is the same in
-// every form of the page.
+// The choice of where a run is computed, in a form: in this tab, on the visitor's own machine, or
+// by the server, on one of its devices. The choice is stored and applies to every form of the page.
 
 import { h } from "../parts/dom.js";
 import { NO_PYODIDE } from "../parts/look.js";
 import { t, tell } from "../parts/speech.js";
 
-const TAB = "tab"; // beside the devices of a spec; there it is "auto"
+const TAB = "tab"; // an option beside a spec's devices; the spec then says "auto"
 const DEVICES = [
   ["auto", "auto"],
   ["cpu", "CPU"],
@@ -17,7 +16,7 @@ export class DeviceField {
   /**
    * @param {HTMLSelectElement} select in a label with a <small>
    * @param {import("./engines.js").Engines | null} engines
-   * @param {() => {model?: string, dtype?: string}} asked what the form says of the model
+   * @param {() => {model?: string, dtype?: string}} asked the form's fields about the model
    */
   constructor(select, engines, asked) {
     this.select = select;
@@ -29,18 +28,18 @@ export class DeviceField {
     this.named();
   }
 
-  /** The device of a spec. */
+  /** The device for a spec. */
   get value() {
     return this.select.value === TAB ? "auto" : this.select.value;
   }
 
-  /** Choose the device of a spec. @param {string} device */
+  /** Choose a spec's device. @param {string} device */
   choose(device) {
     this.device = device;
     this.named();
   }
 
-  /** Write it again: the model, the language or the choice in another form has changed. */
+  /** Write the options again: the model, the language or the choice in another form changed. */
   named() {
     const { engines, select, device = "auto" } = this;
     const fits = Boolean(engines?.fits(this.asked()));

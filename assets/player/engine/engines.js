@@ -1,6 +1,6 @@
-// Who computes what the page asks for: the engine of the visitor's own tab, a server's, or both behind one interface, that of parts/server.js.
-// Runs, leaks, forks and comparisons of the built-in models go to the tab first; whatever it cannot do goes to the server, if there is one, and so
-// does a model that is large, unless its visitor wants it on their own machine.
+// The engines that compute what the page asks for: the visitor's own tab, a server, or both, behind one interface, that of parts/server.js.
+// Runs, leaks, forks and comparisons of the built-in models go to the tab first; whatever it cannot compute goes to the server, if there is one, and so
+// does a large model, unless the visitor wants it on their own machine.
 //
 //   a kind and its spec, a call, a run's id, a file ─→ the tab ("tab-…") or the server
 
@@ -10,11 +10,11 @@ import { Server, fetchJson } from "../parts/server.js";
 import { t } from "../parts/speech.js";
 import { BrowserEngine } from "./browser_engine.js";
 
-/** @typedef {Pick<Server, "begin" | "follow" | "cancel" | "call" | "send">} Engine of both */
+/** @typedef {Pick<Server, "begin" | "follow" | "cancel" | "call" | "send">} Engine the interface */
 
-// in this browser: "tab" or "server", what its visitor chose where both are
+// storage key: "tab" or "server", as the visitor chose where there are both
 const CHOICE = "inflight-engine";
-const OURS = "tab-"; // begins the ids of what the tab made
+const OURS = "tab-"; // prefix of ids of what the tab made
 /** What the tab can do: kinds of jobs, calls and files. */
 const IN_TAB = [
   "run",
@@ -28,16 +28,15 @@ const IN_TAB = [
   "uploads",
 ];
 const LARGE = ["smollm2"]; // models that take long to fetch
-const EXACT = ["auto", "float32"]; // the number formats that the tab computes in
+const EXACT = ["auto", "float32"]; // number formats in which the tab can compute
 
-/** @type {Engines | null} the ones of this page, whose parts share them */
+/** @type {Engines | null} shared by all parts of this page */
 let found = null;
 
 export class Engines {
   /**
-   * Those that the page was given; null if it has none. engine: where the files of the one in the
-   * tab are; engineModels: the models that it has. offers: where a page without a server keeps what
-   * can be run on it.
+   * The engines of this page; null if it has none. engine: where the files of the tab's engine are; engineModels:
+   * the models it has. offers: where a page without a server has what can be run on it.
    * @param {{server?: boolean, base?: string, engine?: string, engineModels?: string[], offers?: string}} options
    */
   static of({ server = false, base = "", engine = "", engineModels = [], offers = "" }) {
@@ -54,7 +53,7 @@ export class Engines {
   constructor(tab, server, { models = /** @type {string[]} */ ([]), offers = "" } = {}) {
     this.tab = tab;
     this.server = server;
-    this.lacksTab = !tab; // the page, not this browser, of which that is said when it is tried
+    this.lacksTab = !tab; // this page has none; `tab` is also null where this browser cannot run it
     this.models = models;
     /** @type {Record<string, Json>} what is known of the visitor's own files, by their models' names */
     this.own = Object.create(null);
@@ -64,8 +63,8 @@ export class Engines {
   }
 
   /**
-   * Whether there is somebody for it: a kind of job, a call by its name, or "uploads".
-   * id: of the run that it is about; only who made it has it.
+   * Whether an engine can do something: a kind of job, a call by its name, or "uploads". id: the
+   * run that it is about, which only the engine that made it has.
    * @param {string} what @param {string | null} id
    */
   can(what, id = null) {
@@ -74,7 +73,7 @@ export class Engines {
     );
   }
 
-  /** Whether the visitor can choose. */
+  /** Whether the visitor can choose between tab and server. */
   get both() {
     return Boolean(this.tab && this.server);
   }
@@ -86,14 +85,14 @@ export class Engines {
     return Boolean(this.tab && (!this.server || chosen === "tab"));
   }
 
-  /** Their visitor chooses, for every form. @param {boolean} tab */
+  /** Store the visitor's choice, for every form. @param {boolean} tab */
   choose(tab) {
     keep("good", CHOICE, tab ? "tab" : "server");
   }
 
   /**
-   * Whether the tab could compute what a spec asks. @param {{model?: string, dtype?: string,
-   * device?: string}} spec
+   * Whether the tab can compute a spec.
+   * @param {{model?: string, dtype?: string, device?: string}} spec
    */
   fits({ model, dtype = "auto", device = "auto" }) {
     return Boolean(
@@ -105,15 +104,15 @@ export class Engines {
   }
 
   /**
-   * Who runs a job. Throws a sentence if there is nobody. @param {string} kind @param {Json} spec
-   * @returns {Engine}
+   * The engine that runs a job. Throws a sentence if there is none. @param {string} kind
+   * @param {Json} spec @returns {Engine}
    */
   whose(kind, spec) {
     if (spec.run) return /** @type {Engine} */ (isOurs(spec.run) ? this.tab : this.server);
     if (this.prefersTab(spec) && IN_TAB.includes(kind) && this.tab && this.fits(spec))
       return this.tab;
     if (this.server) return this.server;
-    // a file of their own, before the page was loaded again
+    // a visitor's file that was chosen before the page was reloaded
     if (isFile(spec.model)) throw new Error(t(FILE_AGAIN, { name: spec.model }));
     throw new Error("The engine in this tab cannot run this: it takes a page with a server.");
   }
@@ -128,7 +127,7 @@ export class Engines {
     return this._first(first, ask, spec.model);
   }
 
-  /** What an engine answers, or the server where this tab can have none, or not this model. */
+  /** An engine's answer, or the server's if this tab can have no engine, or not with this model. */
   async _first(engine, asked, model = "") {
     try {
       return await asked(engine);
@@ -142,8 +141,8 @@ export class Engines {
   }
 
   /**
-   * Run a job; returns its last delta. onprogress(progress); an aborted `signal` cancels it. Throws a
-   * sentence. @param {AbortSignal} [signal]
+   * Run a job; returns its last delta. onprogress: called with its progress. An aborted `signal`
+   * cancels the job. Throws a sentence. @param {AbortSignal} [signal]
    */
   async ask(kind, spec, who, onprogress, signal) {
     const job = await this.begin(kind, spec, who, signal).catch((error) => {
@@ -167,17 +166,17 @@ export class Engines {
     return this._of(job).cancel(job);
   }
 
-  /** Whether a job goes on when the page is loaded again. @param {string} job */
+  /** Whether a job survives a reload of the page. @param {string} job */
   outlives(job) {
     return this._of(job) === this.server;
   }
 
-  /** Who has a job; one from before the page was loaded is the server's. */
+  /** The engine that has a job; a job from before a reload is the server's. */
   _of(job) {
     return /** @type {Engine} */ (this._jobs.get(job) || this.server);
   }
 
-  /** Bytes of a large model that this browser keeps for the tab. @param {string} model */
+  /** Bytes that this browser has cached of a large model for the tab. @param {string} model */
   async kept(model) {
     return this.tab && LARGE.includes(model) && this.models.includes(model)
       ? this.tab.kept(model)
@@ -185,8 +184,8 @@ export class Engines {
   }
 
   /**
-   * Look at a GGUF file of the visitor's: its model can be chosen from now on, in this tab. Throws a
-   * sentence. @param {File} file
+   * Read a visitor's GGUF file, so that its model can be chosen in this tab. Throws a sentence.
+   * @param {File} file
    */
   async open(file) {
     const facts = await /** @type {BrowserEngine} */ (this.tab).open(file);
@@ -194,7 +193,7 @@ export class Engines {
     return facts;
   }
 
-  /** What a form asks of them about its model: options of `ModelField`. */
+  /** What a form needs to know about models: the options of `ModelField`. */
   get forModels() {
     return {
       call: (/** @type {string} */ name, /** @type {unknown[]} */ ...args) =>
@@ -206,35 +205,35 @@ export class Engines {
     };
   }
 
-  /** Take it out of this browser. @param {string} model */
+  /** Delete a model from this browser. @param {string} model */
   async remove(model) {
     delete this.own[model];
     return /** @type {BrowserEngine} */ (this.tab).remove(model);
   }
 
-  /** A call about what the tab made is the tab's. */
+  /** A call's answer; calls about what the tab made go to the tab. */
   async call(name, ...args) {
     const engine = args.some(isOurs) || !this.server ? this.tab : this.server;
     return /** @type {Engine} */ (engine).call(name, ...args);
   }
 
-  /** Beside a page without a server lies what can be run: nothing has to be started to say it. */
+  /** GET a server's answer; a page without a server has a file of answers to read instead. */
   async get(path, headers = {}) {
     return this.server ? this.server.get(path, headers) : (await fetchJson(this.offers))[path];
   }
 
-  /** Send a file. The tab reads it where it can: then it never leaves this machine. */
+  /** Send a file. If the tab can read it, it never leaves this machine. */
   async send(path, text) {
     const model = new URLSearchParams(path.split("?")[1]).get("model") || "";
     const engine = model in this.own || (await this._reads()) ? this.tab : this.server;
     return this._first(engine, (first) => first.send(path, text), model);
   }
 
-  /** Whether the tab reads files. A visitor's own server has the tokenizers of more models. */
+  /** Whether the tab reads files; a server for any model has the tokenizers of more of them. */
   async _reads() {
     return Boolean(this.tab && !(this.server && (await this.get("inflight/state")).any_model));
   }
 }
 
-/** Whether an id names what the tab made. */
+/** Whether an id belongs to what the tab made. */
 export const isOurs = (id) => typeof id === "string" && id.startsWith(OURS);

@@ -1,15 +1,15 @@
-// What the engine in the tab still lacks, while it is brought here: what is fetched, how large it
-// is, and how to stop it; or why it did not come, and again.
+// The bar shown while the tab's engine loads: what is being fetched, how large it is, and a button
+// to stop it; or why loading failed, and a button to try again.
 
 import { h, newButton, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
-const PATIENCE = 500; // ms before anything is said: a second start takes little longer
+const PATIENCE = 500; // ms before the bar appears, because a second start takes little longer
 
 /** @param {number} n */
 const megabytes = (n) => (n / 1e6).toFixed(1);
 
-/** What a file belongs to, as it is named here. @param {string} file */
+/** What a file belongs to, in the words of the bar. @param {string} file */
 function nameOf(file) {
   if (!file) return "";
   if (file.includes("/")) return t("the model {name}", { name: file.split("/")[0] });
@@ -23,7 +23,7 @@ export class LoadingBar {
     /** @type {((chosen: boolean) => void) | undefined} */ this._answer = undefined;
   }
 
-  /** The engine is being loaded: say how far, after a moment. @param {() => void} cancel */
+  /** Loading has begun: show progress after a moment. @param {() => void} cancel */
   open(cancel) {
     if (this._answer) return;
     this._clear();
@@ -31,7 +31,7 @@ export class LoadingBar {
   }
 
   /**
-   * reads: from a file of this machine.
+   * reads: whether the bytes are read from a file of this machine.
    * @param {{what: string, done: number, total: number, kept?: boolean, reads?: boolean}} progress
    */
   progress({ what, done, total, kept = true, reads = false }) {
@@ -55,14 +55,15 @@ export class LoadingBar {
     this.part.style.transform = `scaleX(${this._share || 0})`;
   }
 
-  /** It did not come: say why; resolves to whether to try again. @param {string} sentence */
+  /** Loading failed: show why; resolves to whether to try again. @param {string} sentence */
   failed(sentence) {
     return this._choice(t(sentence), "Try again", "Close");
   }
 
   /**
-   * A model is large: resolves to whether to fetch it. @param {string} model @param {{size?:
-   * number, arrived?: number, kept?: boolean}} about arrived: bytes of it that are here already
+   * Ask whether to fetch a large model; resolves to the answer. @param {string} model
+   * @param {{size?: number, arrived?: number, kept?: boolean}} about arrived: bytes of it that are
+   * here already
    * @param {AbortSignal | undefined} signal ends the question
    */
   offer(model, { size = 0, arrived = 0, kept }, signal) {
@@ -74,7 +75,7 @@ export class LoadingBar {
   }
 
   /**
-   * A question, to which no is the answer as well once another is asked.
+   * Ask a question; another question meanwhile answers it with no.
    * @param {string} words @param {string} yes @param {string} no @param {AbortSignal | undefined}
    * signal chooses no @returns {Promise<boolean>}
    */
@@ -93,7 +94,7 @@ export class LoadingBar {
         );
       this._put(button(yes, true), button(no, false));
       if (this.part?.parentElement) this.part.parentElement.hidden = true;
-      this.part = null; // what is loaded meanwhile is not drawn over it
+      this.part = null; // progress of a load meanwhile is not drawn over the question
       if (this.words) setText(this.words, words);
       signal?.addEventListener("abort", () => choose(false), { once: true });
       this.host?.addEventListener("close", () => choose(false), { once: true });
@@ -110,12 +111,12 @@ export class LoadingBar {
       h("div", {}, this.words, h("div", { class: "run-progress" }, this.part)),
       ...buttons,
     );
-    // a modal dialog lets nobody press what is outside
+    // while a modal dialog is open, nothing outside it can be pressed
     this.host = [...document.querySelectorAll("dialog:modal")].at(-1) ?? document.body;
     this.host.append(this.element);
   }
 
-  /** Nothing is loaded any more; a question waits for its answer. */
+  /** Nothing is loading any more: remove the bar, unless a question waits for its answer. */
   close() {
     if (!this._answer) this._clear();
   }

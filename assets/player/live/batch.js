@@ -1,5 +1,5 @@
-// The shared batch as received by this page: chapters of deltas, folded into a run that drops its oldest steps as new ones come; and all ranks
-// of a followed engine, one batch for each, in one stream. No DOM.
+// The shared batch as this page receives it: chapters of deltas, folded into a run that drops its oldest steps as new ones come; and all ranks
+// of a followed engine, each a batch of its own, in one stream. No DOM.
 //
 //   inflight/live/steps ─→ chapters (a beginning, then deltas) ─→ Run ─→ listener.steps(run) | listener.begins(run) | listener.state(…)
 //   inflight/live/steps?of=A&of=B ─→ {of, last, messages} ─→ a Batch each ─→ picture: the last stretch of time in which every rank's steps are kept
@@ -8,13 +8,13 @@ import { clamp } from "../parts/dom.js";
 import { stretch } from "../run/moments.js";
 import { Run } from "../run/run.js";
 
-const MINE = "★"; // after the letter of one's own requests
-const CHAPTER = 64; // steps, about: see visualizer/server/live.py
-const MOST = 64; // seconds in the picture of all ranks
-const ENDED = 256; // requests of which it is known how they went
-const KEPT = 16; // chapters of all ranks together, and at least two of each
+const MINE = "★"; // appended to the letters of the visitor's own requests
+const CHAPTER = 64; // steps in a chapter, roughly: see visualizer/server/live.py
+const MOST = 64; // seconds in the picture of all ranks at most
+const ENDED = 256; // ended requests whose outcome is kept
+const KEPT = 16; // chapters kept of all ranks together, but at least two of each
 
-/** Take each delta of `names`, the newest `chapters` first. more: of `Server.deltas`. */
+/** Take each delta of `names`, from the newest `chapters` on. more: options of `Server.deltas`. */
 async function follow(server, names, chapters, more, take) {
   const of = names.map((name) => `&of=${encodeURIComponent(name)}`).join("");
   try {
@@ -26,8 +26,9 @@ async function follow(server, names, chapters, more, take) {
 }
 
 /**
- * The listener: begins(run): a new run, or the same with different steps kept; steps(delta): more
- * of it; state(): other information has changed; ended(how): of requests, by id.
+ * The shared batch. listener: begins(run): there is a new run, or the same one with other steps
+ * kept; steps(delta): the run has more steps; state(): other facts have changed; ended(how): how
+ * requests ended, by id.
  */
 export class Batch {
   /**
@@ -41,26 +42,26 @@ export class Batch {
     this.isMine = isMine;
     this.listener = listener;
     /** @type {Run | null} */
-    this.run = null; // once it has steps
-    this.state = {}; // {class, pace, shadow …}: the latest of each
-    this.missed = false; // whether steps were skipped just now
-    this.broken = ""; // why no messages come
-    this.of = ""; // which one, if several are followed
-    this.next = null; // the number of the next message, once one is here
+    this.run = null; // null until there are steps
+    this.state = {}; // {class, pace, shadow …}: the latest value of each
+    this.missed = false; // whether steps have just been skipped
+    this.broken = ""; // a sentence that says why no messages come
+    this.of = ""; // which stream, if several are followed
+    this.next = null; // the number of the next message; null before the first
     this.most = 8; // chapters that are kept
     /** @type {Json[]} */
     this.chapters = []; // {beginning, deltas}
-    this.first = undefined; // the chapter that the run begins with
+    this.first = undefined; // the chapter with which the run begins
     /** @type {Map<string, import("./whereabouts.js").Ended>} */
-    this.ended = new Map(); // how requests went, the latest: see whereabouts.js
+    this.ended = new Map(); // how the latest requests ended: see whereabouts.js
   }
 
-  /** Steps that the axis has room for. */
+  /** How many steps the axis has room for. */
   get room() {
     return this.most * CHAPTER;
   }
 
-  /** Follow until the signal says no. */
+  /** Follow until the signal is aborted. */
   follow(signal) {
     const broke = (sentence) => {
       this.broken = sentence;
@@ -78,7 +79,7 @@ export class Batch {
     );
   }
 
-  /** Switch to another one, with what is known of it so far. */
+  /** Switch to another stream, with what is already known of it. */
   choose(
     of,
     { run, state, chapters, first, next } = new Batch(this.server, this.isMine, this.listener),
@@ -126,7 +127,7 @@ export class Batch {
     }
   }
 
-  /** One's own requests have changed. */
+  /** Mark the visitor's own requests again after they have changed. */
   relabel() {
     if (this.run && this.chapters.length) this._fold();
   }
@@ -152,7 +153,7 @@ export class Batch {
     } else this._fold();
   }
 
-  /** Rebuild the run from what is kept. */
+  /** Build the run anew from the chapters that are kept. */
   _fold() {
     const [first, ...others] = this.chapters;
     const before = this.first;
@@ -170,7 +171,7 @@ export class Batch {
     run.append(delta.events, delta.captions, this._mine(delta));
   }
 
-  /** With one's own letters marked. */
+  /** A delta with the letters of the visitor's own requests marked. */
   _mine(delta) {
     const letters = Object.entries(delta.letters || {}).map(([id, letter]) => [
       id,
@@ -182,14 +183,13 @@ export class Batch {
 
 /** @typedef {{of: string, rank: number, name?: string, offset: number, run: Run}} Going */
 
-/** All ranks of the engine that is followed, placed on one clock as the server says. */
+/** All ranks of the followed engine, on one clock as the server places them. */
 export class Fleet {
   /**
    * @param {import("../parts/server.js").Server} server
-   * @param {"ranks" | "all"} scope which of those that the server names: the ranks of one engine,
-   * or of all
-   * @param {string[]} names of their streams
-   * @param {number} most chapters that are kept of one
+   * @param {"ranks" | "all"} scope the ranks of one engine, or those of all engines
+   * @param {string[]} names of the ranks' streams
+   * @param {number} most chapters that are kept of each rank
    * @param {() => void} changed
    */
   constructor(server, scope, names, most, changed) {
@@ -201,7 +201,7 @@ export class Fleet {
     this.broken = "";
     this.batches = new Map(names.map((of) => [of, this._batch()]));
     /** @type {Going[]} */
-    this.members = []; // those with steps, by rank
+    this.members = []; // the ranks that have steps, in order
   }
 
   _batch() {
@@ -214,7 +214,7 @@ export class Fleet {
     return batch;
   }
 
-  /** Follow until the signal says no. */
+  /** Follow until the signal is aborted. */
   follow(signal) {
     const broke = (sentence) => {
       this.broken = sentence;
@@ -223,7 +223,10 @@ export class Fleet {
     return follow(this.server, this.names, this.most, { signal, broke }, (part) => this.take(part));
   }
 
-  /** What the server sends of one; its batch alone goes on after `last`. See `events_together`. */
+  /**
+   * Take what the server sends of one rank, whose stream alone resumes after `last`. See
+   * `events_together`.
+   */
   take({ of, last, messages }) {
     const batch = this.batches.get(of);
     if (!batch) return;
@@ -236,19 +239,19 @@ export class Fleet {
     batch.next = last + 1;
   }
 
-  /** What the server says of all: see `Followed._together`. */
+  /** What the server says about all ranks together: see `Followed._together`. */
   get followed() {
     return [...this.batches.values()].map((batch) => batch.state.followed).find(Boolean);
   }
 
-  /** The state of each rank's recording, where its steps do not show it. */
+  /** The sentence about each rank's recording, for ranks that have one. */
   get sentences() {
     return this.members
       .map((member) => [member, this.batches.get(member.of)?.state.followed?.sentence])
       .filter(([, sentence]) => sentence);
   }
 
-  /** The current picture; null while no rank has steps. Whoever is not placed yet is left out. */
+  /** The current picture; null while no rank has steps. Ranks not yet on the clock are left out. */
   get picture() {
     const placed = (this.followed?.[this.scope] || []).filter(
       ({ of, run }) => this.batches.get(of)?.run?.length && this.batches.get(of)?.number === run,
@@ -266,7 +269,7 @@ export class Fleet {
     if (!members.length) return null;
     const begins = members.map((member) => stretch(member, 0)[0]);
     const span = Math.max(...members.map((member) => stretch(member, member.run.length - 1)[1]));
-    // of ranks whose earlier steps are no longer kept
+    // starts of the ranks whose earlier steps are no longer kept
     const gone = begins.filter((_, n) => members[n].run.stepOf(-1) >= 0);
     const from = Math.max(Math.min(...begins), span - MOST, ...gone);
     return {

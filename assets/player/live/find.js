@@ -1,5 +1,5 @@
-// Find a request of the engine that is followed, by its id: among the steps that are kept now, or
-// as soon as it comes. Ids are data: always text.
+// Finds a request of the followed engine by its id: among the steps that are kept, or as soon as
+// the request comes. Ids are data: always text.
 
 import { find } from "../parts/dom.js";
 import { tell } from "../parts/speech.js";
@@ -12,15 +12,15 @@ export class FindRequest {
   /**
    * @param {HTMLFormElement} form
    * @param {(run: Run, request: RunRequest) => void} select
-   * @param {() => void} changed what is looked for has changed
+   * @param {() => void} changed called when another id is looked for
    */
   constructor(form, select, changed) {
     this.form = form;
     this.select = select;
     this.field = /** @type {HTMLInputElement} */ (find(form, "input"));
     this.says = find(form, ".find-says");
-    this.wanted = ""; // the id, or its beginning
-    this.found = false; // it was selected: from then on the visitor selects
+    this.wanted = ""; // an id, or its beginning
+    this.found = false; // whether it has been selected; after that, the visitor selects
     const look = () => {
       this.seek(this.field.value);
       changed();
@@ -34,14 +34,14 @@ export class FindRequest {
     });
   }
 
-  /** Look for a request from now on; "" for none. @param {string} id */
+  /** Look for a request by its id from now on; "" stops looking. @param {string} id */
   seek(id) {
     this.field.value = id;
     this.wanted = id.trim();
     this.found = false;
   }
 
-  /** @param {boolean} isFollowed @param {Run[]} runs those on screen */
+  /** @param {boolean} isFollowed @param {Run[]} runs the runs on screen */
   draw(isFollowed, runs) {
     this.form.hidden = !isFollowed;
     if (!isFollowed || this.found) return;

@@ -1,5 +1,5 @@
-// What the house offers to who has no prompt yet: three prompts, sent at one press, and three bots
-// that ask for a while. Bots are programs, and say so.
+// What a visitor can send without a prompt of their own: three prompts, each sent at a press, and
+// three bots that ask for a while. Bots are programs, and the page says so.
 
 import { h, newButton } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
@@ -37,7 +37,8 @@ export class House {
   }
 
   /**
-   * One press is one request. @param {HTMLButtonElement} button @param {() => Promise<void>} act
+   * Disable a button while its request is sent. @param {HTMLButtonElement} button
+   * @param {() => Promise<void>} act
    */
   async _press(button, act) {
     button.disabled = this.isPressing = true;
@@ -48,7 +49,7 @@ export class House {
     }
   }
 
-  /** run: the batch's, or null. @param {Run | null} run */
+  /** run: the batch's run, or null. @param {Run | null} run */
   draw(run) {
     this.nature.hidden = run?.header.model?.name !== "smollm2";
     tell(this.nature, "The model, SmolLM2, is small and often wrong: watch the scheduling.");

@@ -4,7 +4,7 @@ import { bareCard, closing } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
-/** The page's address, and its QR code; null on a page that only this machine can open. */
+/** The page's address and its QR code, which is null on a page that only this machine can open. */
 export async function addressOf(live) {
   const { address, qr } = await live.server.get("inflight/class");
   return {
@@ -18,7 +18,7 @@ export async function addressOf(live) {
   };
 }
 
-/** Show both; without a code, how to open the page to the room. */
+/** Show both; without a code, show how to open the page to others in the room. */
 export async function showAddress(live) {
   const { page, code } = await addressOf(live);
   const dialog = bareCard(live.root, "Join this batch", "qr-card");

@@ -1,9 +1,9 @@
-// The Live tab: one engine's batch, shared by all visitors. It follows the newest step on the page's own player; scrubbing back
+// The Live tab: one engine's batch, shared by all visitors. It follows the newest step in the page's own player; scrubbing back
 // affects only the visitor who does it.
 //
 //   Batch (sent to all visitors) ─→ the page's player        OwnRequests ─→ the card beside it ←─ Teacher
 //
-// If no requests are possible, it is another engine's batch, followed through the recording that it writes: FollowedView says which. Of several
+// A page that accepts no requests shows another engine's batch, followed through the recording that this engine writes: FollowedView names it. Of several
 // ranks one is shown, or all: a Fleet, in the same picture as on Watch.
 
 import { download, h, setText } from "../parts/dom.js";
@@ -32,12 +32,12 @@ import { allSay, followedSays, followedWords, nowWords, says } from "./words.js"
 import { showAddress } from "./join.js";
 
 const SOON = 8000; // ms for which a notice about skipped steps stays
-const ON_A_PHONE = 3; // chapters: steps that a narrow axis can show
+const ON_A_PHONE = 3; // chapters: as many steps as fit a narrow axis
 
 export class Live {
   /**
    * root: the element of live.html. options: {tabs, base, policies: [{name, shows}], prompts: of
-   * the house, asks: whether requests are possible}.
+   * house.js, asks: whether visitors can send requests}.
    */
   constructor(root, /** @type {Json} */ options = {}) {
     this.root = root;
@@ -47,10 +47,10 @@ export class Live {
     this.$ = (s) => root.querySelector(s) || this.below.querySelector(s);
     this.server = new Server(this.options.base);
     /** @type {import("../watch/page_actions.js").Held | null} */
-    this.before = null; // what Watch showed
+    this.before = null; // what Watch showed before
     /** @type {Fleet | null} */
-    this.fleet = null; // all ranks, where they are shown
-    document.querySelector("#watch")?.after(this.below); // before it is painted
+    this.fleet = null; // all ranks, if they are on screen
+    document.querySelector("#watch")?.after(this.below); // in the page before its theme is read
     const themes = [besidePlayer(root), besidePlayer(this.below)];
     this._theme = () => {
       for (const theme of themes) theme();
@@ -77,7 +77,7 @@ export class Live {
     };
     this.teacher = new Teacher(this);
     this.form = new AskForm(this.$(".ask-form"), this.mine, () => {
-      this.$(".live-scroll").scrollTop = 0; // where one's new request is
+      this.$(".live-scroll").scrollTop = 0; // the new request is at the top
       this.batch.relabel();
     });
     this.house = new House(this.$(".house"), this.options.prompts, {
@@ -119,7 +119,7 @@ export class Live {
     take(".qr-button", showAddress);
     take(".save-button", saveSession);
     take(".compare-button", compareSession);
-    // keys are not for the player
+    // keys in the dialog are not for the player
     this.$("dialog").addEventListener("keydown", (e) => e.stopPropagation());
     this.room = new Room(this);
     this.ready = pageWatch().then((watch) => {
@@ -128,7 +128,7 @@ export class Live {
     });
   }
 
-  // -- the part is opened and left ---------------------------------------------------------------
+  // -- opening and leaving the tab ---------------------------------------------------------------
 
   async shown() {
     if (this.options.asks) this.teacher.read(addressed());
@@ -149,7 +149,7 @@ export class Live {
     setAddress(`#${p}`);
   }
 
-  /** The request that the address names. */
+  /** Look for the request that the address names. */
   _wanted() {
     const p = addressed();
     if (this.page.dataset.part !== "live" || p.get("part") !== "live" || !p.get("request")) return;
@@ -157,14 +157,14 @@ export class Live {
     this.redraw();
   }
 
-  /** Select a request of one of the runs on screen; of all ranks, on its own. */
+  /** Select a request of one of the runs on screen; a rank among all is then shown alone. */
   _select(run, request) {
     const member = this.fleet?.members.find((one) => one.run === run);
     if (member) this._alone(member);
     if (this.watch.state.pinned !== request) this.watch.pin(request);
   }
 
-  /** In another language. */
+  /** Write all texts again after a change of language. */
   _named() {
     fillTabs(this.root, this.options.tabs, "live");
     this.teacher?.named();
@@ -179,14 +179,14 @@ export class Live {
     if (!this.options.asks) this._wait(signal);
   }
 
-  /** Update how long nothing has come, which no message triggers. */
+  /** Show every second how long no step has come, because no message triggers that. */
   _wait(signal) {
     this._measure();
     this.redraw();
     setTimeout(() => signal.aborted || this._wait(signal), 1000);
   }
 
-  /** What each of several engines has to do now. */
+  /** Fetch the current load of each of several engines. */
   async _measure() {
     if (this.measuring || !(this.fleet?.followed || this.batch.state.followed)?.engines.length)
       return;
@@ -195,7 +195,7 @@ export class Live {
       this.loads = (await this.server.get("inflight/live/engines")).engines;
       this.redraw();
     } catch {
-      /* the stream says that the server is away */
+      /* the stream reports that the server is away */
     }
     this.measuring = false;
   }
@@ -211,7 +211,7 @@ export class Live {
     this.redraw();
   }
 
-  /** All ranks of the engine on one clock, or those of all engines. */
+  /** Show all ranks of the engine, or of all engines, on one clock. */
   _all(/** @type {"ranks" | "all"} */ scope) {
     const { watch, batch } = this;
     this._leaveFleet();
@@ -227,7 +227,7 @@ export class Live {
     this.redraw();
   }
 
-  /** More of all ranks; or another rank than those that are followed. */
+  /** Show the new steps of all ranks, or begin again if there is another rank. */
   _renewAll() {
     const { watch, fleet } = this;
     this.steppedAt = performance.now();
@@ -244,9 +244,7 @@ export class Live {
     this.redraw();
   }
 
-  /**
-   * Show one of them, at the same moment or at a given step, and continue from what is known of it.
-   */
+  /** Show one rank alone, at the same moment or a given step, and go on from the steps it has. */
   _alone({ of, run }, index = null) {
     const { watch, fleet, batch } = this;
     const going = watch.state.following && index === null;
@@ -285,7 +283,7 @@ export class Live {
     else watch.start();
   }
 
-  /** Take over the player; `left` restores what it showed. */
+  /** Take over the player; `left` restores what the player showed. */
   _enter() {
     const { watch } = this;
     this.before = watch.held();
@@ -308,7 +306,7 @@ export class Live {
     this.redraw();
   }
 
-  /** The batch on the player, at its newest step. */
+  /** Show the batch in the player, at its newest step. */
   _onScreen() {
     const { run } = this.batch;
     if (!run || this.watch.state.run === run || this.fleet) return;
@@ -332,7 +330,7 @@ export class Live {
     this.redraw();
   }
 
-  /** Three bots ask for a while; a teacher's also while nothing is accepted. */
+  /** Have three bots ask for a while; a teacher can do so even while no requests are accepted. */
   async letBotsAsk() {
     this.form.say("");
     try {
@@ -384,9 +382,9 @@ export class Live {
   }
 }
 
-/** On a phone the card lies below the player, for Tab and screen readers too: behind it. */
+/** On a phone, put the card below the player, also in the order of Tab and screen readers. */
 function placeCard({ root, below, $ }) {
-  // as in live.css; not by height, which a keyboard on the screen changes
+  // the same width as in live.css; not the height, which an on-screen keyboard changes
   const isLow = matchMedia("(max-width: 700px)");
   const place = () => {
     const [card, holder] = [$(".live-card"), isLow.matches && below.isConnected ? below : root];
@@ -397,12 +395,12 @@ function placeCard({ root, below, $ }) {
   place();
 }
 
-/** The run so far as a trace: it opens in the Watch tab, and `check` decides it again. */
+/** Download the run so far as a trace, which the Watch tab opens and `check` verifies. */
 async function saveSession(live) {
   download(SESSION, await (await session(live)).blob());
 }
 
-/** The run so far in the Watch tab, and its requests in the form of a new comparison. */
+/** Open the run so far in the Watch tab, and its requests in the form of a new comparison. */
 async function compareSession(live) {
   const trace = await (await session(live)).text();
   const kept = await live.server.send(`inflight/uploads?name=${SESSION}`, trace);
@@ -415,10 +413,10 @@ async function compareSession(live) {
 
 const SESSION = "inflight-session.jsonl";
 
-/** The server's answer with the run so far, whole for a teacher. */
+/** The server's answer with the run so far; a teacher gets all of it. */
 const session = (live) => live.server.fetched("serve/session", live.teacher.headers);
 
-/** Fill `holder` with the tab of this script's markup and style, once. */
+/** Fill `holder` with the markup and style of this tab, once. */
 window.inflightLiveMount = (holder, options) =>
   (window.inflightLive = new Live(
     fillPart(holder, window.inflightLiveFiles, ".inflight-live"),

@@ -1,6 +1,6 @@
-// One's own requests: sent by a form, followed, cancelled, shown in a list. They are kept in the
-// session, so that a reloaded page finds them; the name is remembered only in this browser. Prompts
-// and texts are data: always text nodes.
+// The visitor's own requests: sent by a form, followed, cancelled, shown in a list. They are kept
+// in the session's storage, so that a reloaded page finds them; the visitor's name is kept only in
+// this browser. Prompts and texts are data: always text nodes.
 
 import { chip } from "../parts/chips.js";
 import { find, h, isRedrawn, newButton, pause, put, randomHex, setText } from "../parts/dom.js";
@@ -8,19 +8,19 @@ import { keep, kept, keptData } from "../parts/kept.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { whereabouts, written } from "./whereabouts.js";
 
-const KEPT = "inflight-live-requests"; // in the session's storage
+const KEPT = "inflight-live-requests"; // key in the session's storage
 const MOST = 20;
 const AGAIN = 1000; // ms before a broken stream is resumed
-const NAME = "inflight-nickname"; // in the browser's storage
+const NAME = "inflight-nickname"; // key in the browser's storage
 
 /**
  * @typedef {{key: string, id: string, prompt: string, text: string, ends: number[],
  * next: number, ended: Json, seed?: number, lost?: string, went?: import("./whereabouts.js").Ended,
  * letter?: string, isChat?: boolean}} Own ends: where each token ends in the text; letter, isChat:
- * as the run had them, which forgets
+ * copied from the run, which drops old requests
  */
 
-/** One before anything of it has come. @param {Partial<Own>} own @returns {Own} */
+/** A request of which nothing has arrived yet. @param {Partial<Own>} own @returns {Own} */
 const begun = (own) => /** @type {Own} */ ({ ...own, text: "", ends: [], next: 0, ended: null });
 
 /** The requests themselves, without DOM. */
@@ -60,7 +60,7 @@ export class OwnRequests {
     this._remember();
   }
 
-  /** Follow all that are in progress, in one stream, because browsers limit connections. */
+  /** Follow all unfinished requests in one stream, because browsers limit connections. */
   async _follow() {
     this.changed();
     this._stop?.abort();
@@ -96,18 +96,18 @@ export class OwnRequests {
     this.changed();
   }
 
-  /** Those that have not ended. */
+  /** The requests that have not ended. */
   get open() {
     return this.requests.filter((own) => !own.ended && !own.lost);
   }
 
-  /** How some requests went, by id: one's own are remembered. */
+  /** Note how the visitor's own requests ended. how: by id, other visitors' requests included. */
   went(how) {
     for (const own of this.requests) own.went = how[own.id] || own.went;
     this._remember();
   }
 
-  /** What the run says of one's own request, for when it has forgotten it. */
+  /** Keep what the run says about a request for when the run no longer has it. */
   seen(own, letter, isChat) {
     if (own.letter === letter) return;
     Object.assign(own, { letter, isChat });
@@ -135,11 +135,11 @@ export class AskForm {
     this.field("nickname").value = kept("good", NAME) || "";
     form.addEventListener("submit", (e) => {
       e.preventDefault();
-      if (this.button.disabled) return; // one is on its way
+      if (this.button.disabled) return; // a prompt is being sent
       const prompt = this.field("prompt");
       const { value } = prompt;
       this.send(value, () => {
-        if (prompt.value === value) prompt.value = ""; // else the next one is being typed
+        if (prompt.value === value) prompt.value = ""; // else another is being typed
       });
     });
     this.field("prompt").addEventListener("keydown", (e) => {
@@ -151,7 +151,7 @@ export class AskForm {
   }
 
   /**
-   * Begin with what suits the model: an example of a prompt, a number of tokens, a temperature.
+   * Set what suits the model: an example prompt, a number of tokens, a temperature.
    * @param {{prompt?: string, tokens: number, temperature: number}} suited
    */
   suggest({ prompt, tokens, temperature }) {
@@ -160,7 +160,7 @@ export class AskForm {
     this.temperature = temperature;
   }
 
-  /** Add a prompt to the batch, with the name and the number of tokens in the form. */
+  /** Add a prompt to the batch, with the name and number of tokens of the form. */
   async send(prompt, sent = () => {}) {
     const nickname = this.field("nickname").value.trim();
     keep("good", NAME, nickname);
@@ -178,7 +178,7 @@ export class AskForm {
     this.button.disabled = false;
   }
 
-  /** Say why the server refuses something. */
+  /** Show why the server refused something. */
   refuse(error) {
     const again = error.retryAfter ? t(` Try again in ${error.retryAfter} s.`) : "";
     this.say(t(error.message) + again);
@@ -190,7 +190,7 @@ export class AskForm {
   }
 }
 
-/** The list: letter and colour, position in the queue, text as it comes, times. */
+/** The list of own requests: letter and colour, place in the queue, text as it comes, times. */
 export class OwnList {
   /**
    * @param {HTMLElement} section
@@ -261,7 +261,7 @@ export class OwnList {
       );
     }
     setText(row.state, whereabouts(run, own));
-    // an answer is no continuation of the prompt: a blank stands before it
+    // an answer does not continue the prompt, so a space is put between them
     if (own.isChat) setText(row.prompt, `${own.prompt} `);
     setText(row.text, own.text.slice(0, own.ends[written(run, own) - 1] || 0));
     const over = Boolean(own.ended || own.lost);

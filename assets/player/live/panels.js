@@ -1,5 +1,5 @@
-// The card's other panels: which engine is followed, requests that have just finished. Names are
-// data: always text nodes.
+// The other panels of the card: the engine that is followed, and requests that have just finished.
+// Names are data: always text nodes.
 
 import { chip } from "../parts/chips.js";
 import { find, h, isRedrawn, newButton, renew, setAttr, setText, tableOf } from "../parts/dom.js";
@@ -9,12 +9,12 @@ import { howItWent } from "./whereabouts.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { timesOf } from "../views/request_card.js";
 
-const MOST = 6; // finished requests listed
+const MOST = 6; // finished requests that are listed
 const LOADS = ["Running", "Waiting", "KV", "tok/s"];
 const KV = LOADS.indexOf("KV");
-const SILENT = 10; // s without a step, while requests run, after which it is said
+const SILENT = 10; // seconds without a step, while requests run, after which the page says so
 
-/** Another engine, followed through its recording: what it is, and which of several is shown. */
+/** The engine that is followed through its recording, and the choice between several recordings. */
 export class FollowedView {
   /**
    * @param {HTMLElement} section @param {(of: string) => void} choose
@@ -35,8 +35,8 @@ export class FollowedView {
 
   /**
    * followed: the latest state of what is on screen, {of, file, texts, streams} and
-   * `Followed._together`; all: of which all ranks are on screen: of its engine ("ranks"), of every
-   * one ("all"), or of none. loads: see `Followed.loads`.
+   * `Followed._together`. all: whether all ranks are on screen, those of the engine ("ranks") or of
+   * every engine ("all"), or not. loads: see `Followed.loads`.
    */
   draw(/** @type {Json} */ followed, run, all, loads) {
     this.section.hidden = !followed;
@@ -92,7 +92,7 @@ export class FollowedView {
   }
 }
 
-/** Several engines: a row for each rank, with what it has to do now. */
+/** The table of several engines: a row for each rank, with its current load. */
 class EngineList {
   /** @param {(of: string) => void} choose */
   constructor(choose) {
@@ -104,7 +104,7 @@ class EngineList {
     this.rows = new Map();
   }
 
-  /** followed: null where there are not several engines. */
+  /** followed: null unless there are several engines. */
   draw(followed, all, loads) {
     this.table.hidden = !followed;
     if (!followed) return;
@@ -157,14 +157,14 @@ class EngineList {
   }
 }
 
-/** Which rank of how many, as far as that is known. */
+/** The rank on screen and the number of ranks, as far as known, as an ending of the title. */
 function whose({ ranks, count: numRanks, of }, all) {
   if (all) return t(`, ${count(ranks.length)} [rank|ranks]`);
   const mine = ranks.find((rank) => rank.of === of);
   return mine && numRanks > 1 ? t(`, rank ${mine.rank} of ${numRanks}`) : "";
 }
 
-/** A recording by its rank, if no other engine's has the same. */
+/** A recording's name: its rank, unless ranks of other engines may have the same. */
 function nameOf({ ranks, streams }, of) {
   const mine = ranks.find((rank) => rank.of === of);
   return mine && ranks.length === streams.length ? t(`Rank ${mine.rank}`) : of;
@@ -180,18 +180,18 @@ function notRecorded(run) {
     : "";
 }
 
-/** What a run shows of one that has finished. @type {(run: Json, request: RunRequest) => string} */
+/** What a run shows of a finished request. @type {(run: Json, request: RunRequest) => string} */
 function counted(run, request) {
   const { ttft } = timesOf(run, request, run.length - 1);
   const tokens = t(`${count(run.numGenerated(request, run.length - 1))} [token|tokens]`);
   return joined([tokens, ttft !== null && `TTFT ${t(duration(ttft))}`]);
 }
 
-/** Requests that have just finished, with how long they waited for their first token. */
+/** The requests that have just finished, and how long each waited for its first token. */
 export class JustFinished {
   /**
    * @param {HTMLElement} section @param {() => {shown: SentenceContext, run: Run | null, ended:
-   * Map<string, import("./whereabouts.js").Ended>}} shown ended: how requests went
+   * Map<string, import("./whereabouts.js").Ended>}} shown ended: how requests ended
    */
   constructor(section, shown) {
     this.section = section;

@@ -1,6 +1,6 @@
-// The room on the page's player: a view of lanes with people's names, in front of the instruments,
-// which are one press away ("Under the hood"). It is there while the Live tab is, and only where
-// visitors ask: a followed engine's requests have no people's names.
+// The lanes with people's names, a view that covers the player's other panels while the Live tab is
+// open; one button ("Under the hood") shows those. Only pages on which visitors send requests have
+// this view, because a followed engine's requests have no names of people.
 
 import { find, h, newButton, setAttr, setText } from "../parts/dom.js";
 import { keep, kept } from "../parts/kept.js";
@@ -8,8 +8,8 @@ import { t, tell } from "../parts/speech.js";
 import { PeopleView } from "../views/people.js";
 import { addressOf } from "./join.js";
 
-const HOOD = "inflight-live-hood"; // in the session's storage
-// what Full has, and what Simple
+const HOOD = "inflight-live-hood"; // key in the session's storage
+// what Full shows, and what Simple shows
 const MORE = "Also the token budget, caches, latencies and events";
 const LESS = "Lanes, one pass, the mask, memory and texts";
 const ASK =
@@ -19,7 +19,7 @@ export class Room {
   /** @param {import("./live.js").Live} live */
   constructor(live) {
     this.live = live;
-    this.isOpen = kept("visit", HOOD) === "open"; // the hood
+    this.isOpen = kept("visit", HOOD) === "open"; // whether the panels under the hood are shown
     this.panel = h("section", { class: "panel people", "data-view": "people" });
     this.view = new PeopleView(
       this.panel,
@@ -33,16 +33,16 @@ export class Room {
     });
     const button = () =>
       newButton({ class: "button hood-button", onclick: () => this.open(!this.isOpen) });
-    this.buttons = [button(), button()]; // in the bar, and in the presenter's
+    this.buttons = [button(), button()]; // one in the bar, one in the presenter's bar
     live.$(".presenter-button").before(this.buttons[0]);
     const turn = () => newButton({ class: "button detail-button", onclick: () => this._turn() });
-    this.details = [turn(), turn()]; // in the bar, and beside the tabs of a phone
+    this.details = [turn(), turn()]; // one in the bar, one beside a phone's tabs
     live.$(".presenter-button").before(this.details[0]);
     this.isIn = false;
     this._said = "";
-    /** @type {Promise<unknown> | null} the code that stands in the presenter, asked for once */
+    /** @type {Promise<unknown> | null} the QR code for the presenter's view, requested once */
     this.join = null;
-    // not of what Watch showed
+    // draws only the batch, not a run that Watch showed
     this.shown = {
       draw: (/** @type {ViewState} */ state) => {
         if (state.run === live.batch.run) this.view.draw(state);
@@ -54,7 +54,7 @@ export class Room {
     return this.isIn && !this.isOpen;
   }
 
-  /** The Live tab has taken over the player. */
+  /** The Live tab has taken over the player: show the view. */
   enter() {
     const { watch } = this.live;
     if (!this.live.options.asks || this.isIn) return;
@@ -63,7 +63,7 @@ export class Room {
     find(root, ".stage").append(this.panel);
     this.join ??= addressOf(this.live).then(
       ({ page, code }) => code && this.panel.append(h("div", { class: "people-join" }, code, page)),
-      () => {}, // the button says why
+      () => {}, // the button shows the reason
     );
     find(root, ".view-tabs").prepend(this.tab);
     find(root, ".view-tabs").append(this.details[1]);
@@ -89,7 +89,7 @@ export class Room {
     delete watch.root.dataset.people;
   }
 
-  /** Open the hood, or close it. */
+  /** Show the panels under the hood, or cover them. */
   open(on) {
     const { watch } = this.live;
     this.isOpen = on;
@@ -101,13 +101,13 @@ export class Room {
     watch.redraw();
   }
 
-  /** Simple or Full under the hood, as on Watch. */
+  /** Switch between Simple and Full under the hood, as on Watch. */
   _turn() {
     this.live.watch.turnDetail();
     this.draw();
   }
 
-  /** Show it as it is: with no run, its lanes are free. said: what matters most now. */
+  /** Draw the view; without a run, its lanes are free. said: the sentence that matters most now. */
   draw(said = this._said) {
     this._said = said;
     const { watch, batch, options } = this.live;

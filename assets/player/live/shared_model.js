@@ -1,5 +1,5 @@
-// The teacher's choice of the model that everyone shares: loaded first, then exchanged, which ends
-// what is in progress.
+// The teacher's choice of the model that everyone shares. The model is loaded first and then put in
+// place of the old one, which ends all requests in progress.
 
 import { h, setText } from "../parts/dom.js";
 import { ModelField } from "../parts/model_field.js";
@@ -24,7 +24,7 @@ export function sharedModel(server, headers) {
     button,
     says,
   );
-  // what is shown to the class stays beside what sets it
+  // folded away, so that what the class sees stays beside the fields that set it
   const summary = h("summary", {}, t("Another model"));
   const folded = h("details", { class: "shared-model" }, summary, form);
   const model = new ModelField(form, {

@@ -1,5 +1,5 @@
-// The teacher's panel: limits and policy, pace, bursts, what is hidden. It needs the token, which
-// is kept in this tab's session only.
+// The teacher's panel: limits and policy, pace, bursts, what is hidden. It needs the teacher's
+// token, which is kept only in this tab's session.
 
 import { h, newButton, setText } from "../parts/dom.js";
 import { bareCard } from "../parts/floating.js";
@@ -9,10 +9,10 @@ import { t, tell } from "../parts/speech.js";
 import { sharedModel } from "./shared_model.js";
 import { paceWords } from "./words.js";
 
-const TOKEN = "inflight-teacher"; // in the session's storage
-const WRONG = 403; // the server's answer to another token
-const AGAIN = 2000; // ms before one is tried again that it has not answered
-const FASTEST = 20; // steps a second, on the slider
+const TOKEN = "inflight-teacher"; // key in the session's storage
+const WRONG = 403; // HTTP status for a wrong token
+const AGAIN = 2000; // ms before a token that the server did not answer is sent again
+const FASTEST = 20; // steps per second at the slider's end
 
 export class Teacher {
   /** @param {import("./live.js").Live} live */
@@ -22,22 +22,22 @@ export class Teacher {
     this.panel = live.$(".teacher");
     this.button = live.$(".teacher-button");
     this.token = kept("visit", TOKEN) || "";
-    this.isOn = false; // the server accepted the token
-    this._asking = 0; // how often the server has not answered yet
+    this.isOn = false; // whether the server accepted the token
+    this._asking = 0; // how many requests the server has not answered yet
     this.button.addEventListener("click", () => (this.isOn ? this._toggle() : this._ask()));
   }
 
-  /** What tells the server who asks. */
+  /** The headers that identify the teacher to the server. */
   get headers() {
     return this.isOn ? { "X-Teacher-Token": this.token } : {};
   }
 
-  /** The token of a printed link. */
+  /** Read the token of a printed link. */
   read(address) {
     const token = address.get("teacher");
     if (token) {
       this.token = token;
-      this.live.address(); // remove it from the address, where others could read it
+      this.live.address(); // this removes the token from the address, where others could read it
     }
     this._resume();
   }
@@ -46,7 +46,7 @@ export class Teacher {
     if (this.token && !this.isOn && !this._asking) this._begin(this.token);
   }
 
-  /** Ask for the token. */
+  /** Show a dialog that asks for the token. */
   _ask(sentence = "") {
     const dialog = bareCard(this.live.root, "Teacher", "teacher-card");
     const field = h("input", {
@@ -81,13 +81,13 @@ export class Teacher {
     this._asking += 1;
     try {
       const set = await this.live.server.get("serve/control", { "X-Teacher-Token": token });
-      this._hold(token); // another may have been typed meanwhile
+      this._hold(token); // another token may have been entered meanwhile
       this.isOn = true;
       this._build(set);
       this._toggle(true);
     } catch (error) {
       if (this.token === token && (byHand || error.status === WRONG)) this._hold("");
-      else setTimeout(() => this._resume(), AGAIN); // a server that starts, or is away for a while
+      else setTimeout(() => this._resume(), AGAIN); // the server may be starting, or away
       if (byHand) this._ask(error.message);
     }
     this._asking -= 1;
@@ -112,7 +112,7 @@ export class Teacher {
     try {
       const said = await server.post("serve/control", what, this.headers);
       const { steps_per_s: pace, hide_texts, hide_nicknames, accepting, system } = said;
-      // these apply at once; the engine reports when it has the limits
+      // these apply at once; new limits apply when the engine reports them
       const set = { hide_texts, hide_nicknames, accepting, system };
       batch.state = { ...batch.state, pace, class: { ...batch.state.class, ...set } };
     } catch (error) {
@@ -122,14 +122,14 @@ export class Teacher {
     this.live.redraw();
   }
 
-  /** In another language. */
+  /** Write all texts again after a change of language. */
   named() {
     if (this.isOn) this._build(this._given);
   }
 
   _build(set) {
     this._given = set;
-    this._touched = false; // its fields are new
+    this._touched = false; // the fields are new
     const { bursts = [] } = set;
     const { policies } = this.live.options;
     const field = (label, control) =>
@@ -199,7 +199,7 @@ export class Teacher {
     const step = () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) });
     const askBots = () => {
       setText(this.error, "");
-      this.live.letBotsAsk(); // as they do for anybody
+      this.live.letBotsAsk(); // the same as the button that every visitor has
     };
     this.panel.replaceChildren(
       h("h2", {}, t("Teacher")),

@@ -1,34 +1,34 @@
-// Where one's own request stands, in a sentence: in the queue behind whom, in which lane, how it
-// went. From the run's events and what the server counted in them (visualizer/documents/live.py),
-// nothing else. No DOM.
+// Where a visitor's own request is, in a sentence: behind whom in the queue, in which lane, or how
+// it ended. All of this follows from the run's events and the server's counts of them
+// (visualizer/documents/live.py). No DOM.
 
 import { count, duration, joined } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { callsItself } from "../views/texts.js";
 
-/** A name in a sentence, whichever way it is written. @param {string} name */
+/** A name that keeps its own writing direction within a sentence. @param {string} name */
 const isolated = (name) => `\u2068${name}\u2069`;
 
 /**
- * How a request went, as the server counted it. @typedef {{waited_s: number | null, tokens: number,
+ * How a request ended, as the server counted it. @typedef {{waited_s: number | null, tokens: number,
  * steps: number, others: number}} Ended
  */
 
-/** "40 tokens in 60 steps with 5 others". @param {Ended} ended */
+/** Its tokens, steps and company: "40 tokens in 60 steps with 5 others". @param {Ended} ended */
 function work({ tokens, steps, others }) {
   const company = others ? ` with ${count(others)} [other|others]` : ", alone";
   return t(`${count(tokens)} [token|tokens] in ${count(steps)} [step|steps]${company}`);
 }
 
-/** How a finished request went, for everybody. @param {Ended} ended */
+/** How a finished request went, in words for every visitor. @param {Ended} ended */
 export function howItWent(ended) {
   const { waited_s: waited } = ended;
   return joined([work(ended), waited !== null && t(`waited ${duration(waited)}`)]);
 }
 
 /**
- * How many tokens of a request have come as text and are drawn: its text and the steps come in two
- * streams, and either may be ahead.
+ * How many tokens of a request both have arrived as text and are in the run that is drawn. Text and
+ * steps come in two streams, and either may be ahead.
  * @param {Run | null} run null while nothing is known
  * @param {{id: string, ended?: Json, ends?: number[]}} own
  */
@@ -52,7 +52,7 @@ export function whereabouts(run, own) {
     const waited = went ? went.waited_s : ended.queue_s;
     if (waited === null) return t("Done.");
     const says =
-      own.isChat && ended.finish_reason === "length" // another text is as long as asked
+      own.isChat && ended.finish_reason === "length" // any other text is as long as asked
         ? "Cut at its limit: you waited {time}, wrote {work}."
         : "Done: you waited {time}, wrote {work}.";
     return t(says, {
@@ -69,7 +69,7 @@ export function whereabouts(run, own) {
   if (place > 0) {
     const ahead = waiting[place - 1].request;
     const before = t(`${count(place)} [request|requests] before yours.`);
-    if (ahead.by && ahead.by === request.by) return before; // one is not behind oneself
+    if (ahead.by && ahead.by === request.by) return before; // nobody waits behind themselves
     const name = isolated(callsItself(ahead) || ahead.letter);
     return `${before} ${t("You are behind {name}.", { name })}`;
   }

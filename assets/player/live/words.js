@@ -1,13 +1,13 @@
-// What the Live tab says about the batch, or the followed engine, in a line. No DOM.
+// What the Live tab says, in one line, about the batch or the followed engine. No DOM.
 
 import { count, joined } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { limitsOf } from "../watch/facts.js";
 
-// ms without a step, while requests are in lanes, after which a notice appears
+// ms without a step, while requests hold lanes, after which the page says so
 const SILENT = 10000;
 
-/** Limits and policy in words, as an engine has them. */
+/** An engine's limits and policy in words. */
 function limitsWords({ policy, max_num_seqs: lanes, max_num_batched_tokens: budget }) {
   return joined([
     policy,
@@ -21,7 +21,7 @@ export function paceWords(pace) {
   return t(pace ? `at most ${count(pace)} [step|steps] a second` : "full speed");
 }
 
-/** The engine's settings, without a budget if its policy has none; each breaks as a whole. */
+/** The engine's settings, without a budget if its policy has none; each stays on one line. */
 export function nowWords(state, run) {
   const { class: set, pace } = state;
   const limits = run?.header.batching?.token_budget === false ? { max_num_batched_tokens: 0 } : {};
@@ -33,12 +33,12 @@ export function nowWords(state, run) {
 const inLanes = (run) =>
   run.laneSpans.filter(({ to, request }) => to === Infinity && !request.finished).length;
 
-/** Whether no request is in the batch or waiting after the newest step. */
+/** Whether no request is running or waiting after the newest step. */
 const isIdle = (run) => !inLanes(run) && !run.waitingAt(run.length - 1).length;
 
 /**
- * The one sentence that matters most now; empty if the batch speaks for itself. asked: whether one's
- * own request is under way, perhaps to a batch that is still drawn as empty.
+ * The one sentence that matters most now; empty if there is nothing to say. asked: whether a request
+ * of the visitor's own is unfinished, even if the drawn batch does not have it yet.
  */
 export function says({ run, state, broken }, { skipped, teaches, asked }) {
   const set = state.class || {};
@@ -70,7 +70,7 @@ export function says({ run, state, broken }, { skipped, teaches, asked }) {
 export const followedWords = (run) =>
   joined(run ? limitsOf(run).map(([words], i) => (i ? t(words) : words)) : []);
 
-/** What matters most now about all ranks: the state of each that its steps do not show. */
+/** What matters most now about all ranks: the states that their steps do not show. */
 export function allSay(fleet, silent) {
   if (fleet.broken) return `${t(fleet.broken)} ${t("Trying again.")}`;
   if (!fleet.members.length) return t("The recordings are being opened.");
@@ -85,7 +85,7 @@ export function allSay(fleet, silent) {
     : "";
 }
 
-/** The one sentence that matters most now. silent: ms since the last step. */
+/** The same about a followed engine. silent: ms since its last step. */
 export function followedSays({ run, state, broken }, { skipped, silent }) {
   if (broken) return `${t(broken)} ${t("Trying again.")}`;
   if (!state.followed) return t("The recording is being opened.");

@@ -1,18 +1,19 @@
-// Spans with requests in them, as DOM: a plain string, {said} for one that is in the spoken
-// language already, or {r: id} / {request} drawn as its tinted letter. Text stays text.
+// Text with requests in it, as DOM nodes. A span is a plain string, {said} for text that is already
+// in the current language, or {r: id} / {request} for a request, which becomes its coloured letter.
+// Text is never parsed as markup.
 
 import { h } from "./dom.js";
 import { t } from "./speech.js";
 
 /**
- * Whether it had held a lane by step i: before, a hue would show the future.
+ * Whether a request had held a lane by step i; before that, its hue would reveal the future.
  * @type {(request: RunRequest, i: number) => boolean}
  */
 export const wasAdmitted = (request, i) =>
   request.laneSpans.length > 0 && request.laneSpans[0].from <= i;
 
 /**
- * The tinted letter of a request; dashed while it holds no lane.
+ * The coloured letter of a request, dashed while the request holds no lane.
  * @param {SentenceContext} shown @param {RunRequest} request
  */
 export function chip(shown, request, held = true) {
@@ -35,7 +36,7 @@ export function chip(shown, request, held = true) {
 
 /**
  * @param {SentenceContext} shown @param {Span[]} list
- * @param {(request: RunRequest) => boolean} held whether it is in a lane
+ * @param {(request: RunRequest) => boolean} held whether a request is in a lane
  */
 export function spans(shown, list, held = (_request) => true) {
   return (list || []).map((span) => {
@@ -48,7 +49,7 @@ export function spans(shown, list, held = (_request) => true) {
   });
 }
 
-/** The same as text. @param {SentenceContext} shown @param {Span[]} list */
+/** The same spans as plain text. @param {SentenceContext} shown @param {Span[]} list */
 export function plain(shown, list) {
   return (list || [])
     .map((span) =>

@@ -1,4 +1,4 @@
-// One colour table for text and graphics: hues, and the fills on which text is legible.
+// The one colour table for text and graphics: hues, and fills on which text is legible.
 
 export const HUES = [
   "#0072B2",
@@ -28,8 +28,8 @@ const DARK_HUES = [
 export const dims = (lit, request) => lit !== null && !(request && lit.includes(request));
 
 /**
- * The hue that the fewest of the live use; of those the first after `last`, so that neighbours in
- * time differ too. @param {number[]} live @param {number} last
+ * The hue that the fewest live requests have; among equals the first after `last`, so that
+ * neighbours in time differ, too. @param {number[]} live @param {number} last
  */
 export function dealHue(live, last) {
   const used = HUES.map(() => 0);
@@ -64,8 +64,8 @@ export function contrast(a, b) {
 }
 
 /**
- * The fill nearest to `hue` on which white or `ink` reaches 4.5 : 1, and that text colour. @param
- * {string} hue @param {string} ink
+ * The fill nearest to `hue` on which white or `ink` reaches a contrast of 4.5 : 1, and that text
+ * colour. @param {string} hue @param {string} ink
  */
 function readable(hue, ink) {
   for (let t = 0; ; t += 0.04) {
@@ -95,12 +95,12 @@ export class Palette {
     this.hues = (this.dark ? DARK_HUES : HUES).map((hue) => {
       const [fill, text] = readable(hue, "#1b1b1f");
       return {
-        solid: hue, // decode cells, new keys
-        fill, // solid behind text
+        solid: hue, // decode cells and new keys
+        fill, // `solid` where text is on it
         text, // text on `fill`
         tint: mix(hue, this.panel, this.dark ? 0.74 : 0.84), // prefill cells, chips; carries ink
         cached: mix(hue, this.panel, 0.5), // cached keys
-        faint: mix(hue, this.empty, this.dark ? 0.88 : 0.9), // a request's own block where blocked
+        faint: mix(hue, this.empty, this.dark ? 0.88 : 0.9), // own block where attention is blocked
       };
     });
     this.none = {
@@ -111,7 +111,7 @@ export class Palette {
       cached: this.rule,
       faint: this.empty,
     };
-    const grey = mix(this.pad, this.ink, 0.25); // wasted
+    const grey = mix(this.pad, this.ink, 0.25); // of wasted positions
     this.waste = { ...this.none, solid: grey, fill: grey, cached: mix(grey, this.panel, 0.5) };
     this._hatches = new Map();
   }
@@ -121,12 +121,12 @@ export class Palette {
     return request && request.hue >= 0 ? this.hues[request.hue] : this.none;
   }
 
-  /** Those of what a pass computed: its request's, grey if wasted. @param {PassItem} item */
+  /** The colours of an item of a pass; grey if it was wasted. @param {PassItem} item */
   ofItem(item) {
     return item.overrun ? this.waste : this.of(item.request);
   }
 
-  /** Diagonal hatching: padding. @param {Ink} g @returns {CanvasPattern} */
+  /** A pattern of diagonal hatching, for padding. @param {Ink} g @returns {CanvasPattern} */
   hatch(g, colour = this.pad, ground = this.empty) {
     const key = `${colour}${ground}`;
     let tile = this._hatches.get(key);

@@ -1,7 +1,7 @@
-// Small helpers around the DOM. Everything shown goes through textContent.
+// Small helpers for the DOM. Text is set with textContent, never parsed as markup.
 
 /**
- * A new element. props: attributes, and listeners by "onclick" and the like.
+ * Create an element. props: attributes, and listeners by "onclick" and the like.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {Record<string, unknown>} props
@@ -21,34 +21,34 @@ export function h(tag, props = {}, ...children) {
   return el;
 }
 
-/** @typedef {Node | string | false | null | undefined} Child what is neither node nor text is left out */
+/** @typedef {Node | string | false | null | undefined} Child false, null and undefined are left out */
 
 /** @param {Child[]} children */
 const present = (children) =>
   children.filter((child) => child !== false && child !== null && child !== undefined);
 
-/** Give an element other children, see `h`. @param {Element} el @param {...Child} children */
+/** Replace the children of an element, see `h`. @param {Element} el @param {...Child} children */
 export const put = (el, ...children) => el.replaceChildren(...present(children));
 
-/** The same with buttons; the focus stays in its place. @type {typeof put} */
+/** Replace the children by buttons; the focus keeps its index. @type {typeof put} */
 export function renew(el, ...buttons) {
   const focused = [...el.children].indexOf(/** @type {Element} */ (document.activeElement));
   put(el, ...buttons);
   /** @type {HTMLElement | undefined} */ (el.children[focused])?.focus();
 }
 
-/** A new button, see `h`. @param {Record<string, unknown>} props @param {...Child} children */
+/** Create a button, see `h`. @param {Record<string, unknown>} props @param {...Child} children */
 export const newButton = (props, ...children) =>
   h("button", { type: "button", ...props }, ...children);
 
 /**
- * A table from the cells of its head and its rows; before: its caption.
+ * A table from the cells of its head and its rows. before: elements above them, such as a caption.
  * @param {Element[]} heads @param {Element[]} rows @param {Element[]} before
  */
 export const tableOf = (heads, rows, ...before) =>
   h("table", {}, ...before, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows));
 
-/** One of SVG. @type {(tag: string, props: Record<string, string>, child?: Node) => Element} */
+/** An SVG element. @type {(tag: string, props: Record<string, string>, child?: Node) => Element} */
 export function svg(tag, props, child) {
   const el = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(props)) el.setAttribute(name, value);
@@ -63,7 +63,7 @@ export function icon(name) {
 }
 
 /**
- * A button beside that which plays. @param {string} act what it does @param {string} of its icon
+ * A button beside Play. @param {string} act what it does @param {string} of its icon
  * @param {string} name @param {string} key that does the same, if there is one @param {string} more
  * classes
  */
@@ -78,12 +78,12 @@ export const keyButton = (act, of, name, key = "", more = act) =>
     icon(of),
   );
 
-/** A button with an icon alone. @param {string} of @param {string} name @param {() => void} act */
+/** A button with only an icon. @param {string} of @param {string} name @param {() => void} act */
 export const iconButton = (of, name, act) =>
   newButton({ class: "icon-button", "aria-label": name, title: name, onclick: act }, icon(of));
 
 /**
- * An element that our own markup must contain.
+ * The element that a selector finds; our own markup must contain it.
  * @type {(root: ParentNode, selector: string) => HTMLElement}
  */
 export function find(root, selector) {
@@ -92,7 +92,7 @@ export function find(root, selector) {
   return el;
 }
 
-/** Those that it contains. @param {ParentNode} root @param {string} selector */
+/** All elements that a selector finds. @param {ParentNode} root @param {string} selector */
 export const findAll = (root, selector) =>
   /** @type {HTMLElement[]} */ ([...root.querySelectorAll(selector)]);
 
@@ -101,10 +101,10 @@ export const canvasIn = (root, selector = "canvas") =>
   /** @type {HTMLCanvasElement} */ (find(root, selector));
 
 /** @type {WeakMap<Element, Map<string, string>>} */
-const written = new WeakMap(); // what each element was last given, by name
+const written = new WeakMap(); // the values that each element was last given, by name
 
 /**
- * Whether a value differs from the one set last: unchanged values must not cause layout.
+ * Whether a value differs from the last one: unchanged values must not cause layout.
  * @type {(el: Element, name: string, value: string) => boolean}
  */
 function isNew(el, name, value) {
@@ -120,19 +120,24 @@ export function setText(el, text) {
   if (isNew(el, "", text)) el.textContent = text;
 }
 
-/** The same of an attribute. @type {(el: Element, name: string, value: string) => void} */
+/** Set an attribute if it changes. @type {(el: Element, name: string, value: string) => void} */
 export function setAttr(el, name, value) {
   if (isNew(el, name, value)) el.setAttribute(name, value);
 }
 
-/** Note what `row` is drawn of; whether any is new. @type {(row: Json, of: Json) => boolean} */
+/**
+ * Note what `row` is drawn from; returns whether any of it is new.
+ * @type {(row: Json, of: Json) => boolean}
+ */
 export function isRedrawn(row, of) {
   const isOther = Object.keys(of).some((name) => row[name] !== of[name]);
   if (isOther) Object.assign(row, of);
   return isOther;
 }
 
-/** The same of a CSS property. @type {(el: HTMLElement, name: string, value: string) => void} */
+/**
+ * Set a style only if it changes. @type {(el: HTMLElement, name: string, value: string) => void}
+ */
 export function setStyle(el, name, value) {
   if (isNew(el, `:${name}`, value)) el.style.setProperty(name, value);
 }
@@ -141,7 +146,7 @@ export function setStyle(el, name, value) {
 export const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-/** The data in a JSON text; null if it is not JSON. @param {string | null} text @returns {Json} */
+/** Parse a JSON text; null if it is not JSON. @param {string | null} text @returns {Json} */
 export function jsonIn(text) {
   try {
     return JSON.parse(text ?? "");
@@ -150,14 +155,16 @@ export function jsonIn(text) {
   }
 }
 
-/** Fetch a script and run it; throws a sentence. @param {string} src @param {string} failed */
+/**
+ * Load and run a script; throws the sentence `failed`. @param {string} src @param {string} failed
+ */
 export const runScript = (src, failed) =>
   new Promise((resolve, reject) => {
     const onerror = () => reject(new Error(failed));
     document.head.append(h("script", { src, onload: resolve, onerror }));
   });
 
-/** A name that nobody else has chosen. @param {number} bytes */
+/** A random name of hexadecimal digits, practically unique. @param {number} bytes */
 export const randomHex = (bytes) =>
   Array.from(crypto.getRandomValues(new Uint8Array(bytes)), (b) =>
     b.toString(16).padStart(2, "0"),
@@ -172,7 +179,7 @@ export function download(name, blob) {
   setTimeout(() => URL.revokeObjectURL(a.href), 10000);
 }
 
-/** Wait, unless aborted. @type {(ms: number, signal?: AbortSignal) => Promise<unknown>} */
+/** Wait; throws if aborted. @type {(ms: number, signal?: AbortSignal) => Promise<unknown>} */
 export const pause = (ms, signal) =>
   new Promise((resolve, reject) => {
     setTimeout(resolve, ms);
@@ -180,8 +187,8 @@ export const pause = (ms, signal) =>
   });
 
 /**
- * Where a pointer is in an element, from its corner. @param {Element} el @param {MouseEvent} e
- * @returns {[x: number, y: number]}
+ * The position of a pointer in an element, from its top left corner. @param {Element} el
+ * @param {MouseEvent} e @returns {[x: number, y: number]}
  */
 export function pointIn(el, { clientX, clientY }) {
   const { left, top } = el.getBoundingClientRect();
@@ -189,8 +196,9 @@ export function pointIn(el, { clientX, clientY }) {
 }
 
 /**
- * A pointer that is pressed on an element, until it is let go. begin: of a press; returns what
- * hears of each move, null where nothing is dragged. ended: "pointerup" or "pointercancel".
+ * Follow a pointer from its press on an element to its release. begin: called at the press; returns
+ * a function that is called at each move, or null if nothing is dragged. ended: called at the end,
+ * at "pointerup" or "pointercancel".
  * @param {HTMLElement} el
  * @param {(e: PointerEvent) => ((e: PointerEvent) => void) | null} begin
  * @param {(e: PointerEvent) => void} ended
@@ -211,7 +219,7 @@ export function onDrag(el, begin, ended = () => {}) {
     });
 }
 
-let pointer = ""; // where it was last
+let pointer = ""; // its last position
 /** @type {(e: MouseEvent) => string} */
 const placeOf = (e) => `${e.clientX} ${e.clientY}`;
 for (const type of /** @type {const} */ (["pointermove", "pointerdown"]))
@@ -219,5 +227,5 @@ for (const type of /** @type {const} */ (["pointermove", "pointerdown"]))
     pointer = placeOf(e);
   });
 
-/** Whether a pointer came by itself: nothing was put under it. @param {PointerEvent} e */
+/** Whether the pointer itself moved, not what is under it. @param {PointerEvent} e */
 export const hasMoved = (e) => placeOf(e) !== pointer;

@@ -1,11 +1,11 @@
-// The frame of a drawer: title and Close on top; below, a message, progress, Run and Cancel. Its
-// owner fills the space between.
+// The frame of a drawer: title and Close at the top; a message, progress, Run and Cancel at the
+// bottom. The drawer's owner fills the space between.
 
 import { clamp, h, icon, newButton } from "./dom.js";
 import { putSentence } from "./look.js";
 
 export class Drawer {
-  /** form: has a `.drawer-body`. act: {close(), cancel()}. */
+  /** form: contains a `.drawer-body`. act: {close(), cancel()}. */
   constructor(form, title, act) {
     this.form = form;
     this.close = newButton(
@@ -47,7 +47,7 @@ export class Drawer {
     else opener.focus();
   }
 
-  /** action: {text, act}, what can be done about it. */
+  /** action: {text, act}, a button after the sentence. */
   say(sentence, bad = false, /** @type {Action | null} */ action = null) {
     putSentence(this.message, sentence, action);
     this.message.classList.toggle("bad", bad);

@@ -1,4 +1,4 @@
-// Temporary overlays of a part: the tooltip, menus under buttons, the dialog, and in it the list of
+// Temporary overlays of a part of the page: tooltips, menus under buttons, dialogs, the list of
 // keys.
 
 import { spans } from "./chips.js";
@@ -6,7 +6,7 @@ import { clamp, h, icon, newButton } from "./dom.js";
 import { t, translateLine } from "./speech.js";
 
 export class Menu {
-  /** part: with `root`. */
+  /** part: has a `root`. */
   constructor(el, part) {
     this.el = el;
     this.part = part;
@@ -40,13 +40,13 @@ export class Menu {
     this.el.style.left = `${clamp(at.left - box.left, 8, right)}px`;
     const below = box.bottom - at.bottom - 14;
     const above = at.top - box.top - 14;
-    // from the bar at the bottom it opens upwards
+    // a menu of the bar at the bottom opens upwards
     const up = below < Math.min(this.el.scrollHeight, 240) && above > below;
     const most = Math.min(560, up ? above : below);
     const middles = [...this.el.querySelectorAll("button")].map(
       (row) => row.offsetTop + row.offsetHeight / 2,
     );
-    // a longer one ends in the middle of a row, which shows that it scrolls
+    // a menu that is too long ends in the middle of a row, which shows that it scrolls
     const cut = middles.filter((middle) => middle <= most).at(-1) || most;
     this.el.style.maxHeight = `${this.el.scrollHeight > most ? cut : most}px`;
     this.el.style.top = up
@@ -107,7 +107,7 @@ const KEYS = [
   [["?"], "this list"],
 ];
 
-/** about: what this is, in a sentence. */
+/** Show the list of keys. about: a sentence above it. */
 export function showKeys(root, about) {
   showCard(
     root,
@@ -124,12 +124,12 @@ export function showKeys(root, about) {
   );
 }
 
-/** What closes a card, at its end. */
+/** The button at the end of a card that closes it. */
 export const closing = () =>
   h("form", { method: "dialog" }, h("button", { class: "button primary" }, t("Close")));
 
 /**
- * The head of a card that is long: its title, more, and what closes it.
+ * The head of a long card: its title, further elements, and a button that closes the card.
  * @param {string} title @param {...Node} more
  */
 export const cardHead = (title, ...more) =>
@@ -156,7 +156,7 @@ export function showCard(root, title, ...content) {
   return dialog;
 }
 
-/** The dialog with nothing in it, not yet open. kind: a class for what it will hold. */
+/** The dialog before it is filled and opened. kind: a class for what it will hold. */
 export function bareCard(root, title, kind) {
   const dialog = root.querySelector("dialog.card");
   dialog.className = `card ${kind}`;
@@ -165,7 +165,7 @@ export function bareCard(root, title, kind) {
 }
 
 export class Tooltip {
-  /** part: with `root`, `layout`, and the run that its words name. */
+  /** part: has `root`, `layout`, and the run whose requests the lines name. */
   constructor(el, part) {
     this.el = el;
     this.part = part;
@@ -181,7 +181,7 @@ export class Tooltip {
     const [w, hh] = [el.offsetWidth, el.offsetHeight];
     const left = clamp(x - box.left + 14, 4, Math.max(4, box.width - w - 4));
     let top = y - box.top + 16;
-    // above the finger: below it stands the card of what was tapped
+    // above the finger, because the card of what was tapped is below it
     if (this.part.layout === "phone") top = Math.max(4, y - box.top - hh - 28);
     if (top + hh > box.height - 4) top = y - box.top - hh - 12;
     el.style.transform = `translate(${left}px, ${Math.max(4, top)}px)`;

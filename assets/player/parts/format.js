@@ -1,6 +1,6 @@
-// Numbers as text: counts and times. No DOM.
+// Numbers as text: counts, times and sizes. No DOM.
 
-/** 12,345: `toLocaleString` would cost more than all the rest of a step. @param {number} n */
+/** 12,345; `toLocaleString` would take longer than the rest of a step. @param {number} n */
 export const count = (n) => (n < 1000 ? String(n) : String(n).replace(/\B(?=(\d{3})+$)/g, ","));
 
 /** @param {number} seconds */
@@ -10,7 +10,7 @@ export function milliseconds(seconds) {
   return `${ms >= 100 ? Math.round(ms) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)} ms`;
 }
 
-const SECOND = 0.9995; // as many seconds are no longer 999 ms
+const SECOND = 0.9995; // seconds; from here on, milliseconds would round to 1000
 
 /** A moment of a span of seconds: "0.27 of 2.39 s". @param {number} now @param {number} span */
 export function momentOf(now, span) {
@@ -25,14 +25,14 @@ export function duration(seconds) {
   return `${seconds < 99.95 ? seconds.toPrecision(3) : count(Math.round(seconds))} s`;
 }
 
-/** Seconds as a clock on the wall shows them: "0.03 s", "12.4 s". @param {number} seconds */
+/** Seconds with fewer decimals the more there are: "0.03 s", "12.4 s". @param {number} seconds */
 export const wallClock = (seconds) =>
   `${seconds < 10 ? seconds.toFixed(2) : seconds < 1000 ? seconds.toFixed(1) : seconds.toFixed(0)} s`;
 
-/** No line ends between a number and its unit. @param {string} words */
+/** Put no-break spaces between numbers and their units. @param {string} words */
 export const unbroken = (words) => words.replace(/(\d) (?=m?s\b|%)/g, "$1\u00a0");
 
-/** What there is of some words, in one line. @param {unknown[]} parts */
+/** Those parts that are not empty, in one line. @param {unknown[]} parts */
 export const joined = (parts, between = " · ") => parts.filter(Boolean).join(between);
 
 /** @type {[string, number][]} */

@@ -1,11 +1,11 @@
-// Technical terms on the page: pointing at one in any text, or tapping it, shows what it means and
-// what vLLM calls it. The word under the pointer is found by position, so that no text needs to be
-// marked; those that a lesson marks are buttons, for the keyboard.
+// Technical terms on the page: pointing at a term in any text, or tapping it, shows what it means
+// and what vLLM calls it. The word under the pointer is found by position, so that texts need no
+// markup; the terms that a lesson marks are buttons, so that the keyboard reaches them.
 
 import { h } from "./dom.js";
 import { t } from "./speech.js";
 
-const DWELL = 350; // ms the pointer rests on a word
+const DWELL = 350; // ms that the pointer must rest on a word
 const LEAVE = "canvas, input, textarea, select, button, .texts, .tooltip";
 
 export class Glossary {
@@ -29,7 +29,7 @@ export class Glossary {
     );
   }
 
-  /** The terms, and the pattern that finds them in a text. */
+  /** Note the current terms, and the pattern that finds them in a text. */
   _use() {
     const terms = this._terms();
     if (terms === this.terms) return;
@@ -47,7 +47,7 @@ export class Glossary {
     this.pattern = new RegExp(`(?<![\\p{L}\\d_-])(${spelled.join("|")})(?![\\p{L}\\d_-])`, "giu");
   }
 
-  /** The term under a point, and its rectangle; within: what was met there, perhaps gone since. */
+  /** The term at a point and its rectangle. within: the element that was there, if it still is. */
   at(x, y, within) {
     const caret = document.caretPositionFromPoint?.(x, y);
     const node = caret?.offsetNode;

@@ -1,10 +1,10 @@
-// A goal of a task, with what a run shows of it: in Learn and in Write.
+// A goal of a task, with what a run shows about it; used by Learn and Write.
 
 import { h } from "./dom.js";
 
 /**
- * met, says: whether the run meets it, and what it shows, null before one; heard: the same said to
- * who does not see the mark.
+ * met: whether the run meets the goal. says: what the run shows, null before there is one. heard: the
+ * mark in words, for screen readers.
  * @param {{met: boolean, asks: (string | Node)[], says: (string | Node)[] | null, heard: string}} goal
  */
 export const goalItem = ({ met, asks, says, heard }) =>

@@ -1,14 +1,14 @@
-// What this browser keeps for the page: permanently, or for this visit only. If storage is switched
-// off or full, nothing is kept or found.
+// What this browser stores for the page, permanently or for this visit only. If storage is switched
+// off or full, nothing is stored and nothing is found.
 
 import { jsonIn } from "./dom.js";
 
-// if switched off, accessing it throws
+// where storage is switched off, accessing these objects throws
 const STORES = { good: () => localStorage, visit: () => sessionStorage };
 
 /** @typedef {keyof typeof STORES} Store */
 
-/** The text kept under a key, or null. @param {Store} store @param {string} key */
+/** The text stored under a key, or null. @param {Store} store @param {string} key */
 export function kept(store, key) {
   try {
     return STORES[store]().getItem(key);
@@ -17,17 +17,17 @@ export function kept(store, key) {
   }
 }
 
-/** The data kept under a key as JSON, or null. @param {Store} store @param {string} key */
+/** The data stored under a key as JSON, or null. @param {Store} store @param {string} key */
 export function keptData(store, key) {
   return jsonIn(kept(store, key));
 }
 
-/** Keys for which there was no room: the page knows more than is kept. @type {Set<string>} */
+/** Keys whose latest text found no room: the page knows more than is stored. @type {Set<string>} */
 const unkept = new Set();
 
 /**
- * The object kept under a key, whose entries another tab may have written meanwhile. known: what it
- * is where nothing is kept.
+ * The object stored under a key, whose entries another tab may have written meanwhile. known:
+ * entries that count where none are stored.
  * @param {Store} store @param {string} key @param {Record<string, Json>} known
  * @returns {Record<string, Json>}
  */
@@ -36,7 +36,7 @@ export function keptEntries(store, key, known = {}) {
 }
 
 /**
- * Change one entry of such an object; returns the object.
+ * Change one entry of such an object and store it; returns the object.
  * @param {Store} store @param {string} key @param {Record<string, object>} known @param {string} name
  * @param {object} change
  */
@@ -49,7 +49,7 @@ export function keepEntry(store, key, known, name, change) {
 }
 
 /**
- * Keep a text; null drops it. Returns whether it is kept.
+ * Store a text; null removes it. Returns whether that succeeded.
  * @type {(store: Store, key: string, text: string | null) => boolean}
  */
 export function keep(store, key, text) {

@@ -1,5 +1,4 @@
-// Which language is wanted: from the address, otherwise as chosen in this browser, otherwise
-// English.
+// Which language to show: that of the address, else the one chosen in this browser, else English.
 
 import { keep, kept } from "./kept.js";
 import { addressed } from "./link.js";
@@ -7,13 +6,13 @@ import { isSpoken, speaking } from "./speech.js";
 
 const KEY = "inflight-language";
 
-/** A language by its code. */
+/** The code of the language to show. */
 export const wantedLanguage = () => addressed().get("lang") || kept("good", KEY) || "en";
 
-/** Keep a choice in this browser. */
+/** Store a chosen language in this browser. */
 export const keepLanguage = (language) => keep("good", KEY, language);
 
-/** Add the language to an address; English is the default. */
+/** Add the current language to an address, except for English, the default. */
 export function putLanguage(/** @type {URLSearchParams} */ address) {
   const code = isSpoken() ? speaking() : addressed().get("lang") || "en";
   if (code !== "en") address.set("lang", code);

@@ -1,30 +1,29 @@
-// The page's address and links to it: what a part writes after the #, the link that shows the same
-// elsewhere, and what to say if there is none.
+// The page's address and links to it: the part after the #, which each part of the page writes,
+// links that show the same elsewhere, and what to say if there can be none.
 
 import { showCard } from "./floating.js";
 import { h, newButton } from "./dom.js";
 import { t } from "./speech.js";
 
-const SPACES = "https://huggingface.co"; // a Space shows the page in a frame there
+const SPACES = "https://huggingface.co"; // the site that shows a Space's page in a frame
 
 /** The parameters of the address, by name. */
 export const addressed = () => new URLSearchParams(location.hash.slice(1));
 
-// the address that the parts were told of, or wrote; Node, which runs the tests of what is drawn,
-// has none
+// the last address that the parts read or wrote; Node, where tests of drawing run, has none
 let known = globalThis.location?.hash;
 globalThis.addEventListener?.("hashchange", () => {
   known = location.hash;
 });
 
 /**
- * Write the address, unless the visitor has just gone to another one, of which the parts are yet to
- * be told; inside a frame, tell the surrounding page.
+ * Write the address, unless the visitor has just gone to another one, which the parts have yet to
+ * read. Inside a frame, also tell the surrounding page.
  */
 export function setAddress(hash) {
   if ((hash || "#") === (location.hash || "#")) return;
   if (location.hash !== known) {
-    // whoever wrote it without an event is not waited for
+    // if no event tells of the other address, do not wait for one any longer
     setTimeout(() => {
       known = location.hash;
     }, 1000);
@@ -39,7 +38,7 @@ export function setAddress(hash) {
   if (window.parent !== window) window.parent.postMessage({ hash }, SPACES);
 }
 
-/** Begin a new entry of the browser's history: Back returns to the current address. */
+/** Begin a new entry in the browser's history, so that Back returns to the current address. */
 export function turnPage() {
   try {
     history.pushState(history.state, "", location.href);
@@ -49,8 +48,8 @@ export function turnPage() {
 }
 
 /**
- * Write a part's address. Where it names another page of the part, one after the #, Back returns to
- * the one before, if the part has `written` one. Returns what is written.
+ * Write a part's address and return it. page: the parameter that names a page of the part; where it
+ * changes, Back returns to the page before, if the part has `written` one.
  * @param {URLSearchParams} p @param {string} page @param {string | undefined} written
  */
 export function writeAddress(p, page, written) {
@@ -61,7 +60,7 @@ export function writeAddress(p, page, written) {
   return `#${p}`;
 }
 
-/** The link that works elsewhere: inside a Space's frame, that of the Space's own page. */
+/** A link that works elsewhere: inside a Space's frame, a link to the Space's own page. */
 export function linkTo(hash) {
   const inSpace =
     window.parent !== window &&
@@ -71,14 +70,15 @@ export function linkTo(hash) {
 }
 
 /**
- * Copy a link, or show it. @param {HTMLElement} root with a `dialog.card` @param {string} link
+ * Copy a link, or show it if copying fails. @param {HTMLElement} root with a `dialog.card`
+ * @param {string} link
  * @param {() => void} copied
  */
 export const copyLink = (root, link, copied) => copyText(root, "Copy this link", link, copied);
 
 /**
- * Copy a text, or show it under a title. @param {HTMLElement} root @param {string} title @param
- * {string} text @param {() => void} copied
+ * Copy a text, or show it under a title if copying fails. @param {HTMLElement} root
+ * @param {string} title @param {string} text @param {() => void} copied
  */
 export async function copyText(root, title, text, copied) {
   try {
@@ -97,7 +97,7 @@ export async function copyText(root, title, text, copied) {
   }
 }
 
-/** Say that no link can show this, and what to use instead. */
+/** Say that no link can show this, and what to do instead. */
 export function noLink(root, sentence, /** @type {Action | null | ""} */ action = null) {
   showCard(
     root,

@@ -1,10 +1,10 @@
-// What all parts of the page share: theme, layout by width, tabs, toasts, one redraw per frame.
+// What the parts of the page share: theme, layout by width, tabs, toasts, one redraw per frame.
 
 import { h, newButton, put, renew, setText } from "./dom.js";
 import { speaking, t } from "./speech.js";
 import { Palette } from "./colours.js";
 
-/** Dark if the host page is, or, outside Gradio, if the reader's system is. */
+/** Whether to be dark: as the host page, or, outside Gradio, as the reader's system. */
 export function prefersDark() {
   const host =
     document.body.classList.contains("dark") || document.documentElement.classList.contains("dark");
@@ -14,14 +14,16 @@ export function prefersDark() {
   );
 }
 
-/** Dark if the page's player is; without one as a link says ("dark", "light"), or as around it. */
+/**
+ * Whether the player is dark; without one, as a link says ("dark", "light"), or as the host page.
+ */
 export function isDarkBeside(/** @type {string | null} */ wanted = null) {
   /** @type {HTMLElement | null} */
   const player = document.querySelector("#watch .inflight[data-theme]");
   return player ? player.dataset.theme === "dark" : wanted ? wanted === "dark" : prefersDark();
 }
 
-/** Act once the style sheet has loaded: before that every colour would be read as black. */
+/** Call `act` when the style sheet has loaded: before that, every colour would be read as black. */
 export function whenStyled(root, act) {
   if (getComputedStyle(root).getPropertyValue("--scheme").trim()) act();
   else requestAnimationFrame(() => whenStyled(root, act));
@@ -38,12 +40,12 @@ export function paintTheme(root, dark) {
   return palette;
 }
 
-/** An element in a hue of the theme. @param {HTMLElement} el @param {number} hue */
+/** Give an element a hue of the theme. @param {HTMLElement} el @param {number} hue */
 export function setHue(el, hue) {
   for (const name of ["hue", "tint"]) el.style.setProperty(`--${name}`, `var(--${name}-${hue})`);
 }
 
-/** Call when the theme may have changed; `also`: an element whose data-theme is to be followed. */
+/** Call `act` when the theme may have changed. also: an element whose data-theme counts, too. */
 export function onTheme(act, /** @type {Element | null} */ also = null) {
   const watch = new MutationObserver(act);
   for (const host of [document.body, document.documentElement])
@@ -52,7 +54,7 @@ export function onTheme(act, /** @type {Element | null} */ also = null) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", act);
 }
 
-/** Fill `holder` with a part's own markup and style; its root. */
+/** Fill `holder` with a part's own markup and style; returns the part's root. */
 export function fillPart(holder, { style, markup }, selector) {
   document.head.append(h("style", {}, style));
   holder.innerHTML = markup; // our own file, without any user data
@@ -61,7 +63,9 @@ export function fillPart(holder, { style, markup }, selector) {
   return root;
 }
 
-/** A part follows the player's theme and its own width; call the result when a theme changed. */
+/**
+ * Have a part follow the player's theme and its own width; call the result when a theme changed.
+ */
 export function besidePlayer(root) {
   /** @type {boolean | null} */
   let painted = null;
@@ -88,7 +92,7 @@ export const NO_PYODIDE =
   "Write and the engine in your own browser are missing: they need Pyodide, which `python -m inflight models --fetch smollm2` brings to the machine that serves this page.";
 
 /**
- * Go to another part of the page, see tabs.js. wish: what it shows first. byKey: its tab keeps the
+ * Go to another part of the page, see tabs.js. wish: what to show first. byKey: the tab keeps the
  * focus. @param {HTMLElement} root @param {string} name @param {Json} [wish] @param {boolean} [byKey]
  */
 export const goToPart = (root, name, wish, byKey) =>
@@ -96,7 +100,7 @@ export const goToPart = (root, name, wish, byKey) =>
     new CustomEvent("inflight-tab", { detail: { name, wish, byKey }, bubbles: true }),
   );
 
-/** The parts of the page as buttons. A tab with an address is a page of its own. */
+/** Show the parts of the page as tabs; a tab with an address links to a separate page. */
 export function fillTabs(root, tabs, current) {
   const nav = root.querySelector(".tabs");
   nav.hidden = tabs.length < 2;
@@ -121,22 +125,22 @@ export function fillTabs(root, tabs, current) {
   );
 }
 
-/** The address of a page of its own in the current language. @param {string} href */
+/** The address of a separate page, with the current language. @param {string} href */
 export const hrefOf = (href) => href + (speaking() === "en" ? "" : `?lang=${speaking()}`);
 
-/** Watch, once it exists. */
+/** The Watch part, once it exists. */
 export async function pageWatch() {
   while (!window.inflightWatch) await new Promise((resolve) => requestAnimationFrame(resolve));
   return window.inflightWatch;
 }
 
-/** A sentence, and perhaps what can be done about it: {text, act}. */
+/** Write a sentence, and a button for what can be done about it, if anything: {text, act}. */
 export function putSentence(el, sentence, /** @type {Action | null} */ action = null) {
   put(el, t(sentence), action && newButton({ class: "mini", onclick: action.act }, t(action.text)));
 }
 
 /** @type {WeakMap<Element, {timer: number, say: () => void}>} */
-const toasts = new WeakMap(); // what takes each away, and writes it
+const toasts = new WeakMap(); // the timer that hides each toast, and a function that writes it
 
 export function showToast(root, sentence, ms, /** @type {Action | null | ""} */ action = null) {
   const el = root.querySelector(".toast");
@@ -154,18 +158,18 @@ export function showToast(root, sentence, ms, /** @type {Action | null | ""} */ 
   toasts.set(el, { timer, say });
 }
 
-/** Write it again, in another language. */
+/** Write the toast again after a change of language. */
 export const sayToast = (root) => toasts.get(root.querySelector(".toast"))?.say();
 
 export function hideToast(root) {
   root.querySelector(".toast").hidden = true;
 }
 
-/** A part fills the screen, or leaves it. @param {HTMLElement} root */
+/** Make a part fill the screen, or leave full screen. @param {HTMLElement} root */
 export const toggleFullscreen = (root) =>
   document.fullscreenElement
     ? document.exitFullscreen()
-    : root.requestFullscreen?.().catch(() => {}); // the frame of another page may not let it
+    : root.requestFullscreen?.().catch(() => {}); // a page around this one may forbid it
 
 /** The sentence shown when there is nothing else to show; null removes it. */
 export function showEmpty(root, sentence) {
@@ -174,7 +178,7 @@ export function showEmpty(root, sentence) {
   if (sentence) setText(box.querySelector("p"), t(sentence));
 }
 
-/** Draw in the next frame, once however often requested; until then `part.drawsSoon`. */
+/** Draw in the next frame, once however often requested; `part.drawsSoon` is true until then. */
 export function drawSoon(part) {
   if (part.drawsSoon) return;
   part.drawsSoon = true;
@@ -189,6 +193,6 @@ export const isOurKey = (e, root) =>
   !(e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey) && root.getClientRects().length > 0;
 export const isTyping = (el) =>
   /^(INPUT|TEXTAREA|SELECT)$/.test(el.tagName) || el.isContentEditable;
-/** Space presses the focused button, unless it is Play. */
+/** Whether a key event is Space on a focused button, which Space presses; Play is excepted. */
 export const pressesButton = (e) =>
   e.key === " " && e.target.tagName === "BUTTON" && !e.target.classList.contains("play");

@@ -1,9 +1,9 @@
-// Sentences with numbers, in any language; core/trace/messages.py does the same for Python. English
-// is the key: in it every number, and every sum of numbers, becomes #, and quoted text “…”. Where a
-// form depends on a number, the forms are listed side by side, one for each plural category of the
-// language, in the order of `CATEGORIES`: "3 [token|tokens]". They agree with the number before
-// them (or the first number, if none comes before), or with a number of their own, which is not
-// shown: "[=3 waits|wait]".
+// Sentences with numbers, in any language; core/trace/messages.py does the same for Python. The
+// English text is the key: every number, or sum of numbers, becomes #, and every quoted text “…”.
+// Where a word depends on a number, its forms are listed side by side, one for each plural category
+// of the language, in the order of `CATEGORIES`: "3 [token|tokens]". They agree with the number
+// before them (or the first number, if none comes before), or with a number of their own, which is
+// not shown: "[=3 waits|wait]".
 
 const PARTS = /“[^”]*”|\d+(?:[.,]\d+)*(?: \+ \d+(?:[.,]\d+)*)*/g;
 const HOLES = /\[(=# )?([^[\]|]*(?:\|[^[\]|]*)+)\]|#|“…”/g;
@@ -25,14 +25,14 @@ function placeOf(language, n) {
   return place(n);
 }
 
-/** A text as a key, values of its placeholders. @type {(text: string) => [string, string[]]} */
+/** A text's key and its placeholders' values. @type {(text: string) => [string, string[]]} */
 export const keyOf = (text) => [
   text.replace(PARTS, (part) => (part.startsWith("“") ? "“…”" : "#")),
   text.match(PARTS) || [],
 ];
 
 /**
- * A template with its placeholders filled, in order; those for which nothing is given stay.
+ * Fill a template's placeholders in order; those without a value stay.
  * @param {string} template @param {string[]} given @param {string} language
  * @param {(part: string) => string} written how a number or a quote is written
  */

@@ -1,6 +1,6 @@
-// The choice of a model in a form: those of the page, a GGUF file of the visitor's for their tab, and
-// at home any folder or hub id. What a model is and what it will take stands below before it is
-// loaded; nothing is loaded until a run wants it.
+// The choice of a model in a form: the page's models, a visitor's GGUF file for the engine in the
+// tab, and, where the page allows any model, a folder or hub id. Facts about the model are shown
+// below before it is loaded; a model is loaded only when a run needs it.
 
 import { find, h, newButton, put, setText } from "./dom.js";
 import { bytes, count } from "./format.js";
@@ -9,9 +9,9 @@ import { t } from "./speech.js";
 
 const OWN = "\u0000own"; // the choice that opens the field for a name
 const FILE = "\u0000file"; // the choice that opens the field for a file
-const KEPT = "inflight-models"; // in the browser: names, the last one first
+const KEPT = "inflight-models"; // storage key of the names that were entered, the last one first
 const MOST_KEPT = 5;
-// of the fields: each one's name, and what stands below it
+// of each field: its label, and the note below it
 const LABELS = [
   ["Model", "Who computes the tokens."],
   [
@@ -22,9 +22,10 @@ const LABELS = [
 ];
 
 /**
- * What the page says about its models: `inflight/state`. @typedef {{models: string[], builtin:
- * string[], any_model: boolean, dtypes: string[], model: string, facts: Record<string, Json>}}
- * Offered facts: what is known of models where nobody can be asked, by their names
+ * What the page says about its models: `inflight/state`.
+ * @typedef {{models: string[], builtin: string[], any_model: boolean, dtypes: string[], model: string,
+ * facts: Record<string, Json>}} Offered facts: what is known, by name, of models about which no server
+ * needs to be asked
  */
 
 /** @returns {HTMLElement} */
@@ -35,11 +36,11 @@ const sized = (/** @type {number} */ n) => bytes(n, t);
 
 export class ModelField {
   /**
-   * form: has the field dtype, and where there are others a `.model-field`. options.call: asks who
-   * computes; device, blockSize: of the form; changed: called when another model was chosen, or is
-   * now known; kept, remove: bytes of a model in this browser, and what takes it out; own: what is
-   * known of the visitor's files, by their names, and open: looks at another one, where there is a
-   * tab to compute it.
+   * form: has the field dtype, and a `.model-field` if there are other models to choose. options:
+   * call asks the engine; device and blockSize give the form's values; changed is called when
+   * another model was chosen or facts have arrived; kept returns the bytes of a model in this
+   * browser, and remove deletes them; own returns what is known of the visitor's files, by name,
+   * and open reads another one, if there is an engine in the tab.
    * @param {HTMLFormElement} form
    * @param {{call?: (name: string, ...args: unknown[]) => Promise<Json>, device?: () => string,
    * blockSize?: () => number, changed?: () => void, kept?: (name: string) => Promise<number>,
@@ -86,12 +87,12 @@ export class ModelField {
       model: "",
       facts: {},
     };
-    /** @type {Json} what the server says about the chosen one, null until it has */
+    /** @type {Json} what the server says about the chosen model, null until it has answered */
     this.facts = null;
-    this.kept = 0; // bytes of it in this browser
+    this.kept = 0; // bytes of the chosen model in this browser
     this.file.addEventListener("change", () => {
       const file = this.file.files?.[0];
-      this.file.value = ""; // the same one can be chosen again
+      this.file.value = ""; // so that the same file can be chosen again
       if (file) this.open(file);
     });
     this._asked = 0;
@@ -99,7 +100,7 @@ export class ModelField {
     this.own.addEventListener("change", () => this.own.value.trim() && this._look(this.own.value));
     this.own.addEventListener("keydown", (e) => {
       if (e.key !== "Enter") return;
-      e.preventDefault(); // look at it first
+      e.preventDefault(); // look the model up instead of sending the form
       if (this.own.value.trim()) this._look(this.own.value);
     });
     this.dtype.addEventListener("change", () => {
@@ -109,7 +110,7 @@ export class ModelField {
     });
   }
 
-  /** The available choices. @param {Offered} offered */
+  /** Set the available choices. @param {Offered} offered */
   fill(offered) {
     this.offered = { ...this.offered, ...offered };
     this.dtype.replaceChildren(
@@ -119,7 +120,7 @@ export class ModelField {
     this.named();
   }
 
-  /** What depends on the language. */
+  /** Write what depends on the language. */
   named() {
     const chosen = this.select.value;
     const { models, any_model: any } = this.offered;
@@ -150,13 +151,13 @@ export class ModelField {
     return [...this.offered.models, ...this._kept].includes(name) || name in this.options.own();
   }
 
-  /** The name of the chosen one, empty while it has none. @returns {string} */
+  /** The name of the chosen model, empty while there is none. @returns {string} */
   get value() {
     const { value } = this.select;
     return value === OWN ? this.own.value.trim() : value === FILE ? "" : value;
   }
 
-  /** What a spec says of it. */
+  /** The fields of a spec that name the model. */
   get spec() {
     return {
       model: this.value,
@@ -164,12 +165,12 @@ export class ModelField {
     };
   }
 
-  /** Whether it is one that a person brought. */
+  /** Whether the chosen model is not a built-in one. */
   get isOwn() {
     return Boolean(this.value) && !this.offered.builtin.includes(this.value);
   }
 
-  /** Why nothing can be run with it, or null. */
+  /** Why nothing can be run with this choice, or null. */
   get fault() {
     if (this.value) return null;
     return this.select.value === FILE
@@ -178,7 +179,7 @@ export class ModelField {
   }
 
   /**
-   * Choose the model of a spec. Nothing is looked up that a link or a file names.
+   * Choose the model of a spec, without looking up a model that only a link or a file names.
    * @param {{model?: string, dtype?: string, seen?: boolean}} spec seen: scroll to it
    */
   choose({ model, dtype, seen = false }) {
@@ -205,7 +206,7 @@ export class ModelField {
     this.weigh();
   }
 
-  /** See how much of the chosen one this browser keeps, which runs change. */
+  /** Update how much of the chosen model this browser keeps, since runs change that. */
   async weigh() {
     const name = this.value;
     const kept = await this.options.kept(name);
@@ -222,12 +223,12 @@ export class ModelField {
     await this.weigh();
   }
 
-  /** What is known where nobody has to be asked, or null. @param {string} name */
+  /** What is known of a model without asking a server, or null. @param {string} name */
   _known(name) {
     return this.offered.facts[name] ?? this.options.own()[name] ?? null;
   }
 
-  /** Look at a visitor's own file, and choose its model. @param {File} file */
+  /** Read a visitor's own file and choose its model. @param {File} file */
   async open(file) {
     this.select.value = FILE;
     this._chosen();
@@ -239,7 +240,7 @@ export class ModelField {
     });
   }
 
-  /** Put a model into the list, where it is not there, and choose it. @param {string} name */
+  /** Choose a model, after adding it to the list if it is not there. @param {string} name */
   _pick(name) {
     if (![...this.select.options].some(({ value }) => value === name))
       this.select.prepend(option(name));
@@ -265,7 +266,7 @@ export class ModelField {
     this.error = "";
     this._show();
     const facts = await answer;
-    if (asked !== this._asked) return; // another was chosen meanwhile
+    if (asked !== this._asked) return; // another model was chosen meanwhile
     this.looking = false;
     if (facts.error) this.error = facts.error;
     else found(facts);
@@ -285,7 +286,7 @@ export class ModelField {
     labelOf(this.own).hidden = true;
   }
 
-  /** What is known about the chosen one. */
+  /** Show what is known about the chosen model. */
   _show() {
     const { facts, error, looking, says } = this;
     says.classList.toggle("bad", Boolean(error));
@@ -295,7 +296,7 @@ export class ModelField {
     says.hidden = !says.hasChildNodes();
   }
 
-  /** What to say about a model that a link or a run names. */
+  /** What to say about a model that a link or a run names and nobody has looked up. */
   get _unknown() {
     const { any_model: any, models } = this.offered;
     if (!this.isOwn || this.select.value === OWN || !models.length) return null;
@@ -360,7 +361,7 @@ export class ModelField {
   }
 }
 
-/** What to say of a run on such a file, which the page does not have. */
+/** What to say of a run on a visitor's file that the page does not have. */
 export const FILE_AGAIN =
   "{name} is a file on a disk: choose it, as your own GGUF file, to run this here.";
 
@@ -372,8 +373,8 @@ const option = (name) =>
   h("option", { value: name, title: name }, name.split(/[/\\]/).at(-1) || name);
 
 /**
- * How far loading is: share, and a sentence. @param {{phase: string, done: number, total: number}}
- * loading @returns {[number, string]}
+ * The progress of loading: the share that is done, and a sentence.
+ * @param {{phase: string, done: number, total: number}} loading @returns {[number, string]}
  */
 export function loadingWords({ phase, done, total }) {
   const share = total ? done / total : 0;

@@ -2,7 +2,7 @@
 
 import { fetchBytes } from "./server.js";
 
-/** The script as text, from an address at which it may be packed. @param {string} url */
+/** The script's text, from an address where it may be gzipped. @param {string} url */
 export async function plotlySource(url) {
   const bytes = await fetchBytes(url);
   const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
@@ -11,5 +11,5 @@ export async function plotlySource(url) {
     : new Response(bytes).text();
 }
 
-/** It as an element of a page. @param {string} source */
+/** The script as an element of a page's HTML. @param {string} source */
 export const inPage = (source) => `<script>${source.replace(/<\/script/gi, "<\\/script")}</script>`;

@@ -1,10 +1,10 @@
-// The engine behind the page, at relative addresses: calls (POST inflight/call/<name>), and jobs
-// (POST inflight/jobs, then the event stream of inflight/jobs/<id>).
+// The page's server, at relative addresses: calls (POST inflight/call/<name>), and jobs (POST
+// inflight/jobs, then the event stream of inflight/jobs/<id>).
 
 import { pause } from "./dom.js";
 
-const PATIENCE = 2000; // ms for the page around a Space to answer
-// ms before a broken stream is resumed; the server keeps a job about as long
+const PATIENCE = 2000; // ms to wait for an answer of the page around a Space
+// ms before each attempt to resume a broken stream; the server keeps a job about as long
 const AGAIN = [300, 1000, 2000, 4000];
 
 export class Server {
@@ -12,13 +12,13 @@ export class Server {
     this.base = base;
   }
 
-  /** Post data to one of the server's own addresses and return its answer; throws its sentence. */
+  /** Post data to an address of the server and return the answer; throws the server's sentence. */
   post(path, data, headers = {}, /** @type {AbortSignal | undefined} */ signal = undefined) {
     const type = { "Content-Type": "application/json" };
     return this._post(path, JSON.stringify(data), { ...type, ...headers }, signal);
   }
 
-  /** Send a file to open, unchanged. */
+  /** Send the text of a file that is to be opened, unchanged. */
   send(path, text) {
     return this._post(path, text, { "Content-Type": "text/plain" });
   }
@@ -50,7 +50,7 @@ export class Server {
     }
   }
 
-  /** Get one of the server's own addresses; throws its sentence. */
+  /** Fetch an address of the server; throws the server's sentence. */
   fetched(path, headers = {}) {
     return fetched(this.base + path, { headers });
   }
@@ -83,9 +83,9 @@ export class Server {
   }
 
   /**
-   * The deltas at an address, each exactly once, to the last; a broken connection is resumed.
-   * from: the number of the first one wanted; null leaves it to the server. broke: called at each
-   * break; without it, retries are limited. reached: called with the number of the next one.
+   * The deltas at an address, each exactly once, to the last; a broken connection is resumed. from:
+   * the number of the first delta wanted; null leaves it to the server. broke: called at each
+   * break; without it, retries are limited. reached: called with the number of the next delta.
    * @param {string} path
    * @param {{signal?: AbortSignal, from?: number | null, broke?: (sentence: string) => void,
    * reached?: (next: number | null) => void}} options
@@ -130,7 +130,8 @@ export class Server {
 }
 
 /**
- * A refusal by the server. status: of HTTP; retryAfter: seconds after which to try again, if given.
+ * A refusal by the server. status: of HTTP; retryAfter: after how many seconds to try again, or
+ * null.
  */
 export class Refusal extends Error {
   constructor(sentence, status, /** @type {number | null} */ retryAfter = null) {
@@ -151,7 +152,7 @@ async function refusal(answer) {
   );
 }
 
-/** On a ZeroGPU Space a run uses its visitor's quota: the page around it provides the headers. */
+/** On a ZeroGPU Space a run uses its visitor's quota: headers of the surrounding page say whose. */
 async function visitor() {
   if (window.parent === window || !window.supports_zerogpu_headers) return {};
   const { port1, port2 } = new MessageChannel();
@@ -163,7 +164,7 @@ async function visitor() {
   return answer.finally(() => port1.close());
 }
 
-/** Data that the page contains (assets/site/runs.js) under an address, if any. */
+/** Data that the page brings along for an address (assets/site/runs.js), if any. */
 const brought = (url) => window.inflightEarly && window.inflightEarly[url];
 
 async function fetched(url, options = {}) {
@@ -174,7 +175,7 @@ async function fetched(url, options = {}) {
   return answer;
 }
 
-/** The address of a recorded comparison, from its entry or the server. Throws its sentence. */
+/** The address of a recorded comparison, from its entry or the server; throws its sentence. */
 export async function comparisonUrl(server, { name, url }) {
   if (url) return url;
   const answer = await server.call("open_comparison", name);
@@ -182,7 +183,7 @@ export async function comparisonUrl(server, { name, url }) {
   return answer.url;
 }
 
-/** JSON by its address. */
+/** The JSON at an address. */
 export async function fetchJson(url) {
   return (await brought(url)) || (await fetched(url)).json();
 }
@@ -190,7 +191,7 @@ export async function fetchJson(url) {
 /** @type {Map<string, Promise<Json>>} */
 const documents = new Map();
 
-/** The same, fetched once for the page. @param {string} url */
+/** The JSON at an address, fetched only once per page. @param {string} url */
 export function fetchOnce(url) {
   const found = documents.get(url) || fetchJson(url);
   documents.set(url, found);
@@ -198,7 +199,7 @@ export function fetchOnce(url) {
   return found;
 }
 
-/** A file by its address; a page may contain it in base64. */
+/** The bytes at an address; a page may contain them in base64. */
 export async function fetchBytes(url) {
   const text = await brought(url);
   return text

@@ -1,23 +1,22 @@
-// Translates the player's texts; for keys see messages.js. A text without an entry stays English,
-// and its key is noted for a test to find. All parts of the page use the same language; each has a
-// `Speech`.
+// Translates the page's texts; messages.js makes the keys. A text without an entry stays English,
+// and its key is noted for tests. All parts of the page use the same language; each has a `Speech`.
 
 import { setText } from "./dom.js";
 import { english, fill, keyOf } from "./messages.js";
 
 /**
- * @type {Json} {name, words: English to it, terms: see glossary.js, asked: see runs_card.js,
- * captions: what is said of a recorded run, by its entry}; null for English.
+ * @type {Json} {name, words: translations by English key, terms: see glossary.js, asked: see
+ * runs_card.js, captions: gives the sentences of a recorded run's entry}; null for English.
  */
 let spoken = null;
-let isChosen = false; // until then the language of the address is loading
+let isChosen = false; // false while the language of the address is loading
 /** @type {Set<Speech>} */
 const speeches = new Set();
 
 /** The code of the current language. */
 export const speaking = () => (spoken ? spoken.name : "en");
 
-/** Whether it is the one that is wanted. */
+/** Whether the wanted language has been set. */
 export const isSpoken = () => isChosen;
 
 /**
@@ -26,7 +25,7 @@ export const isSpoken = () => isChosen;
  */
 export const inLanguage = (doc) => ({ ...doc, ...doc.translations?.[speaking()] });
 
-/** One of the runs in a document, with its sentences in every language. @param {Json} doc @param {string} name */
+/** One run of a document, with its sentences in every language. @param {Json} doc @param {string} name */
 export const runOf = ({ runs, translations }, name) => ({
   ...runs[name],
   others: Object.fromEntries(
@@ -45,11 +44,12 @@ export function speak(language) {
   for (const speech of speeches) speech.say();
 }
 
-/** The keys of texts that had no entry. */
+/** The keys of texts without a translation. */
 export const missingKeys = new Set();
 
 /**
- * A text in the current language. holes: for {name}: names, and texts already in that language.
+ * A text in the current language. holes: what replaces each {name}: names, and texts that are
+ * already in that language.
  * @param {string} text @param {Record<string, string> | null} holes
  */
 export function t(text, holes = null) {
@@ -69,7 +69,8 @@ function translated(text) {
 }
 
 /**
- * 12,345.6 becomes 12.345,6 and “a” „a“; what is quoted and a version, 0.68.1, stay as they are.
+ * A number or quote in German: 12,345.6 becomes 12.345,6 and “a” becomes „a“. Quoted text and
+ * versions such as 0.68.1 stay as they are.
  * @type {(part: string) => string}
  */
 const asWritten = (part) =>
@@ -79,14 +80,17 @@ const asWritten = (part) =>
       ? part
       : part.replace(/[.,]/g, (c) => (c === "." ? "," : "."));
 
-/** A line, with its texts in the current language. @type {(line: Span[]) => Span[]} */
+/** A line with its texts translated. @type {(line: Span[]) => Span[]} */
 export const translateLine = (line) =>
   line.map((span) => (typeof span === "string" ? t(span) : span));
 
-/** Write a text into an element. @type {(el: Element, ...text: Parameters<typeof t>) => void} */
+/**
+ * Write a text into an element, in the current language.
+ * @type {(el: Element, ...text: Parameters<typeof t>) => void}
+ */
 export const tell = (el, text, holes = null) => setText(el, t(text, holes));
 
-/** The texts in the markup of a part, in the current language. */
+/** Translates the texts in a part's markup. */
 export class Speech {
   /**
    * root: the element whose texts and titles are translated. changed: called when the language has
@@ -122,15 +126,15 @@ export class Speech {
     return speaking();
   }
 
-  /** The language has changed. */
+  /** Write all texts in the language that was just set. */
   say() {
     this._say();
     this.changed();
   }
 
   /**
-   * A recorded run, or those of ranks, with its sentences in the current language. @param {Json}
-   * entry @param {Json} replay
+   * A recorded run, or the runs of all ranks, with sentences in the current language.
+   * @param {Json} entry @param {Json} replay
    */
   async withCaptions(entry, { translations, ...replay }) {
     const language = spoken;
@@ -145,7 +149,7 @@ export class Speech {
     return { ...replay, ranks };
   }
 
-  /** The texts and titles of the markup, except those that have been overwritten since. */
+  /** Translate the texts and titles of the markup, except those that were overwritten since. */
   _say() {
     this.root.lang = this.name;
     for (const label of this.texts) {

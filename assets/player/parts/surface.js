@@ -1,18 +1,18 @@
-// A canvas that follows its parent's size, and text measured once. Everything shown goes through
-// fillText.
+// A canvas that follows its parent's size, and texts whose width is measured only once. Text is
+// drawn with fillText, never parsed as markup.
 
 import { canvasIn, find } from "./dom.js";
 
 /** A canvas that fills its parent: its size is observed, so that drawing never asks for layout. */
 export class Surface {
-  /** @param {HTMLCanvasElement} canvas in its parent @param {() => void} onresize */
+  /** @param {HTMLCanvasElement} canvas inside its parent @param {() => void} onresize */
   constructor(canvas, onresize) {
     const parent = /** @type {HTMLElement} */ (canvas.parentElement);
     this.canvas = canvas;
     this.g = /** @type {Ink} */ (canvas.getContext("2d"));
     this.w = this.h = 0; // CSS pixels
     this.d = 1; // device pixels per CSS pixel
-    this.empty = true; // nothing was drawn since it has its size
+    this.empty = true; // nothing was drawn since the last change of size
     const measure = () => {
       const d = Math.min(window.devicePixelRatio || 1, 3);
       const { clientWidth: w, clientHeight: hh } = parent;
@@ -30,7 +30,7 @@ export class Surface {
     return this.w > 4 && this.h > 4;
   }
 
-  /** Clear and return the context, scaled to CSS pixels. */
+  /** Clear the canvas and return its context, scaled to CSS pixels. */
   begin() {
     const { g, d } = this;
     this.empty = false;
@@ -41,7 +41,7 @@ export class Surface {
   }
 }
 
-/** A view on a canvas in its panel, with a readout beside its heading. */
+/** A view on a canvas in its panel, with a readout beside the panel's heading. */
 export class CanvasView {
   /**
    * @param {HTMLElement} panel @param {ViewActions} actions @param {string} key selector of the
@@ -49,7 +49,7 @@ export class CanvasView {
    */
   constructor(panel, actions, canvas = "canvas", key = ".key") {
     /** @type {ViewState | null} */
-    this.state = null; // as it was drawn last
+    this.state = null; // the last state that was drawn
     this.panel = panel;
     this.actions = actions;
     this.key = find(panel, key);
@@ -64,9 +64,9 @@ export class CanvasView {
   draw(_state) {}
 
   /**
-   * The picture of the step before: what is still on the canvas if that is it, else drawn once a
-   * motion. To be called before the view draws or notes its state.
-   * @param {ViewState} state @param {Frame} before @param {string} stamp what else it depends on
+   * A picture of the step before: the canvas itself if it still shows that step, otherwise drawn
+   * once per motion. Call this before the view draws or notes its state.
+   * @param {ViewState} state @param {Frame} before @param {string} stamp what else the picture depends on
    */
   past(state, before, stamp = "") {
     const {
@@ -106,8 +106,8 @@ export class CanvasView {
   }
 
   /**
-   * Whether the canvas holds the step before, settled and with nothing highlighted. @param
-   * {ViewState} state @param {Frame} before @param {Pass | undefined} pass
+   * Whether the canvas still shows the step before, at rest and with nothing highlighted.
+   * @param {ViewState} state @param {Frame} before @param {Pass | undefined} pass
    */
   _stillShows(state, before, pass) {
     const was = this.state;
@@ -128,7 +128,7 @@ export class CanvasView {
 }
 
 /**
- * Give a canvas a new size, in device pixels; its context, which then forgets its state.
+ * Give a canvas a new size in device pixels; returns its context, whose state is reset.
  * @type {(canvas: HTMLCanvasElement, width: number, height: number) => Ink}
  */
 export function resize(canvas, width, height) {
@@ -138,7 +138,7 @@ export function resize(canvas, width, height) {
   return g;
 }
 
-/** @typedef {{font: string, widths: Map<string, number>}} Pen a font, widths of texts in it */
+/** @typedef {{font: string, widths: Map<string, number>}} Pen a font and widths of texts in it */
 /** @type {Map<string, Pen>} */
 const fonts = new Map();
 /** @type {WeakMap<CanvasRenderingContext2D, Pen>} */
@@ -166,7 +166,7 @@ export function measure(g, text) {
 }
 
 /**
- * The longest beginning that fits `width`, with an ellipsis if it was cut.
+ * The longest beginning of a text that fits `width`, with an ellipsis if it was cut.
  * @type {(g: Ink, text: string, width: number) => string}
  */
 export function shorten(g, text, width) {
@@ -187,7 +187,7 @@ export function clipped(g, x, y, w, h, draw) {
   g.rect(x, y, w, h);
   g.clip();
   draw();
-  g.restore(); // its font, too
+  g.restore(); // resets its font, too
   if (pen) pens.set(g, pen);
   else pens.delete(g);
 }
@@ -237,8 +237,8 @@ export function strokeBox(g, colour, line, x, y, w, h, dash = []) {
 }
 
 /**
- * Outline a rectangle from within, so that no line lies outside it. @param {Ink} g @param {string}
- * colour @param {number} line @param {Box} box @param {number[]} [dash]
+ * Outline a rectangle with the line inside it. @param {Ink} g @param {string} colour
+ * @param {number} line @param {Box} box @param {number[]} [dash]
  */
 export function frameBox(g, colour, line, { x, y, w, h }, dash) {
   strokeBox(g, colour, line, x + line / 2, y + line / 2, w - line, h - line, dash);

@@ -1,4 +1,4 @@
-// Every canvas as a table of the same step, for screen readers.
+// Shows every canvas as a table of the same step, for screen readers.
 
 import { h, tableOf } from "./dom.js";
 import { t } from "./speech.js";
@@ -30,7 +30,7 @@ export class Tables {
   }
 }
 
-/** columns: words of the page; caption, rows: as they are read, headings first. */
+/** Fill a table. columns: English words; caption, rows: as shown, each row's heading first. */
 export function fillTable(holder, { caption, columns, rows }) {
   holder.setAttribute("aria-label", caption);
   holder.replaceChildren(

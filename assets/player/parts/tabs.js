@@ -1,8 +1,8 @@
-// The parts of the page, one at a time: Watch, which is loaded from the start, and others whose code is fetched when they are first opened.
+// The parts of the page, of which one is shown at a time: Watch, which is loaded from the start, and others whose code is fetched when they are first opened.
 //
 //   the DOM event "inflight-tab" {name, wish} (or #part=… in the address) ─→ html[data-part] ─→ the part's script, once ─→ window[part.mounts](holder, options)
 //
-// One part may provide other languages, for Watch too: it is fetched in the background if one is wanted, and gets "inflight-language" {language}.
+// One part may provide other languages, for Watch too: if one is wanted, that part is fetched in the background and gets "inflight-language" {language}.
 
 import { findAll, runScript } from "./dom.js";
 import { wantedLanguage } from "./language.js";
@@ -10,8 +10,8 @@ import { addressed, setAddress, turnPage } from "./link.js";
 import { speaking } from "./speech.js";
 
 /**
- * holder: where the parts go, each in an element of its own, where there is no player to put them
- * before. parts: {name: {script, mounts, options}}; a script may be on the page already.
+ * holder: where each part gets an element of its own if there is no player to put it before. parts:
+ * {name: {script, mounts, options}}; a script may be on the page already.
  */
 function pageParts(holder, parts) {
   const page = document.documentElement;
@@ -24,7 +24,7 @@ function pageParts(holder, parts) {
   const mount = (name, part) => {
     const place = document.createElement("div");
     const player = document.querySelector("#watch");
-    // the tab order follows the screen: the part's bar and card come first
+    // tab order follows the screen: the part's bar and card come before the player
     if (player) player.before(place);
     else holder.append(place);
     const watched = window.inflightWatch?.engines ? () => window.inflightWatch.edited() : null;
@@ -40,12 +40,12 @@ function pageParts(holder, parts) {
   const fetched = (name) => {
     if (!opened.has(name)) {
       opened.set(name, begun(name));
-      opened.get(name).catch(() => opened.delete(name)); // to be tried again
+      opened.get(name).catch(() => opened.delete(name)); // so that it can be tried again
     }
     return opened.get(name);
   };
 
-  /** turned: by the visitor, so that Back returns to the previous part. */
+  /** turned: whether the visitor did it, so that Back returns to the previous part. */
   const open = async (name, wish, turned = false) => {
     const part = parts[name];
     if (page.dataset.part !== name) mounted.get(page.dataset.part)?.left?.();
@@ -55,7 +55,7 @@ function pageParts(holder, parts) {
       page.dataset.part = "watch";
       if (wish)
         window.inflightWatch?.openReplay(wish.replay, { step: wish.step ?? null }, wish.entry);
-      // the part that was left has just put back what was on screen before it
+      // the part that was left has just restored the run that was on screen before it
       else window.inflightWatch?.follow();
       window.inflightWatch?.redraw();
       if (name !== "watch") window.inflightWatch?.absent(name);
@@ -71,7 +71,7 @@ function pageParts(holder, parts) {
       const made = await fetched(name);
       if (page.dataset.part === name) made.shown(wish);
     } catch (error) {
-      if (page.dataset.part !== name) return; // it was left before it came
+      if (page.dataset.part !== name) return; // another part was opened while this one loaded
       page.dataset.part = "watch";
       window.inflightWatch?.toast(`This part could not be opened: ${error.message}.`);
     }
@@ -84,7 +84,7 @@ function pageParts(holder, parts) {
     // the pressed button disappeared with its part
     tabs.find((tab) => tab.getClientRects().length)?.focus();
   });
-  // a teacher's link is short
+  // a teacher's short link names no part
   const wanted = () =>
     addressed().get("part") || (parts.live && addressed().has("teacher") ? "live" : null);
   window.addEventListener("hashchange", () => {
@@ -113,7 +113,7 @@ function pageParts(holder, parts) {
     document.addEventListener("inflight-language", (/** @type {CustomEventInit} */ e) =>
       speak(e.detail.language),
     );
-    // English is there, as it was
+    // English needs no fetching: it is what the markup says
     if (wantedLanguage() !== "en") fetched(speaker);
   }
   return open;

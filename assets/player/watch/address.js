@@ -1,5 +1,5 @@
-// The address of the Watch tab: run, step, selection, view and theme, so that a link shows the
-// same; and a spec as text, if short enough.
+// The address of the Watch tab: run, step, selection, view and theme, so that a link shows the same
+// again; and a spec as text, if it is short enough.
 
 import { h, jsonIn } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
@@ -9,9 +9,9 @@ import { isOnWatch, ownAxis } from "./layout.js";
 import { bytesOf, openAddress, openRacer } from "./open_file.js";
 import { UNLIT } from "./store.js";
 
-const FIGURES = ["lanes", "row", "mask", "kv", "text"]; // the views that an embedded figure has
+const FIGURES = ["lanes", "row", "mask", "kv", "text"]; // views that an embedded figure can show
 
-/** Four whole numbers that name a part of a mask, or null. */
+/** The four whole numbers that name a part of a mask, or null. */
 function viewFrom(text) {
   const view = (text || "").split(",").map(Number);
   const isView = view.length === 4 && view.every((n) => Number.isInteger(n) && n >= 0);
@@ -20,19 +20,19 @@ function viewFrom(text) {
 
 const wholeFrom = (text) => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
 
-/** The addresses of the run on screen, or of all its ranks; empty if it came another way. */
+/** The addresses that the run on screen, or each of its ranks, was opened from; empty if none. */
 const tracesOf = (app) => [app.entry?.trace ?? []].flat();
 
 export class Address {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.owes = false; // whether it names a run that is yet to be begun: till then it stays
-    this.due = 0; // the timer of the next write; 0: none is pending
+    this.owes = false; // whether it names a run that has yet to begin: until then it stays
+    this.due = 0; // timer of the next write; 0: none is pending
     window.addEventListener("hashchange", () => {
-      // another part leaves what it shows first: parts/tabs.js
+      // first the part that is left must restore what it shows: see parts/tabs.js
       if (!isOnWatch()) return;
-      // what is still on its way does not take the place of what is asked for now
+      // what is still loading must not replace what the address asks for now
       if (app.run && !addressed().has("part")) app.fetching = null;
       this.follow();
     });
@@ -79,7 +79,7 @@ export class Address {
     if (!run || !run.length) return "There is no run on screen.";
     if (app.pair.address) return null;
     if (entry && (entry.name || entry.spec || entry.trace || entry.comparison)) return null;
-    // the page is the run
+    // a page with a run of its own needs no more than its address
     if (app.options.replay && app.document === app.options.replay) return null;
     if (run.goesOn) return "This run is still going. Once it is done a link can run it again.";
     if (entry?.written)
@@ -95,7 +95,10 @@ export class Address {
       : "This run did not come to its end, and is kept nowhere.";
   }
 
-  /** all: what the reader has not chosen too, for a link: the theme, how much is shown. */
+  /**
+   * The address of what is on screen. all: for a link, also what the reader has not chosen: the
+   * theme, how much is shown.
+   */
   _hash(all = false) {
     const { app } = this;
     const p = new URLSearchParams();
@@ -126,7 +129,7 @@ export class Address {
   }
 
   /**
-   * Another engine's request by the id that its clients and its log have; one of ours by its
+   * Put a request into an address: another engine's by the id in its log, one of ours by its
    * letter.
    */
   _select(p, request) {
@@ -143,13 +146,13 @@ export class Address {
   }
 
   write() {
-    // another part has the address
+    // the address belongs to another part now
     if (!this.app.run || this.owes || !isOnWatch() || addressed().has("part")) return;
     this._written = this._hash();
     setAddress(this._written);
   }
 
-  /** Browsers limit how often the address may change. */
+  /** Write the address after a moment, because browsers limit how often it may change. */
   soon() {
     if (this.due) return;
     this.due = setTimeout(() => {
@@ -158,7 +161,7 @@ export class Address {
     }, 300);
   }
 
-  /** Show what the address names, unless it is on screen or belongs to another part. */
+  /** Show what the address names, unless that is on screen or belongs to another part. */
   follow() {
     if (location.hash === this._written || addressed().has("part")) return;
     const wanted = this.read();
@@ -178,7 +181,7 @@ export class Address {
     else if (wanted.spec && app.engines && !isSpecOf) app.editor.restore(wanted);
     else {
       if (wanted.run || wanted.trace.length || wanted.comparison || wanted.spec) {
-        // what a link leaves out is as the run was opened
+        // whatever the link leaves out is as in a run just opened
         app.store.set({ ...UNLIT, pass: Infinity });
         app.mask.reset();
       }
@@ -188,7 +191,7 @@ export class Address {
   }
 
   /**
-   * The code that shows the run on screen at this step in a page of any site; null if it is no
+   * Code that shows the run on screen at this step in a page of any site; null unless it is a
    * recorded run of this page.
    */
   get embedCode() {
@@ -244,9 +247,9 @@ export class Address {
 }
 
 export const SAMPLING_DEFAULTS = { temperature: 0, top_k: 0, top_p: 1, seed: 0 };
-const MOST_UNPACKED = 2 ** 20; // bytes that a link may inflate to
+const MOST_UNPACKED = 2 ** 20; // bytes that a link's text may inflate to
 
-/** The same text for the same data, regardless of the order of keys; defaults count as given. */
+/** A text that is equal for equal data, in any order of keys; absent fields count as defaults. */
 export function canonical({ requests, arrival_unit: unit }) {
   return JSON.stringify([
     unit || "step",
@@ -263,7 +266,7 @@ export function canonical({ requests, arrival_unit: unit }) {
   ]);
 }
 
-/** A spec for an address, or null if it is too long for one. */
+/** A spec as text for an address, or null if that is too long. */
 export async function pack(data) {
   const text = new Blob([JSON.stringify(data)]);
   const packed = text.stream().pipeThrough(new CompressionStream("deflate-raw"));
@@ -275,7 +278,7 @@ export async function pack(data) {
     .replace(/=+$/, "");
 }
 
-/** The spec of an address. Throws if there is none. */
+/** The spec in a text of an address. Throws if there is none. */
 export async function unpack(text) {
   const packed = atob(text.replace(/-/g, "+").replace(/_/g, "/"));
   const bytes = Uint8Array.from(packed, (c) => c.charCodeAt(0));
@@ -283,7 +286,7 @@ export async function unpack(text) {
   return JSON.parse(new TextDecoder().decode(await bytesOf(unpacked, MOST_UNPACKED)));
 }
 
-/** Whether the text of a link can be a spec at all; the server checks what is inside. */
+/** Whether a link's data has the form of a spec; the server checks what is inside. */
 export function isSpec(spec) {
   const plain = (value) => Boolean(value) && typeof value === "object" && !Array.isArray(value);
   if (!plain(spec) || !(spec.config === undefined || plain(spec.config))) return false;
@@ -292,7 +295,7 @@ export function isSpec(spec) {
   return plain(spec.config) && Array.isArray(requests) && requests.every(plain);
 }
 
-/** The workload in a saved text; null if it is something else. */
+/** The workload in the text of a file that the page saved; null if it is something else. */
 export function savedIn(text) {
   const data = jsonIn(text);
   const requests = (data?.workload || data)?.requests;

@@ -1,6 +1,6 @@
-// The "?" beside each title: a small card with two sentences, a picture and the lesson that shows
-// it at work. The picture is the page's own view of the run on screen, at the step that shows most;
-// nothing in it is drawn for the occasion.
+// The "?" beside each title opens a small card: two sentences, a picture and a link to the lesson
+// that shows the subject at work. The picture is the page's own view of the run on screen, at the
+// step that shows most; nothing is drawn specially.
 
 import { clamp, h, newButton, put } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -13,15 +13,15 @@ import { TextsView } from "../views/texts.js";
 import { EXPLAINED } from "./explained.js";
 import { viewState } from "./view_state.js";
 
-const EDGE = 8; // pixels that stay free around it
+const EDGE = 8; // pixels that stay free around the card
 
 /** @param {...Node} children */
 const pictureOf = (...children) =>
   h("div", { class: "ask-picture", "aria-hidden": "true" }, ...children);
 
 /**
- * A view in a panel of its own. @param {string} name of its canvas @param {string} key @param
- * {(panel: HTMLElement, actions: ViewActions) => View} make
+ * A view in a panel of its own. @param {string} name of its canvas @param {string} key
+ * @param {(panel: HTMLElement, actions: ViewActions) => View} make
  */
 const canvasOf = (name, key, make) => (/** @type {ViewActions} */ actions) => {
   const panel = pictureOf(
@@ -46,7 +46,7 @@ const VIEWS = {
   },
 };
 
-/** What is no canvas is shown as it stands on the page. @type {Record<string, string>} */
+/** Elements that are not canvases are shown as copies. @type {Record<string, string>} */
 const COPIED = { budget: ".budget-bar", waiting: ".waiting-list, .waiting-empty" };
 
 export class Ask {
@@ -56,14 +56,14 @@ export class Ask {
     this.note = h("div", { class: "ask-card", popover: "auto", role: "dialog", tabindex: "-1" });
     app.root.append(this.note);
     /** @type {HTMLElement | null} */
-    this.button = null; // that opened it
+    this.button = null; // the button that opened the card
     for (const button of app.root.querySelectorAll("[data-ask]")) {
       button.ariaHasPopup = "dialog";
       button.ariaExpanded = "false";
       button.ariaLabel = EXPLAINED[button.dataset.ask].asks;
       button.addEventListener("click", () => this.open(button));
     }
-    // it closes this alone
+    // Escape closes only this card
     this.note.addEventListener("keydown", (e) => {
       if (e.key === "Escape") e.stopPropagation();
     });
@@ -108,7 +108,7 @@ export class Ask {
     note.focus({ preventScroll: true });
   }
 
-  /** The picture and where it is from. @param {string} name @returns {HTMLElement[]} */
+  /** The picture, and which run and step it shows. @param {string} name @returns {HTMLElement[]} */
   _picture(name) {
     const { app } = this;
     const copied = COPIED[name];

@@ -1,5 +1,5 @@
-// The bar on top: parts, recorded runs, edit, share, export, more, and labels for the run on
-// screen; below it one introductory line.
+// The bar at the top: parts of the page, recorded runs, edit, share, export, more, and labels for
+// the run on screen; below it, one introductory line.
 
 import { h, newButton, put, setText } from "../parts/dom.js";
 import { joined } from "../parts/format.js";
@@ -15,7 +15,7 @@ import { aboutWhatIf, showWhatIf } from "./what_if.js";
 
 const TITLE = document.title;
 
-/** The width of an element when nothing of it is left out. */
+/** The width of an element when nothing of it is shortened. */
 const widthOf = (el) =>
   el.matches(".policy-chip") && el.offsetWidth
     ? [...el.firstChild.children].reduce((n, limit) => n + limit.offsetWidth, 22)
@@ -24,7 +24,7 @@ const widthOf = (el) =>
 export class Bar {
   constructor(app) {
     this.app = app;
-    this.tight = 0; // how little room there is: see `_fitButtons`
+    this.tight = 0; // how little room there is, 0 to 4: see `_fitButtons`
     const { options, root, $ } = app;
     this.chips = options.catalogue.map((entry) =>
       newButton({ class: "button", onclick: () => app.open(entry) }),
@@ -53,7 +53,7 @@ export class Bar {
         button.addEventListener("click", () => act(button));
   }
 
-  /** What depends on the language and not on the run. */
+  /** Write what depends on the language and not on the run. */
   named() {
     const { options, root } = this.app;
     fillTabs(root, options.tabs, "watch");
@@ -127,7 +127,7 @@ export class Bar {
     return items;
   }
 
-  /** Labels that belong to the run: where it came from, which preset is on. */
+  /** Show the labels of the run: where it came from, which preset it is. */
   marks() {
     const { app } = this;
     const { root } = app;
@@ -146,7 +146,7 @@ export class Bar {
     document.title = joined([app.run.isSimulated && t("Simulated"), TITLE]);
     const limits = limitsOf(app.run);
     const { policy = header.config?.policy } = header;
-    // not recorded by the other engine: show the rule by which it was inferred
+    // facts that the other engine did not record: show the rule by which each was inferred
     for (const mark of root.querySelectorAll(".inferred")) {
       mark.title = t((header.inferred || {})[mark.dataset.fact] || "");
       mark.hidden = !mark.title;
@@ -164,7 +164,7 @@ export class Bar {
     put(app.$(".totals"), app.run.isSimulated && h("b", {}, t("Simulated")), ...totals);
     app.$(".slow-button").hidden = !app.run.delays;
     app.$(".what-button").title = aboutWhatIf(app);
-    // no engine outside the sandbox can run it again
+    // no engine outside the sandbox can run a visitor's policy again
     root.toggleAttribute("data-own-policy", Boolean(app.entry?.written));
     this.chips.forEach((chip, i) =>
       chip.classList.toggle("on", app.options.catalogue[i] === app.entry),
@@ -176,13 +176,13 @@ export class Bar {
   }
 
   /**
-   * Leave to the menu what does not fit: first what is said elsewhere too, then buttons; in the end
-   * the tabs scroll.
+   * Leave to the menu what does not fit: first what is shown elsewhere, too, then buttons; then
+   * tabs scroll.
    */
   _fitButtons() {
     const { root, $ } = this.app;
     const [top, box] = [$(".top"), $(".presets")];
-    box.style.display = "none"; // chips take what is left
+    box.style.display = "none"; // preset chips get the room that is left
     const right =
       top.getBoundingClientRect().right - parseFloat(getComputedStyle(top).paddingRight);
     for (this.tight = 0; this.tight <= 4; this.tight += 1) {
@@ -192,7 +192,7 @@ export class Bar {
     box.style.display = "";
   }
 
-  /** Show as many preset chips as fit, the open one first; all are under "All runs". */
+  /** Show as many preset chips as fit, the open one first; "All runs" lists all of them. */
   fitChips() {
     const { app, chips } = this;
     this._fitButtons();
@@ -214,7 +214,7 @@ export class Bar {
       if (full) chip.hidden = true;
       else used += width;
     }
-    // half a title says nothing; "All runs" has it
+    // half a title helps nobody; "All runs" has the whole one
     if (open && open.offsetWidth > room) open.hidden = true;
   }
 }
@@ -236,7 +236,7 @@ export class Intro {
     try {
       el.hidden = Boolean(localStorage.getItem(SEEN)) || app.options.embedded;
     } catch {
-      el.hidden = true; // without storage it would be shown on every visit
+      el.hidden = true; // without storage, it would be shown on every visit
     }
   }
 

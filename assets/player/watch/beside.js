@@ -1,7 +1,7 @@
-// Static beside continuous: the lanes of the same requests under the other policy, below those on
-// screen, with how long each request has waited so far in both. Both runs are of one recorded
-// comparison, on the same clock; where none holds them, an engine runs both now, and they are shown
-// by steps: what a single run took says little. Shown as a pair.
+// Static beside continuous batching: the lanes of the same requests under the other policy, below
+// those on screen, with how long each request has waited so far under both. Both runs are from one
+// recorded comparison, on the same clock; if no comparison has them, an engine runs both now, and
+// they are shown by steps, because the time of a single run says little. They are shown as a pair.
 
 import { chip } from "../parts/chips.js";
 import { find, h, pause, put, setAttr, setText } from "../parts/dom.js";
@@ -16,8 +16,8 @@ import { comparisonOf } from "./open_file.js";
 import { runBeside } from "./what_if.js";
 
 const POLICIES = ["static", "continuous"];
-const PATIENCE = 2000; // ms for a language to arrive
-const MOST = { desk: 8, tablet: 6, phone: 2 }; // requests named in a line
+const PATIENCE = 2000; // ms to wait for a language
+const MOST = { desk: 8, tablet: 6, phone: 2 }; // requests named in a line at most
 
 export class Beside {
   /** @param {App} app */
@@ -30,13 +30,13 @@ export class Beside {
     this.button.addEventListener("click", () => this.toggle());
   }
 
-  /** The policy whose lanes can be put below those on screen. */
+  /** The other policy, whose lanes can be put below those on screen. */
   get policy() {
     const { run } = this.app;
     return run ? POLICIES.find((name) => name !== run.header.policy) : "static";
   }
 
-  /** The recorded comparison that holds these requests under both policies, if there is one. */
+  /** The recorded comparison that has these requests under both policies, or null. */
   get recorded() {
     const { entry, options } = this.app;
     const name = entry?.racer ? POLICIES.includes(entry.racer) && entry.comparison : entry?.name;
@@ -46,7 +46,7 @@ export class Beside {
     return known?.beside && can ? name : null;
   }
 
-  /** Whether it can be shown: recorded, or run by an engine. */
+  /** Whether the other run can be shown: from a recorded comparison, or run by an engine. */
   get offered() {
     const { run, engines, running, ranks, pair } = this.app;
     if (this.on) return true;
@@ -60,7 +60,7 @@ export class Beside {
     else this.open();
   }
 
-  /** Put the other policy's lanes below. */
+  /** Put the other policy's lanes below those on screen. */
   async open() {
     if (this.working || !this.offered) return;
     this.working = true;
@@ -81,7 +81,7 @@ export class Beside {
     const doc = await comparisonOf(app, comparison);
     for (let waits = 0; speaking() !== wantedLanguage() && waits < PATIENCE; waits += 50)
       await pause(50);
-    if (app.run !== before) return; // another was opened meanwhile
+    if (app.run !== before) return; // another run was opened meanwhile
     const front = POLICIES.find((name) => name === entry?.racer) || POLICIES[1];
     const below = POLICIES.find((name) => name !== front) || POLICIES[0];
     const members = [front, below].map((racer) => {
@@ -111,7 +111,7 @@ export class Beside {
     else hideToast(app.root);
   }
 
-  /** @param {boolean} clock both on one clock of seconds, else by steps */
+  /** @param {boolean} clock whether both are on a clock of seconds, not on steps */
   _begin(clock) {
     this.on = true;
     setAxis(this.app, clock);
@@ -142,7 +142,7 @@ export class Beside {
     const { run, frame } = state;
     const { run: other } = shown;
     const { events } = other;
-    // on a clock in the middle of a step, as a rule
+    // on a clock, usually within a step of the other run
     const now = frame.event.tEnd - run.events[0].tStart + events[0].tStart;
     const there = state.clock
       ? countUpTo(events, now + 1e-9, (e) => e.tStart) - 1
@@ -153,7 +153,7 @@ export class Beside {
   }
 
   /**
-   * Who has waited how long so far under one of the policies.
+   * Write how long each request has waited so far under one of the policies.
    * @param {HTMLElement} line @param {ViewState} state @param {Run} run @param {number} i
    * @param {number} now a moment in step i, its end if none is given
    */
@@ -169,7 +169,7 @@ export class Beside {
     const named = some.slice(0, MOST[state.layout]);
     const rest = some.length - named.length;
     const phone = state.layout === "phone";
-    // what a reader gets who adds up what is written, where everyone is named
+    // if every request is named, the sum must equal that of the rounded numbers in the line
     const isSum = clock && !rest;
     const each = waited.map(({ long }) => (isSum ? parseFloat(wallClock(long)) : long));
     const seconds = words(each.reduce((sum, long) => sum + long, 0));

@@ -1,5 +1,5 @@
-// The messages of a request, which its row opens to: each with its role and text, to change, to add
-// and to remove.
+// The messages of a request, shown when its row is opened: each has a role and a text, and can be
+// changed, added and removed.
 
 import { find, h, iconButton, newButton, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
@@ -11,8 +11,8 @@ const ROLES = ["system", "user", "assistant"];
 
 export class Conversation {
   /**
-   * changed: called with the messages after each change that is made here. @param {Message[]}
-   * messages @param {(messages: Message[]) => void} changed
+   * changed: called with the messages after each change made here. @param {Message[]} messages
+   * @param {(messages: Message[]) => void} changed
    */
   constructor(messages, changed) {
     this.messages = messages;
@@ -33,7 +33,7 @@ export class Conversation {
     this._fill();
   }
 
-  /** The field of a message that has no text, null if each has one. */
+  /** The text field of a message that is empty, or null if none is. */
   get empty() {
     if (this.messages.every(({ content }) => content)) return null;
     this.el.open = true;
@@ -60,7 +60,9 @@ export class Conversation {
     return h("li", {}, role, above, remove, text);
   }
 
-  /** An empty message at a place: a system message before all others, else whose turn it is. */
+  /**
+   * Insert an empty message: a system message before all others, else of the role whose turn it is.
+   */
   _insert(n) {
     const before = this.messages[n - 1];
     const isFirst = !before && this.messages[0].role !== "system";

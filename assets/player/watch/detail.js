@@ -1,14 +1,14 @@
-// How much Watch shows. Simple is for whoever has never chosen: lanes, row, mask, memory and texts,
-// with names in plain words. Full adds what engineers measure: the token budget, caches, blocks
-// with their numbers, latencies, axes, events. What is shown is decided by the first that says
-// something: what a lesson needs, an address, the visitor's last choice, the run itself.
+// How much Watch shows. Simple, for visitors who have never chosen, has lanes, row, mask, memory
+// and texts, with names in plain words. Full adds what engineers measure: the token budget, caches,
+// numbered blocks, latencies, axes, events. The first of these that is known decides: what a lesson
+// needs, the address, the visitor's last choice, the kind of run.
 
 import { findAll, setAttr } from "../parts/dom.js";
 import { keep, kept } from "../parts/kept.js";
 
 const KEPT = "inflight-detail";
 /** @type {Record<string, string | null>} */
-// in an address: what Simple has no place for; null: with any value
+// parameters of an address that only Full can show; null: with any value
 const ONLY_FULL = {
   rank: null,
   layer: null,
@@ -24,8 +24,8 @@ const ONLY_FULL = {
 const known = (text) => (text === "simple" || text === "full" ? text : null);
 
 /**
- * What an address asks for: in words, or by naming something that only Full shows. @param
- * {URLSearchParams} p
+ * How much an address asks for: in words, or by a parameter that only Full can show.
+ * @param {URLSearchParams} p
  */
 function detailOf(p) {
   const isOnlyFull = Object.entries(ONLY_FULL).some(
@@ -39,16 +39,16 @@ export class Detail {
   constructor(app) {
     this.app = app;
     /** @type {HowMuch | null} */
-    this.needed = null; // by a lesson, while it is open
+    this.needed = null; // what a lesson needs while it is open
     /** @type {HowMuch | null} */
-    this.linked = null; // by the address
+    this.linked = null; // what the address asks for
     this.buttons = findAll(app.root, "[data-show]");
     for (const button of this.buttons)
       button.addEventListener("click", () => this.choose(button.dataset.show));
     this.apply();
   }
 
-  /** The visitor's choice, or the address's, if there is one. */
+  /** What the address asks for, else the visitor's last choice, else null. */
   get chosen() {
     return this.linked || known(kept("good", KEPT));
   }
@@ -63,7 +63,7 @@ export class Detail {
     return this.now === "simple";
   }
 
-  /** What the visitor asks for: remembered. */
+  /** Show as much as the visitor chooses, and remember the choice. */
   choose(detail) {
     this.linked = null;
     keep("good", KEPT, known(detail));
@@ -75,19 +75,19 @@ export class Detail {
     this.choose(this.simple ? "full" : "simple");
   }
 
-  /** What a lesson needs; null once it has ended. @param {HowMuch | null} detail */
+  /** Show as much as a lesson needs; null once it has ended. @param {HowMuch | null} detail */
   need(detail) {
     this.needed = detail;
     this.apply();
   }
 
-  /** The address has been read. @param {URLSearchParams} p */
+  /** Read a new address. @param {URLSearchParams} p */
   follow(p) {
     this.linked = detailOf(p) || this.linked;
     this.apply();
   }
 
-  /** Show as much as is wanted now. */
+  /** Show as much as is wanted at present. */
   apply() {
     const { app, now } = this;
     for (const button of this.buttons)
@@ -101,8 +101,8 @@ export class Detail {
 }
 
 /**
- * Whether its reader brought the run: whoever opens a recording of vLLM wants its blocks and its
- * budget. @param {App} app
+ * Whether the visitor brought the run: a person who opens a recording of vLLM wants to see its
+ * blocks and budget. @param {App} app
  */
 function isBrought({ run, entry }) {
   const { source, engine } = run?.header || {};

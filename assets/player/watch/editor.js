@@ -1,5 +1,4 @@
-// The workload editor: requests, limits and sampling as a form. Its contents are a spec, which the
-// engine runs.
+// The workload editor: requests, limits and sampling as a form, whose contents are a spec to run.
 
 import { download, h, iconButton, setText } from "../parts/dom.js";
 import { goToPart } from "../parts/look.js";
@@ -17,8 +16,8 @@ import { loadWorkload } from "./workload_file.js";
 const NUMBERS = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
 const SAMPLING = ["temperature", "top_k", "top_p", "seed"];
 const CHECKS = ["chunked_prefill", "prefill_first", "prefix_caching"];
-const TYPED = "inflight-typed"; // in the session's storage: the spec that its visitor typed last
-const OFF_ELSEWHERE = ["prefill_first", "prefix_caching"]; // under a policy that does not take them
+const TYPED = "inflight-typed"; // in the session's storage: the visitor's latest edits, as a spec
+const OFF_ELSEWHERE = ["prefill_first", "prefix_caching"]; // off if the policy does not use them
 
 export class Editor {
   constructor(drawer, app) {
@@ -26,9 +25,9 @@ export class Editor {
     this.app = app;
     this.rows = []; // {el, prompt, tokens, arrival, priority, request, messages, conversation}
     this.limits = {};
-    this._opening = false; // a recording that matches the form
-    this.isByPriority = false; // the order of the chosen policy
-    this.isChosenByHand = false; // the model, about which nothing may be known yet
+    this._opening = false; // whether a recording that matches the form is being opened
+    this.isByPriority = false; // whether the chosen policy goes by priority
+    this.isChosenByHand = false; // whether the visitor chose the model; it may have no facts yet
     const $ = (s) => drawer.querySelector(s);
     this.$ = $;
     this.field = (name) => drawer.elements.namedItem(name);
@@ -41,7 +40,7 @@ export class Editor {
       const { isOffered, isOn } = this.messages;
       const asked = isOffered ? "Why is the sky blue?" : "To be, or not to be";
       const given = isOn ? { messages: [{ role: "user", content: asked }] } : { prompt: asked };
-      // an answer comes to its end in so many
+      // an answer in a conversation ends within so many tokens
       this._row({ ...given, arrival: this.rows.length }, isOffered ? 64 : 16).prompt.focus();
       this.touch();
     });
@@ -71,7 +70,7 @@ export class Editor {
       this.run();
     });
     this.touchedSampling = new Set();
-    // says of a link, which the form holds until it is changed, why it was not run
+    // tells why a link was not run, while the form still has the link's spec; otherwise null
     this.refused = null;
     this.model = new ModelField(drawer, {
       ...app.engines?.forModels,
@@ -100,7 +99,7 @@ export class Editor {
     this._compare();
   }
 
-  /** What a visitor asks for ends where the model ends it. */
+  /** Let answers of a visitor's own requests end where the model ends them. */
   _letEnd() {
     if (!this.field("ignore_eos").checked) return;
     this.field("ignore_eos").checked = false;
@@ -117,8 +116,8 @@ export class Editor {
   }
 
   /**
-   * Fill the form with the run on screen, unless it has edits, which stay until discarded. False if
-   * no engine answers.
+   * Fill the form with the run on screen, unless the form has edits, which stay until discarded.
+   * False if no engine answers.
    */
   async _follow() {
     if (!(await this.ready())) return false;
@@ -131,7 +130,7 @@ export class Editor {
     return true;
   }
 
-  /** Choose the model in a file of the visitor's. @param {File} file */
+  /** Choose the model in a visitor's file. @param {File} file */
   async openModel(file) {
     await this.toggle(true);
     if (!this.state) return;
@@ -145,7 +144,7 @@ export class Editor {
     return (await this.ready()) && this.app.run ? this._specOf(this.app.run) : null;
   }
 
-  /** Rewrite what depends on the language. */
+  /** Write again what depends on the language. */
   named() {
     if (!this.state) return;
     this.model.named();
@@ -159,11 +158,11 @@ export class Editor {
     if (!this.app.running) this._compare();
   }
 
-  /** Another run came on screen. */
+  /** Another run was put on screen. */
   followed() {
     const { app } = this;
     if (this._opening)
-      this.shown = app.run; // it matches the form
+      this.shown = app.run; // this run matches the form
     else if (this.frame.isOpen && this.state) this._follow();
   }
 
@@ -172,14 +171,14 @@ export class Editor {
     return this.asShown !== JSON.stringify(this.spec());
   }
 
-  /** Whether it holds edits of the visitor. */
+  /** Whether the form has the visitor's edits. */
   get edited() {
     return this.asShown !== undefined && this.changed;
   }
 
   /**
-   * Fill the form again; overwritten edits can be restored. @param {() => void} fill
-   * @returns {Action | null} which does that
+   * Fill the form again; edits that this overwrites can be restored. @param {() => void} fill
+   * @returns {Action | null} an action that restores them
    */
   setAside(fill) {
     const edits = this.edited ? this.spec() : null;
@@ -191,14 +190,14 @@ export class Editor {
     return restore;
   }
 
-  /** Put a spec into the form as edits, which the picture does not show yet. */
+  /** Put a spec into the form as edits, of which no run is on screen yet. */
   edit(spec) {
     this.fill(spec);
     this.asShown = null;
     this.touch();
   }
 
-  /** What the visitor typed last before the page was loaded again, or null: a lesson's task begins with its own requests. */
+  /** The visitor's edits from before a reload, or null; not in Learn, where a task begins with its own requests. */
   get typed() {
     const spec = keptData("visit", TYPED);
     return isSpec(spec) && document.documentElement.dataset.part !== "learn" ? spec : null;
@@ -211,7 +210,7 @@ export class Editor {
     this.shown = this.app.run;
   }
 
-  /** The form for other parts that want to run it: {spec, says}. Throws a sentence. */
+  /** The form's spec for other parts that want to run it: {spec, says}. Throws a sentence. */
   async said() {
     if (!(await this._follow())) throw new Error(this.frame.message.textContent);
     const fault = this._fault();
@@ -228,7 +227,7 @@ export class Editor {
     return { spec, says };
   }
 
-  /** Ask once what can be run here; false if no engine answers. */
+  /** Ask the engine once what can be run here; false if none answers. */
   async ready() {
     if (!this.state)
       await (this._asking ??= this._ask().finally(() => {
@@ -334,14 +333,14 @@ export class Editor {
     const preset = this.state.presets.find((p) => p.name === name);
     if (!preset) return this._fromRun();
     setText(this.$(".preset-shows"), t(preset.shows));
-    // it stays: a person brought it
+    // a model that the visitor brought stays chosen
     const isOurs = this.state.presets.some(({ spec }) => spec.model === this.model.value);
     const own = !isOurs && this.model.isOwn && this.model.facts && this.model.spec;
     this.fill(own ? { ...preset.spec, ...own } : preset.spec);
     this.isChosenByHand = Boolean(own);
     const entry = this.app.options.catalogue.find((e) => e.name === name);
     if (entry && entry !== this.app.entry) {
-      // it is recorded: show it at once
+      // the preset is recorded, so its run is shown at once
       this._opening = true;
       this.app.open(entry).finally(() => {
         this._opening = false;
@@ -381,7 +380,7 @@ export class Editor {
         : request.prompt_token_ids && prompt.value === asGiven
           ? { prompt_token_ids: request.prompt_token_ids }
           : { prompt: prompt.value };
-      // what no field of the form shows, as when a client leaves
+      // fields that the form does not show, such as when a client leaves
       const { prompt: _, prompt_token_ids: __, messages: ___, priority: ____, ...others } = request;
       return {
         ...others,
@@ -410,13 +409,13 @@ export class Editor {
     for (let n = 0; ; n += 1) if (!taken.has(`r${n}`)) return `r${n}`;
   }
 
-  /** The visitor has changed something. */
+  /** The visitor has changed something: store it. */
   touch() {
     if (this.state) keep("visit", TYPED, JSON.stringify(this.spec()));
     this._compare();
   }
 
-  /** Show whether form and picture differ. */
+  /** Show whether the form differs from the run on screen. */
   _compare() {
     const { changed } = this;
     setText(this.frame.button, t(changed ? "Run these changes" : "Run"));
@@ -471,7 +470,7 @@ export class Editor {
     );
   }
 
-  /** Return to the run that was in progress before the page was reloaded; whether there was one. */
+  /** Return to the run that was in progress before a reload; whether there was one. */
   async resume() {
     const { live, visit } = this.app;
     const { left } = live;
@@ -498,7 +497,7 @@ export class Editor {
       progress: (share, words) => {
         frame.progress(share);
         this.frame.say(words);
-        if (!frame.isOpen && !app.live.run) app.toast(words, 1500); // until its first step is there
+        if (!frame.isOpen && !app.live.run) app.toast(words, 1500); // until the run has a step
       },
       done: (words) => this.frame.say(words),
       failed: (sentence, action) => {
@@ -522,27 +521,26 @@ export class Editor {
     return ran;
   }
 
-  /** Keep a run that reached its end among those of this visit. */
+  /** Add a run that reached its end to those of this visit. */
   async keep(run, entry, spec, title) {
     entry.spec = await this.packed(spec);
     this.app.visit.add(run, entry, spec, title);
   }
 
-  /** The preset with the requests of a spec. */
+  /** The preset whose requests a spec has. */
   _presetOf(spec) {
     const asked = canonical(spec.workload);
     return this.state.presets.find((p) => canonical(p.spec.workload) === asked);
   }
 
-  /** The title of a run of this spec among those of this visit. */
+  /** The title that a run of this spec gets among those of this visit. */
   titleOf(spec) {
     const own = `${count(spec.workload.requests.length)} [request|requests] of yours`;
     return t(this._presetOf(spec)?.title ?? own);
   }
 
   /**
-   * A spec for a link, in the shortest form: a preset and the differences from it, otherwise
-   * everything.
+   * A spec for a link in its shortest form: a preset and what differs from it, otherwise all of it.
    */
   packed(spec) {
     const preset = this._presetOf(spec);
@@ -558,9 +556,9 @@ export class Editor {
     });
   }
 
-  /** Run the spec of a link, and go to its step. */
+  /** Run the spec of a link and go to the link's step. */
   async restore(wanted) {
-    if (this.restoring === wanted.spec) return; // back on Watch its link is followed once more
+    if (this.restoring === wanted.spec) return; // returning to Watch follows the same link again
     this.restoring = wanted.spec;
     this.app.address.owes = true;
     if (await this.ready()) await this._restore(wanted);
@@ -582,7 +580,7 @@ export class Editor {
         dtype: spec.dtype,
       };
     }
-    // a path or a hub id: following a link must not load it
+    // the model is a path or a hub id, which following a link must not load
     if (!this.model.knows(spec.model)) {
       const restore = this.setAside(() => this.edit(spec));
       const unknown = this.state.any_model

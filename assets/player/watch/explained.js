@@ -1,11 +1,11 @@
-// What the "?" beside each title says: a question, two sentences, and the stop of Learn that shows
-// it at work. In German by assets/words/de.json, like every text of the page.
+// What the "?" beside each title says: a question, two sentences, and the stop of a lesson that
+// shows the subject at work. The German texts are in assets/words/de.json, as for all of the page.
 
 /**
  * @typedef {{asks: string, says: [string, string], at: {lesson: string, stop: string}}} Explanation
  */
 
-/** By what it is about: the button's `data-ask`. @type {Record<string, Explanation>} */
+/** Explanations by the button's `data-ask`. @type {Record<string, Explanation>} */
 export const EXPLAINED = {
   lanes: {
     asks: "What are lanes?",

@@ -1,4 +1,4 @@
-// Export: the view as PNG, the replay as JSON; and what the engine that made the run writes (JSONL,
+// Export: the view as PNG, the replay as JSON, and files that the run's engine writes (JSONL,
 // Perfetto, one HTML file).
 
 import { download, h } from "../parts/dom.js";
@@ -7,9 +7,9 @@ import { fetchJson } from "../parts/server.js";
 import { openFile } from "./open_file.js";
 
 const NAME = "inflight";
-const PLOTLY = "<!--PLOTLY-->"; // where its script belongs
+const PLOTLY = "<!--PLOTLY-->"; // stands where Plotly's script belongs
 
-/** The page as a picture: its markup with every canvas as an image, drawn through SVG. */
+/** The player as a PNG: its markup with every canvas as an image, drawn through SVG. */
 export async function picture(app) {
   const { root } = app;
   const { width, height } = root.getBoundingClientRect();
@@ -30,12 +30,12 @@ export async function picture(app) {
   for (const gone of copy.querySelectorAll(".tooltip, .menu, .toast, .card, .hidden-text"))
     gone.remove();
   Object.assign(copy.style, { position: "relative", width: `${width}px`, height: `${height}px` });
-  // as written: a serialized style sheet loses the fonts
+  // as written, because a serialized style sheet loses its fonts
   const css = [...document.querySelectorAll("style")]
     .map((sheet) => sheet.textContent)
     .filter((text) => text.includes(".inflight"))
     .join("\n");
-  // what fades in would be drawn as it begins: not at all
+  // without this, an element that fades in would be drawn as at its beginning, invisible
   copy.prepend(h("style", {}, `${css}\n.inflight * { animation: none !important; }`));
   const markup = new XMLSerializer()
     .serializeToString(copy)
@@ -62,7 +62,7 @@ function said(copy, field) {
   if (field.checked) copy.setAttribute("checked", "");
 }
 
-/** The file name for the run on screen: the run, and the step if the file shows one step. */
+/** The file name for the run on screen, with the step if the file shows only one. */
 function nameOf(app, step = null) {
   const { name, comparison, racer } = app.entry || {};
   const { source, policy } = app.run.header;
@@ -98,16 +98,16 @@ const FILES = {
   },
 };
 
-/** Download the run on screen. kind: png, replay or what an engine writes. */
+/** Download the run on screen. kind: png, replay or a kind that an engine writes. */
 export async function take(app, kind) {
   const step = app.frame ? app.frame.event.step : 0;
   const file = FILES[kind];
   try {
-    // of the run that is on screen now: another may be when the file is here
+    // named before waiting: another run may be on screen when the file has come
     const name = nameOf(app, kind === "png" || file?.step ? step : null);
     if (kind === "png") return download(`${name}.png`, await picture(app));
     if (kind === "replay") {
-      // of a run that came in pieces: as its engine kept it
+      // a run that came step by step is fetched as its engine stored it
       const data = JSON.stringify(app.document || (await fetchJson(app.entry.url)));
       return download(`${name}.replay.json`, new Blob([data], { type: "application/json" }));
     }
@@ -127,8 +127,8 @@ export async function take(app, kind) {
 }
 
 /**
- * A file as it is saved: an engine in the tab leaves Plotly out of a figure
- * (visualizer/page/step.py). @param {Blob} blob
+ * The file as it is saved: figures of the tab's engine (visualizer/page/step.py) get Plotly's
+ * script here. @param {Blob} blob
  */
 async function whole(app, blob, kind) {
   if (kind !== "plotly") return blob;
@@ -138,7 +138,7 @@ async function whole(app, blob, kind) {
   return new Blob([before, source, after], { type: "text/html" });
 }
 
-/** A line of a menu. @param {string} text @param {() => unknown} act @param {string} note */
+/** An item of a menu. @param {string} text @param {() => unknown} act @param {string} note */
 export const item = (text, act, note = "") => ({ text, note, act });
 
 export function exportMenu(app) {

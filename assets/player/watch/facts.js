@@ -1,5 +1,5 @@
-// The facts of the run on screen, as a list: model, device, limits, memory, and its engine's notes
-// on them. From the header, and what its steps warn of.
+// The facts of the run on screen as a list: model, device, limits, memory, and its engine's notes
+// on them. They come from the run's header and the warnings about its steps.
 
 import { showCard } from "../parts/floating.js";
 import { h, newButton } from "../parts/dom.js";
@@ -29,7 +29,7 @@ export function sourceOf({ goesOn, header }) {
   return SOURCES[header.source] || SOURCES.recorded;
 }
 
-/** The header as [name, words] rows, without rows for which the header has nothing. */
+/** The header as [name, words] rows, one for each fact that it has. */
 export function factsOf(run) {
   const { header } = run;
   const { model = {}, config = {}, execution, memory, versions = {}, engine } = header;
@@ -94,10 +94,7 @@ const FIT =
 
 const percent = (share) => t(`${Number((100 * share).toPrecision(3))} %`);
 
-/**
- * What the times of a simulated run rest on: data sheets and what is assumed beside them, or a fit
- * and its error.
- */
+/** The cost model of a simulated run: data sheets with assumptions, or a fit with its error. */
 function costOf({ cost }) {
   const { accelerator, model, reached, error, about } = cost || {};
   const { overhead_s: besides, memory_share: memory } = cost || {};
@@ -120,14 +117,14 @@ function costOf({ cost }) {
   });
 }
 
-/** How many steps are against a rule that every run obeys, and which is the first. */
+/** How many steps break a rule that every run must obey, and the first of them. */
 function oddSteps(run) {
   const odd = run.events.filter((event) => warningsOf(event).length);
   const many = `${count(odd.length)} [step is|steps are] against a rule that every run obeys`;
   return odd.length && t(`${many}, first step ${odd[0].step}`);
 }
 
-/** The policy and its limits: in our words, in vLLM's, and the glossary's term for each. */
+/** The policy and its limits, each in our words, in vLLM's, and as a term of the glossary. */
 export function limitsOf(run) {
   const { config = {}, policy = config.policy, batching = {}, engine } = run.header;
   const { max_num_batched_tokens: budget, chunked_prefill: chunked } = config;
@@ -152,8 +149,8 @@ export function limitsOf(run) {
 }
 
 /**
- * What the chip says, word by word: what the policy is, and each limit with the glossary's meaning
- * and vLLM's name.
+ * Explain the policy's chip word by word: what the policy does, and each limit with the glossary's
+ * meaning and vLLM's name.
  */
 export function showPolicy(app) {
   const { header } = app.run;

@@ -1,25 +1,25 @@
-// Play in Simple goes from one step in which something happens to the next, and a line on a panel says what happens there, and where. Between them, as
-// between them everybody writes one more token, it passes quickly; how long it stands follows how much happens in the run.
+// In Simple, play stops at each step in which something happens, and a line on a panel says what happens there. The steps between these pass quickly,
+// since in them every request only gets one more token; how long a stop lasts depends on how much happens in the run.
 
 import { h, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 import { whoIsDone } from "../run/run.js";
 
-const MOST = 45; // seconds that a run should take
-const STANDS = [0.6, 1.8]; // seconds that a step in which something happens stands
-const PASSES = 0.8; // seconds for all that is between two of them
-const BEFORE = 0.5; // of the step before one, so that it is seen to move
+const MOST = 45; // seconds that the stops of a run should take at most in all
+const STANDS = [0.6, 1.8]; // shortest and longest stop, in seconds
+const PASSES = 0.8; // seconds for all steps between two stops
+const BEFORE = 0.5; // seconds of the last step before a stop, so that it is seen to move
 
 /**
- * What may happen in a step, the first of which is said: the panels where it is seen, the best
- * first, its requests, and words.
+ * What may happen in a step; the line tells the first kind that applies. Each has the panels where
+ * it is seen, the best first, a function to the requests of that kind, and the words.
  * @type {[string[], (e: StepEvent) => {request: string}[], (n: number) => string][]}
  */
 const KINDS = [
   [["kv", "lanes"], (e) => e.preempted, (n) => `{who} [=${n} gives|give] the memory back`],
   [["lanes"], (e) => e.admitted, (n) => `{who} [=${n} takes|take] a lane`],
   [["text", "lanes"], whoIsDone, (n) => `{who} [=${n} is|are] done`],
-  // of another engine the reason is not known: its client, or a stop string
+  // another engine does not record why: its client left, or a stop string came
   [["text", "lanes"], (e) => e.finished, (n) => `{who} [=${n} leaves|leave]`],
   [["row"], (e) => e.segments.filter((s) => s.phase === "prefill"), () => "more of {who} is read"],
 ];
@@ -27,7 +27,7 @@ const KINDS = [
 /** @type {WeakMap<Run, number[]>} */
 const known = new WeakMap();
 
-/** The steps at which play stands. @param {Run} run */
+/** The steps at which play stops. @param {Run} run */
 function stopsOf(run) {
   let stops = known.get(run);
   if (stops?.at(-1) !== run.length)
@@ -36,8 +36,8 @@ function stopsOf(run) {
 }
 
 /**
- * Steps a second from here on, and the step that is not to be passed. @param {Run} run @param
- * {number} at
+ * Steps per second from step `at` on, and the step at which play must stop next. @param {Run} run
+ * @param {number} at
  */
 export function paceOf(run, at) {
   const stops = stopsOf(run);

@@ -1,19 +1,19 @@
-// How Watch fits its window: layout by width, theme, and which view a small screen shows. What they
-// set is the player's own state.
+// Fits Watch to its window: layout by width, theme, and which view a small screen shows. All of
+// these are part of the player's state.
 
 import { setAttr } from "../parts/dom.js";
 import { layoutOf, onTheme, paintTheme, prefersDark } from "../parts/look.js";
 import { tell } from "../parts/speech.js";
 import { hasRoom } from "./presenter.js";
 
-const SHORT = 500; // pixels of height: a phone on its side
-const NARROW = 800; // pixels of width: a tablet without room for all buttons
+const SHORT = 500; // pixels; a tablet's layout with less height is a phone on its side
+const NARROW = 800; // pixels; a tablet's layout with less width has no room for all buttons
 const TABS = ["mask", "kv", "queue", "text"];
 
 /** Whether Watch is the part of the page on screen. */
 export const isOnWatch = () => (document.documentElement.dataset.part || "watch") === "watch";
 
-/** Keep theme and layout fitted to the system and the window from now on. @param {App} app */
+/** From now on, keep theme and layout fitted to the system and the window. @param {App} app */
 export function keepFitted(app) {
   for (const button of app.root.querySelectorAll(".view-tabs [data-tab]"))
     button.addEventListener("click", () => {
@@ -25,7 +25,7 @@ export function keepFitted(app) {
   onTheme(() => paint(app));
 }
 
-/** The size of the player's element has changed. @param {App} app */
+/** Fit the layout to the player's element, whose size has changed. @param {App} app */
 export function fit(app) {
   const { root } = app;
   if (app.presenter && root.clientWidth && !hasRoom(app)) return app.present(false);
@@ -46,7 +46,7 @@ export function fit(app) {
   }
 }
 
-/** Show one of the views that share a place on a small screen. @param {App} app */
+/** Show one of the views that share their place on a small screen. @param {App} app */
 export function chooseTab(app, tab) {
   if (!TABS.includes(tab)) return;
   app.store.set({ tab });
@@ -57,7 +57,7 @@ export function chooseTab(app, tab) {
   app.redraw();
 }
 
-/** The theme that the visitor or an address chose, otherwise the system's. @param {App} app */
+/** Paint the theme that the visitor or an address chose, else the system's. @param {App} app */
 export function paint(app) {
   const { chosenTheme } = app.store.state;
   app.store.set({
@@ -66,13 +66,13 @@ export function paint(app) {
 }
 
 /**
- * The axis on which the run on screen opens: measured seconds where time is its point. @param {App}
- * app
+ * Whether the run on screen opens on an axis of measured seconds, which it does if it is about
+ * time. @param {App} app
  */
 export const ownAxis = (app) => app.entry?.axis === "time";
 
 /**
- * A run has been opened: its own axis, unless the visitor or an address has chosen one.
+ * Show the axis of the run that was opened, unless the visitor or an address has chosen one.
  * @param {App} app
  */
 export function openAxis(app) {
@@ -80,13 +80,13 @@ export function openAxis(app) {
   if (isFree && app.clock !== ownAxis(app)) setAxis(app, ownAxis(app));
 }
 
-/** The lanes' axis: measured seconds, or steps. @param {App} app */
+/** Choose the lanes' axis: measured seconds or steps. @param {App} app */
 export function chooseAxis(app, clock) {
   app.store.set({ chosenAxis: clock });
   setAxis(app, clock);
 }
 
-/** Show an axis that nobody has chosen. @param {App} app */
+/** Show an axis without choosing it for later runs. @param {App} app */
 export function setAxis(app, clock) {
   app.store.set({ clock });
   const button = app.$(".clock-button");

@@ -1,4 +1,4 @@
-// The leak: the requests on screen again with a leaking mask, run by the engine, or recorded if the
+// The leak: the requests on screen run again with a leaking mask, by the engine, or recorded if the
 // page has none. The two runs are a pair: the mask shows what leaked, the texts show the effect.
 
 import { showCard } from "../parts/floating.js";
@@ -12,17 +12,17 @@ export class Leak {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.working = ""; // the engine's progress
+    this.working = ""; // words for the engine's progress
   }
 
-  /** Whether it is available: the run is over, and there is an engine or a recorded leak. */
+  /** Whether a leak can be shown: the run is over, and there is an engine or a recorded leak. */
   get offered() {
     const { app } = this;
     const can = app.engines || this._recorded.length;
     return Boolean(can && !app.running && app.run && !app.run.goesOn);
   }
 
-  /** Its state for views. */
+  /** The leak's state for views. */
   get state() {
     const { offered, on, working } = this;
     return { offered, on, working };
@@ -70,7 +70,7 @@ export class Leak {
     }
   }
 
-  /** What the engine kept of it; null if there are no requests to run. */
+  /** Have the engine run it; returns its answer, or null if there are no requests to run. */
   async _run() {
     const { app } = this;
     const spec = await app.editor.specOnScreen();
@@ -84,7 +84,7 @@ export class Leak {
     return answer;
   }
 
-  /** The runs that it was recorded for, on a page without an engine. */
+  /** On a page without an engine, list the runs whose leak was recorded. */
   _sayWhere() {
     const { app } = this;
     const why =

@@ -1,6 +1,6 @@
-// A run as it happens: keeps the previous picture until the first step arrives, and returns to it
-// if the run fails; the partial run is then one click away. The session storage has the run in
-// progress, so that a reloaded page finds it, or, if it went with the page, begins it again.
+// A run as it happens. The previous picture stays until the first step arrives, and returns if the
+// run fails; the partial run is then one click away. The session's storage notes the run in
+// progress, so that a reloaded page can follow it, or start it again if it ended with the page.
 
 import { count, joined } from "../parts/format.js";
 import { keep, keptData } from "../parts/kept.js";
@@ -10,7 +10,7 @@ import { Refusal, fetchJson } from "../parts/server.js";
 import { tell } from "../parts/speech.js";
 import { Run } from "../run/run.js";
 
-const GOES_ON = "inflight-run"; // in the session's storage: {spec, asked}, and {job} if that outlives the page
+const GOES_ON = "inflight-run"; // in the session's storage: {spec, asked}, and {job} if it outlives the page
 
 export class Live {
   constructor(app) {
@@ -18,12 +18,12 @@ export class Live {
     this.id = null;
     this.going = false;
     this.run = null; // the run in progress, or the last one
-    this.ended = null; // {run, entry} of the last one that reached its end
+    this.ended = null; // {run, entry} of the last run that reached its end
   }
 
   /**
-   * Run a spec. tell: {progress(share, words), done(), failed(sentence, action)}; asked: of its
-   * requests, see `Beside`. True if it ran to its end.
+   * Run a spec; resolves to whether the run reached its end. tell: {progress(share, words), done(),
+   * failed(sentence, action)}. asked: facts about its requests, see `Beside`.
    */
   async start(spec, visitor, tell, asked) {
     const { app } = this;
@@ -55,7 +55,7 @@ export class Live {
     this._abort = new AbortController();
     this.id = null;
     this.going = true;
-    if (app.run) app.fetching = null; // what was asked for before does not take its place
+    if (app.run) app.fetching = null; // a run requested earlier must not replace it
     app.store.set({ following: true });
     /** @type {{done?: boolean, error?: string, stopped?: string, unkept?: string, url?: string, id?: string} | null} */
     let ended = null;
@@ -73,9 +73,9 @@ export class Live {
             app.transport.toggle(false);
             this.run = new Run({ ...begun, asked, complete: false, events: [], captions: [] });
             this.run.goesOn = true;
-            const { lesson } = document.documentElement.dataset; // it keeps its own run on screen
+            const { lesson } = document.documentElement.dataset; // a lesson keeps its run on screen
             if (app.edge === this && app.following && !lesson) {
-              hideToast(app.root); // it began
+              hideToast(app.root); // the run has begun
               this.show({ run: this.run, entry: null, replay: null, index: 0 });
             }
           }
@@ -119,15 +119,13 @@ export class Live {
     return !ended.error && Boolean(this.run || !ended.stopped);
   }
 
-  /**
-   * The totals of the whole run and where its requests' time went, from the server's stored copy.
-   */
+  /** Fetch the totals of the whole run and where its requests' time went, from its stored copy. */
   async _total(run, url) {
     if (!url) return;
     try {
       ({ totals: run.totalsIn[""], delays: run.delays } = await fetchJson(url));
     } catch {
-      return; // the run itself is here
+      return; // the run can be shown without them
     }
     if (this.app.run !== run) return;
     this.app.bar.marks();
@@ -135,8 +133,8 @@ export class Live {
   }
 
   /**
-   * Say why it failed. If a run was on screen before, it is restored, and the visitor can switch
-   * between the two.
+   * Say why the run failed. If a run was on screen before, it is restored, and the visitor can
+   * switch between the two.
    */
   _failed(sentence, before, tell) {
     if (!this.run || !before.run || this.app.edge !== this) return tell.failed(sentence);
@@ -156,7 +154,7 @@ export class Live {
       this.show({ run: this.run, entry: null, replay: null, index: this.run.length - 1 });
   }
 
-  /** Remember the run on screen, to return to it. */
+  /** What is on screen, to return to later. */
   _held() {
     const { run, entry, replay, index } = this.app;
     return { run, entry, replay, index };
@@ -164,16 +162,16 @@ export class Live {
 
   /** Put a run on screen at one of its steps. */
   show({ run, entry, replay, index }) {
-    this.app.editor.shown = run; // the form stays: it has what was requested
+    this.app.editor.shown = run; // the form stays as it is: it has what was requested
     const step = run.length ? run.stepOf(Math.min(index, run.length - 1)) : null;
     this.app.enter({ run, entry, replay }, { step });
   }
 
-  /** How far the step on screen is behind the run in progress. */
+  /** Show how many steps the one on screen is behind the run in progress. */
   draw() {
     const { app } = this;
     const badge = app.$(".live-badge");
-    badge.hidden = !app.running || !app.edge.run; // it begins
+    badge.hidden = !app.running || !app.edge.run; // no step of the run has come yet
     if (badge.hidden) return;
     badge.classList.toggle("behind", !app.following);
     const { track, place } = app.transport;

@@ -1,34 +1,35 @@
-// Prompts as messages, for a model with a chat template, which turns them into tokens. A row's text
-// is what the user says last; the row opens to all of them.
+// Prompts as messages, for models with a chat template, which turns messages into tokens. A row's
+// text is the last message of the user; opening the row shows all messages.
 
 import { find } from "../parts/dom.js";
 import { Conversation } from "./conversation.js";
 
 /**
- * A row of the editor's form. messages: what it asks, up to changes of its text; null where that
- * is a prompt. raw: its text when it became a prompt, and what its messages were.
+ * A row of the editor's form. messages: its messages, in which the last text may be out of date;
+ * null if the row is a plain prompt. raw: the text and the messages it had when it became a plain
+ * prompt.
  * @typedef {import("./conversation.js").Message} Message
  * @typedef {{el: HTMLElement, prompt: HTMLTextAreaElement, request: Json, messages?: Message[] |
  * null, raw?: {text: string, messages: Message[]}, conversation?: Conversation | null}} Row
  */
 
-/** The place of what the user says last. @param {Message[]} messages */
+/** The index of the user's last message. @param {Message[]} messages */
 function placeOfLast(messages) {
   const at = messages.findLastIndex(({ role }) => role === "user");
   return at < 0 ? messages.length - 1 : at;
 }
 
 /**
- * The same messages, the user's last one with this text. @param {Message[]} messages @param
- * {string} text
+ * The same messages with this text in the user's last one. @param {Message[]} messages
+ * @param {string} text
  */
 export const withLast = (messages, text) =>
   messages.with(placeOfLast(messages), { ...messages[placeOfLast(messages)], content: text });
 
 export class Messages {
   /**
-   * form: with the switch that turns all prompts into messages. touched: called when something
-   * changed. @param {HTMLFormElement} form @param {() => Row[]} rows @param {() => void} touched
+   * form: has the switch that turns all prompts into messages. touched: called after a change.
+   * @param {HTMLFormElement} form @param {() => Row[]} rows @param {() => void} touched
    */
   constructor(form, rows, touched) {
     /** @type {HTMLInputElement} */
@@ -51,8 +52,8 @@ export class Messages {
   }
 
   /**
-   * Whether the chosen model takes messages, null if that is not known; those that a request came
-   * with stay in any case. @param {boolean | null} takes
+   * Note whether the chosen model takes messages, null if that is not known. Requests that came
+   * with messages keep them in any case. @param {boolean | null} takes
    */
   offer(takes) {
     this.takes = takes;
@@ -62,7 +63,7 @@ export class Messages {
       !takes && !this.switch.checked && !(takes === null && rows.some((row) => row.raw));
   }
 
-  /** A row was added to the form. @param {Row} row */
+  /** Set up a row that was added to the form. @param {Row} row */
   added(row) {
     const { messages } = row.request;
     if (messages) this._write(row, messages);
@@ -72,7 +73,7 @@ export class Messages {
     this.offer(this.takes);
   }
 
-  /** All prompts as messages, or as texts. @param {boolean} on */
+  /** Turn all prompts into messages, or into texts. @param {boolean} on */
   turn(on) {
     const rows = this.rows().filter(
       (row) => Boolean(row.messages) !== on && !row.request.prompt_token_ids,

@@ -1,32 +1,31 @@
-// One motion a step: what happened in it moves from where it was to where it is, once, when a
-// single step is taken. The pictures are the views' own, at a share of the step; here is only the
-// clock.
+// The clock of a step's motion. When a single step is taken, what happened in it moves once from
+// where it was to where it is. Views draw the pictures, at a share of the step.
 
 import { reducedMotion } from "../parts/dom.js";
 import { phase } from "../views/phases.js";
 import { viewState } from "./view_state.js";
 
-const FORWARD = 560; // milliseconds
+const FORWARD = 560; // milliseconds of a motion to the next step, and back to the one before
 const BACK = 260;
-const HELD = 120; // steps closer than this are a key held down: they do not move
-const SLOW = 2; // steps a second: what plays or arrives faster does not move
+const HELD = 120; // ms; steps closer together come from a key held down and do not move
+const SLOW = 2; // steps per second; steps that play or arrive faster do not move
 
 export class Motion {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.index = 0; // the step that moves
-    this.share = 1; // how much of it has happened
+    this.index = 0; // the step whose motion is drawn
+    this.share = 1; // the share of its motion that is done, 0 to 1
     this.going = false;
     /** @type {number | undefined} */
     this._frame = undefined;
-    this._last = -Infinity; // when a step was taken last
+    this._last = -Infinity; // time of the last step
     /** @type {Map<View, string>} */
-    this._drawn = new Map(); // how far each view's own part had come when it was drawn last
+    this._drawn = new Map(); // each view's parts of the motion, as last drawn
     document.addEventListener("visibilitychange", () => document.hidden && this.settle());
   }
 
-  /** Whether a step of the run on screen may move. */
+  /** Whether steps of the run on screen may move now. */
   get _may() {
     const { root, ranks, lanes, strip } = this.app;
     const isSeen = !document.hidden && root.getClientRects().length > 0;
@@ -34,8 +33,8 @@ export class Motion {
   }
 
   /**
-   * From one step to the next or the one before: it moves if steps are taken slowly enough. by
-   * hand: by key or button, one at a time. @param {number} from @param {number} to
+   * A step to the next or the previous one was taken; it moves if steps come slowly enough. byHand:
+   * by key or button, one at a time. @param {number} from @param {number} to
    */
   went(from, to, byHand = false) {
     const now = performance.now();
@@ -58,7 +57,7 @@ export class Motion {
     const tick = (/** @type {number} */ now) => {
       if (!this.going) return;
       if (this.app.drawsSoon)
-        start = now; // first all is drawn at the share it begins with
+        start = now; // first, everything is drawn once at the initial share
       else {
         start ||= now;
         const done = Math.min(1, (now - start) / length);
@@ -71,7 +70,7 @@ export class Motion {
     this._frame = requestAnimationFrame(tick);
   }
 
-  /** All is where it is after the step; the next key does this too. */
+  /** End the motion: everything is where it is after the step. The next key does this, too. */
   settle() {
     if (this._frame !== undefined) cancelAnimationFrame(this._frame);
     this._frame = undefined;
@@ -81,7 +80,7 @@ export class Motion {
     this.app.redraw();
   }
 
-  /** Stand still at a share of the step on screen, for a picture of it. @param {number} share */
+  /** Hold the motion of the step on screen at a share, for a picture. @param {number} share */
   hold(share) {
     this.settle();
     [this.index, this.share] = [this.app.index, Math.max(0, Math.min(1, share))];
@@ -89,8 +88,8 @@ export class Motion {
   }
 
   /**
-   * What moving views draw while the rest shows the step on screen. @param {ViewState} settled
-   * @returns {ViewState}
+   * The state that moving views draw, while the others draw the step on screen.
+   * @param {ViewState} settled @returns {ViewState}
    */
   stateOf(settled) {
     return this.share < 1 ? viewState(this.app, this.index, this.share) : settled;
@@ -105,8 +104,8 @@ export class Motion {
   }
 
   /**
-   * Whether a view looks other than the last time: on a canvas with every frame of its part, in
-   * words when a part begins and ends. @param {View} view
+   * Whether a view looks different from the last time it was drawn: a canvas differs in every frame
+   * of its part of the motion, text only when its part begins or ends. @param {View} view
    */
   _changes(view) {
     const now = /** @type {readonly Phase[]} */ (view.moves)

@@ -1,7 +1,7 @@
-// Runs from elsewhere, and a model to run: a file of this machine, an address that the page's own address names
+// Opens runs from elsewhere, and models to run: a file of this machine, an address that the page's own address names
 // (?trace=URL or #trace=URL), or a recorded comparison. A replay is opened here; a trace or another
 // engine's recording is read by the engine in the tab, or by the server in a separate process. The
-// browser fetches an address, never the server: it can reach only what the visitor can, without
+// browser fetches an address, never the server: so only what the visitor can reach is fetched, without
 // cookies, and another site hands out a file only if it allows that (CORS). Only this page's origin
 // and the hosts that it was started with are contacted; the page's policy (CSP) enforces the same.
 
@@ -12,14 +12,14 @@ import { comparisonUrl } from "../parts/server.js";
 import { runOf } from "../parts/speech.js";
 import { isOnWatch } from "./layout.js";
 
-const MOST = 32 * 2 ** 20; // bytes, unless the server says otherwise
+const MOST = 32 * 2 ** 20; // bytes, unless the server gives another limit
 const WHAT = {
   file: "The file",
   address: "The run at this address",
   comparison: "This run of a comparison",
 };
 
-/** A file that the visitor chooses, or several: the ranks of one engine. */
+/** Open a file that the visitor chooses, or several: the ranks of one engine. */
 export function openFile(app) {
   const input = document.createElement("input");
   input.type = "file";
@@ -29,7 +29,7 @@ export function openFile(app) {
   input.click();
 }
 
-/** Open what is dropped on Watch, too. */
+/** Open files that are dropped on Watch. */
 export function openDropped(app) {
   const takes = (/** @type {DragEvent} */ e) =>
     e.dataTransfer?.types.includes("Files") && isOnWatch();
@@ -52,7 +52,7 @@ function openFiles(app, chosen) {
   });
 }
 
-/** The run at an address, or the ranks at several, at a step. True if it is on screen. */
+/** Open the run at an address, or ranks at several, at a step. Resolves to whether it succeeded. */
 export async function openAddress(app, addresses, wanted = {}) {
   return tried(app, "address", async () => {
     const urls = addresses.map((address) => allowed(app, address));
@@ -63,7 +63,7 @@ export async function openAddress(app, addresses, wanted = {}) {
   });
 }
 
-/** A contender's run of a recorded comparison, by the names of both. True if it is on screen. */
+/** Open a contender's run of a recorded comparison, by both names. Resolves to whether it could. */
 export async function openRacer(app, { comparison, racer, ...wanted }) {
   return tried(app, "comparison", async () => {
     const doc = await comparisonOf(app, comparison);
@@ -93,12 +93,12 @@ async function textAt(app, url) {
     throw new Error(`${url.host} did not answer, or does not let other pages read it (CORS).`);
   }
   if (!answer.ok) throw new Error(`${url.host} answered ${answer.status}.`);
-  allowed(app, answer.url); // where it was redirected to
+  allowed(app, answer.url); // a redirect must be allowed, too
   return textOf(app, answer.body);
 }
 
 /**
- * Show what `find` finds, unless another run was asked for meanwhile. False if there is nothing to
+ * Show what `find` finds, unless another run was requested meanwhile. False if there is nothing to
  * show. @param {App} app @param {keyof typeof WHAT} what @param {() => Promise<() => unknown>} find
  */
 async function tried(app, what, find) {
@@ -162,8 +162,8 @@ export async function bytesOf(stream, most) {
 }
 
 /**
- * What shows the run in some files. files: [name, text] of each; several are ranks of one engine.
- * entry: what is known of the run, for the address. @returns {Promise<() => unknown>}
+ * A function that shows the run in some files. files: [name, text] of each; several are the ranks
+ * of one engine. entry: what the address says of the run. @returns {Promise<() => unknown>}
  */
 async function read(app, files, entry, wanted = {}) {
   const replays = files.map(([, text]) => replayIn(text));
@@ -192,7 +192,7 @@ async function read(app, files, entry, wanted = {}) {
   const opened = { name: null, title: names[0], ...entry, ...answer };
   return async () => {
     await app.open(opened, wanted);
-    // it is on screen, and no sentence about why it is not
+    // only if it was opened, because opening may have failed with a sentence of its own
     if (app.entry === opened && isOurs(answer.id))
       app.toast("Read and checked in this tab: nothing of it left your machine.", 8000);
   };
@@ -211,7 +211,7 @@ const isRank = ({ rank, offset, replay }) =>
 const isRanks = (data) =>
   [data?.ranks, data?.says].every(Array.isArray) && data.ranks.length && data.ranks.every(isRank);
 
-/** The replay in a text, of a run or of all ranks, or null if it is something else. */
+/** The replay in a text, of one run or of all ranks, or null if the text is something else. */
 function replayIn(text) {
   const data = jsonIn(text);
   return isReplay(data) || isRanks(data) ? data : null;

@@ -1,6 +1,6 @@
-// One's own question, asked under the opening's last picture: it joins five of the house in three
-// lanes, run like any requests from the editor. A line says which letter is one's own, and for whom
-// it waits.
+// The visitor's own question, asked below the opening's last picture. It replaces one of a preset's
+// six questions, which are run in three lanes like any requests of the editor. A line says which
+// letter the question has, and which requests it waits for.
 
 import { spans } from "../parts/chips.js";
 import { find, put, setText } from "../parts/dom.js";
@@ -16,9 +16,9 @@ export class OwnQuestion {
     const form = app.$(".opening-ask");
     const field = /** @type {HTMLInputElement} */ (find(form, "input"));
     this.line = app.$(".own-line");
-    /** @type {Json} whose last question gives way to one's own; null where it cannot be run */
+    /** @type {Json} its last question is replaced; null if it cannot be run here */
     this.preset = null;
-    this.asked = false; // and nothing of it is on screen yet
+    this.asked = false; // true until the run has something to show
     app.views.push(this);
     form.addEventListener("submit", (/** @type {Event} */ e) => {
       e.preventDefault();
@@ -26,7 +26,7 @@ export class OwnQuestion {
     });
   }
 
-  /** Look whether a preset can be run here. @param {string} name */
+  /** Find out whether a preset can be run here. @param {string} name */
   async offer(name) {
     const { engines, editor } = this.app;
     if (this.preset || !engines || !(await editor.ready())) return;
@@ -43,7 +43,7 @@ export class OwnQuestion {
     const requests = workload.requests.with(-1, own);
     const spec = { ...preset.spec, workload: { ...workload, name: "custom", requests } };
     app.opening.close();
-    app.chooseTab("text"); // where the answer grows
+    app.chooseTab("text"); // the view in which the answer grows
     await app.editor.take(spec);
     const maxNew = own.sampling.max_new_tokens;
     this.asked = true;
@@ -67,8 +67,8 @@ export class OwnQuestion {
 }
 
 /**
- * Where one's own request stands. @param {Run} run @param {RunRequest} request @param {Frame} frame
- * @returns {Span[]}
+ * A sentence about where the visitor's request is. @param {Run} run @param {RunRequest} request
+ * @param {Frame} frame @returns {Span[]}
  */
 function standing(run, request, { i, waiting }) {
   const own = { request };
@@ -89,7 +89,10 @@ function standing(run, request, { i, waiting }) {
   return [own, ...began, ended(run, request, i), " ", small];
 }
 
-/** How it ended by step i, or "". @param {Run} run @param {RunRequest} request @param {number} i */
+/**
+ * A sentence about how it ended, if it ended by step i; else "". @param {Run} run
+ * @param {RunRequest} request @param {number} i
+ */
 function ended(run, { finished, arrived, maxNew }, i) {
   if (!finished || finished.step > i || !isDone(finished.reason)) return "";
   const time = unbroken(t(wallClock(run.events[finished.step].tEnd - (arrived ?? 0))));

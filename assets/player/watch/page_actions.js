@@ -1,13 +1,14 @@
-// What the other parts of the page can see of Watch and ask of it: nothing else reaches its player.
+// What the other parts of the page can read and do on Watch; they cannot reach its player
+// otherwise.
 
 import { focusView } from "./presenter.js";
 import { NONE, UNLIT } from "./store.js";
 import { viewActions } from "./view_state.js";
 
 /**
- * What was on screen, for whoever takes Watch over and gives it back.
+ * What was on screen, for a part that takes Watch over and gives it back.
  * @typedef {{shown: Shown, step: number | null,
- *   pin: string | undefined, tab: string, following: boolean, opened: Json}} Held
+ * pin: string | undefined, tab: string, following: boolean, opened: Json}} Held
  */
 
 /** @param {App} app */
@@ -18,14 +19,14 @@ export function pageActions(app) {
     root: app.root,
     engines: app.engines,
 
-    /** What it shows. */
+    /** Watch's state, see store.js. */
     get state() {
       return store.state;
     },
     get simple() {
       return detail.simple;
     },
-    /** The run on screen is all ranks: the moment in seconds on their clock. */
+    /** The moment in seconds on the ranks' clock, if all ranks are on screen. */
     get moment() {
       return ranks.now;
     },
@@ -41,18 +42,18 @@ export function pageActions(app) {
     // -- opening a run ---------------------------------------------------------------------------
 
     open: (entry, wanted) => app.open(entry, wanted),
-    /** A recorded run of the catalogue, by its name. */
+    /** The entry of a recorded run in the catalogue, by its name. */
     recorded: (name) => options.catalogue.find((entry) => entry.name === name),
     openReplay: (replay, wanted, entry) => app.openReplay(replay, wanted, entry),
-    /** The same of a replay whose sentences are in the page's language. */
+    /** Open a replay whose sentences are already in the page's language. */
     openTranslated(replay, wanted, entry) {
       app.openReplay(replay, wanted, entry);
       speech.opened = speech.language;
     },
-    /** Open the run on screen again, at its step, for its sentences in another language. */
+    /** Open the run on screen again, at its step, to get its sentences in another language. */
     reopen() {
       const { entry, pinned, tab, following } = store.state;
-      // what is on its way comes in that language
+      // a run that is still loading comes in that language
       if (app.fetching || !options.catalogue.includes(entry)) return;
       app.open(entry, {
         ...app.address.read(),
@@ -68,7 +69,10 @@ export function pageActions(app) {
     /** Show what the address names. */
     follow: () => app.address.follow(),
 
-    /** What is on its way is for Watch, and not for who takes it over. @returns {Held} */
+    /**
+     * What is on screen. A run that is still loading is dropped, because it was meant for Watch and
+     * not for the part that takes over. @returns {Held}
+     */
     held() {
       app.fetching = null;
       const { run, entry, replay, pinned, tab, following } = store.state;
@@ -80,10 +84,10 @@ export function pageActions(app) {
     restore(held) {
       const { shown } = held;
       const { run: newest } = app.live;
-      // it may have ended meanwhile, and is kept since then
+      // a run that has ended meanwhile has an entry among this visit's
       const kept = app.visit.runs.find(({ run }) => run === shown.run);
       speech.opened = held.opened;
-      // the first step of another run may have come unseen
+      // the first step of another run may have come meanwhile
       store.set({ following: held.following && app.running && (!newest || newest === shown.run) });
       app.enter({ ...shown, entry: shown.entry || kept?.entry || null }, held);
     },
@@ -95,28 +99,31 @@ export function pageActions(app) {
 
     // -- steps that arrive -----------------------------------------------------------------------
 
-    /** New steps come from here; null: from the runs that Watch makes. @param {Edge | null} edge */
+    /**
+     * Take new steps from here; null: from the runs that Watch itself starts.
+     * @param {Edge | null} edge
+     */
     lead(edge) {
       store.set({ edge: edge || app.live, following: Boolean(edge || app.live.going) });
     },
-    /** What is on screen stays there, though a run goes on. */
+    /** Keep what is on screen there, even though a run goes on. */
     stay: () => store.set({ following: false }),
     get running() {
       return app.running;
     },
-    /** Put a run in progress on screen, at its newest step. @param {Run} run */
+    /** Show a run in progress, at its newest step. @param {Run} run */
     enter(run) {
       store.set({ following: true });
       app.enter({ run }, { step: run.stepOf(run.length - 1) });
     },
-    /** The run on screen has more steps. */
+    /** Redraw, because the run on screen has more steps. */
     extended() {
       const { run, following } = store.state;
       if (following) store.set({ index: run.length - 1 });
       app.redraw();
     },
     /**
-     * The same run with other steps kept: position and highlight stay, if they still exist.
+     * Show the same run with other steps kept; position and highlight stay if they still exist.
      * @param {Run} run
      */
     renew(run) {
@@ -126,7 +133,7 @@ export function pageActions(app) {
       if (app.mask.zoom?.request) app.mask.zoom = pinned && { request: pinned };
       store.set({ ...UNLIT, run, index, pinned });
     },
-    /** Put ranks in progress on screen. */
+    /** Show ranks in progress. */
     showRanks: (picture, alone) => ranks.renew(picture, alone),
     leaveRanks() {
       ranks.leave();
@@ -134,11 +141,11 @@ export function pageActions(app) {
     },
     empty: (sentence) => app.empty(sentence),
 
-    // -- where it is -----------------------------------------------------------------------------
+    // -- position and view -----------------------------------------------------------------------
 
     pause: () => app.transport.toggle(false),
     seekStep: (step) => app.seekStep(step),
-    /** The step that a lesson shows next, with nothing selected: one that is near moves. */
+    /** Go to a lesson's next step with nothing selected; a neighbouring step moves. */
     turnToStep(step) {
       const from = app.index;
       app.clear();
@@ -150,20 +157,20 @@ export function pageActions(app) {
     present: (on) => app.present(on),
     enlarge: (large) => store.set({ large }),
     sized: () => app.sized(),
-    /** How much is shown, while a lesson needs it; null: as the visitor has it. */
+    /** Show as much as a lesson needs; null: as much as the visitor has chosen. */
     need: (how) => detail.need(how),
     turnDetail: () => detail.turn(),
 
-    /** Draw another view with the others; call the result to take it away. */
+    /** Draw another view with the others; the returned function removes it. */
     addView(view) {
       app.views.push(view);
       return () => {
         app.views = app.views.filter((one) => one !== view);
       };
     },
-    /** Open the form of requests, or close it. */
+    /** Open or close the form of requests. */
     edit: (on) => app.editor.toggle(on),
-    /** The requests in the form, or null where they cannot be run; see `Editor.said`. */
+    /** The spec in the form; see `Editor.said`. */
     edited: () => app.editor.said(),
     toast: (sentence, ms, action) => app.toast(sentence, ms, action),
     missing: (run) => app.missing(run),

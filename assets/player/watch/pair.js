@@ -1,6 +1,6 @@
-// Two runs of the same requests, one of them on screen: the original, and one with something
-// changed. Which of them is shown, where they diverge, and the words about it. what_if.js and
-// leak.js make such pairs.
+// Two runs of the same requests, the original and one with something changed, of which one is on
+// screen. A pair knows which one that is, where the two diverge, and the words about them.
+// what_if.js, leak.js and beside.js make pairs.
 
 import { h, newButton, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -12,13 +12,13 @@ export class Pair {
   constructor(app) {
     this.app = app;
     /** @type {Member[]} */
-    this.members = []; // original, changed; or none
+    this.members = []; // [original, changed], or empty
     /** @type {number | null} */
-    this.step = null; // the first that differs
+    this.step = null; // the first step that differs
     this.leaks = false;
     this.says = () => "";
     /** @type {Record<string, string> | null} */
-    this.link = null; // what an address says to show both again
+    this.link = null; // the parameters of an address that shows both again
     this.line = app.$(".pair-line");
     const $ = (s) => this.line.querySelector(s);
     this.names = $(".pair-names");
@@ -29,10 +29,10 @@ export class Pair {
   }
 
   /**
-   * members: original, changed. says: the words about them, in the current language. caption:
-   * replaces that of the step where they diverge. leaks: the second has a leaking mask. link: see
-   * `address`. front, at: which is shown first and at which step, by default the second, where they
-   * diverge.
+   * members: original, changed. says: gives the words about them in the current language. caption:
+   * replaces that of the step where they diverge. leaks: whether the second has a leaking mask.
+   * link: see `address`. front, at: the run that is shown first and its step, by default the second
+   * run, where they diverge.
    * @param {{members: Member[], step: number | null, says: () => string, caption: Span[], leaks?:
    * boolean, link?: Record<string, string> | null, front?: Member, at?: number}} pair
    */
@@ -51,14 +51,14 @@ export class Pair {
     this.show(front, leaks ? this.back.step : (at ?? this.back.step));
   }
 
-  /** Whether there is a pair, and which of its runs is not on screen. */
+  /** The run of the pair that is not on screen, or null. */
   get other() {
     return this.members.find((m) => m.run !== this.app.run) || null;
   }
 
   /**
-   * What an address says to show both runs again, and which of them is in front; null if there is
-   * no pair, or no address can.
+   * The parameters of an address that shows both runs again, with the same one in front; null if
+   * there is no pair, or no address can show it.
    */
   get address() {
     const { members, link, app } = this;
@@ -68,18 +68,18 @@ export class Pair {
     return isFirst ? link : { ...link, racer: link.beside, beside: link.racer };
   }
 
-  /** Its state for views. @returns {PairState} */
+  /** The pair's state for views. @returns {PairState} */
   get state() {
     const { members, other, charted, step, leaks } = this;
     return { members, other, charted, step, leaks };
   }
 
-  /** Runs whose lanes are drawn one below the other. */
+  /** The runs whose lanes are drawn one below the other. */
   get charted() {
     return this.leaks ? [] : this.members.map((m) => m.run);
   }
 
-  /** Show one of them, or another run, at a step. @param {Shown} shown */
+  /** Show one of the two, or another run, at a step. @param {Shown} shown */
   show({ run, entry, replay }, step = this.app.run.stepOf(this.app.index)) {
     const { pinned, pass } = this.app;
     const wanted = { step, pin: pinned?.letter, pass: pass === Infinity ? null : pass };
@@ -90,14 +90,14 @@ export class Pair {
     if (this.other) this.show(this.other);
   }
 
-  /** Back to the run that was on screen. */
+  /** Return to the run that was on screen before. */
   close() {
     if (!this.members.length) return;
     this.members = [];
     this.show(this.back, this.back.step);
   }
 
-  /** A run was put on screen: one of the two, or the pair ends. */
+  /** A run was put on screen: the pair ends unless it is one of the two. */
   entered() {
     if (!this.members.some((m) => m.run === this.app.run)) this.members = [];
     this.line.hidden = !this.members.length;
@@ -113,7 +113,7 @@ export class Pair {
     this.named();
   }
 
-  /** Say it in the current language. */
+  /** Write the words again in the current language. */
   named() {
     setText(this.words, this.says());
     this.go.hidden = this.step === null;

@@ -1,4 +1,4 @@
-// The player: one run, one step, one focus; views draw them. Mounts into the markup of player.html.
+// The player: one run, one step, one focus, drawn by views. It mounts into the markup of player.html.
 //
 //   replay (by URL, inline, or streamed) ─→ Run ─→ frame(index) ─→ views
 //   pointer, keys, address ─→ index, focus ─→ one redraw in the next animation frame
@@ -59,30 +59,33 @@ import { Flights } from "../views/flights.js";
 import { Editor } from "./editor.js";
 import { isSameHot, plain } from "../parts/chips.js";
 
-/** What the address of the page tells. @type {(keyof import("./store.js").WatchState)[]} */
+/**
+ * The fields of the state that the page's address contains.
+ * @type {(keyof import("./store.js").WatchState)[]}
+ */
 const ADDRESSED = ["index", "pinned", "pass", "tab", "clock", "presenter", "chosenTheme"];
 
-const NO_FRAME = /** @type {Frame} */ (/** @type {unknown} */ (null)); // nothing is drawn yet
+const NO_FRAME = /** @type {Frame} */ (/** @type {unknown} */ (null)); // before the first draw
 
 export class Player {
   /**
    * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}],
-   * replay (inline) or url, step, of ranks also rank and at, comparisons: [{name, url}] (without a
-   * server), server: whether there is an API to run on, base: where it is, engine: where the files
-   * of the engine in the tab are, traceHosts: origins beside its own whose runs it opens,
-   * uploadBytes: of a file, tabs: [{name, title}], detail: "simple" or "full" for who has never
-   * chosen, terms: see parts/glossary.js, embedded}.
+   * replay (inline) or url, step, for ranks also rank and at, comparisons: [{name, url}] on a page
+   * without a server, server: whether there is an API to run on, base: where the server is, engine:
+   * where the files of the tab's engine are, traceHosts: other origins from which runs may be
+   * opened, uploadBytes: size limit of a file, tabs: [{name, title}], detail: "simple" or "full"
+   * for visitors who have never chosen, terms: see parts/glossary.js, embedded}.
    */
   constructor(root, /** @type {Json} */ options = {}) {
     this.root = root;
     this.options = { catalogue: [], tabs: [], server: false, ...options };
     this.store = new Store(paintTheme(root, prefersDark()));
     /** @type {Frame} */
-    this.frame = NO_FRAME; // as it was drawn last
+    this.frame = NO_FRAME; // the frame drawn last
     this.drawn = -1;
     this.drawsSoon = false;
     this.lastMs = 0;
-    this.fetching = null; // what is being fetched for display; only the latest is shown
+    this.fetching = null; // the run being fetched for display; only the latest is shown
     const $ = (this.$ = (s) => root.querySelector(s));
     this.scrubber = $(".scrubber");
     root.classList.toggle("embedded", Boolean(this.options.embedded));
@@ -174,7 +177,7 @@ export class Player {
     this.start();
   }
 
-  // -- the state, to be read; `store.set` writes it ----------------------------------------------
+  // -- the state, read here; `store.set` writes it -----------------------------------------------
 
   get run() {
     return this.store.state.run;
@@ -216,11 +219,11 @@ export class Player {
     return this.store.state.palette;
   }
 
-  /** The document of the run on screen: its replay, or that of all ranks. */
+  /** The document of the run on screen: its replay, or the document of all ranks. */
   get document() {
     return this.ranks.current ? this.ranks.doc : this.replay;
   }
-  /** Whether it is here, or can be fetched. */
+  /** Whether that document is here or can be fetched. */
   get isKept() {
     return Boolean(this.document || this.entry?.url);
   }
@@ -238,12 +241,12 @@ export class Player {
     return this.running && this.run === this.edge?.run;
   }
 
-  /** Whether a run is on screen, or on its way there. */
+  /** Whether a run is on screen or being fetched. */
   get isOpening() {
     return Boolean(this.run || this.fetching);
   }
 
-  /** The one view on a presenter's screen, or "". */
+  /** The only view on a presenter's screen, or "". */
   get alone() {
     return (this.presenter && this.root.dataset.focusView) || "";
   }
@@ -271,7 +274,7 @@ export class Player {
         if (!this.editor.edited) this.editor.model.choose({ model: options.model, seen: true });
       };
       if (isOnWatch()) await open();
-      else document.addEventListener("inflight-tab", open, { once: true }); // it is on no lesson
+      else document.addEventListener("inflight-tab", open, { once: true }); // not during a lesson
     } else if (wanted.spec)
       this.toast("This link describes a run that only a page with an engine can make.", 8000);
     else if (this.engines && this.editor.typed && isOnWatch()) {
@@ -280,10 +283,10 @@ export class Player {
     }
   }
 
-  /** What there is to see where the address names no file that opens. @param {Json} wanted */
+  /** Show a run if the address named no file that could be opened. @param {Json} wanted */
   async _openFirst(wanted) {
     const { options } = this;
-    // of a run that is not here, or not yet
+    // the request is in a run that is not here, or not yet
     if (wanted.trace.length || wanted.comparison || wanted.spec) wanted.request = null;
     if (options.replay && !wanted.run) this.show(options.replay, wanted);
     else if (!(await this.opening.begin()) && !this.isOpening) {
@@ -297,12 +300,12 @@ export class Player {
     }
   }
 
-  /** A recorded run of the catalogue: fetched once, then kept. */
+  /** Open a recorded run of the catalogue; its file is fetched once. */
   async open(entry, wanted = {}) {
     this.fetching = entry;
     try {
       const replay = await this.speech.withCaptions(entry, await this.fetch(entry.url));
-      if (this.fetching !== entry) return; // another was requested meanwhile
+      if (this.fetching !== entry) return; // another run was requested meanwhile
       this.show(replay, wanted, entry);
     } catch (error) {
       const sentence = `This run could not be fetched (${error.message}).`;
@@ -318,8 +321,8 @@ export class Player {
   }
 
   /**
-   * Show a replay that is already loaded, from a file or another part. A broken one changes nothing
-   * on screen.
+   * Show a replay that is already loaded, from a file or another part. If the replay is broken,
+   * this throws before anything on screen changes.
    */
   openReplay(replay, wanted = {}, /** @type {object | null} */ entry = null) {
     for (const one of replay.ranks?.map((rank) => rank.replay) || [replay]) {
@@ -329,12 +332,12 @@ export class Player {
     this.show(replay, wanted, entry);
   }
 
-  /** The run on screen as a file; see export.js. */
+  /** Download the run on screen as a file; see export.js. */
   take(kind) {
     return take(this, kind);
   }
 
-  /** Draw a replay, or those of ranks. wanted: {step, pin, view} from an address. */
+  /** Show a replay, or the replays of ranks. wanted: {step, pin, view} from an address. */
   show(replay, wanted = {}, entry = this.entry) {
     if (replay?.ranks?.length) return this.ranks.show(replay, wanted, entry);
     if (!replay || !replay.header || !Array.isArray(replay.events))
@@ -350,9 +353,9 @@ export class Player {
     this.enter({ run, entry, replay }, wanted);
   }
 
-  /** The same without stopping what plays or is followed. @param {Shown} shown @param {Wanted} wanted */
+  /** The same, without stopping playback or following. @param {Shown} shown @param {Wanted} wanted */
   enter({ run, entry = null, replay = null }, wanted = {}) {
-    this.fetching = null; // what is still on its way does not take its place
+    this.fetching = null; // a run that is still loading must not replace this one
     this.store.set({ run, entry, replay, ...UNLIT, pass: Infinity });
     this.frame = NO_FRAME;
     this.mask.reset();
@@ -371,7 +374,7 @@ export class Player {
     this.beside.entered(wanted);
   }
 
-  /** Show the run on screen as an address says. wanted: see `Address.read`. */
+  /** Show what an address names of the run on screen. wanted: see `Address.read`. */
   look(wanted) {
     const { run } = this;
     const named = requestNamed(run, wanted.request);
@@ -389,7 +392,7 @@ export class Player {
       this.mask.zoom =
         wanted.zoom === "pin" ? (request ? { request } : null) : { view: wanted.zoom };
     if (wanted.tab) this.chooseTab(wanted.tab);
-    // asked for again it would show all
+    // focusing the same view again would show all views
     if (wanted.view && this.presenter && wanted.view !== this.alone) focusView(this, wanted.view);
     this.redraw();
     this.changed();
@@ -397,7 +400,7 @@ export class Player {
 
   _unknown(id) {
     this.redraw();
-    this.changed(); // the address names what is on screen
+    this.changed(); // the address then names what is on screen
     const shown = [...id.replace(/[“”]/g, "")].slice(0, 80).join("");
     this.toast(`No request of this run has the id “${shown}”.`, 6000);
   }
@@ -406,7 +409,7 @@ export class Player {
     showEmpty(this.root, sentence);
   }
 
-  /** Steps from a running engine. */
+  /** Append steps that come from a running engine. */
   extend(delta) {
     const { run } = this;
     const wasEmpty = run.length === 0;
@@ -422,9 +425,9 @@ export class Player {
     if (this.following) this.motion.went(was, this.index);
   }
 
-  // -- where we are ------------------------------------------------------------------------------
+  // -- position ----------------------------------------------------------------------------------
 
-  /** Go to a step index. by hand: requested by the visitor, so it stops following the live edge. */
+  /** Go to a step index. byHand: the visitor did it, which ends following the newest step. */
   seek(index, byHand = false) {
     if (!this.run || !this.run.length) return;
     const to = clamp(Math.trunc(index) || 0, 0, this.transport.track.length - 1);
@@ -436,7 +439,7 @@ export class Player {
     this.store.set({ index: to });
   }
 
-  /** A single step by key or button: the one move that is animated. */
+  /** Take single steps, by key or button; a move by one step is animated. */
   step(by) {
     const from = this.transport.place;
     this.transport.toggle(false);
@@ -459,14 +462,14 @@ export class Player {
   // -- highlighting ------------------------------------------------------------------------------
 
   /**
-   * The request on screen with the id of another: what is pointed at may have been drawn from a run
-   * that a longer one has just replaced.
+   * The request of the run on screen with the same id: the given one may be from a run that a
+   * longer one has just replaced.
    */
   _own(request) {
     return (request && this.run.request(request.id)) || null;
   }
 
-  /** found: {request, hot, lines} of a view, or null. */
+  /** Highlight what is under the pointer. found: {request, hot, lines} of a view, or null. */
   hover(found, x = 0, y = 0) {
     const { hot: was } = this.store.state;
     const { request = null, lit = null, hot = null, lines = null } = found || {};
@@ -539,7 +542,7 @@ export class Player {
     this.seek(Infinity, true);
   }
 
-  /** Another size, tab, axis or theme: see layout.js. */
+  /** Change size, tab, axis or theme: see layout.js. */
   sized() {
     fit(this);
   }
@@ -564,19 +567,19 @@ export class Player {
     showToast(this.root, sentence, ms, action);
   }
 
-  /** A part of the page is asked for that is not here. @param {string} part */
+  /** Say that a part of the page is not here. @param {string} part */
   absent(part) {
     const why = "Write is not on this page: it needs the engine that runs in a visitor’s tab.";
     const none = `${t("This page has no part of this name:")} ${part}.`;
     this.toast(part === "write" ? why : none, 8000);
   }
 
-  /** A recorded run is asked for that is not here. @param {string} run */
+  /** Say that a recorded run is not here. @param {string} run */
   missing(run) {
     this.toast(`${t("This recorded run is not available:")} ${run}.`, 8000);
   }
 
-  /** Update the address, soon. */
+  /** Update the address after a moment. */
   changed() {
     if (this.address) this.address.soon();
   }
@@ -592,7 +595,7 @@ export class Player {
   }
 }
 
-/** Create a player in its markup, as soon as that is styled; the last one is `window.inflight`. */
+/** Create a player in its markup once that is styled; the last one created is `window.inflight`. */
 export const mount = (root, options) =>
   whenStyled(root, () => {
     window.inflight = new Player(root, options);

@@ -1,6 +1,6 @@
-// Pointing at requests, by pointer or keys: hover highlights one everywhere, a click, a tap or
-// Enter pins it. On a canvas its view locates items: `hit(x, y)` under a point, and for arrow keys
-// `places()`, boxes in reading order; elsewhere data-request does.
+// Pointing at requests with pointer or keys: hovering highlights a request everywhere; a click, a
+// tap or Enter pins it. On a canvas its view finds items: `hit(x, y)` under a point, and
+// `places()`, boxes in reading order for arrow keys; elsewhere elements have data-request.
 
 import { plain } from "../parts/chips.js";
 import { h, hasMoved, pointIn, setAttr, setText } from "../parts/dom.js";
@@ -8,8 +8,8 @@ import { Glossary } from "../parts/glossary.js";
 import { t, translateLine } from "../parts/speech.js";
 
 /**
- * view: with `surface` and `hit(x, y)` → {request, lines, keepsPin} or null. seeks: clicking it
- * does not pin.
+ * view: has `surface` and `hit(x, y)` → {request, lines, keepsPin} or null. seeks: whether a click
+ * seeks instead of pinning.
  */
 export function pointCanvas(app, view, seeks = false) {
   const { canvas } = view.surface;
@@ -25,7 +25,7 @@ export function pointCanvas(app, view, seeks = false) {
     down = [e.clientX, e.clientY];
   });
   canvas.addEventListener("click", (e) => {
-    // a drag
+    // the end of a drag is not a click
     if (seeks || (down && Math.hypot(e.clientX - down[0], e.clientY - down[1]) > 5)) return;
     const found = find(e);
     if (found && found.keepsPin) return;
@@ -53,13 +53,13 @@ export function pointElements(app) {
 }
 
 const HOW = "arrow keys move, Enter selects the request, Escape leaves";
-const MOST = 20000; // places that arrow keys can walk through
+const MOST = 20000; // places at most that arrow keys can visit
 
 /** @typedef {{x: number, y: number, w: number, h: number}} Target */
 
 /**
- * The place next to `at` in a direction: along a row the nearest that overlaps it in height,
- * between rows the nearest row's nearest.
+ * The index of the place next to `at` in a direction: in a row the next one, between rows the
+ * nearest place of the nearest row.
  * @param {Target[]} places @param {number} at @param {string} key
  */
 export function neighbour(places, at, key) {
@@ -84,7 +84,7 @@ export function neighbour(places, at, key) {
 export class Cursor {
   /**
    * @param {App} app
-   * @param {PointedView} view with surface, places and hit
+   * @param {PointedView} view has surface, places and hit
    * @param {string} name what its places are
    */
   constructor(app, view, name) {
@@ -96,7 +96,7 @@ export class Cursor {
     const id = `cursor-${name.replaceAll(" ", "-")}`;
     const option = { role: "option", class: "cursor-at", "aria-selected": "false", id };
     this.option = h("span", option, this.said);
-    this._shown = ""; // its last position
+    this._shown = ""; // the last position shown
     const list = { role: "listbox", tabindex: "0", "aria-activedescendant": id };
     this.el = h("div", { class: "cursor", ...list }, this.option);
     /** @type {HTMLElement} */ (view.surface.canvas.parentElement).append(this.el);
@@ -138,10 +138,7 @@ export class Cursor {
     return this.view.hit(x + w / 2, y + height / 2);
   }
 
-  /**
-   * Show its position in the step on screen and what is there: announced, highlighted everywhere,
-   * with a tooltip.
-   */
+  /** Show what the cursor is on in this step: announced, highlighted everywhere, with a tooltip. */
   draw() {
     setAttr(this.el, "aria-label", t(this.name));
     if (!this._walked) return setText(this.said, t(HOW));

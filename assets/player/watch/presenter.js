@@ -1,20 +1,20 @@
-// The presenter: large type and fewer panels, for a projector; all views, or one alone.
+// The presenter mode: large type and fewer panels, for a projector; with all views or only one.
 
 import { hideToast } from "../parts/look.js";
 
-const ROOM = [1000, 600]; // pixels that large type needs
+const ROOM = [1000, 600]; // width and height in pixels that large type needs
 const KEYS =
   "Space plays, R shows the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.";
-const VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"]; // the keys 1 to 6
+const VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"]; // by key, 1 to 6
 
 /**
- * Whether the presenter has the room that it needs; it takes that of the page's bars and cards.
+ * Whether the window has the room that the presenter needs; it also takes that of bars and cards.
  * @param {App} app
  */
 export const hasRoom = ({ root }) => root.clientWidth >= ROOM[0] && root.clientHeight >= ROOM[1];
 
 /**
- * Enter it or leave it. quiet: no toast about its keys, or about a window that is too small for it.
+ * Enter or leave the mode. quiet: no toast about its keys, or about a window that is too small.
  * @param {App} app
  */
 export function present(app, on, quiet) {
@@ -36,7 +36,7 @@ export function present(app, on, quiet) {
 }
 
 /**
- * Show one view alone, by its name or number; the same again, or null, shows all.
+ * Show one view alone, by its name or number; the same view again, or null, shows all.
  * @param {App} app @param {string | number | null} view
  */
 export function focusView(app, view) {

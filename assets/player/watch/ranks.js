@@ -1,6 +1,6 @@
-// The ranks of one engine: a run for each, on one clock. Which of them is on screen, at which
-// moment, or whether all are, as one picture. The ranks and the sentences about them come in one
-// document (visualizer/documents/replay.py).
+// The ranks of one engine, a run for each, on one clock: which rank is on screen and at which
+// moment, or all ranks in one picture. The ranks and the sentences about them come in one document
+// (visualizer/documents/replay.py).
 
 import { clamp, h, newButton, renew } from "../parts/dom.js";
 import { momentOf } from "../parts/format.js";
@@ -15,15 +15,15 @@ export class Ranks {
     this.app = app;
     /** @type {Rank[]} */
     this.members = []; // the loaded ranks, in order; or none
-    this.doc = null; // their document
-    this.all = false; // one picture of all
-    this.from = this.span = 0; // the moments between which their steps are known
-    this.room = 1; // seconds that the picture has room for
-    this.number = 0; // the rank on screen
+    this.doc = null; // the ranks' document
+    this.all = false; // whether one picture shows all
+    this.from = this.span = 0; // first and last moment of which steps are known
+    this.room = 1; // seconds for which the picture has room
+    this.number = 0; // the number of the rank on screen
     /** @type {((member: Rank, index: number | null) => void) | null} */
-    this.alone = null; // for ranks in progress: puts one on screen
+    this.alone = null; // for ranks in progress: shows one rank
     /** @type {{run: Run, index: number, now: number} | null} */
-    // the moment at which a step was put on screen, which lies inside it or after it
+    // the moment chosen for the step on screen, within that step or after it
     this._held = null;
     this.line = app.$(".rank-line");
     this.names = app.$(".rank-names");
@@ -32,7 +32,7 @@ export class Ranks {
   }
 
   /**
-   * Put them on screen. doc: see above; wanted: {rank, at, step, …} of an address.
+   * Put ranks on screen. doc: their document; wanted: {rank, at, step, …} of an address.
    * @param {Json} doc @param {Wanted} [wanted] @param {Entry | null} [entry]
    */
   show(doc, wanted = {}, entry = null) {
@@ -60,8 +60,7 @@ export class Ranks {
   }
 
   /**
-   * Show all ranks in progress in their current state: the same members with more steps, or
-   * others.
+   * Show all ranks in progress as they are now: the same members with more steps, or others.
    * @param {{members: Rank[], from: number, span: number, room: number}} picture
    * @param {(member: Rank, index: number | null) => void} alone
    */
@@ -77,7 +76,7 @@ export class Ranks {
     this.hold(begins || app.following ? this.span : now);
   }
 
-  /** They are no longer followed. */
+  /** Stop showing ranks in progress. */
   leave() {
     this.alone = null;
     this.members = [];
@@ -105,32 +104,32 @@ export class Ranks {
     app.look(wanted);
   }
 
-  /** The state for views if all are on screen. @returns {RanksState | null} */
+  /** The state for views, if all ranks are on screen. @returns {RanksState | null} */
   get state() {
     if (!this.all) return null;
     const { members, now, from, span, room, readout } = this;
     return { members, now, from, span, room, readout };
   }
 
-  /** The one on screen. */
+  /** The rank on screen, or null. */
   get current() {
     return this.members.find((m) => m.run === this.app.run) || null;
   }
 
-  /** The first that has steps: without one on screen nothing is drawn. */
+  /** The first rank that has steps: without a step nothing can be drawn. */
   get _first() {
     return this.members.find((m) => m.run.length) || this.members[0];
   }
 
-  /** Where a page that shows the same opens, besides its step: empty if there are no ranks. */
+  /** What a page needs, beside the step, to open at the same place; empty if there are no ranks. */
   get place() {
     if (!this.current) return {};
     return this.all ? { step: null, rank: null, at: this.now } : { rank: this.current.rank };
   }
 
   /**
-   * Seconds on the common clock: the start of the step on screen, or the moment inside or after it
-   * that was chosen.
+   * The current moment in seconds on the common clock: the start of the step on screen, or the
+   * moment within or after it that was chosen.
    */
   get now() {
     const { run, index } = this.app;
@@ -140,7 +139,7 @@ export class Ranks {
     return stretch(/** @type {Rank} */ (this.current), Math.min(index, run.length - 1))[0];
   }
 
-  /** Go to a moment: the run on screen goes to the step that has begun by then. */
+  /** Go to a moment; the run on screen goes to the last step that began by then. */
   hold(now) {
     const { app } = this;
     const at = clamp(now, this.from, this.span);
@@ -151,7 +150,7 @@ export class Ranks {
     app.changed();
   }
 
-  /** Put a rank on screen, at the same moment or at a given step. */
+  /** Show a rank, at the same moment or at a given step. */
   choose(member, /** @type {number | null} */ index = null) {
     if (!member || !this.members.includes(member)) return;
     if (this.alone) return this.alone(member, index);
@@ -162,7 +161,7 @@ export class Ranks {
     else if (now !== null) this.hold(now);
   }
 
-  /** The next rank, or the one before. */
+  /** Show the next rank, or the one before. */
   turn(by) {
     const at = this.members.indexOf(/** @type {Rank} */ (this.current));
     if (at >= 0) this.choose(this.members[(at + by + this.members.length) % this.members.length]);
@@ -176,7 +175,7 @@ export class Ranks {
     app.enter({ run, entry, replay });
   }
 
-  /** Show all ranks as one picture, at a moment; or the one that was on screen. */
+  /** Show all ranks in one picture, at a moment; or again the rank that was on screen. */
   showAll(on, now = this.members.length ? this.now : 0) {
     if (on && this.members.length < 2) return;
     if (!on && this.alone) return this.choose(this.current);
@@ -192,7 +191,8 @@ export class Ranks {
   }
 
   /**
-   * A run was put on screen: one of these, one temporarily paired with one of these, or another.
+   * A run was put on screen: one of these, one paired with one of these, or another, which ends
+   * this.
    */
   entered() {
     const { app } = this;
@@ -225,13 +225,13 @@ export class Ranks {
     const { current } = this;
     if (!current) return;
     const { i, inside } = standing(current, this.now);
-    // in Simple the lanes say how far this rank is, on its own clock
+    // in Simple, the lanes already show this rank's place on its own clock
     this.moment.hidden = this.all || this.members.length < 2 || (inside && this.app.detail.simple);
     const before = i < 0 ? "before its first step" : `idle after step ${current.run.stepOf(i)}`;
     tell(this.moment, inside ? `All ranks at ${this.readout}` : `${this.readout}: ${before}`);
   }
 
-  // -- what the transport walks along where all are on screen: the moments at which one of them
+  // -- what the transport moves along if all ranks are on screen: the moments at which one of them
   // begins a step ---
 
   get at() {
@@ -246,7 +246,7 @@ export class Ranks {
     this.hold(this._times[clamp(index, 0, this.length - 1)]);
   }
 
-  /** Moments at which something of a kind happens in one of them; see `Run.eventSteps`. */
+  /** Indices of the moments at which something of a kind happens; see `Run.eventSteps`. */
   eventSteps(kind) {
     const steps = new Map(this.members.map((m) => [m, new Set(m.run.eventSteps(kind))]));
     const has = ({ placed, i }) => steps.get(placed)?.has(i);
@@ -257,7 +257,7 @@ export class Ranks {
     return momentOf(this.now, this.span);
   }
 
-  /** Their current steps, for tests and scripts. */
+  /** The ranks' current steps, for tests and scripts. */
   standing() {
     return this.members.map((m) => ({ rank: m.rank, ...standing(m, this.now) }));
   }

@@ -1,5 +1,5 @@
-// The runs that can be opened: recorded ones, and those of this visit, which can also be shared,
-// compared and removed until the page is closed.
+// The list of runs that can be opened: recorded ones, and those of this visit, which can also be
+// shared, compared and removed until the page is closed.
 
 import { bareCard, cardHead } from "../parts/floating.js";
 import { h, iconButton, newButton, put, randomHex } from "../parts/dom.js";
@@ -34,13 +34,13 @@ function thumbnail(app, { lanes, steps }) {
   return canvas;
 }
 
-/** Close the list and do something. */
+/** A function that closes the list and then acts. */
 const closed = (dialog, act) => () => {
   dialog.close();
   act();
 };
 
-/** A run in the list: its picture and words. */
+/** A run in the list: its picture and words, as a button. */
 function choice(picture, title, says, facts, props) {
   const more = h("small", { class: "run-facts" }, joined(facts));
   const words = [h("b", {}, title), h("small", {}, says), more];
@@ -88,7 +88,7 @@ function ofThisVisit(app, dialog, kept, again) {
   );
 }
 
-/** Common questions, each a link to its answer and the step that shows it. */
+/** Common questions, each linking to its answer and the step that shows it. */
 function asked(dialog, { title, shows, asked: list }) {
   const link = ({ name, title: question }) => {
     const href = `#part=learn&lesson=questions&stop=${name}`;
@@ -134,8 +134,7 @@ export function showRuns(app) {
 }
 
 /**
- * A run's lanes as the catalogue has them: lane by lane [first step, end, hue], hue -1 where it was
- * wasted.
+ * A run's lanes as in the catalogue: for each lane [first step, end, hue], hue -1 for wasted steps.
  */
 function lanesOf(run) {
   /** @type {number[][][]} */
@@ -157,7 +156,7 @@ export class Visit {
     this.runs = []; // {title, policy, seconds, at, run, entry, spec, lanes, steps}
   }
 
-  /** Keep a run that has ended. */
+  /** Add a run that has ended. */
   add(run, entry, spec, title) {
     const { policy, max_num_batched_tokens: budget } = run.header.config;
     const limits = [policy, t(`${run.numLanes} [lane|lanes]`), budget && `budget ${budget}`];

@@ -1,6 +1,6 @@
-// What was slow: the longest gaps between tokens and the longest waits, each a link to its step,
-// and every request's time in a table that sorts. The numbers and the sentences are
-// visualizer/documents/delays.py's.
+// What was slow: the longest gaps between tokens and the longest waits, each with a link to its
+// step, and a sortable table of where every request's time went. The numbers and sentences come
+// from visualizer/documents/delays.py.
 
 import { bareCard, cardHead } from "../parts/floating.js";
 import { chip, spans } from "../parts/chips.js";
@@ -13,7 +13,7 @@ import { timeBar } from "../views/time_bar.js";
 
 const MOST_ROWS = 200;
 
-/** The longest of a kind, each a link to its step. */
+/** The longest gaps or waits, each with a link to its step. */
 function worst(app, go, kind, title, none) {
   const shown = { run: app.run, index: Infinity };
   const found = app.run.delays.worst.filter((one) => one.kind === kind);
@@ -33,8 +33,8 @@ function worst(app, go, kind, title, none) {
 }
 
 /**
- * Columns: [key, words, what they mean, the seconds of a request's time]. Parts that nobody has are
- * left out.
+ * The table's columns: [key, words, meaning, function from a request's time to seconds]. Parts that
+ * no request has are left out.
  */
 function columnsOf(run, times) {
   const secondsOf = (part) => (time) => time.parts.find(({ name }) => name === part)?.seconds || 0;
@@ -46,8 +46,8 @@ function columnsOf(run, times) {
 }
 
 /**
- * Every request's time, sorted by a column, and a field that keeps those with a letter or a piece
- * of an id.
+ * A table of every request's time, sorted by a column, with a field that keeps requests by letter
+ * or a piece of their id.
  */
 function table(app, go) {
   const { run } = app;
@@ -118,7 +118,7 @@ function table(app, go) {
   return h("section", {}, h("h3", {}, t("Who waited longest, and why")), search, box, says);
 }
 
-/** The card about the run on screen; finds: with the field that finds a request. */
+/** Show the card about the run on screen. finds: focus the field that finds a request. */
 export function showSlow(app, finds = false) {
   const { run } = app;
   if (!run?.delays) return app.toast("Where the time went is known when the run has ended.");

@@ -1,34 +1,34 @@
-// What Watch shows: one state, which only `set` changes, and which tells those who listen.
+// What Watch shows: one state that only `set` changes, which then notifies listeners.
 
 /**
  * @typedef {object} WatchState
- * @property {Run} run on screen; null before the first one: whatever can be asked earlier looks
- * @property {Entry | null} entry the run in the catalogue, or what else is known of it
- * @property {Json} replay its document, as it was fetched
+ * @property {Run} run on screen; null before the first one, so code that runs earlier must check
+ * @property {Entry | null} entry the run's entry in the catalogue, or what else is known of its origin
+ * @property {Json} replay its document, as fetched
  * @property {number} index of the step on screen
  * @property {number} pass of the step; Infinity: the last one
- * @property {RunRequest | null} pinned the request that was selected
+ * @property {RunRequest | null} pinned the selected request
  * @property {RunRequest | null} hovered the request under the pointer
  * @property {RunRequest[] | null} lit what the pointer highlights, if more than one request
- * @property {Focus} focus what is highlighted; follows from the three above
+ * @property {Focus} focus the highlighted requests; follows from the three above
  * @property {Hot | null} hot the token under the pointer
- * @property {boolean} following whether it stays at the newest step
+ * @property {boolean} following whether the newest step is always shown
  * @property {Edge | null} edge where new steps come from
- * @property {string} tab of the views that share a place on a small screen
+ * @property {string} tab which of the views is shown that share their place on a small screen
  * @property {"desk" | "tablet" | "phone"} layout
  * @property {boolean} narrow a tablet too narrow for all buttons
  * @property {"simple" | "full"} detail
- * @property {boolean} clock the lanes' axis: measured seconds instead of steps
+ * @property {boolean} clock whether the lanes' axis is measured seconds instead of steps
  * @property {boolean} presenter
  * @property {boolean} large type for a projector, beside a lesson
  * @property {"dark" | "light" | null} chosenTheme by the visitor or the address
- * @property {boolean | undefined} chosenAxis the same
+ * @property {boolean | undefined} chosenAxis `clock`, if the visitor or the address chose it
  * @property {Palette} palette
  */
 
 /** @typedef {(changed: Set<keyof WatchState>) => void} Listener */
 
-/** Nothing is highlighted: what a run that is put on screen begins with. */
+/** Nothing is highlighted, as in a run that has just been put on screen. */
 export const UNLIT = Object.freeze({ pinned: null, hovered: null, lit: null, hot: null });
 
 /** @type {Omit<WatchState, "palette" | "run">} */
@@ -52,7 +52,7 @@ const BEGINNING = {
   chosenAxis: undefined,
 };
 
-/** No run has been put on screen. */
+/** Stands for a run before the first one is on screen. */
 export const NONE = /** @type {Run} */ (/** @type {unknown} */ (null));
 
 export class Store {
@@ -64,7 +64,7 @@ export class Store {
     this._listeners = new Set();
   }
 
-  /** Call with the names of what has changed, each time that something has. @param {Listener} act */
+  /** Call `act` after each change with the names of the changed fields. @param {Listener} act */
   listen(act) {
     this._listeners.add(act);
   }

@@ -1,4 +1,4 @@
-// Play, step, jump: buttons, keys, speed; and the player's other keys.
+// Playing, stepping, jumping: buttons, keys and speed; and all other keys of the player.
 
 import { clamp, keyButton, setText } from "../parts/dom.js";
 import { isOurKey, isTyping, pressesButton, toggleFullscreen } from "../parts/look.js";
@@ -30,7 +30,7 @@ export class Transport {
     this.bar = bar;
     this.speed = 2;
     this.playing = false;
-    this.played = -1; // where play has come
+    this.played = -1; // the place that playback has reached
     this._frame = 0;
     this.playButton = bar.querySelector(".play");
     const came = "Back to the last request that came or went";
@@ -58,21 +58,19 @@ export class Transport {
     });
   }
 
-  /**
-   * What the transport moves along: the steps of the run on screen, or the moments of all ranks.
-   */
+  /** What the transport moves along: steps of the run on screen, or moments of all ranks. */
   get track() {
     return this.app.ranks.all ? this.app.ranks : this.app.run;
   }
 
-  /** The current place on it. */
+  /** The current place on the track. */
   get place() {
     return this.app.ranks.all ? this.app.ranks.at : this.app.index;
   }
 
   /**
-   * Do what a button (data-act) or key (KEYS) stands for. far: that many steps at once. False if it
-   * is not ours.
+   * Do what a button (data-act) or key (KEYS) stands for. far: how many steps at once. False if
+   * there is no such action.
    */
   act(name, far = 1) {
     const { app } = this;
@@ -148,7 +146,7 @@ export class Transport {
     this._frame = requestAnimationFrame(tick);
   }
 
-  /** Steps a second, and the step that is not passed: in Simple play goes by what happens. */
+  /** Steps per second, and the step at which play must stop; in Simple both follow the events. */
   get _pace() {
     const { app } = this;
     const byEvents = app.detail.simple && !app.ranks.all && !app.grows;
@@ -192,7 +190,7 @@ function selectNext(app, by) {
   const present = [...new Set(all)];
   if (!present.length) return;
   const at = present.indexOf(app.pinned);
-  const from = by < 0 ? Math.max(at, 0) : at; // from nobody: the first, or the last
+  const from = by < 0 ? Math.max(at, 0) : at; // if none is selected: the first, or the last
   const next = present.at((from + by) % present.length);
   if (next !== app.pinned) app.pin(next);
 }
@@ -210,7 +208,7 @@ export function playerKeys(app) {
     else if (e.key === "t") app.tables.toggle();
     else if (e.key === "w") showSlow(app);
     else if (e.key === "/") {
-      e.preventDefault(); // it would be typed there
+      e.preventDefault(); // otherwise the key would be typed into the field
       if (app.edge.find) app.edge.find();
       else showSlow(app, true);
     } else if (e.key === "d") app.detail.turn();

@@ -1,9 +1,9 @@
-// Everything views get from the player: the state for each draw, and the actions they can call.
+// What views get from the player: the state for each draw, and the actions that they can call.
 
 import { clamp } from "../parts/dom.js";
 
 /**
- * One step of the run on screen, or a share of the way to it, and how it is viewed.
+ * One step of the run on screen, or a share of the motion to it, and how it is viewed.
  * @param {App} app @returns {ViewState}
  */
 export function viewState(app, index = app.index, share = 1) {

@@ -1,5 +1,5 @@
-// How the model uses what the mask permits: real attention weights of one layer and head, fetched
-// once a step stays on screen.
+// Attention weights: what one layer and head of the model does with the positions that the mask
+// permits. They are fetched when a step stays on screen.
 
 export class Weights {
   /** @param {App} app */
@@ -9,7 +9,7 @@ export class Weights {
     this._timer = undefined;
     this.on = false;
     this.layer = this.head = 0;
-    // in a trained model the first token often takes nearly all, and the rest could not be seen
+    // in a trained model the first token often gets nearly all weight, which would hide the rest
     this.withoutFirst = true;
     this.reset();
   }
@@ -20,10 +20,10 @@ export class Weights {
     /** @type {Map<string | null, Map<string, {weights: number[][]}> | null>} */
     this.known = new Map(); // step/pass/layer/head -> Map of request id -> {start, weights}
     /** @type {{key: string | null, says: string} | null} */
-    this.error = null; // why those of a pass cannot be had
+    this.error = null; // why a pass has no weights
   }
 
-  /** Only runs that an engine has can be computed again. */
+  /** Whether weights can be had: an engine must have the run to compute it again. */
   get offered() {
     const { app } = this;
     const isKept = app.runId && app.engines?.can("attention", app.runId);
@@ -31,7 +31,8 @@ export class Weights {
   }
 
   /**
-   * The state for a view: which weights, and those of a pass, null until they have arrived.
+   * The state for views: which weights are wanted, and those of a pass, null until they have
+   * arrived.
    * @param {Frame} frame @param {Pass | null} pass @returns {WeightsState}
    */
   state(frame, pass) {
@@ -61,7 +62,7 @@ export class Weights {
       }
       if (app.run !== run) return;
       if (answer.error) {
-        // past the last head: start over
+        // after the last head, begin with the first again
         if (this.head > 0 && /no head/.test(answer.error)) this.head = 0;
         else this.error = { key, says: answer.error };
         this.known.delete(key);

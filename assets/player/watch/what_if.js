@@ -1,5 +1,5 @@
-// What if: the requests on screen run twice again, the second time with one setting changed. The
-// two runs are a pair, shown where they diverge.
+// What if: the requests on screen are run twice again, the second time with one setting changed.
+// The two runs are a pair, shown where they diverge.
 
 import { showCard } from "../parts/floating.js";
 import { h, newButton, setText } from "../parts/dom.js";
@@ -10,7 +10,7 @@ import { inLanguage, t } from "../parts/speech.js";
 import { Run } from "../run/run.js";
 import { viewState } from "./view_state.js";
 
-// by the limit that bound
+// the setting behind each limit
 const KNOB_OF = { lanes: "max_num_seqs", budget: "max_num_batched_tokens", blocks: "num_blocks" };
 /**
  * @type {[knob: string, name: string, others: (n: number, config: Json) => number[], words: (n:
@@ -46,8 +46,8 @@ const SWITCHES = [
 const insteadOf = (policy, config) => `the policy “${policy}” instead of “${config.policy}”`;
 
 /**
- * The settings that can be changed: name, current value, and others to try. The one that limited
- * the step comes first.
+ * The settings that can be changed, each with name, current value and others to try. The setting
+ * that limited the step comes first.
  * @param {Json} config @param {Policy[]} policies @param {string} binding
  */
 export function changesOf(config, policies, binding = "none") {
@@ -90,10 +90,7 @@ export function changesOf(config, policies, binding = "none") {
   return [...settings.filter((s) => s.knob === first), ...settings.filter((s) => s.knob !== first)];
 }
 
-/**
- * What the button says before it is pressed: of another engine's run, that it is planned and not
- * run again, where it can be.
- */
+/** What the button's title says; another engine's run cannot be run again, but may be planned. */
 export function aboutWhatIf(app) {
   const { engine } = app.run.header;
   if (!engine) return t("The same requests with one setting changed: where do the runs diverge?");
@@ -103,7 +100,7 @@ export function aboutWhatIf(app) {
   return t(says, { engine: engine.name });
 }
 
-/** The part of Compare that plans a run: its own settings, and others to try. */
+/** Open Compare's form for a plan of the run on screen, with its settings and others to try. */
 function showPlan(app) {
   const { config, num_blocks: blocks } = app.run.header;
   const own = { ...config, num_blocks: blocks };
@@ -114,11 +111,11 @@ function showPlan(app) {
   goToPart(app.root, "compare", { plan: { run: app.runId, tried } });
 }
 
-/** Whether somebody here has the run on screen, and can plan it. */
+/** Whether an engine here has the run on screen and can plan it. */
 const canPlan = ({ run, runId, engines }) =>
   Boolean(!run.isSimulated && runId && engines?.can("plan", runId));
 
-/** The card with changes to the run on screen. */
+/** Show the card with changes to the run on screen. */
 export async function showWhatIf(app) {
   if (app.run?.header.engine) return canPlan(app) ? showPlan(app) : app.toast(aboutWhatIf(app));
   if (app.running) return app.toast("A run is in progress: wait for it to end, or cancel it.");
@@ -176,8 +173,8 @@ export async function showWhatIf(app) {
 }
 
 /**
- * Run again what a link describes: its spec, with the change that it names (`knob:value`). Returns
- * whether it is one of the changes offered.
+ * Run what a link describes again: its spec with the change that it names (`knob:value`). Resolves
+ * to whether that is one of the changes offered.
  */
 export async function restoreFork(app, spec, wanted) {
   const [knob, text] = wanted.what.split(":");
@@ -187,7 +184,7 @@ export async function restoreFork(app, spec, wanted) {
   const failed = await fork(app, spec, { knob, ...change }, (words) => app.toast(t(words), 8000));
   if (failed) app.toast(failed, 8000);
   else if (app.pair.members.length) {
-    // no other run was opened meanwhile
+    // otherwise another run was opened meanwhile
     if (wanted.side === "before") app.pair.flip();
     app.look(wanted);
   }
@@ -195,8 +192,8 @@ export async function restoreFork(app, spec, wanted) {
 }
 
 /**
- * Run the requests on screen under their policy and under another, and show both; returns a
- * sentence if that failed.
+ * Run the requests on screen under their policy and another one, and show both; returns a sentence
+ * if that failed.
  */
 export async function runBeside(app, policy, tell) {
   if (app.running) return t("A run is in progress: wait for it to end, or cancel it.");
@@ -207,7 +204,7 @@ export async function runBeside(app, policy, tell) {
 }
 
 /**
- * Run both and show them where they diverge, or as they are at the step on screen; returns a
+ * Run both and show them where they diverge, or at the step on screen if `beside`; returns a
  * sentence if that failed.
  */
 async function fork(app, spec, { says, knob, value }, tell, beside = false) {
@@ -223,7 +220,7 @@ async function fork(app, spec, { says, knob, value }, tell, beside = false) {
     const asks = { ...spec, knob, value };
     const answer = await app.engines.ask("fork", asks, app.visit.visitor, progress);
     const { runs, ...doc } = await app.fetch(answer.url);
-    if (app.run !== before) return null; // a different run was opened meanwhile
+    if (app.run !== before) return null; // another run was opened meanwhile
     const said = inLanguage(doc);
     const members = runs.map((one, n) => {
       const replay = { ...one, ...said.runs?.[n] };
@@ -255,8 +252,9 @@ async function fork(app, spec, { says, knob, value }, tell, beside = false) {
 }
 
 /**
- * A pair that shows both runs as wholes: what each took in steps, which one machine's pace does not
- * change. at: the step to show. @param {import("./pair.js").Member[]} members @param {number} at
+ * The words and places of a pair that shows both runs as wholes: their numbers of steps, which do
+ * not depend on the machine's speed. at: the step to show.
+ * @param {import("./pair.js").Member[]} members @param {number} at
  */
 function whole(members, at) {
   const says = () => {
@@ -275,7 +273,7 @@ function whole(members, at) {
 export const optional = (policies) => [...new Set(policies.flatMap((p) => p.knobs))];
 
 /**
- * Whether a setting means something under a policy. @param {Policy[]} policies @param {string} name
+ * Whether a setting has a meaning under a policy. @param {Policy[]} policies @param {string} name
  * @param {string} knob
  */
 export function takes(policies, name, knob) {

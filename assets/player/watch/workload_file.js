@@ -1,4 +1,4 @@
-// A workload from a file of this machine: one saved by the page, or one that a service published.
+// Reads a workload from a file: one that the page saved, or one that a service published.
 
 import { setText } from "../parts/dom.js";
 import { savedIn } from "./address.js";
@@ -29,8 +29,8 @@ export async function loadWorkload(editor, input) {
 }
 
 /**
- * One that a service published, scaled to the model in the form; the sentence about the scaling
- * stays in view.
+ * Read a service's published workload, scaled to the form's model, with a sentence about the
+ * scaling.
  */
 async function published(editor, text, name) {
   editor.frame.busy(true);

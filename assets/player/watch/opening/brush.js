@@ -1,12 +1,12 @@
-// What the opening's pictures are drawn with: text at a place, rounded boxes, a request's chip.
+// Functions that the opening's pictures share: text at a place, a request's chip, boxes in between.
 
 import { measure, roundBox, setFont } from "../../parts/surface.js";
 import { along, lerp } from "../../views/phases.js";
 
 /**
- * A text, its middle at y. @param {Ink} g @param {string} text @param {number} x @param {number} y
- * @param {string} font @param {string} colour @param {number} align 0: from x on, 0.5: around x, 1:
- * up to x
+ * Write a text whose middle is at y. @param {Ink} g @param {string} text @param {number} x
+ * @param {number} y @param {string} font @param {string} colour @param {number} align 0: from x on,
+ * 0.5: around x, 1: up to x
  */
 export function write(g, text, x, y, font, colour, align = 0) {
   setFont(g, font);
@@ -24,9 +24,9 @@ export function widthOf(g, text, font) {
 /** @typedef {import("../../parts/surface.js").Box} Box */
 
 /**
- * A request's letter around a point; dashed while it holds no lane. @param {Ink} g @param {Palette}
- * palette @param {RunRequest} request @param {import("../../views/phases.js").Point} middle
- * @param {number} h @param {boolean} waits
+ * Draw a request's letter around a point, dashed while the request holds no lane. @param {Ink} g
+ * @param {Palette} palette @param {RunRequest} request
+ * @param {import("../../views/phases.js").Point} middle @param {number} h @param {boolean} waits
  */
 export function chipAt(g, palette, request, { x, y }, h, waits) {
   const { tint, solid } = palette.of(request);

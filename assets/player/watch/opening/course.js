@@ -1,5 +1,5 @@
-// One policy's lanes on the opening's clock: Watch's own lanes, and before them the door where
-// people wait.
+// Draws one policy's lanes on the opening's clock: the same lanes as Watch's, and before them the
+// door where people wait.
 
 import { t } from "../../parts/speech.js";
 import { clipped, measure, roundBox } from "../../parts/surface.js";
@@ -12,9 +12,10 @@ import { capital, inSeconds, share } from "./plot.js";
 /** @typedef {import("./brush.js").Box} Box */
 /** @typedef {import("./plot.js").Course} Course */
 /**
- * moment: of the runs; extent: seconds across; at: of the opening; enters: when each request does,
- * of the opening; arrives: since when chips fly to the door, or null; cards: where from; main: the
- * one that matters.
+ * What `drawCourse` shows. moment: seconds of the runs; extent: seconds across the chart; at:
+ * seconds of the opening; enters: when each request enters its lane, in seconds of the opening;
+ * arrives: since when chips fly from cards to the door, or null; main: whether this chart is the
+ * one to look at.
  * @typedef {{palette: Palette, title: string, moment: number, extent: number, at: number, enters:
  * number[], arrives: number | null, cards: {x: number, y: number}[], main: boolean}} Showing
  */
@@ -22,12 +23,12 @@ import { capital, inSeconds, share } from "./plot.js";
 /** @type {WeakMap<Course, LaneInk>} */
 const inks = new WeakMap();
 
-/** Late, then at once. @param {number} p */
+/** An easing curve: fast at first, then slower. @param {number} p */
 const landing = (p) => 1 - (1 - p) ** 3;
 
 /**
- * @param {Ink} g @param {Course} course @param {Box} box @param {Showing} showing @param {number}
- * strength @param {number} d device pixels
+ * @param {Ink} g @param {Course} course @param {Box} box @param {Showing} showing
+ * @param {number} strength @param {number} d device pixels per pixel
  */
 export function drawCourse(g, course, box, showing, strength, d) {
   const { palette, moment, extent, title, main } = showing;
@@ -73,7 +74,7 @@ export function drawCourse(g, course, box, showing, strength, d) {
   const past = completed ? x(course.endOf(completed - 1)) : 0;
   const now = Math.min(x(moment), x(course.end));
   if (past > 0) clipped(g, 0, 0, past, lanes.h, () => ink.drawLanes(g, state, strength));
-  // the step that is being computed
+  // the step that is being computed is drawn paler
   if (now > past)
     clipped(g, past, 0, now - past, lanes.h, () => ink.drawLanes(g, state, strength * 0.5));
   g.globalAlpha = strength;
@@ -95,8 +96,8 @@ export function drawCourse(g, course, box, showing, strength, d) {
 }
 
 /**
- * Seconds, from the left on. @param {Ink} g @param {Palette} palette @param {number} extent @param
- * {number} w @param {number} axis @param {boolean} small
+ * Draw the axis of seconds. @param {Ink} g @param {Palette} palette @param {number} extent
+ * @param {number} w @param {number} axis @param {boolean} small
  */
 function drawAxis(g, palette, extent, w, axis, small) {
   const unit = roundUnit(extent, Math.max(2, w / (small ? 60 : 110)), false);
@@ -110,8 +111,9 @@ function drawAxis(g, palette, extent, w, axis, small) {
 }
 
 /**
- * Lanes that are computed for a request that is done. @param {Ink} g @param {Course} course @param
- * {LaneInk} ink @param {Showing} showing @param {(s: number) => number} x
+ * Mark the time in which lanes are computed for a request that is already done. @param {Ink} g
+ * @param {Course} course @param {LaneInk} ink @param {Showing} showing
+ * @param {(s: number) => number} x
  */
 function drawWaste(g, course, ink, { palette, moment }, x) {
   const words = t("for nobody");
@@ -130,9 +132,9 @@ function drawWaste(g, course, ink, { palette, moment }, x) {
 }
 
 /**
- * Where the clock stands, and where this run ended. @param {Ink} g @param {Course} course @param
- * {Showing} showing @param {number} strength @param {{x: (s: number) => number, top: number,
- * bottom: number, w: number, small: boolean}} at
+ * Draw where the clock is, and where this run ended. @param {Ink} g @param {Course} course
+ * @param {Showing} showing @param {number} strength
+ * @param {{x: (s: number) => number, top: number, bottom: number, w: number, small: boolean}} at
  */
 function drawNow(g, course, { palette, moment }, strength, { x, top, bottom, w, small }) {
   const over = moment >= course.end;
@@ -162,7 +164,8 @@ function drawNow(g, course, { palette, moment }, strength, { x, top, bottom, w, 
 }
 
 /**
- * Who stands before the door, and who goes through it. at: where a life's lane begins.
+ * Draw the requests before the door, and those that go through it. at: where a request's lane
+ * begins.
  * @param {Ink} g @param {Course} course @param {Showing} showing @param {{x: number, y: number, w:
  * number, small: boolean, at: (life: Course["lives"][number]) => {x: number, y: number}}} door
  */
@@ -216,7 +219,7 @@ function drawDoor(
   }
   if (moment > 0) return;
   course.lives.forEach((life, r) => {
-    // the first step into their lanes
+    // requests that enter their lanes in the first step
     if (life.from > 0) return;
     const arrived = arrives === null ? 1 : landing(share(arrives, r * 0.07, 0.55 + r * 0.07));
     const to = at(life);

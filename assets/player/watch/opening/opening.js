@@ -1,8 +1,8 @@
-// The opening: on a first visit Watch begins with twenty seconds of two recorded runs, then the hood is opened on the second of them. What it draws
-// is a function of the second (scene.js), what it says is computed from the runs (plot.js); here are when it plays, its keys and how it ends.
+// The opening: on a first visit, Watch begins with twenty seconds about two recorded runs, then shows the second run in the player ("the hood"). The
+// picture is a function of the time (scene.js), and the sentences are computed from the runs (plot.js); this file has its clock, its keys and its end.
 //
-//   by itself, once a browser: any key or tap but Space ends it      asked for, or paused: Space, ← → go by sentences, Esc leaves
-//   #opening in the address plays it, #opening=12.5 stands at that second; reduced motion: four still pictures
+//   begins by itself, once per browser: any key or tap but Space ends it      asked for, or paused: Space, ← → go by sentences, Esc leaves
+//   #opening in the address plays it, #opening=12.5 stops at that second; reduced motion: four still pictures
 
 import {
   canvasIn,
@@ -32,13 +32,13 @@ import { drawOpening } from "./scene.js";
 
 const PLAYED = "inflight-opening";
 const FIRST_LESSON = "one-token";
-const HARMLESS = ["theme", "lang", "detail", "opening"]; // in an address that names nothing to show
+const HARMLESS = ["theme", "lang", "detail", "opening"]; // parameters that name nothing to show
 const OTHERS_KEYS =
   /^(Tab|Shift|Control|Alt|AltGraph|Meta|CapsLock|NumLock|ScrollLock|ContextMenu|PrintScreen|Dead|Unidentified|F\d+|(Fn|Audio|Media|Browser|Launch).*)$/;
 const SCROLLING = /^( |Arrow.*|Page.*|Home|End)$/;
-const PATIENCE = 2000; // ms for a language to arrive
+const PATIENCE = 2000; // ms to wait for a language
 
-/** Until its document is there, and on a page that has none. */
+/** No plot: its document has not arrived, or the page has none. */
 const NO_PLOT = /** @type {Plot} */ (/** @type {unknown} */ (null));
 
 export class Opening {
@@ -56,17 +56,17 @@ export class Opening {
     this.hint = $(".opening-hint");
     this.pictures = $(".opening-pictures");
     this.surface = new Surface(canvasIn(this.el, ".opening-stage canvas"), () => this.draw());
-    this.question = new OwnQuestion(app); // once all is told
+    this.question = new OwnQuestion(app); // the visitor's own question, at the end
     /** @type {Json} */
     this.doc = null; // see visualizer/documents/opening.py
     /** @type {Plot} */
     this.plot = NO_PLOT;
     this.on = this.playing = false;
-    this.still = false; // the four pictures
-    this.mine = false; // asked for: it obeys
-    this.at = 0; // seconds
+    this.still = false; // whether four still pictures are shown
+    this.mine = false; // whether the visitor asked for it, so that keys control it
+    this.at = 0; // seconds since it began
     this._frame = 0;
-    this.lastMs = 0; // what the last picture cost
+    this.lastMs = 0; // ms that drawing the last picture took
     /** @type {Surface[]} */
     this._stills = [];
     this._said = "";
@@ -85,8 +85,8 @@ export class Opening {
   }
 
   /**
-   * Whether it begins by itself: on a first visit to an address that names nothing else, or where
-   * the address asks for it.
+   * Whether it begins by itself: on a first visit without another address, or if the address says
+   * so.
    */
   get isDue() {
     if (!this.offer || this.app.options.model || !isOnWatch()) return false;
@@ -97,8 +97,8 @@ export class Opening {
   }
 
   /**
-   * Begin by itself, if it is due, and put its run on screen below; false where another run has to
-   * be opened.
+   * Begin by itself, if due, with its run in the player below; false if another run is to be
+   * opened.
    */
   async begin() {
     if (!this.isDue) return false;
@@ -111,7 +111,7 @@ export class Opening {
     return true;
   }
 
-  /** Play it because somebody asked. */
+  /** Play it because the visitor asked. */
   async play() {
     this.app.transport.toggle(false);
     if (!(await this._show()))
@@ -121,7 +121,7 @@ export class Opening {
     this.playButton.focus({ preventScroll: true });
   }
 
-  /** Cover Watch, and fetch the two runs; false if they cannot be had. */
+  /** Cover Watch and fetch the two runs; false if they cannot be had. */
   async _show() {
     const { app } = this;
     /** @type {HTMLElement[]} */
@@ -132,14 +132,14 @@ export class Opening {
     this.el.classList.remove("leaving");
     this.on = true;
     this.still = reducedMotion();
-    // until its runs are here
+    // shown until the runs are here
     if (!this.plot) setText(this.sentence, t("One model serves many people at once."));
     try {
       this.doc ??= await app.fetch(this.offer.url);
       const [before, after] = ["before", "after"].map((name) => this.doc.runs[this.doc[name]]);
       this.plot ??= Plot.of(new Run(before), new Run(after)) || NO_PLOT;
     } catch {
-      this.plot = NO_PLOT; // Watch is there without it
+      this.plot = NO_PLOT; // Watch works without the opening
     }
     if (!this.plot) this.close(false);
     else this.question.offer(this.doc.comparison).then(() => this._tell());
@@ -160,12 +160,12 @@ export class Opening {
     this.draw();
   }
 
-  /** What names requests in its sentences. */
+  /** The context in which its sentences name requests. */
   get _shown() {
     return { run: this.plot.fast.run, index: Infinity };
   }
 
-  /** Its second run in the player, at the step before the newcomer. */
+  /** Put the second run into the player, at the step before the next request joins. */
   _putHood() {
     const { app, doc, plot } = this;
     const racer = doc.after;
@@ -174,17 +174,17 @@ export class Opening {
     app.openReplay(runOf(doc, racer), { step: plot.fast.run.stepOf(plot.hood) }, entry);
   }
 
-  /** End it on the run that it told of. */
+  /** End it and show its second run in the player. */
   openHood() {
     const { app, plot, doc } = this;
-    if (!plot) return this.close(false); // its runs are still on their way: Watch opens as ever
+    if (!plot) return this.close(false); // its runs are still loading: Watch opens without it
     const { comparison, racer } = app.entry || {};
     const isIt = comparison === doc.comparison && racer === doc.after;
     if (!isIt || app.index !== plot.hood) this._putHood();
     this.close();
   }
 
-  /** End it. slowly: the picture fades. */
+  /** End the opening. slowly: the picture fades. */
   close(slowly = true) {
     if (!this.on) return;
     this.toggle(false);
@@ -202,12 +202,12 @@ export class Opening {
     el.classList.add("leaving");
     if (slowly && !reducedMotion()) setTimeout(gone, 280);
     else gone();
-    app.sized(); // the bar is seen again: what fits in it is known only now
+    app.sized(); // only now that the bar is visible again, what fits in it can be measured
   }
 
   // -- time --------------------------------------------------------------------------------------
 
-  /** Play or pause; at its end, once more. @param {boolean} on */
+  /** Play or pause; at the end, play again. @param {boolean} on */
   toggle(on) {
     if (on && this.at >= LENGTH) this.at = 0;
     this.playing = on;
@@ -222,7 +222,7 @@ export class Opening {
   _tick(now) {
     if (!this.playing) return;
     const ready = speaking() === wantedLanguage() || now - this._waits > PATIENCE;
-    // a page in the background does not run ahead
+    // time in the background does not count
     if (ready) this.at = Math.min(LENGTH, this.at + clamp(now - this._last, 0, 100) / 1000);
     this._last = now;
     this.draw();
@@ -230,7 +230,7 @@ export class Opening {
     else this._frame = requestAnimationFrame((next) => this._tick(next));
   }
 
-  /** Stand at a second. @param {number} at */
+  /** Stop at a second of the opening. @param {number} at */
   seek(at) {
     this.toggle(false);
     this.at = clamp(at, 0, LENGTH);
@@ -240,12 +240,12 @@ export class Opening {
   }
 
   /**
-   * Go to the next sentence, or back to the beginning of one, and stand at its best picture. @param
-   * {number} by
+   * Go to the end of the current or next sentence, or back to that of an earlier one, where its
+   * picture is complete. @param {number} by
    */
   turn(by) {
     const { said } = this.plot;
-    // a sentence's picture is whole when it ends
+    // a sentence's picture is complete when the sentence ends
     const ends = said.map((_, i) => (i + 1 < said.length ? said[i + 1][0] - 0.05 : LENGTH));
     const next = ends.find((at) => at > this.at + 0.01) ?? LENGTH;
     const last = ends.findLast((at) => at < this.at - 0.01) ?? 0;
@@ -254,7 +254,7 @@ export class Opening {
 
   // -- drawing -----------------------------------------------------------------------------------
 
-  /** The picture of now. */
+  /** Draw the current picture. */
   draw() {
     const { plot, surface, app, at } = this;
     if (!this.on || !plot) return;
@@ -284,7 +284,7 @@ export class Opening {
     if (!surface.visible) return;
     const g = surface.begin();
     const { w, h } = surface;
-    const larger = Math.min(w / 1280, h / 560); // for the last row, where there is room
+    const larger = Math.min(w / 1280, h / 560); // scale for the last row, where there is room
     const k = larger > 1.15 ? Math.min(larger, 2) : 1;
     g.scale(k, k);
     const box = { x: 1, y: 1, w: w / k - 2, h: h / k - 2 };
@@ -301,18 +301,21 @@ export class Opening {
     setAttr(this.line, "aria-valuetext", plain(this._shown, line));
   }
 
-  /** shut: the door is, for some of those in the line. @param {Span[]} line @param {boolean} shut */
+  /**
+   * A sentence as nodes. shut: some of its requests wait before a shut door. @param {Span[]} line
+   * @param {boolean} shut
+   */
   _spans(line, shut) {
     const waiting = shut ? this.plot.shut.map((r) => this.plot.fast.lives[r].request) : [];
     const nodes = spans(this._shown, line, (request) => !waiting.includes(request));
-    // in the run below, the index means another
+    // in the run below, the same index is another request
     for (const node of nodes)
       if (node instanceof HTMLElement)
         for (const name of ["data-request", "title"]) node.removeAttribute(name);
     return nodes;
   }
 
-  /** The four pictures. */
+  /** Lay out the four still pictures. */
   _hang() {
     this._stills = [];
     this.pictures.replaceChildren(
@@ -334,7 +337,7 @@ export class Opening {
     setText(this.pill, t("in {many} pictures", { many: inWords(this.plot.pictures.length) }));
   }
 
-  /** What can be done now. */
+  /** Update the buttons to what can be done now. */
   _tell() {
     const over = this.at >= LENGTH;
     const touch = matchMedia("(pointer: coarse)").matches;
@@ -349,7 +352,7 @@ export class Opening {
     setText(this.hint, this.still || over ? "" : t(this.mine ? obeys : skips));
   }
 
-  /** Where its visitor can go once all is told, beside the player itself. */
+  /** Update the links to other parts, which are shown at the end. */
   _doors() {
     const { tabs = [] } = this.app.options;
     const lesson = new URLSearchParams({ part: "learn", lesson: FIRST_LESSON });
@@ -370,7 +373,7 @@ export class Opening {
     door("learn", () => [`#${lesson}`, "Try lesson 1"]);
   }
 
-  // -- the hand ----------------------------------------------------------------------------------
+  // -- keys and pointer --------------------------------------------------------------------------
 
   /** @param {KeyboardEvent} e */
   _key(e) {
@@ -378,8 +381,9 @@ export class Opening {
     const el = /** @type {HTMLElement} */ (e.target);
     if (!this.on || !isOurKey(e, app.root) || OTHERS_KEYS.test(e.key)) return;
     if (app.root.querySelector("dialog[open]") || el.closest?.(".menu, form")) return;
-    if (el.closest?.("button, a") && (e.key === "Enter" || e.key === " ")) return; // it is pressed
-    e.stopPropagation(); // the player below hears nothing
+    // these keys press a button or link
+    if (el.closest?.("button, a") && (e.key === "Enter" || e.key === " ")) return;
+    e.stopPropagation(); // the player below must not react
     if (this.still && SCROLLING.test(e.key)) return;
     if ((this.mine || e.key === " ") && !this.still) {
       this.mine = true;
@@ -404,7 +408,7 @@ export class Opening {
     else this.openHood();
   }
 
-  /** Something else was pressed: it waits. */
+  /** Something outside the opening was pressed: pause. */
   _besides() {
     if (!this.on || !this.plot || this.still) return;
     this.mine = true;
@@ -420,7 +424,7 @@ export class Opening {
       seek(e);
       return seek;
     });
-    // it is a slider, whoever began
+    // the slider has its own keys, even if the opening began by itself
     this.line.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => {
       const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[e.key];
       if (!by || !this.plot) return;

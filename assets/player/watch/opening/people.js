@@ -1,5 +1,4 @@
-// The people of the opening: a face, what each asked, what the model has written for each so far,
-// and how long it took.
+// Draws the people of the opening: a face, a question, the answer so far, and how long it took.
 
 import { measure, roundBox, setFont, shorten } from "../../parts/surface.js";
 import { t } from "../../parts/speech.js";
@@ -10,13 +9,13 @@ import { inSeconds } from "./plot.js";
 /** @typedef {import("./brush.js").Box} Box */
 /**
  * @typedef {{plot: import("./plot.js").Plot, palette: Palette, moment: number, both: boolean,
- * settled: number}} Scene moment: -1 while they ask; both: both runs are told of; settled: 0
- * asking, 1 beside the lanes
+ * settled: number}} Scene moment: -1 while people ask; both: both runs are shown; settled: 0 while
+ * people ask, 1 when they are beside the lanes
  */
 
 /**
- * What is written and what it says beside it, of one run. @param {Scene} scene @param
- * {import("./plot.js").Course} course @param {number} r
+ * What is said beside a person about their time in one run. @param {Scene} scene
+ * @param {import("./plot.js").Course} course @param {number} r
  */
 function stateOf({ moment }, course, r) {
   const { enters, from, done } = course.lives[r];
@@ -46,7 +45,7 @@ export function drawPerson(g, scene, r, box) {
   const edge = waits ? colours.solid : finished ? palette.rule : colours.tint;
   roundBox(g, card, 12, ground, edge, waits ? 1.3 : 1, waits ? [4, 3] : []);
   if (!waits) {
-    // it speaks
+    // the tail of a speech bubble
     g.beginPath();
     g.moveTo(x + 0.8, middle - 6);
     g.lineTo(x - 7, middle);
@@ -85,14 +84,14 @@ function drawFace(g, x, y, colours) {
   g.arc(x, y - 4, 6.5, 0, 7);
   g.fill();
   g.beginPath();
-  g.arc(x, y + 16, 12.4, Math.PI * 1.09, Math.PI * 1.91); // shoulders, within the circle
+  g.arc(x, y + 16, 12.4, Math.PI * 1.09, Math.PI * 1.91); // shoulders, cut off by the circle
   g.arc(x, y, 17.2, 0.817, Math.PI - 0.817);
   g.fill();
 }
 
 /**
- * The prompt, and the end of what is written. @param {Ink} g @param {Scene} scene @param {number} r
- * @param {Box} card @param {number} n tokens
+ * Write the prompt, and the end of what the model has written. @param {Ink} g @param {Scene} scene
+ * @param {number} r @param {Box} card @param {number} n tokens
  */
 function sayIn(g, { plot, palette, moment, both, settled }, r, card, n) {
   const course = both ? plot.fast : plot.slow;
@@ -104,7 +103,7 @@ function sayIn(g, { plot, palette, moment, both, settled }, r, card, n) {
   const line = size + 6;
   const room = card.w - 24;
   const indent = widthOf(g, `${request.letter}  `, bold);
-  // what it says of its time
+  // room for the line about the time
   const foot = both || (moment >= 0 && (!n || moment >= course.lives[r].done)) ? 18 : 0;
   const most = Math.max(1, Math.floor((card.h - 12 - foot) / line));
   let asked = wrapped(g, `${r}`, plot.prompts[r].split(/(?= )/), font, room, indent);
@@ -123,13 +122,13 @@ function sayIn(g, { plot, palette, moment, both, settled }, r, card, n) {
   );
   const left = most - asked.length;
   if (!n || left <= 0) return;
-  // more than a card has room for
+  // only the last tokens: these are more than fit
   const pieces = course.run
     .answer(request)
     .slice(Math.max(0, n - 60), n)
     .map((piece) => piece.replace(/\n+/g, " "));
   const lines = wrapped(g, `${r} ${n}`, pieces, font, room - widthOf(g, "… ", font), 0);
-  const cut = lines.length > left || n > 60 ? "… " : ""; // its beginning
+  const cut = lines.length > left || n > 60 ? "… " : ""; // marks that the beginning is cut off
   lines.slice(-left).forEach((text, i) => {
     const said = (i ? "" : cut) + text.trim();
     write(g, said, card.x + 12, y + (asked.length + i) * line, font, palette.ink);
@@ -137,8 +136,8 @@ function sayIn(g, { plot, palette, moment, both, settled }, r, card, n) {
 }
 
 /**
- * On a narrow screen: one line each. @param {Ink} g @param {Scene} scene @param {number} r @param
- * {Box} box @param {{waits: boolean, finished: boolean, n: number}} now
+ * Draw a person in one line, on a narrow screen. @param {Ink} g @param {Scene} scene
+ * @param {number} r @param {Box} box @param {{waits: boolean, finished: boolean, n: number}} now
  */
 function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished, n }) {
   const course = both ? plot.fast : plot.slow;
@@ -181,7 +180,7 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
   write(g, asked, x, y, font, palette.soft);
   let tail = n > 30 ? `… ${reply}` : reply;
   const left = room - measure(g, asked) - 6;
-  // whole words
+  // drop whole words
   for (let rest = reply; rest && measure(g, tail) > left; tail = rest && `… ${rest}`)
     rest = rest.slice(rest.indexOf(" ") + 1 || rest.length);
   if (tail) write(g, tail, x + measure(g, asked) + 5, y, font, palette.ink);
@@ -191,8 +190,9 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
 const broken = new Map();
 
 /**
- * Pieces of text as lines that fit; one that does not begin with a space goes on with the word
- * before it. @param {Ink} g @param {string} of whose @param {string[]} pieces @param {string} font
+ * Wrap pieces of text into lines that fit; a piece that does not begin with a space stays with the
+ * word before it. @param {Ink} g @param {string} of identifies the text @param {string[]} pieces
+ * @param {string} font
  * @param {number} room @param {number} indent of the first line
  */
 function wrapped(g, of, pieces, font, room, indent) {

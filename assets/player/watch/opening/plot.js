@@ -1,10 +1,10 @@
-// What the opening tells, computed from two recorded runs of the same requests: who is done first, for whom the others wait, who slips in, and when
-// each sentence is said. No DOM and no canvas.
+// What the opening tells, computed from two recorded runs of the same requests: which request is done first, which one keeps the others waiting, which one
+// joins early, and when each sentence is said. No DOM and no canvas.
 //
 //   seconds of the opening ─ clock ─→ the moment of the runs ─→ what each has written by then
 //
-// The clock is bent, not the data: a token takes a few thousandths of a second, so the runs begin slowly, a token a cell, and end fast. Both runs
-// always stand at the same moment.
+// The clock is bent, not the data: a token takes a few thousandths of a second, so time passes slowly at first, token by token, and fast at the end. Both
+// runs are always at the same moment.
 
 import { clamp } from "../../parts/dom.js";
 import { unbroken } from "../../parts/format.js";
@@ -12,7 +12,7 @@ import { t } from "../../parts/speech.js";
 import { countUpTo } from "../../run/run.js";
 import { easeBoth, lerp } from "../../views/phases.js";
 
-export const LENGTH = 20; // seconds
+export const LENGTH = 20; // seconds of the opening
 
 /** @type {(x: number, from: number, to: number) => number} */
 export const share = (x, from, to) => clamp((x - from) / (to - from), 0, 1);
@@ -23,10 +23,10 @@ export const inWords = (n) => (n < NUMBERS.length ? t(NUMBERS[n]) : String(n));
 export const capital = (/** @type {string} */ word) => word[0].toUpperCase() + word.slice(1);
 /** @param {number} s */
 export const inSeconds = (s, decimals = 2) => t(`${s.toFixed(decimals)} s`);
-/** The same in a sentence, where a line may not end within it. @param {number} s */
+/** The same within a sentence, without a line break. @param {number} s */
 const told = (s, decimals = 2) => unbroken(inSeconds(s, decimals));
 
-/** A recorded run on the clock: seconds count from its first step. */
+/** A recorded run on a clock that counts seconds from its first step. */
 export class Course {
   /** @param {Run} run */
   constructor(run) {
@@ -46,7 +46,7 @@ export class Course {
     });
   }
 
-  /** When step i ends. @param {number} i */
+  /** When step i ends, in seconds. @param {number} i */
   endOf(i) {
     return this.run.events[i].tEnd - this.start;
   }
@@ -56,7 +56,7 @@ export class Course {
     return countUpTo(this.run.events, moment + 1e-9, (e) => e.tEnd - this.start);
   }
 
-  /** How many tokens of request `r` are written. @param {number} r @param {number} moment */
+  /** How many tokens request `r` has by a moment. @param {number} r @param {number} moment */
   written(r, moment) {
     const steps = this.completed(moment);
     return steps ? this.run.numGenerated(this.lives[r].request, steps - 1) : 0;
@@ -64,8 +64,7 @@ export class Course {
 }
 
 /**
- * Whether the story can be told of a run: every request held one lane once, and finished. @param
- * {Run} run
+ * Whether the story fits a run: every request held one lane once, and finished. @param {Run} run
  */
 const isPlain = (run) =>
   run.length > 1 && run.requests.every((r) => r.laneSpans.length === 1 && r.finished);
@@ -83,19 +82,19 @@ export class Plot {
     this.prompts = after.requests.map((r) => after.said(r).join("").trim());
     const others = slow.lives.map((life, r) => ({ ...life, r }));
     const ending = others.filter((life) => life.from === 0).sort((a, b) => a.done - b.done);
-    this.first = ending[0].r; // to be done
+    this.first = ending[0].r; // the first request to be done
     this.longest = ending[ending.length - 1].r;
-    // who stand before the door
+    // requests that wait before the door
     this.shut = others.filter((life) => life.from > 0).map((life) => life.r);
-    // to slip in
+    // the first request to join later
     this.next = fast.lives
       .map((life, r) => ({ ...life, r }))
       .filter((life) => life.from > 0)
       .sort((a, b) => a.enters - b.enters)[0].r;
-    this.hood = fast.lives[this.next].from - 1; // the step before that
+    this.hood = fast.lives[this.next].from - 1; // the step before it joins
     const [free, open] = [slow.lives[this.first].done, slow.lives[this.longest].done];
-    this.closest = free * 1.8; // seconds across the chart, where the camera is closest
-    // when, the moment of the runs then, and how that part is bent (0: back again)
+    this.closest = free * 1.8; // seconds across the chart when it is closest
+    // [second of the opening, moment of the runs then, bend of the clock before; 0: it eases back]
     this._clock = [
       [5.2, 0, 1],
       [7.1, free * 1.08, 1],
@@ -112,7 +111,7 @@ export class Plot {
     this.pictures = this._pictures();
   }
 
-  /** The story of two runs; null if they do not have it. @param {Run} before @param {Run} after */
+  /** The story of two runs; null if it does not fit them. @param {Run} before @param {Run} after */
   static of(before, after) {
     const same =
       before.requests.length === after.requests.length &&
@@ -122,7 +121,7 @@ export class Plot {
     return waits(before) && waits(after) ? new Plot(before, after) : null;
   }
 
-  /** The moment of the runs. @param {number} at seconds of the opening */
+  /** The moment of the runs, in seconds. @param {number} at seconds of the opening */
   moment(at) {
     const clock = this._clock;
     const next = clock.findIndex(([till]) => at < till);
@@ -133,7 +132,7 @@ export class Plot {
     return lerp(before, after, bend ? p ** bend : easeBoth(p));
   }
 
-  /** Seconds across the chart: the camera draws back while time goes by. @param {number} moment */
+  /** Seconds across the chart, more and more as time goes by. @param {number} moment */
   extent(moment) {
     return clamp(moment * 1.14, this.closest, this.slow.end * 1.07);
   }
@@ -157,8 +156,8 @@ export class Plot {
   }
 
   /**
-   * The last second of the opening before a moment of the first time that the clock runs. @param
-   * {number} moment
+   * The last second of the opening before a moment of the runs, the first time that the clock runs.
+   * @param {number} moment
    */
   _before(moment) {
     let at = 10.4;
@@ -166,7 +165,7 @@ export class Plot {
     return at;
   }
 
-  /** The first second from then on at which nobody is on the way to a lane. @param {number} from */
+  /** The first second from `from` on at which no chip is moving to a lane. @param {number} from */
   _landed(from) {
     const entries = [this.slow, this.fast].flatMap((course) => this.entries(course, true));
     let at = from;
@@ -180,8 +179,8 @@ export class Plot {
   }
 
   /**
-   * When, and what is said from then on: at most twelve words, because four a second can be read
-   * beside a moving picture. @returns {[number, () => Span[]][]}
+   * The sentences, each with the second from which it is said: at most twelve words, because four a
+   * second can be read beside a moving picture. @returns {[number, () => Span[]][]}
    */
   _sentences() {
     const { slow, first, longest, next } = this;
@@ -214,7 +213,8 @@ export class Plot {
   }
 
   /**
-   * The four still pictures: the moment of each, and what it says, which can be read at leisure.
+   * The four still pictures: the second of each, and its text, which can be longer because nothing
+   * moves.
    * @returns {[number, () => Span[]][]}
    */
   _pictures() {
@@ -257,7 +257,7 @@ export class Plot {
     ];
   }
 
-  /** How long those before the door waited. */
+  /** How long requests waited before the door, at least. */
   _wait() {
     return Math.min(...this.shut.map((r) => this.slow.lives[r].enters));
   }
@@ -267,7 +267,7 @@ export class Plot {
     return this.shut.flatMap((r, i) => (i ? [" ", this._who(r)] : [this._who(r)]));
   }
 
-  /** What it comes to. */
+  /** The conclusion. */
   sum() {
     const { slow, fast } = this;
     return t("The same {many} requests: done in {fast} instead of {slow}.", {
@@ -277,7 +277,7 @@ export class Plot {
     });
   }
 
-  /** The index of the sentence that is said. @param {number} at */
+  /** The index of the sentence at a second. @param {number} at */
   sentence(at) {
     return this.said.findLastIndex(([from]) => from <= at);
   }

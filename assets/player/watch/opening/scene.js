@@ -1,6 +1,6 @@
-// The opening's picture at a moment, a pure function of the seconds since it began: people ask one
-// model; its lanes under the old policy; below them, on the same clock, under the new one. Seeking,
-// going back, still pictures and tests all ask for a moment.
+// The opening's picture as a pure function of the seconds since it began: people ask one model;
+// then its lanes under the old policy; then, below these and on the same clock, its lanes under the
+// new one. Playing, seeking, still pictures and tests all use this function.
 
 import { t } from "../../parts/speech.js";
 import { clamp } from "../../parts/dom.js";
@@ -15,16 +15,14 @@ import { inWords, share } from "./plot.js";
 /** @typedef {import("./plot.js").Plot} Plot */
 
 /**
- * Where everything stands. bare: the lanes alone.
+ * Where everything is drawn. bare: only the lanes.
  * @param {Box} box @param {number} n people @param {boolean} bare
  */
 export function layOut(box, n, bare) {
   return box.w < 820 ? narrow(box, n, bare) : wide(box, n);
 }
 
-/**
- * People beside the lanes; asking, they stand around the model. @param {Box} box @param {number} n
- */
+/** People beside the lanes; while they ask, around the model. @param {Box} box @param {number} n */
 function wide({ x, y, w, h }, n) {
   const side = clamp(w * 0.29, 300, 390);
   const card = Math.min(104, (h - (n - 1) * 8) / n);
@@ -55,12 +53,12 @@ function wide({ x, y, w, h }, n) {
 }
 
 /**
- * People above the lanes, a line each; asking, above the model. @param {Box} box @param {number} n
- * @param {boolean} bare
+ * People above the lanes, one line each; while they ask, above the model. @param {Box} box
+ * @param {number} n @param {boolean} bare
  */
 function narrow({ x, y, w, h }, n, bare) {
-  const two = h < 420; // in two columns
-  const pairs = two && w >= 480; // wide enough for a question beside another
+  const two = h < 420; // whether people are in two columns
+  const pairs = two && w >= 480; // whether two questions fit side by side
   const [line, gap] = two ? [26, 4] : [34, 5];
   const people = Array.from({ length: n }, (_, i) =>
     two
@@ -91,14 +89,14 @@ function narrow({ x, y, w, h }, n, bare) {
 }
 
 /**
- * The picture `at` seconds.
+ * Draw the picture at a second of the opening.
  * @param {Ink} g @param {Box} box @param {Plot} plot @param {Palette} palette @param {number} at
- * @param {number} d device pixels a pixel @param {boolean} bare the lanes alone
+ * @param {number} d device pixels per pixel @param {boolean} bare only the lanes
  */
 export function drawOpening(g, box, plot, palette, at, d = 1, bare = false) {
   const { slow, fast } = plot;
   const place = layOut(box, slow.lives.length, bare);
-  const away = easeBoth(share(at, 3.5, 4.5)); // from the model to its lanes
+  const away = easeBoth(share(at, 3.5, 4.5)); // people move from the model to its lanes
   const both = easeBoth(share(at, 10.8, 11.6));
   const moment = plot.moment(at);
   const extent = plot.extent(moment);
@@ -144,9 +142,9 @@ export function drawOpening(g, box, plot, palette, at, d = 1, bare = false) {
 }
 
 /**
- * The model, and a chip on its way from each who asks. @param {Ink} g @param {ReturnType<typeof
- * layOut>} place @param {Box[]} boxes @param {Plot} plot @param {Palette} palette @param {number}
- * at @param {number} away
+ * Draw the model, and a chip that moves to it from each person. @param {Ink} g
+ * @param {ReturnType<typeof layOut>} place @param {Box[]} boxes @param {Plot} plot
+ * @param {Palette} palette @param {number} at @param {number} away
  */
 function drawAsking(g, { small, model }, boxes, plot, palette, at, away) {
   const middle = { x: model.x + model.w / 2, y: model.y + model.h / 2 };
