@@ -1,3 +1,3 @@
-"""The engine's passes on a GPU: buffers that stay in place, CUDA graphs over them, and no waiting
-for results. See `runner`.
+"""The engine's passes on a GPU: static buffers, CUDA graphs over them, and no waiting for results.
+See `runner`.
 """

@@ -1,5 +1,5 @@
-"""A scheduled pass on its way to the device: laid out as NumPy arrays on the host, and copied to
-tensors that stay in place.
+"""Lays out a scheduled pass as NumPy arrays on the host, and copies it to static tensors on the
+device.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class LaneTables:
 
 @dataclass(frozen=True)
 class HostPass:
-    """What a pass of `rows` x `width` positions computes; pads have id and position 0 and write to
+    """The inputs of a pass of `rows` x `width` positions; pads have id and position 0 and write to
     the trash slot.
 
-    ids, lanes, positions, slots: int64 `[rows * width]`; an id of UNREAD is the last token of its
-    lane. sample_rows, sample_lanes: int64 `[n]`, flat positions whose logits are sampled, and their
-    lanes. query_rows, query_lens, kv_lens: int32 `[lanes]`, see `PagedLayout`; a lane is a
+    ids, lanes, positions, slots: int64 `[rows * width]`; the id UNREAD stands for the last token of
+    its lane. sample_rows, sample_lanes: int64 `[n]`, flat positions whose logits are sampled, and
+    their lanes. query_rows, query_lens, kv_lens: int32 `[lanes]`, see `PagedLayout`; a lane is a
     sequence.
     """
 

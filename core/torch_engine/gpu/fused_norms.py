@@ -1,5 +1,5 @@
-"""An RMS norm in one kernel, where transformers takes eight: in a decode step of a small model most
-launches belong to norms.
+"""An RMS norm in one kernel; transformers takes eight, and in a decode step of a small model most
+kernel launches are those of norms.
 
 Importing this module needs Triton.
 """
@@ -13,7 +13,7 @@ import triton.language as tl
 
 @triton.jit
 def _rms_norm(x, weight, out, rows, size, eps, ROWS: tl.constexpr, SIZE: tl.constexpr):
-    """Rows `[ROWS, size]` by the root of their mean square, rounded and then scaled."""
+    """Divide rows `[ROWS, size]` by the root of their mean square, round, and then scale."""
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, SIZE)
     there = (row < rows)[:, None] & (column < size)[None]
     place = row.to(tl.int64)[:, None] * size + column[None]

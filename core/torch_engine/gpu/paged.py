@@ -25,22 +25,22 @@ from core.torch_engine.gpu.paged_kernels import (
 )
 
 SPLITS_AT_ONCE = 16
-# programs per head that look for sequences to combine: most steps have none, and every program has
-# a cost
+# programs per head that look for sequences to combine: most steps have none, and each program costs
+# time
 COMBINERS = 32
 # multiply-adds, as Triton does by default up to 3.9, which warns that 3.10 will not
 FUSED = {"enable_fp_fusion": True}
 
 
 def launch_of(rows: int, keys: torch.Tensor, values: torch.Tensor) -> dict[str, Any]:
-    """The launch of an attention kernel whose tiles have at least `rows` rows: KEYS are in one
-    iteration of its loop, num_stages iterations in flight, the one computed included.
+    """The launch of an attention kernel whose tiles have at least `rows` rows: an iteration of its
+    loop takes KEYS keys, and num_stages iterations are in flight, including the current one.
 
     Decodes are bound by memory alone: each multiprocessor of an H200 must have some 40 KB in flight
-    to keep up with its share of it (36 bytes/ns x about 1 us). An iteration of 32 KB ahead of the
-    one computed gives that with two programs on a multiprocessor, and three fit into its 227 KB of
-    shared memory. Tall tiles also hold queries and more sums, in float32 even the operands (no
-    matrix instruction is exact there), so their iterations are half as long.
+    to use its share of the bandwidth (36 bytes/ns x about 1 us). Prefetching one iteration of 32 KB
+    achieves that with two programs on a multiprocessor, and three fit into its 227 KB of shared
+    memory. Tall tiles also hold queries and more sums, and in float32 even the operands (no matrix
+    instruction is exact there), so their iterations are half as long.
     """
     rows, itemsize, value_size = _padded(rows), keys.element_size(), _padded(values.shape[2])
     a_key = (_padded(keys.shape[2]) + value_size) * itemsize

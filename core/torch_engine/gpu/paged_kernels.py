@@ -1,8 +1,8 @@
-"""The Triton kernels of paged attention, for any mix of prefill chunks and decodes. How they are
-launched is in `core.torch_engine.gpu.paged`.
+"""The Triton kernels of paged attention, for any mix of prefill chunks and decodes.
+`core.torch_engine.gpu.paged` launches them.
 
-The softmax is computed in one pass over the keys, as in FlashAttention-2 (Dao 2023); keys are found
-through a block table, as in PagedAttention (Kwon et al. 2023); long decodes are split and their
+The softmax is computed in one pass over the keys, as in FlashAttention-2 (Dao 2023). Keys are found
+through a block table, as in PagedAttention (Kwon et al. 2023). Long decodes are split and their
 parts combined, as in Flash-Decoding (Dao et al. 2023). The query heads that share a KV head are
 rows of one tile, so K and V are read once for all of them.
 """
@@ -47,8 +47,8 @@ def _scan(
     DK_PAD: tl.constexpr,
     DV_PAD: tl.constexpr,
 ):
-    """Attention of q `[ROWS, DK_PAD]` to keys `[first, last)`: the greatest score of each row in
-    units of log 2, the sum of all weights relative to it, and the weighted sum of values `[ROWS,
+    """Attention of q `[ROWS, DK_PAD]` to keys `[first, last)`: each row's greatest score in units
+    of log 2, the sum of all weights relative to that score, and the weighted sum of values `[ROWS,
     DV_PAD]`.
     """
     dk, dv = tl.arange(0, DK_PAD), tl.arange(0, DV_PAD)
@@ -97,7 +97,7 @@ def _scan(
 
 @triton.jit
 def _divide(greatest, total, summed, sink):
-    """Output rows: the weighted sum of values over that of weights and sink, or zeros."""
+    """Output rows: the weighted sum of values divided by the sum of weights and sink, or zeros."""
     top = tl.maximum(greatest, sink)
     top = tl.where(top == float("-inf"), 0.0, top)
     shrink = tl.exp2(greatest - top)
@@ -107,7 +107,7 @@ def _divide(greatest, total, summed, sink):
 
 @triton.jit
 def _sinks_of(sinks, heads, present, SINKS: tl.constexpr):
-    """The sinks of `heads` in units of log 2; -inf weighs nothing."""
+    """The sinks of `heads` in units of log 2; -inf has no weight."""
     if SINKS:
         return tl.load(sinks + heads, mask=present, other=0.0).to(tl.float32) * LOG2_E
     else:
@@ -249,8 +249,8 @@ def decode_kernel(
     DK_PAD: tl.constexpr,
     DV_PAD: tl.constexpr,
 ):
-    """One query, one KV head and one stretch of keys; row i is head i of the group. If a sequence
-    has a single tile, it writes the output; otherwise tiles leave their parts for `combine_kernel`:
+    """One query, one KV head and one range of keys; row i is head i of the group. If a sequence
+    has a single tile, it writes the output; otherwise tiles store their parts for `combine_kernel`:
     partial fp32 `[N, H, DV]`, weights fp32 `[N, H, 2]` (greatest score, sum).
     """
     tile, kv_head = tl.program_id(0) // KV_HEADS, tl.program_id(0) % KV_HEADS

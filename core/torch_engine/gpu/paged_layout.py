@@ -1,9 +1,9 @@
-"""What the paged kernel must know about a pass, as tensors of fixed shape: the queries of each
-sequence, where its cache lies, and the tiles.
+"""Describes a pass to the paged kernel in tensors of fixed shape: each sequence's queries, the
+place of its cache, and the tiles.
 
-Planned on the host with NumPy. Shapes depend only on the bucket, never on the requests, so a CUDA
-graph captured once runs any pass written into it; entries that a pass does not use are marked -1 or
-have length 0. Does not need Triton.
+The layout is planned on the host with NumPy. Shapes depend only on the bucket, never on the
+requests, so a CUDA graph captured once runs any pass written into its buffers; unused entries are
+marked -1 or have length 0. This module does not need Triton.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ H200_PROCESSORS = 132
 class PagedLayout:
     """S sequences over a paged pool.
 
-    block_tables: int32 `[S, blocks]`. query_rows, query_lens, kv_lens: int32 `[S]`: first row of
-    its real queries in the flat batch, how many they are, and its cache after this pass; 0 queries
-    for an absent sequence.
+    block_tables: int32 `[S, blocks]`. query_rows, query_lens, kv_lens: int32 `[S]`: the first row
+    of a sequence's real queries in the flat batch, their number, and the length of its cache after
+    this pass; an absent sequence has 0 queries.
 
     Two lists of tiles, each a unit of work for every KV head:
 
@@ -71,7 +71,7 @@ class Tiles(NamedTuple):
 
 
 def queries_per_tile(group: int) -> int:
-    """Queries of a prefill tile: with `group` heads that share a KV head they fill its rows."""
+    """Queries that fill a prefill tile's rows if `group` heads share a KV head."""
     return max(1, TILE_ROWS // group)
 
 
@@ -106,16 +106,16 @@ def plan_tiles(
     num_processors: int = H200_PROCESSORS,
 ) -> Tiles:
     """Divide a pass into tiles of about equal work, the longest first, so that none starts late and
-    runs on alone.
+    keeps running alone.
 
-    query_lens, kv_lens: `[S]`, see `PagedLayout`. A sequence with one query is a decode, one with
-    more is cut into prefill tiles of `queries` queries. Decodes are split where the device would
+    query_lens, kv_lens: `[S]`, see `PagedLayout`. A sequence with one query is a decode; one with
+    more is cut into prefill tiles of `queries` queries. Decodes are split if the device would
     otherwise wait for its longest program: a split has about as many keys as each of 4 programs per
     multiprocessor would get, but at least four key blocks (the last may be partly filled).
     Capacities fix the lists' lengths; None makes them as long as needed.
 
-    Splitting follows Flash-Decoding (Dao et al. 2023), the list of tiles FlashInfer's plan (Ye et
-    al. 2025).
+    Splitting follows Flash-Decoding (Dao et al. 2023); the list of tiles follows FlashInfer's plan
+    (Ye et al. 2025).
 
     Raises ValueError for a capacity that cannot hold the pass.
     """

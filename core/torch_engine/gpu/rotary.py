@@ -1,8 +1,9 @@
-"""Rotary position embedding of queries and keys in one kernel, where transformers takes ten
-operations: in a decode step of a small model most launches were these.
+"""Rotary position embedding of queries and keys in one kernel; transformers takes ten operations,
+which were most of the launches in a decode step of a small model.
 
-Every product and sum is rounded as there, so the results are equal bit for bit; whether a family's
-function computes this is tried, not inferred from its name. Importing this module needs Triton.
+Every product and sum is rounded as in transformers, so the results are equal bit for bit. A trial
+shows whether a family's function computes the same; its name proves nothing. Importing this module
+needs Triton.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _lock = threading.RLock()
 
 
 class _Replaced(NamedTuple):
-    """names: of a family's file; own: the function there."""
+    """names: the globals of a family's file; own: its function."""
 
     names: dict[str, Any]
     own: Rotation
@@ -177,7 +178,7 @@ def turn(
 
 
 def fused_rotations(model: torch.nn.Module, dtype: torch.dtype) -> list[_Replaced]:
-    """The functions of a model's family that the kernel can stand in for."""
+    """The functions of a model's family that the kernel can replace."""
     files = {
         id(names): names
         for names in (vars(sys.modules[type(m).__module__]) for m in model.modules())
@@ -192,7 +193,7 @@ def fused_rotations(model: torch.nn.Module, dtype: torch.dtype) -> list[_Replace
 
 @contextmanager
 def rotations_replaced(replaced: Sequence[_Replaced]) -> Iterator[None]:
-    """Inside, families turn queries and keys with the kernel; one thread at a time."""
+    """Within it, families rotate queries and keys with the kernel; one thread at a time."""
     if not replaced:
         yield
         return
@@ -207,7 +208,7 @@ def rotations_replaced(replaced: Sequence[_Replaced]) -> Iterator[None]:
 
 
 def _fused(own: Rotation) -> Rotation:
-    """The kernel where it fits, else the function itself."""
+    """The kernel if it fits the arguments, else the function itself."""
 
     def rotation(
         query: torch.Tensor,

@@ -1,9 +1,9 @@
-"""Runs passes on a GPU: laid out on the host, copied, computed and sampled without waiting for any
-of it.
+"""Runs passes on a GPU: lays them out on the host, copies, computes and samples without waiting for
+the device.
 
 A pass of few tokens is padded to the next bucket and replayed as a CUDA graph; a longer one keeps
-the device busy anyway. The last token of every lane stays on the device, so that a pass can be
-launched whose input the host has not read yet.
+the device busy anyway. The last token of every lane stays on the device, so a pass can be launched
+before the host has read its input.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _WARM_UPS = 2
 
 
 class CudaCapture:
-    """A `Capture` into CUDA graphs, which share one pool of memory, as they run in turn."""
+    """A `Capture` into CUDA graphs, which share one pool of memory because they run in turn."""
 
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
-        """Raises RuntimeError if the function does what cannot be captured, such as wait."""
+        """Raises RuntimeError if the function does something that cannot be captured, as a wait."""
         current, aside = torch.cuda.current_stream(), torch.cuda.Stream()
         aside.wait_stream(current)
         with torch.cuda.stream(aside):
@@ -71,7 +71,7 @@ class CudaCapture:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 result = function()
         except RuntimeError:
-            # a failed capture leaves its own stream current, and the generator as if it went on
+            # a failed capture leaves its stream current and the generator still capturing
             torch.cuda.set_stream(current)
             random.graphsafe_set_state(random_before)
             raise
@@ -84,9 +84,9 @@ class CudaCapture:
 
 
 class HostClock:
-    """For a device that computes while the host waits: `mark` a point after all work handed to the
-    device so far, `wait` until it has been reached, and read its `time` in seconds on the engine's
-    clock, in the order in which marks were made.
+    """For a device that computes while the host waits: `mark` a point after all work submitted so
+    far, `wait` until the device reaches it, and read its `time` in seconds on the engine's clock.
+    Marks are read in the order in which they were made.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -105,16 +105,16 @@ class HostClock:
 
 
 class _CudaMark(NamedTuple):
-    """recorded: when the host put the event into the stream; the device comes to it later."""
+    """recorded: when the host put the event into the stream; the device reaches it later."""
 
     event: torch.cuda.Event
     recorded: float
 
 
 class CudaClock:
-    """Events on the current stream. Each is timed from the one before: a long span in float32
-    milliseconds would lose its end. What their sum loses to the engine's clock is made up where an
-    event would be earlier than its recording.
+    """Events on the current stream. Each is timed from the one before, since float32 milliseconds
+    lose precision over a long span. If their sum falls so far behind the engine's clock that an
+    event would precede its recording, the time of the recording counts.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -126,18 +126,18 @@ class CudaClock:
         self._time = (before + clock()) / 2
 
     def mark(self) -> _CudaMark:
-        """An event in the stream, whose time is known once the device has come to it."""
+        """An event in the stream, whose time is known once the device has reached it."""
         event = torch.cuda.Event(enable_timing=True)
         recorded = self._clock()
         event.record()
         return _CudaMark(event, recorded)
 
     def wait(self, mark: Any) -> None:
-        """Until the device has come to a mark."""
+        """Wait until the device has reached a mark."""
         mark.event.synchronize()
 
     def time(self, mark: Any) -> float:
-        """Seconds at a mark, which the device has passed; marks are asked in order."""
+        """Seconds at a mark that the device has passed; ask for marks in order."""
         elapsed = self._last.event.elapsed_time(mark.event) / 1000
         self._last, self._time = mark, max(self._time + elapsed, mark.recorded)
         return self._time
@@ -148,7 +148,7 @@ DeviceClock = HostClock | CudaClock
 
 
 class _Planned(NamedTuple):
-    """bucket: positions of the graph that `compute` replays, None if it computes anew."""
+    """bucket: positions of the graph that `compute` replays, None if it runs eagerly."""
 
     buffers: Buffers
     staged: Staged
@@ -159,7 +159,7 @@ class _Planned(NamedTuple):
 class PagedRunner:
     """A model and its KV pool, read by the paged kernel. See `Runner`.
 
-    config: of the engine. capture: how passes become graphs; None computes each anew. choice: its
+    config: of the engine. capture: how passes become graphs; None runs each eagerly. choice: its
     backend reads only `PackedBatch.paged`.
     """
 
@@ -218,7 +218,7 @@ class PagedRunner:
                 torch.cuda.reset_peak_memory_stats()
 
     def prepare(self, most_tokens: int) -> None:
-        """Capture the graphs of packed passes of up to `most_tokens`: no request waits then."""
+        """Capture the graphs of packed passes of up to `most_tokens` while no request waits."""
         with self._device():
             for mixed in (False, True):
                 tokens = 1
@@ -289,7 +289,7 @@ class PagedRunner:
     def _plan(self, host: HostPass) -> _Planned:
         """The buffers for a pass, their contents, and how logits are computed from them."""
         positions, graph = host.rows * host.width, None
-        # of padded passes those that decode
+        # padded passes only if they decode
         suits = positions <= MOST_GRAPH and (host.layout == "packed" or host.width == 1)
         if self._capture is not None and suits:
             mixed = bool((host.query_lens > 1).any())
@@ -326,8 +326,8 @@ class PagedRunner:
     # -- graphs ------------------------------------------------------------------------------------
 
     def _bucket(self, layout: str, positions: int, mixed: bool) -> PassShape:
-        """The shape that passes of about this size share: a power of two of tokens, or in the
-        padded layout exactly these rows.
+        """The shape that passes of about this size share: the next power of two in tokens, or in
+        the padded layout exactly these rows.
         """
         tokens = positions if layout == "padded" else 1 << (positions - 1).bit_length()
         if mixed:
@@ -369,7 +369,7 @@ class PagedRunner:
         output: SchedulerOutput,
         params: Mapping[str, SamplingParams],
     ) -> torch.Tensor:
-        """Choose and keep the tokens: token, logprob, margin for the host, float64 `[3, n]`."""
+        """Choose and keep the tokens; token, logprob and margin for the host, float64 `[3, n]`."""
         chosen = [params[s.request] for s in output.scheduled if s.samples]
         if not self._execution.fused_sampling or any(p.filters or p.adjusts for p in chosen):
             tokens, logprobs, margins = choose_tokens(
@@ -397,7 +397,7 @@ class PagedRunner:
 
 @dataclass
 class PagedPass:
-    """A pass on its way: marks before it, after its logits, after its tokens and `facts`."""
+    """A pass in flight: marks before it, after its logits, after its tokens and `facts`."""
 
     _clock: DeviceClock
     _marks: tuple[object, object, object]

@@ -4,8 +4,8 @@ module needs Triton; with TRITON_INTERPRET=1 set before, it runs on CPU tensors.
 
 The first kernel reads a stretch of the vocabulary and keeps its maximum, runner-up, sum of
 exponentials and, for rows that draw, the two tokens that win with approximate noise. The second
-reduces them, and draws exactly among those candidates: only a winner with two others within 1e-5 of
-it in one stretch could be missed, which happens to about one draw in 10^10.
+reduces these and draws exactly among the candidates. It could miss only a winner with two others
+within 1e-5 of it in one stretch, which happens in about one draw in 10^10.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def _hash(key, token):
 
 @triton.jit
 def _rough_time(bits):
-    """-log((bits + 0.5) / 2^32) in float32, to a relative error of about 1e-6.
+    """-log((bits + 0.5) / 2^32) in float32, with a relative error of about 1e-6.
 
-    Where it is small, which is where tokens win, the uniform would round to 1; its distance from 1
-    is exact there.
+    Tokens win where this is small. There the uniform would round to 1, but its distance from 1 is
+    exact.
     """
     rest = ((bits ^ 0xFFFFFFFF).to(tl.float32) + 0.5) * (1.0 / 4294967296)
     small = rest * (1.0 + rest * (0.5 + rest * (1.0 / 3 + rest * (0.25 + rest * 0.2))))
@@ -157,7 +157,7 @@ def _row(
             tl.min(tl.where(drawn_one == highest, one, vocab_size), 0),
             tl.min(tl.where(drawn_two == highest, two, vocab_size), 0),
         )
-    # infinities may leave no winner, but there must be a token
+    # infinities may leave no winner, but a token is required
     token = tl.minimum(token, vocab_size - 1)
     tl.store(chosen + row, token.to(tl.int64))
     tl.store(logprobs + row, tl.load(logits + token).to(tl.float32) - best - tl.log(total))
@@ -170,9 +170,9 @@ def sample_rows(
     """Choose one token for each row of `logits [n, V]`: tokens int64, logprobs and margins float32,
     all `[n]`.
 
-    temperatures: float32 `[n]`, 0 for argmax. keys: int64 `[n]`, for the noise. Where a row's
-    logits are not finite (apart from -inf), its logprob is not finite either and its token is
-    arbitrary. Nothing waits for the device.
+    temperatures: float32 `[n]`, 0 for argmax. keys: int64 `[n]`, for the noise. If a row's logits
+    are not finite (apart from -inf), its logprob is not finite either and its token is arbitrary.
+    Nothing waits for the device.
     """
     n, vocab_size = logits.shape
     tokens = logits.new_empty(n, dtype=torch.int64)

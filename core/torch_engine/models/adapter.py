@@ -1,5 +1,5 @@
-"""One model, ready for packed passes: what an engine needs from it, its forward pass over the KV
-pool, and the lock around it.
+"""One model, ready for packed passes: the facts that an engine needs, its forward pass over the KV
+pool, and its lock.
 
 Outside a pass the model is unchanged: `model(...)` and `generate` keep working. The findings of
 `core.torch_engine.models.probe` are taken as given.
@@ -39,7 +39,7 @@ def model_lock(model: torch.nn.Module) -> threading.RLock:
     """One lock per model: its attention implementation is swapped during a pass, so passes of two
     engines take turns.
 
-    To call the model from another thread while an engine steps, hold it too.
+    Hold it to call the model from another thread while an engine steps.
     """
     with _locks_guard:
         return _locks.setdefault(model, threading.RLock())
@@ -87,7 +87,7 @@ class ModelAdapter:
 
     @property
     def max_model_len(self) -> int | None:
-        """Tokens of prompt and answer that it was made for; None where its config does not say."""
+        """The context in tokens, prompt and answer; None if its config does not say."""
         return context_of(self.config)
 
     @property
@@ -102,7 +102,7 @@ class ModelAdapter:
 
     @property
     def weight_bytes(self) -> int:
-        """What its parameters and buffers take in memory."""
+        """Memory that its parameters and buffers take."""
         tensors = {
             id(t): t.numel() * t.element_size()
             for t in (*self.model.parameters(), *self.model.buffers())
@@ -165,7 +165,7 @@ class ModelAdapter:
 
     @contextmanager
     def attending(self, name: str) -> Iterator[None]:
-        """Route attention to the implementation `name` for the time of a pass."""
+        """Route attention to the implementation `name` during a pass."""
         before = [config._attn_implementation_internal for config in self._configs]
         try:
             for config in self._configs:
@@ -197,7 +197,7 @@ _PAD_WARNING = "warn_if_padding_and_no_attention_mask"
 
 
 def _no_warning(*args: Any, **kwargs: Any) -> None:
-    """Stands in for the warning: a packed row has no padding to warn about."""
+    """Replaces the warning: a packed row has no padding to warn about."""
 
 
 def _configs(model: Any) -> list[Any]:

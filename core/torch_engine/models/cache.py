@@ -25,13 +25,13 @@ _HEADROOM = 1.1  # of the weights, for passes and the pages of the files that th
 
 
 class ModelCache:
-    """Loaded models by name, device and dtype: the built-in ones, and the last few others, as far
-    as the memory goes. Weights are shared; tokenizers are copied, as they are not thread-safe.
+    """Loaded models by name, device and dtype: the built-in ones, and the last few others that fit
+    into memory. Weights are shared; tokenizers are copied because they are not thread-safe.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # of what is loaded: held for no longer than a look
-        # one model after another, which is how memory can be counted
+        self._lock = threading.Lock()  # guards the loaded models: held only briefly
+        # one model at a time, so that free memory can be measured
         self._loading = threading.Lock()
         self._loaded: OrderedDict[tuple[str, str, str], tuple[ModelAdapter, Any]] = OrderedDict()
 
@@ -39,8 +39,8 @@ class ModelCache:
         self, name: str, device: str, dtype: str = "auto", watch: Watch | None = None
     ) -> tuple[ModelAdapter, Any]:
         """A model, loaded at its first use. dtype: as `core.torch_engine.models.load` takes it.
-        watch: see `core.torch_engine.models.watch`; it may stop the loading, which leaves
-        everything as it was. Raises UnsupportedModel.
+        watch: see `core.torch_engine.models.watch`; if it stops the loading, nothing changes.
+        Raises UnsupportedModel.
         """
         load_libraries()
         from core.torch_engine.models.load import load_adapter, resolve_device, resolve_dtype
@@ -54,7 +54,7 @@ class ModelCache:
         while not self._loading.acquire(timeout=0.2):
             watch("wait", 0, 0)
         try:
-            if found := self._found(key):  # another was waited for, and it was this one
+            if found := self._found(key):  # another thread loaded it while this one waited
                 return found
             if name not in BUILTIN_MODELS:
                 self._make_room(name, place, key[2])
@@ -87,8 +87,8 @@ class ModelCache:
             return adapter, copy.deepcopy(tokenizer)
 
     def _make_room(self, name: str, place: str, dtype: str) -> None:
-        """Let go of models that were not used for longest, until this one fits; raises
-        UnsupportedModel, sooner than it is read, if it does not.
+        """Drop the least recently used models until this one fits; raises UnsupportedModel, before
+        reading it, if it does not.
         """
         from core.torch_engine.models.forecast import forecast
         from core.torch_engine.models.load import resolve_device
@@ -112,7 +112,7 @@ class ModelCache:
                 self._loaded.pop(old, None)
             gc.collect()
             free = free_memory(device)
-        if free is not None and free < needed:  # runs still hold what was let go
+        if free is not None and free < needed:  # running engines still hold dropped models
             raise UnsupportedModel(_too_large(name, needed, dtype, free))
 
 

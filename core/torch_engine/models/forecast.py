@@ -1,8 +1,7 @@
-"""What a model is and what it will take, before its weights are read: from its config, the headers
-of its weight files, and a pass without numbers.
+"""What a model is and how much memory it needs, before its weights are read: from its config, the
+headers of its weight files, and a pass on torch's "meta" device.
 
-The model is built on torch's "meta" device, where tensors have shapes and no contents, so
-parameters and the size of its KV cache are exact.
+Tensors there have shapes and no contents, so parameters and the size of the KV cache are exact.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ class Forecast:
 
 
 def forecast(name: str, device: str = "auto", dtype: str = "auto") -> Forecast:
-    """The forecast of a built-in model, a folder or a hub id; raises UnsupportedModel, in the
-    sentence that loading would end with, if it is already certain that the model cannot be run.
+    """The forecast of a built-in model, a folder or a hub id. If it is already certain that the
+    model cannot be run, raises UnsupportedModel with the sentence that loading would give.
     """
     where = resolve_device(device)
     number = resolve_dtype(dtype, where)
@@ -74,7 +73,7 @@ def forecast(name: str, device: str = "auto", dtype: str = "auto") -> Forecast:
             config, stored, files, download, folder = _on_the_hub(source)
         kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(check_config(config, name))]
         with torch.device("meta"):
-            # transformers' own functions change torch's defaults under runs in other threads
+            # transformers' own functions change torch's defaults, even for runs in other threads
             model = kind(config).eval()
     if obstacle := known_obstacle(model):
         raise UnsupportedModel(
@@ -103,7 +102,7 @@ def forecast(name: str, device: str = "auto", dtype: str = "auto") -> Forecast:
 
 
 def _on_the_hub(source: str) -> tuple[Any, tuple[str, ...], list[str], int, str]:
-    """The config of a model that is on the hub only, number formats of its weights, names of its
+    """The config of a model that is only on the hub, number formats of its weights, names of its
     files, bytes to fetch, and where its small files are.
     """
     check_hub(source)
@@ -117,7 +116,7 @@ def _on_the_hub(source: str) -> tuple[Any, tuple[str, ...], list[str], int, str]
 
 
 def _has_template(folder: str, names: list[str]) -> bool:
-    """Whether the tokenizer of a folder brings a chat template; names: of its files."""
+    """Whether a folder's tokenizer has a chat template; names: of its files."""
     if any(name.startswith("chat_template.") for name in names):
         return True
     try:
@@ -128,7 +127,7 @@ def _has_template(folder: str, names: list[str]) -> bool:
 
 
 def _kv_shapes(model: Any) -> dict[int, KVShape]:
-    """The cache that each layer would fill, from a pass without contents; empty if it fails."""
+    """The cache that each layer would fill, from a pass on "meta"; empty if the pass fails."""
     cache, layers = ObservingCache(), set(range(model.config.get_text_config().num_hidden_layers))
     positions = torch.arange(4, device="meta")[None]
     try:

@@ -1,10 +1,10 @@
-"""A GGUF file of a Llama, Qwen 2, Qwen 3 or SmolLM3. What it says is read with the standard library
-alone, so in a browser's tab, too (`gguf_for_tab.py`). Here it is made into a folder as transformers
-writes them: the numbers of its blocks in float32, as the package `gguf` widens them, and the
-tokenizer and chat template of its own lists. Everything else then reads a folder.
+"""A GGUF file of a Llama, Qwen 2, Qwen 3 or SmolLM3. Its metadata is read with the standard library
+alone, which also works in a browser's tab (`gguf_for_tab.py`). Here the file becomes a folder like
+those of transformers: its weights as the package `gguf` dequantizes them to float32, with its own
+tokenizer and chat template. Everything else then reads a folder.
 
 GGUF: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. transformers reads such files as
-well, but drops how `smollm` splits digits, and one number in five has other tokens then.
+well, but ignores how `smollm` splits digits, which gives one number in five other tokens.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from core.torch_engine.models.weight_files import BadWeights
 Progress = Callable[[int, int], None]
 """How many tensors are done, of how many."""
 
-_MADE = 2  # how a folder is made of a file: another number for another folder
+_MADE = 2  # version of the conversion: raise it to make folders anew
 
 
 def folder_for(file: str, folders: Path) -> Path:
-    """Where the folder made from a file lies: another one once the file has changed."""
+    """The path of the folder made from a file; it changes with the file."""
     about = os.stat(file)
     key = f"{_MADE}\0{os.path.realpath(file)}\0{about.st_size}\0{about.st_mtime_ns}"
     return folders / f"{Path(file).stem[:60]}-{sha256(key.encode()).hexdigest()[:12]}"
 
 
 def make_folder(file: str, folder: Path, progress: Progress = lambda done, total: None) -> None:
-    """Make the folder, whole or not at all; raises BadWeights for a file that is not read here, and
-    OSError where there is no room for it.
+    """Make the folder, whole or not at all; raises BadWeights for an unsupported file, and OSError
+    if there is no room for it.
     """
     with open(file, "rb") as content:
         found = GgufFile(reader(content))
@@ -53,9 +53,9 @@ def _make(found: GgufFile, folder: Path, progress: Progress) -> None:
     made = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
     try:
         _write(found, made, progress)
-        for one in (made, *made.iterdir()):  # the folder may be one that several people share
+        for one in (made, *made.iterdir()):  # several people may share the folder
             one.chmod(0o755 if one is made else 0o644)
-        if not folder.exists():  # another process may have been as quick
+        if not folder.exists():  # another process may have made it first
             made.rename(folder)
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -89,8 +89,8 @@ _KINDS = {
 
 
 class Tensor(NamedTuple):
-    """shape: inputs first. kind: the name of how its numbers are stored. row: bytes of one output's
-    inputs. at: in the file.
+    """shape: inputs first. kind: the name of its number type. row: bytes of one output's inputs.
+    at: its offset in the file.
     """
 
     shape: tuple[int, ...]
@@ -105,8 +105,8 @@ class Tensor(NamedTuple):
 
 
 class GgufFile:
-    """What a file says of its model, and its tensors, by their names. Raises BadWeights for a file
-    that is none, or not a whole one, and what `read` raises.
+    """A file's metadata, and its tensors by name. Raises BadWeights for a file that is no GGUF file
+    or is incomplete, and what `read` raises.
     """
 
     def __init__(self, read: Reader) -> None:
@@ -121,7 +121,7 @@ class GgufFile:
         del self._head
 
     def content(self, tensor: Tensor, size: int, begin: int = 0) -> bytes:
-        """Bytes of a tensor from one of them on. Raises BadWeights if the file ends before."""
+        """Bytes of a tensor from an offset on. Raises BadWeights if the file ends before that."""
         found = self.read(tensor.at + begin, size)
         if len(found) < size:
             raise BadWeights(_NO_FILE)
@@ -227,7 +227,7 @@ def _write(file: GgufFile, made: Path, progress: Progress) -> None:
 # -- config ----------------------------------------------------------------------------------------
 
 _READ = ("llama", "qwen2", "qwen3", "smollm3")  # kinds
-TURNED = ("llama", "smollm3")  # llama.cpp turns the rows of their heads for its rotary embedding
+TURNED = ("llama", "smollm3")  # llama.cpp permutes the rows of their heads for its rotary embedding
 _HAS = {
     "qwen2": {"attn_q.bias", "attn_k.bias", "attn_v.bias"},
     "qwen3": {"attn_q_norm.weight", "attn_k_norm.weight"},
@@ -262,7 +262,7 @@ def config_of(file: GgufFile) -> dict[str, Any]:
         **dict.fromkeys(("rope.scaling.factor", "rope.scale_linear"), 1),
         **dict.fromkeys(("expert_count", "expert_used_count"), 0),
     }
-    for name, value in of.items():  # one that is passed over could change every logit
+    for name, value in of.items():  # ignoring one could change every logit
         is_number = isinstance(value, int | float)
         if not is_number if _FACTS.fullmatch(name) else value != changes_nothing.get(name):
             raise BadWeights(
@@ -304,8 +304,8 @@ ROPE = "rope_freqs.weight"
 
 
 def _scale_positions(config: dict[str, Any], file: GgufFile) -> None:
-    """Say how positions are scaled. A file has what follows from that, a divisor for each rotary
-    frequency; since Llama 3.1 its models differ only in the factor, which divides the slowest ones.
+    """Put the scaling of positions into the config. A file has only its result, a divisor for each
+    rotary frequency; since Llama 3.1, models differ only in the factor, which divides the lowest.
     """
     tensor, divisors = file.tensors[ROPE], [1.0]
     if tensor.kind == "F32" and tensor.outputs == 1:
@@ -328,8 +328,8 @@ _OF_A_TURN = frozenset({"<|end|>", "<|eom_id|>", "<|eot_id|>", "<|im_end|>"})
 
 
 def _ends(facts: Mapping[str, Any]) -> list[int]:
-    """The tokens that end an answer. Many a file names the end of a text alone, though its chat
-    template ends turns with another token: llama.cpp, too, knows those by their names.
+    """The tokens that end an answer. Many files name only the end of a text, though their chat
+    template ends turns with another token: llama.cpp also recognizes those by name.
     """
     tokens, kinds = facts["tokenizer.ggml.tokens"], facts.get("tokenizer.ggml.token_type", ())
     ends = {id for id, kind in enumerate(kinds) if kind == _CONTROL and tokens[id] in _OF_A_TURN}
@@ -373,7 +373,7 @@ def _weights(file: GgufFile, config: Mapping[str, Any], progress: Progress) -> d
         try:
             rows = stored.reshape(*reversed(tensor.shape[1:]), tensor.row)
             values = dequantize(rows, GGMLQuantizationType[tensor.kind])
-            if turned:  # pairs of rows stand side by side
+            if turned:  # pairs of rows are adjacent
                 pairs = values.reshape(-1, config["head_dim"] // 2, 2, tensor.shape[0])
                 values = pairs.swapaxes(1, 2).reshape(values.shape)
         except (TypeError, ValueError):
@@ -383,7 +383,7 @@ def _weights(file: GgufFile, config: Mapping[str, Any], progress: Progress) -> d
 
 
 def _name(name: str) -> str:
-    """What transformers calls a tensor; raises BadWeights for one that these models do not have."""
+    """transformers' name of a tensor; raises BadWeights for one that these models do not have."""
     *layer, part, kind = name.split(".")
     if part not in _NAMES or kind not in ("weight", "bias"):
         raise BadWeights(f"it has a tensor {shown_quoted(name)}, which is not read here")
@@ -398,7 +398,7 @@ _DIGITS = {"type": "Digits", "individual_digits": True}
 
 
 def _split(numbers: str) -> list[dict[str, Any]]:
-    """The pattern of Llama 3, which Qwen has with other numbers."""
+    """The pattern of Llama 3; Qwen's differs only in its numbers."""
     pattern = (
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
         + numbers
@@ -430,7 +430,7 @@ def tokenizer_of(facts: Mapping[str, Any]) -> dict[str, Any]:
         )
     tokens = facts["tokenizer.ggml.tokens"]
     kinds = facts.get("tokenizer.ggml.token_type", ())
-    # Llama 3's files do not say it: llama.cpp, too, knows it of them
+    # Llama 3's files do not say so: llama.cpp also hard-codes it
     begins = facts.get("tokenizer.ggml.add_bos_token", before == "llama-bpe")
     added = [
         {
@@ -467,7 +467,7 @@ def tokenizer_of(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _begin(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Every text begins with the token of beginning."""
+    """Make every text begin with the beginning-of-text token."""
     id = facts["tokenizer.ggml.bos_token_id"]
     token = facts["tokenizer.ggml.tokens"][id]
     first = {"SpecialToken": {"id": token, "type_id": 0}}

@@ -1,8 +1,8 @@
-"""A GGUF file packed for a browser's tab, by the standard library alone: here as a site's file, and
-in the tab itself, a visitor's own. Its quantized blocks stay as they are, byte for byte, put where
-`assets/engine/quantized.c` reads them. The packed file is one of `core.browser.weights`; each of
-its matrices names its kind. A site's header also has the tokenizer, and what the chat template
-writes between messages, see `core.browser.chat`.
+"""Packs a GGUF file for a browser's tab with the standard library alone: here for a site, and in
+the tab itself for a visitor's own file. The bytes of its quantized blocks do not change; they are
+put where `assets/engine/quantized.c` reads them. The packed file has the format of
+`core.browser.weights`; each of its matrices names its kind. A site's header also has the tokenizer,
+and what the chat template writes between messages, see `core.browser.chat`.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _MOST_POSITIONS = 16_384  # tokens of a page's run at most: a table has a row fo
 
 
 class PackedGguf:
-    """Header and numbers of a file's model, once a tab could compute it; the numbers, `size` bytes,
-    come piece by piece. name: the model's in traces. Raises BadWeights for a file that is not read
-    or not computed here, and what its reader raises.
+    """Header and numbers of a file's model, if a tab can compute it; the numbers, `size` bytes,
+    come piece by piece. name: the model's in traces. Raises BadWeights for a file that cannot be
+    read or computed here, and what its reader raises.
     """
 
     def __init__(self, file: GgufFile, name: str) -> None:
@@ -114,7 +114,7 @@ class PackedGguf:
         self._vector("norm", ["output_norm.weight"], hidden)
 
     def _group(self, prefix: str, parts: dict[str, str], outputs: list[int], inputs: int) -> None:
-        """Queries, keys and values: one matrix, or three where they are stored in several ways."""
+        """Queries, keys and values: one matrix, or three if they are stored in several types."""
         together = len({self._file.tensors[f"{part}.weight"].kind for part in parts}) == 1
         groups = [list(parts)] if together else [[part] for part in parts]
         for group in groups:
@@ -126,7 +126,7 @@ class PackedGguf:
                 self._vector(f"{name}.bias", biases, sum(sizes))
 
     def _vector(self, name: str, parts: list[str], length: int) -> None:
-        """Parts one after the other, as they are."""
+        """Parts one after the other, unchanged."""
         found = [self._taken(part) for part in parts]
         if {tensor.kind for tensor in found} != {"F32"} or sum(map(_numbers_of, found)) != length:
             raise BadWeights(f"its “{parts[0]}” is not what a tab computes")
@@ -163,7 +163,7 @@ class PackedGguf:
         yield found + bytes(-len(found) % 16)
 
     def _panels(self, tensor: Tensor, turn: int) -> Iterator[bytes]:
-        """turn: the size of a head, if its rows are those of heads that llama.cpp has turned."""
+        """turn: the size of a head, if llama.cpp has permuted the rows of its heads."""
         size, whole = tensor.row, turn or PANEL
         step = whole * max(1, _PIECE // (whole * size))
         for begin in range(0, tensor.outputs, step):
@@ -187,8 +187,8 @@ def _numbers_of(tensor: Tensor) -> int:
 
 
 def pack_gguf(file: str, name: str) -> bytes:
-    """The packed file of a site. name, and what is raised: see `PackedGguf`; UnsupportedModel too,
-    for a chat template that looks at more than roles.
+    """The packed file of a site. name and exceptions: see `PackedGguf`; also raises
+    UnsupportedModel for a chat template that looks at more than roles.
     """
     with open(file, "rb") as content:
         packed = PackedGguf(GgufFile(reader(content)), name)

@@ -1,5 +1,5 @@
-"""Loads torch and transformers when they are first needed, which takes seconds that the first paint
-of a page does not wait for.
+"""Loads torch and transformers when they are first needed. That takes seconds, for which the first
+paint of a page does not wait.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ _one_at_a_time = threading.Lock()
 
 
 def load_libraries() -> None:
-    """Import both; to be called before anything that imports them, wherever several threads may be
-    the first.
+    """Import both. Call this before any import of them that several threads may reach first.
 
-    transformers replaces its own module while it is imported: a thread that imports from it
-    meanwhile, by another way, finds nothing in the one that was replaced.
+    transformers replaces its own module during its import: a thread that meanwhile imports from it
+    in another way finds nothing in the replaced module.
     """
     with _one_at_a_time:
         if _LOADS not in sys.modules:

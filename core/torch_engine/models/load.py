@@ -35,7 +35,7 @@ from core.torch_engine.models.tokenizer import is_tokenizer
 from core.torch_engine.models.watch import FetchBar, Stopped, Watch, nobody, watching
 from core.torch_engine.models.weight_files import WANTED, BadWeights, stored_weights
 
-# transformers loads one model at a time: it changes defaults of torch meanwhile
+# transformers loads one model at a time, since loading changes torch's defaults
 _loading = threading.Lock()
 
 
@@ -58,7 +58,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
 
 
 def resolve_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
-    """ "auto" is float32 on CPU and MPS; on CUDA bfloat16 where the hardware has it (compute
+    """ "auto" is float32 on CPU and MPS; on CUDA it is bfloat16 if the hardware has it (compute
     capability 8), else float16.
     """
     if dtype == "auto":
@@ -82,10 +82,10 @@ def resolve_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype
 def load(
     name: str, device: torch.device, dtype: torch.dtype, watch: Watch = nobody
 ) -> tuple[Any, Any]:
-    """Model and tokenizer (None where there is none) by built-in name, local folder or hub id.
+    """Model and tokenizer (None if there is none) by built-in name, local folder or hub id.
 
     Under torchrun it is this process's share of the model. Code that comes with a model is never
-    run, and a pickle never opened. watch: is told how far it is. Raises UnsupportedModel in one
+    run, and a pickle is never opened. watch: is told the progress. Raises UnsupportedModel with one
     sentence.
     """
     source = source_of(name, watch)
@@ -156,7 +156,7 @@ def folder_of(source: str) -> str | None:
 
 
 def _fetched(name: str, source: str, watch: Watch) -> str:
-    """The folder of a model fetched from the hub: its config, tokenizer and safetensors alone."""
+    """The folder of a model fetched from the hub: only its config, tokenizer and safetensors."""
     check_hub(name)
     with refusing(name):
         files = hub_files(source)
@@ -167,15 +167,15 @@ def _fetched(name: str, source: str, watch: Watch) -> str:
             done += size
             watch("fetch", done, total)
 
-        bar: Any = FetchBar(advance)  # called like a class
+        bar: Any = FetchBar(advance)  # named like a class
         for file in files:
             path = hf_hub_download(source, file, tqdm_class=bar)
     return os.path.dirname(path)
 
 
 def hub_files(source: str) -> dict[str, int]:
-    """The files of a model on the hub that are wanted, with their sizes, its weights last; raises
-    BadWeights if it has none that are safe to open.
+    """The needed files of a model on the hub, with their sizes, its weights last; raises BadWeights
+    if it has none that are safe to open.
     """
     info = HfApi().model_info(source, files_metadata=True, timeout=2 * HUB_TIMEOUT)
     sizes = {
@@ -204,7 +204,7 @@ def hub_files(source: str) -> dict[str, int]:
 
 @contextmanager
 def refusing(name: str) -> Iterator[None]:
-    """What goes wrong inside is a refusal of this model: configs, tokenizers and weight files fail
+    """Turn any error inside into a refusal of this model: configs, tokenizers and weight files fail
     in many ways, including bare exceptions of libraries.
     """
     try:
@@ -235,5 +235,5 @@ def load_adapter(
 
 
 def versions() -> dict[str, str]:
-    """Of the libraries that compute, for the header of a trace."""
+    """The versions of the libraries that compute, for the header of a trace."""
     return {"torch": str(torch.__version__), "transformers": transformers.__version__}

@@ -1,4 +1,4 @@
-"""How much memory is free, where a model would be loaded. Does not import torch by itself."""
+"""How much memory is free where a model would be loaded. Does not import torch by itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that can still be taken on a device; None where that cannot be determined."""
+    """Bytes that can still be allocated on a device; None if that cannot be determined."""
     if device.type == "cuda":
         import torch
 

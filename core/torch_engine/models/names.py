@@ -16,7 +16,7 @@ _QUOTES = "\"'`“”„‘’"
 
 
 def model_named(text: str) -> str:
-    """The name in what was typed or pasted: without quotes and blanks; `~` is the home folder."""
+    """The name in typed or pasted text, without quotes and blanks; `~` is the home folder."""
     name = text.strip().strip(_QUOTES).strip()
     if name in BUILTIN_MODELS or not is_path(name):
         return name
@@ -36,7 +36,7 @@ def is_gguf(name: str) -> bool:
 
 
 def public_name(name: str) -> str:
-    """What clients call a model: where it lies is its server's affair."""
+    """What clients call a model: they need not know its path on the server."""
     return os.path.basename(os.path.abspath(name)) if os.path.exists(name) else name
 
 
@@ -46,7 +46,7 @@ def is_fetched() -> bool:
 
 
 def packed_smollm2() -> Path:
-    """Where the file lies with which a browser's tab runs `smollm2`, if it is there."""
+    """The path, existing or not, of the file with which a browser's tab runs `smollm2`."""
     return models_folder() / f"{SMOLLM2}-{PACKED}.gz"
 
 
@@ -57,7 +57,7 @@ def folder_fault(name: str) -> str | None:
     if is_gguf(name):
         return None if os.path.isfile(name) else "there is no such file"
     if name == SMOLLM2:
-        return None  # where it is not here, it is fetched
+        return None  # if it is missing, it is fetched
     source = model_source(name)
     if os.path.exists(source):
         has_config = os.path.isfile(os.path.join(source, "config.json"))

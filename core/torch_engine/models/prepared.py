@@ -9,9 +9,9 @@ from core.torch_engine.models.watch import Watch, nobody
 
 
 def prepared(name: str, watch: Watch = nobody) -> str:
-    """The folder of such a model, made now if it is not there; of any other its source, see
-    `model_source`. Raises UnsupportedModel where `smollm2` cannot be had, BadWeights for a file
-    that is not read here, and OSError where there is no room.
+    """The folder of such a model, made now if it is missing; for any other model its source, see
+    `model_source`. Raises UnsupportedModel if `smollm2` cannot be fetched, BadWeights for an
+    unsupported file, and OSError if there is no room.
     """
     if name == SMOLLM2:
         smollm2.fetch(watch)

@@ -1,9 +1,9 @@
 """The only calls of transformers' `from_pretrained`: code that comes with a model is never run.
-And whether the hub can be reached, asked once and briefly: its own client would retry for most of a
-minute.
+Also checks once, and briefly, whether the hub can be reached: its own client would retry for most
+of a minute.
 
-Without `trust_remote_code=False` transformers asks on standard input whether to run it, and a file
-that is read there can answer.
+Without `trust_remote_code=False` transformers asks on standard input whether to run such code, and
+a file redirected there could answer.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from core.errors import UnsupportedModel, first_sentence
 
 
 def import_tokenizers() -> Any:
-    """The tokenizer factory of transformers, which takes seconds to import: `--help`, and
-    recordings that name no model, must not wait for it.
+    """The tokenizer factory of transformers, which takes seconds to import; `--help` and recordings
+    that name no model must not wait for it.
     """
     from transformers import AutoTokenizer
 
@@ -42,7 +42,7 @@ def read_tokenizer(source: str, *, offline: bool = True) -> Any:
         )
     except (OSError, ValueError):
         raise
-    except Exception as error:  # of the tokenizers library, or of a file of another form
+    except Exception as error:  # from the tokenizers library, or for a file of another form
         raise ValueError(f"its tokenizer contradicts itself: {first_sentence(error)}") from None
 
 
@@ -85,7 +85,7 @@ def check_hub(name: str) -> None:
 
 
 def unreachable(name: str) -> UnsupportedModel:
-    """The refusal of a model that would have to be fetched, where the hub cannot be reached."""
+    """The refusal of a model that would have to be fetched when the hub cannot be reached."""
     return UnsupportedModel(
         f"The model {quoted(name)} is neither built in ({', '.join(BUILTIN_MODELS)}) nor a folder"
         " here, and the Hugging Face hub cannot be reached."

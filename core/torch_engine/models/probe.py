@@ -1,6 +1,6 @@
 """Whether a model can be run packed at all, determined by running it. Flags are not trusted.
 
-One pass is watched for what each layer asks of attention, its true window included (failing that,
+One pass records what each layer passes to attention, its true window included (failing that,
 whether every layer fills our cache). Then two short requests run packed, chunked and padded, and
 their logits are compared with the model's own. A model whose results differ is refused.
 """
@@ -35,8 +35,8 @@ _FAR = 2**15  # a position far from the start, for models without a stated conte
 
 
 def probe(model: Any, name: str | None = None) -> ModelAdapter:
-    """Find the plug that works and check that packed results equal the model's own; leaves the
-    model in evaluation mode.
+    """Find the plug that works and check that packed results equal the model's own; leave the model
+    in evaluation mode.
 
     Raises UnsupportedModel with name and reason, and leaves the model unchanged.
     """
@@ -60,7 +60,7 @@ def probe(model: Any, name: str | None = None) -> ModelAdapter:
 
 
 def _probed(adapter: ModelAdapter) -> ModelAdapter:
-    """The adapter, its plug, shapes and windows filled in and checked; raises _Unfit."""
+    """The adapter, with plug, shapes and windows filled in and checked; raises _Unfit."""
     with adapter.lock:
         softcaps = _find_plug(adapter)
         _check_cache(adapter)
@@ -76,8 +76,8 @@ def _probed(adapter: ModelAdapter) -> ModelAdapter:
 
 
 def _find_plug(adapter: ModelAdapter) -> bool:
-    """Fill `plug`, `shapes` and `windows`; whether a layer caps its scores. Raises _Unfit if
-    neither plug reaches every layer.
+    """Fill in `plug`, `shapes` and `windows`; returns whether a layer caps its scores. Raises
+    _Unfit if neither plug reaches every layer.
     """
     layers = set(range(adapter.config.num_hidden_layers))
     ids = torch.arange(8, device=adapter.device)[None] % adapter.vocab_size
@@ -115,7 +115,7 @@ def _find_plug(adapter: ModelAdapter) -> bool:
 
 
 def _check_cache(adapter: ModelAdapter) -> None:
-    """Refuse a model whose own cache, as `generate` uses it, forgets what its masks show."""
+    """Refuse a model whose own cache, as `generate` uses it, drops what its masks show."""
     try:
         layers = DynamicCache(config=adapter.model.config).layers
     except Exception:  # an unusual cache; `_check` decides
@@ -131,8 +131,8 @@ def _check_cache(adapter: ModelAdapter) -> None:
 
 
 def _check(adapter: ModelAdapter, softcaps: bool) -> None:
-    """Two requests, the first in two chunks, in packed and then padded passes, against the model on
-    each alone; and whether a long request changes one that has just begun.
+    """Compare two requests, the first in two chunks, in packed and then padded passes with the
+    model on each alone; check that a long request does not change one that has just begun.
     """
     generator = torch.Generator().manual_seed(0)
     a, b = (

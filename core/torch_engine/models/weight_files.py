@@ -1,5 +1,5 @@
-"""What a model's folder holds, from the headers of its safetensors files: nothing is loaded. A
-pickle is never opened, since opening one can run code.
+"""What a model's folder contains, from the headers of its safetensors files: no weights are loaded.
+A pickle is never opened, since opening one can run code.
 """
 
 from __future__ import annotations
