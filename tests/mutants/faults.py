@@ -8238,7 +8238,7 @@ FAULTS = (
     Fault(
         "the answer to a mask stays when the mask is cleared",
         "assets/player/learn/questions.js",
-        "    this.answer.hidden = true; // it is of what was painted\n",
+        "    this.answer.hidden = true; // it was about what is cleared now\n",
         "",
         ("js/learn.test.js",),
     ),
@@ -8266,7 +8266,7 @@ FAULTS = (
     Fault(
         "the code of the task before is offered in the next",
         "assets/player/write/write.js",
-        "    if (isOther) hideToast(this.root); // it offers code of the task before\n",
+        "    if (isOther) hideToast(this.root); // it offers code of the previous task\n",
         "",
         ("js/write.test.js",),
     ),

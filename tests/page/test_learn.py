@@ -137,7 +137,7 @@ def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_agai
         == "B schreibt ein weiteres Token; D wartet: Niemand kommt dazu, bevor alle fertig sind."
     )
     assert (
-        "Durchgang" in page.inner_text(".panel.row h3")
+        "Durchgang" in page.inner_text("#watch .panel.row h3")
         and page.text_content(".why-button span") == "2 Gründe"
     )
     for lesson in json.loads(world[2]["learn/de.json"])["lessons"]:
@@ -154,7 +154,7 @@ def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_agai
     settled(page, "document.documentElement.dataset.part === 'watch'")
     settled(page, "inflight.sentence().includes('schreib')")
     assert (
-        "Durchgang" in page.inner_text(".panel.row h3")
+        "Durchgang" in page.inner_text("#watch .panel.row h3")
         and page.inner_text("#watch .tabs button >> nth=0") == "Ansehen"
     )
     page.evaluate("document.querySelector('#watch .tabs button:last-child').click()")
@@ -163,7 +163,7 @@ def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_agai
     page.evaluate("location.hash = 'part=learn&lesson=static-batching&stop=dropped'")
     drawn(page, "static-batching", "dropped")
     settled(page, "inflight.sentence().startsWith('B writes one more token')")
-    assert "One pass" in page.inner_text(".panel.row h3")
+    assert "One pass" in page.inner_text("#watch .panel.row h3")
 
 
 @pytest.mark.slow

@@ -178,7 +178,7 @@ export class Run {
 
   /**
    * Add a request from before the first step here, as described by visualizer/documents/live.py.
-   * @param {any} given
+   * @param {Json} given
    */
   _resume({ id, hue, arrived, waits, laneSpans, kvLen, tables, reason, ...before }) {
     const request = this._meet(id);
