@@ -138,7 +138,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as top:
         compiled(made := Path(top) / "made")
         while waiting or running:
-            while waiting and len(running) < (os.cpu_count() or 1):
+            while waiting and len(running) < 2 * (os.cpu_count() or 1):  # many wait for a browser
                 fault, tests = waiting.pop(0)
                 folder = Path(tempfile.mkdtemp(dir=top))
                 copy(made, folder, fault)
