@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { documentOf, El, finding } from "./elements.js";
+import { documentOf, El, finding, of, soon } from "./elements.js";
 import { arrivals, event, runOf } from "./worlds.js";
 
 Object.assign(globalThis, {
@@ -18,24 +18,12 @@ const { picture, take } = await import("../../assets/player/watch/export.js");
 const { Leak } = await import("../../assets/player/watch/leak.js");
 const { Messages } = await import("../../assets/player/watch/messages.js");
 const { openAddress } = await import("../../assets/player/watch/open_file.js");
-const { Player } = await import("../../assets/player/watch/player.js");
 const { Pair } = await import("../../assets/player/watch/pair.js");
 const { Visit } = await import("../../assets/player/watch/runs_card.js");
-const { Store } = await import("../../assets/player/watch/store.js");
 const { Weights } = await import("../../assets/player/watch/weights.js");
 const { runBeside } = await import("../../assets/player/watch/what_if.js");
 const { loadWorkload } = await import("../../assets/player/watch/workload_file.js");
-
-const none = () => {};
-const soon = () => new Promise((done) => setTimeout(done));
-/** An object of a class, without what its constructor needs. */
-const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
-/** A player with this state, that has so much more. */
-const playerOf = (state, more = {}) => {
-  const store = new Store(/** @type {any} */ ({}));
-  store.set(state);
-  return of(Player, { store, redraw: none, changed: none, ...more });
-};
+const { none, playerOf } = await import("./players.js");
 
 test("a replay from elsewhere is marked so, and a simulated one stays simulated, of ranks each", async () => {
   const opened = [];

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { documentOf, El, finding } from "./elements.js";
+import { documentOf, El, finding, of } from "./elements.js";
 import { two } from "./worlds.js";
 
 Object.assign(globalThis, {
@@ -24,9 +24,6 @@ const { NewComparison } = await import("../../assets/player/compare/new_comparis
 const { PlanPanel } = await import("../../assets/player/compare/plan.js");
 const { Race } = await import("../../assets/player/compare/race.js");
 const { Racer } = await import("../../assets/player/compare/racer.js");
-
-/** An object of a class, without what its constructor needs. */
-const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
 
 test("a link names a moment by which all that is seen has happened, in the race's own unit", () => {
   const link = (now, clock = true, entry = /** @type {any} */ ({ name: "six" })) => {

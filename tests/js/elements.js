@@ -134,3 +134,9 @@ export const documentOf = (more = {}) =>
     addEventListener() {},
     ...more,
   });
+
+/** An object of a class, without what its constructor needs. */
+export const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
+
+/** After everything that is due now. */
+export const soon = () => new Promise((done) => setTimeout(done));

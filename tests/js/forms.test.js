@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { documentOf, El, Event, finding } from "./elements.js";
+import { documentOf, El, Event, finding, of } from "./elements.js";
 import { arrivals, event, runOf } from "./worlds.js";
 
 Object.assign(globalThis, {
@@ -32,8 +32,6 @@ const { Outcome } = await import("../../assets/player/write/outcome.js");
 const { packed, unpacked } = await import("../../assets/player/write/own_code.js");
 const { Write } = await import("../../assets/player/write/write.js");
 
-/** An object of a class, without what its constructor needs. */
-const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
 /** Fields of a form by their names, made as they are asked for. */
 const fieldsOf = (fields = {}) => ({
   namedItem: (name) => (fields[name] ??= Object.assign(new El("input"), { name })),

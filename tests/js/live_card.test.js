@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { documentOf, El, Event, finding } from "./elements.js";
+import { documentOf, El, Event, finding, of, soon } from "./elements.js";
 import { event, runOf } from "./worlds.js";
 
 Object.assign(globalThis, {
@@ -25,9 +25,6 @@ const { whereabouts } = await import("../../assets/player/live/whereabouts.js");
 const { says } = await import("../../assets/player/live/words.js");
 const { speak } = await import("../../assets/player/parts/speech.js");
 
-const soon = () => new Promise((done) => setTimeout(done));
-/** An object of a class, without what its constructor needs. */
-const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
 const buttonOf = (root, text) =>
   root.querySelectorAll("button").find((button) => button.textContent === text);
 

@@ -13,7 +13,7 @@ import { LoadingBar } from "../../assets/player/engine/loading_bar.js";
 import { Teacher } from "../../assets/player/live/teacher.js";
 import { Weights } from "../../assets/player/watch/weights.js";
 import { Trials } from "../../assets/player/write/trials.js";
-import { documentOf, El, Event } from "./elements.js";
+import { documentOf, El, Event, of } from "./elements.js";
 
 globalThis.window = /** @type {any} */ ({});
 await import("../../assets/player/parts/tabs.js");
@@ -29,9 +29,6 @@ function later() {
   const promise = new Promise((done, fail) => (settle = { done, fail }));
   return { promise, ...settle };
 }
-
-/** An object of a class, without what its constructor needs. */
-const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
 
 const NO_BAR = { open() {}, close() {}, progress() {} };
 

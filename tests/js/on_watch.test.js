@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { documentOf, El, Event, finding } from "./elements.js";
+import { documentOf, El, Event, finding, of, soon } from "./elements.js";
 import { arrivals, event, runOf } from "./worlds.js";
 
 /** @type {Record<string, (e: any) => void>} */
@@ -26,25 +26,13 @@ const { setAxis } = await import("../../assets/player/watch/layout.js");
 const { Live } = await import("../../assets/player/watch/live.js");
 const { Motion } = await import("../../assets/player/watch/motion.js");
 const { pageActions } = await import("../../assets/player/watch/page_actions.js");
-const { Player } = await import("../../assets/player/watch/player.js");
 const { Cursor } = await import("../../assets/player/watch/pointing.js");
 const { focusView } = await import("../../assets/player/watch/presenter.js");
 const { Ranks } = await import("../../assets/player/watch/ranks.js");
 const { showSlow } = await import("../../assets/player/watch/slow.js");
-const { Store } = await import("../../assets/player/watch/store.js");
 const { playerKeys, Transport } = await import("../../assets/player/watch/transport.js");
 const { viewState } = await import("../../assets/player/watch/view_state.js");
-
-const none = () => {};
-const soon = () => new Promise((done) => setTimeout(done));
-/** An object of a class, without what its constructor needs. */
-const of = (kind, fields) => Object.assign(Object.create(kind.prototype), fields);
-/** A player with this state, that has so much more. */
-const playerOf = (state, more = {}) => {
-  const store = new Store(/** @type {any} */ ({}));
-  store.set(state);
-  return of(Player, { store, redraw: none, changed: none, ...more });
-};
+const { none, playerOf } = await import("./players.js");
 
 test("an arrow takes a step, with Shift ten, either way; other keys go where they say", () => {
   const went = [];

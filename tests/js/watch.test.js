@@ -30,30 +30,17 @@ const { OwnQuestion } = await import("../../assets/player/watch/own_question.js"
 const { Ranks } = await import("../../assets/player/watch/ranks.js");
 const { openAddress, openRacer } = await import("../../assets/player/watch/open_file.js");
 const { pageActions } = await import("../../assets/player/watch/page_actions.js");
-const { Player } = await import("../../assets/player/watch/player.js");
-const { Store } = await import("../../assets/player/watch/store.js");
 const { present } = await import("../../assets/player/watch/presenter.js");
 const { playerKeys, Transport } = await import("../../assets/player/watch/transport.js");
 const { restoreFork } = await import("../../assets/player/watch/what_if.js");
+const { none, playerOf } = await import("./players.js");
 
-const none = () => {};
 /** A promise, and what settles it. */
 function later() {
   let done;
   const promise = new Promise((settle) => (done = settle));
   return { promise, done };
 }
-/** A player with this state, that has so much more. */
-const playerOf = (state, more = {}) => {
-  const store = new Store(/** @type {any} */ ({}));
-  store.set(state);
-  return Object.assign(Object.create(Player.prototype), {
-    store,
-    redraw: none,
-    changed: none,
-    ...more,
-  });
-};
 
 test("what is on its way is not shown once another run was asked for", async () => {
   const shown = [];
