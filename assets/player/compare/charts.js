@@ -61,7 +61,7 @@ export class Charts {
       );
       const el = h(
         "section",
-        { class: "panel chart", "data-chart": data.name },
+        { class: "panel chart surface", "data-chart": data.name },
         h("h3", {}, title, tools),
         h("p", {}, unbroken(data.finding)),
         plot,

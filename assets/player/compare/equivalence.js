@@ -74,7 +74,7 @@ export class EquivalencePanel {
     if (!found) return this.$(".pairs").replaceChildren();
     const heads = h(
       "div",
-      { class: "pair heads" },
+      { class: "pair heads grid" },
       h("span"),
       h("span", {}, t("alone")),
       h("span", {}, t(found.leak ? "in the batch, reading a neighbour" : "in the batch")),

@@ -79,7 +79,7 @@ export class Card {
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this._playing = undefined;
     this.body = h("div", { class: "figure-body" });
-    this.says = h("p", { class: "figure-says", "aria-live": "off" });
+    this.says = h("p", { class: "figure-says reading", "aria-live": "off" });
     this.range = rangeOf(slider, (n) => this.take({ [slider.key]: n }));
     this.back = newButton(
       { class: "button figure-back", hidden: true, onclick: () => this.release() },
@@ -89,16 +89,21 @@ export class Card {
     /** @type {(name: keyof typeof SHAPES, label: string, onclick: () => void) => HTMLElement} */
     const button = (name, label, onclick) =>
       newButton(
-        { class: `key-button figure-${name}`, "aria-label": t(label), title: t(label), onclick },
+        {
+          class: `key-button figure-${name} surface fixed`,
+          "aria-label": t(label),
+          title: t(label),
+          onclick,
+        },
         shape(name),
       );
     this.player = play ? button("play", "Play", () => this.play(!this._playing)) : null;
     root.append(
       h(
         "p",
-        { class: "figure-claim" },
+        { class: "figure-claim reading" },
         h("b", {}, claim),
-        source && h(link ? "a" : "span", { href: link, class: "figure-source" }, source),
+        source && h(link ? "a" : "span", { href: link, class: "figure-source plain" }, source),
       ),
       this.body,
       this.says,

@@ -30,7 +30,7 @@ export class Home {
     setText($(".terms h2"), words.glossary);
     $(".terms dl").replaceChildren(
       ...Object.entries(doc.terms).flatMap(([term, t]) => {
-        const vllm = h("span", { class: "vllm" }, `${words.in_vllm} ${t.vllm}`);
+        const vllm = h("span", { class: "vllm soft" }, `${words.in_vllm} ${t.vllm}`);
         return [
           h("dt", { id: `term-${term.replaceAll(" ", "-")}` }, t.word),
           h("dd", {}, t.means, " ", vllm, " ", this._see(t)),
@@ -100,7 +100,7 @@ export class Home {
         h("p", {}, lesson.question),
         h(
           "p",
-          { class: "papers-of" },
+          { class: "papers-of flex wrap fine" },
           h(
             "span",
             {},

@@ -135,7 +135,7 @@ export const closing = () =>
 export const cardHead = (title, ...more) =>
   h(
     "header",
-    { class: "runs-head" },
+    { class: "runs-head flex" },
     h("h2", {}, t(title)),
     ...more,
     h(

@@ -133,7 +133,7 @@ export class TextsView {
         output: h("span", { class: "output" }),
         changed: h("span", { class: "changed" }),
         fresh: h("mark", {}),
-        note: h("span", { class: "note" }),
+        note: h("span", { class: "note soft fine" }),
         masked: h("span", { class: "masked" }),
       };
       const { chip: letter, ...words } = row;
