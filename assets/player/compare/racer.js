@@ -33,7 +33,7 @@ export class Racer {
     );
     this.chips = h("span", { class: "landed fixed end", "aria-hidden": "true" });
     this.numbers = h("span", { class: "racer-now fixed mono" });
-    this.final = h("b", { class: "final nowrap strong mono", hidden: true });
+    this.final = h("b", { class: "final nowrap mono", hidden: true });
     const canvas = h("canvas", { role: "img", "aria-label": name });
     this.stage = h("div", { class: "canvas" }, canvas, this.final);
     this.el = h(
@@ -41,8 +41,8 @@ export class Racer {
       { class: "racer stack", "data-racer": name },
       h(
         "h4",
-        {},
-        h("b", { class: "racer-name fixed strong" }, name),
+        { class: "flex spaced nowrap plain" },
+        h("b", { class: "racer-name fixed" }, name),
         (this.about = h("span", { class: "racer-about clip soft" })),
         (this.button =
           race.watches &&

@@ -78,7 +78,7 @@ export class Card {
     this._told = false; // whether the sentence explains what the pointer is on
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this._playing = undefined;
-    this.body = h("div", { class: "figure-body" });
+    this.body = h("div", { class: "figure-body stack spaced" });
     this.says = h("p", { class: "figure-says reading", "aria-live": "off" });
     this.range = rangeOf(slider, (n) => this.take({ [slider.key]: n }));
     this.back = newButton(
@@ -101,15 +101,15 @@ export class Card {
     root.append(
       h(
         "p",
-        { class: "figure-claim reading" },
+        { class: "figure-claim reading wrap" },
         h("b", {}, claim),
-        source && h(link ? "a" : "span", { href: link, class: "figure-source plain" }, source),
+        source && h(link ? "a" : "span", { href: link, class: "figure-source plain soft" }, source),
       ),
       this.body,
       this.says,
       h(
         "div",
-        { class: "figure-hand" },
+        { class: "figure-hand flex spaced wrap" },
         button("prev", "Previous", () => this.step(-1)),
         this.player,
         button("next", "Next", () => this.step(1)),

@@ -127,7 +127,7 @@ export class Paint extends Question {
       h("div", { class: "paint-holder" }, this.grid),
       h(
         "div",
-        { class: "paint-tools spaced" },
+        { class: "paint-tools spaced flex" },
         newButton(
           { class: "button primary check-button", onclick: () => this.check() },
           words.check,

@@ -30,7 +30,7 @@ export class House {
     section.append(
       this.nature,
       this.title,
-      h("div", { class: "house-prompts wrap" }, ...this.prompts),
+      h("div", { class: "house-prompts wrap flex spaced" }, ...this.prompts),
       this.bots,
       this.says,
     );

@@ -27,7 +27,7 @@ export class FollowedView {
     this.title = h("h2", {});
     this.file = h("p", { class: "followed-file" });
     this.note = h("p", { class: "followed-note soft" });
-    this.streams = h("nav", { class: "followed-streams spaced wrap" });
+    this.streams = h("nav", { class: "followed-streams spaced wrap flex" });
     this.engines = new EngineList(choose);
     this.clock = h("p", { class: "followed-note soft" });
     section.append(this.title, this.file, this.streams, this.engines.table, this.clock, this.note);

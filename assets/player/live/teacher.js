@@ -63,7 +63,7 @@ export class Teacher {
       field,
       h(
         "div",
-        { class: "card-buttons spaced" },
+        { class: "card-buttons spaced flex" },
         h("button", { class: "button primary" }, t("Continue")),
         h("button", { class: "button", value: "no", formnovalidate: true }, t("Cancel")),
       ),
@@ -147,7 +147,7 @@ export class Teacher {
     /** @type {HTMLFormElement} */
     this.limits = h(
       "form",
-      { class: "limits grid" },
+      { class: "limits grid spaced" },
       field("Policy", h("select", { name: "policy" }, ...options)),
       field("Lanes", h("input", { ...whole, name: "max_num_seqs", max: "64" })),
       field("Budget", h("input", { ...whole, name: "max_num_batched_tokens", max: "16384" })),
@@ -182,7 +182,7 @@ export class Teacher {
     /** @type {HTMLElement} */
     this.checks = h(
       "div",
-      { class: "checks wrap" },
+      { class: "checks wrap flex" },
       check("hide_texts", "Hide texts"),
       check("hide_nicknames", "Hide names"),
       check("accepting", "Accept requests"),

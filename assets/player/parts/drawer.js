@@ -29,7 +29,7 @@ export class Drawer {
         { class: "drawer-foot fixed" },
         this.message,
         this.progressBar,
-        h("div", { class: "run-buttons spaced" }, this.button, this.cancel),
+        h("div", { class: "run-buttons spaced flex" }, this.button, this.cancel),
       ),
     );
   }

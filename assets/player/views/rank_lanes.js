@@ -41,7 +41,7 @@ class Band {
     this.el = h(
       "section",
       { class: "band stack", "data-rank": String(member.rank) },
-      h("h4", {}, button, this.pill, this.sentence, this.share),
+      h("h4", { class: "flex spaced nowrap plain" }, button, this.pill, this.sentence, this.share),
       this.stage,
     );
     this.chart = new LaneChart(canvas, view.actions.redraw);

@@ -139,7 +139,7 @@ export class Outcome {
     };
     return h(
       "p",
-      { class: "places spaced" },
+      { class: "places spaced flex" },
       line && place("Line", line, "code", () => part.code.go(line)),
       step !== null &&
         this.attempt.replay &&
