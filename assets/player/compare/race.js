@@ -40,7 +40,7 @@ export class Race {
     const name = t("Moment of the race");
     const slider = { tabindex: "0", role: "slider", "aria-label": name, "aria-valuemin": "0" };
     this.slider = h("div", { class: "race-axis canvas", ...slider }, this.axis);
-    this.area = h("div", { class: "race-area stack" }, this.slider, this.rows, this.head);
+    this.area = h("div", { class: "race-area stack drags" }, this.slider, this.rows, this.head);
     this.holder = h("div", { class: "table-holder fine", hidden: true, tabindex: "0" });
     this.tabled = false;
     el.replaceChildren(this.area, this.holder);

@@ -64,7 +64,7 @@ export class Card {
   constructor(root, slider, { claim = "", source = "", link, play = false }) {
     this.root = root;
     this.slider = slider;
-    root.classList.add("inflight", "figure");
+    root.classList.add("inflight", "figure", "surface");
     this.palette = paintTheme(root, prefersDark());
     /** @type {Moment | null} */
     this.wanted = null; // the state set by the text
