@@ -50,7 +50,7 @@ export class Charts {
         );
       const tools = h(
         "span",
-        { class: "tools" },
+        { class: "tools end fixed" },
         save("png", "This figure as a picture"),
         save("html", "This figure as an interactive page that opens from disk"),
       );

@@ -31,9 +31,9 @@ export class Racer {
     this.landings = run.events.flatMap((e) =>
       whoIsDone(e).map(({ request }) => ({ request: run.request(request), ...this.ends(e) })),
     );
-    this.chips = h("span", { class: "landed fixed end", "aria-hidden": "true" });
+    this.chips = h("span", { class: "landed fixed end flex", "aria-hidden": "true" });
     this.numbers = h("span", { class: "racer-now fixed mono" });
-    this.final = h("b", { class: "final nowrap mono", hidden: true });
+    this.final = h("b", { class: "final nowrap mono large", hidden: true });
     const canvas = h("canvas", { role: "img", "aria-label": name });
     this.stage = h("div", { class: "canvas" }, canvas, this.final);
     this.el = h(

@@ -101,7 +101,7 @@ export class Card {
     root.append(
       h(
         "p",
-        { class: "figure-claim reading wrap" },
+        { class: "figure-claim reading wrap between" },
         h("b", {}, claim),
         source && h(link ? "a" : "span", { href: link, class: "figure-source plain soft" }, source),
       ),

@@ -125,7 +125,7 @@ export class Drawing extends Card {
     root.classList.add("knobbed");
     find(root, ".figure-hand").replaceWith(
       h("div", { class: "figure-knobs plain" }, ...this.knobs.map(({ label }) => label)),
-      h("div", { class: "figure-foot flex wrap" }, this.says, this.back),
+      h("div", { class: "figure-foot flex wrap between" }, this.says, this.back),
     );
     this._drags();
   }

@@ -24,7 +24,7 @@ class Question {
 
   put(holder, ...content) {
     holder.replaceChildren(
-      h("p", { class: "asked-text strong" }, ...this.show(this.ask.text)),
+      h("p", { class: "asked-text strong large" }, ...this.show(this.ask.text)),
       ...content,
       this.answer,
     );
@@ -93,9 +93,12 @@ export class Paint extends Question {
     const label = (p, axis) =>
       h(
         "span",
-        { class: `axis ${axis} flex`, role: axis === "of-key" ? "columnheader" : "rowheader" },
+        {
+          class: `axis ${axis} flex fine mono`,
+          role: axis === "of-key" ? "columnheader" : "rowheader",
+        },
         ...this.show([{ r: p.r }]),
-        h("i", {}, p.text.replaceAll("\n", "↵").trim() || "␣"),
+        h("i", { class: "clip" }, p.text.replaceAll("\n", "↵").trim() || "␣"),
       );
     this.grid = h(
       "div",
@@ -110,7 +113,7 @@ export class Paint extends Question {
         "div",
         { class: "line grid", role: "row" },
         h("span", {
-          class: "axis corner flex",
+          class: "axis corner flex fine mono",
           role: "columnheader",
           "aria-label": `${words.query} / ${words.key}`,
         }),

@@ -22,7 +22,9 @@ export class Drawer {
     );
     for (const number of form.querySelectorAll('[type="number"]'))
       number.inputMode = number.step ? "decimal" : "numeric";
-    form.prepend(h("header", { class: "drawer-head flex fixed" }, h("h2", {}, title), this.close));
+    form.prepend(
+      h("header", { class: "drawer-head flex fixed between" }, h("h2", {}, title), this.close),
+    );
     form.append(
       h(
         "footer",

@@ -41,11 +41,11 @@ export class PeopleView {
     this.invite = h("p", { class: "people-invite fixed", hidden: true });
     this.why = h("span", { class: "door-why soft" });
     // what matters most now, for a projector, where nothing else says it
-    this.note = h("p", { class: "people-note fixed" });
+    this.note = h("p", { class: "people-note fixed large round" });
     const canvas = h("canvas", { "aria-hidden": "true" });
-    const strip = h("div", { class: "people-strip" }, canvas);
+    const strip = h("div", { class: "people-strip round" }, canvas);
     const track = h("div", { class: "people-track" }, strip, this.list);
-    this.box = h("div", { class: "people-box scrolls", tabindex: "0" }, track);
+    this.box = h("div", { class: "people-box scrolls round", tabindex: "0" }, track);
     this.chart = new LaneChart(canvas, redraw);
     const door = h(
       "p",

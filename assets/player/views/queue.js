@@ -139,7 +139,7 @@ export class QueueView {
         why: h("span", { class: "wait-why strong" }),
       };
       const words = h("span", { class: "wait-words" }, row.text, row.since, row.why);
-      const el = h("li", { class: "wait spaced fine" }, row.box, words);
+      const el = h("li", { class: "wait spaced fine round" }, row.box, words);
       this.rows.push({ ...row, el });
       this.list.append(el);
     }

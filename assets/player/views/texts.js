@@ -138,7 +138,7 @@ export class TextsView {
       };
       const { chip: letter, ...words } = row;
       const said = h("bdi", { class: "words", dir: "auto" }, ...Object.values(words));
-      const el = h("div", { class: "said" }, letter, said);
+      const el = h("div", { class: "said plain" }, letter, said);
       this.rows.push({ ...row, el });
       this.box.append(el);
     }

@@ -44,7 +44,7 @@ const closed = (dialog, act) => () => {
 function choice(picture, title, says, facts, props) {
   const more = h("small", { class: "run-facts" }, joined(facts));
   const words = [h("b", {}, title), h("small", {}, says), more];
-  const kind = { class: "run-choice surface grid", ...props };
+  const kind = { class: "run-choice surface grid loose", ...props };
   return newButton(kind, picture, h("span", { class: "run-words grid" }, ...words));
 }
 

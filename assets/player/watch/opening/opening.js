@@ -324,7 +324,7 @@ export class Opening {
         const figure = h(
           "figure",
           { class: "surface stack" },
-          h("figcaption", {}),
+          h("figcaption", { class: "large" }),
           h("div", { class: "canvas" }, canvas),
         );
         canvas.setAttribute("aria-label", `${t("Picture")} ${n + 1}`);
