@@ -86,7 +86,7 @@ export class Home {
     const number = done ? "✓" : String(lesson.number);
     return h(
       "li",
-      { class: done ? "lesson done" : "lesson" },
+      { class: `lesson surface flex wrap${done ? " done" : ""}` },
       this._picture(lesson),
       h(
         "div",
