@@ -79,7 +79,7 @@ export class Card {
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this._playing = undefined;
     this.body = h("div", { class: "figure-body stack spaced" });
-    this.says = h("p", { class: "figure-says reading", "aria-live": "off" });
+    this.says = h("p", { class: "figure-says", "aria-live": "off" });
     this.range = rangeOf(slider, (n) => this.take({ [slider.key]: n }));
     this.back = newButton(
       { class: "button figure-back", hidden: true, onclick: () => this.release() },
@@ -101,7 +101,7 @@ export class Card {
     root.append(
       h(
         "p",
-        { class: "figure-claim reading wrap between" },
+        { class: "figure-claim wrap between" },
         h("b", {}, claim),
         source && h(link ? "a" : "span", { href: link, class: "figure-source plain soft" }, source),
       ),

@@ -54,7 +54,7 @@ export class Choose extends Question {
     super(ask, on);
     this.buttons = ask.options.map((option, i) =>
       newButton(
-        { class: "option surface flex spaced reading", onclick: () => this.choose(i) },
+        { class: "option surface flex spaced", onclick: () => this.choose(i) },
         h("kbd", { "aria-hidden": "true" }, String(i + 1)),
         h("span", {}, ...this.show(option.text)),
       ),

@@ -166,7 +166,7 @@ export class Task {
     const { words, doc } = learn;
     return h(
       "ul",
-      { class: "goals grid spaced reading" },
+      { class: "goals grid spaced" },
       ...this.stop.goals.map(({ name, text }) => {
         const { met = false, says = null } = this.found[name] || {};
         const told = (/** @type {string} */ line) => sentence(line, learn.watch.state, doc.terms);

@@ -239,11 +239,7 @@ export class OwnList {
       "li",
       { class: "own-row box grid" },
       h("div", { class: "own-head flex spaced wrap plain" }, row.chip, row.state, row.button),
-      h(
-        "p",
-        { class: "own-words scrolls reading" },
-        h("bdi", { dir: "auto" }, row.prompt, row.text),
-      ),
+      h("p", { class: "own-words scrolls" }, h("bdi", { dir: "auto" }, row.prompt, row.text)),
     );
     this.rows.set(own, row);
     return row;

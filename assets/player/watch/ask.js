@@ -57,7 +57,7 @@ export class Ask {
   constructor(app) {
     this.app = app;
     this.note = h("div", {
-      class: "ask-card surface scrolls reading",
+      class: "ask-card surface scrolls",
       popover: "auto",
       role: "dialog",
       tabindex: "-1",
