@@ -94,7 +94,7 @@ export class EquivalencePanel {
       const generate = `; from model.generate ${r.differing_from_generate} of ${compared} differ`;
       return h(
         "div",
-        { class: `pair${parting ? " parted" : ""}` },
+        { class: `pair grid${parting ? " parted" : ""}` },
         letter,
         told(r.solo_text, r.batched_text, "alone"),
         told(r.batched_text, r.solo_text, "in the batch"),
