@@ -50,7 +50,7 @@ export class Charts {
         );
       const tools = h(
         "span",
-        { class: "tools" },
+        { class: "tools end fixed" },
         save("png", "This figure as a picture"),
         save("html", "This figure as an interactive page that opens from disk"),
       );
@@ -61,7 +61,7 @@ export class Charts {
       );
       const el = h(
         "section",
-        { class: "panel chart", "data-chart": data.name },
+        { class: "panel chart surface", "data-chart": data.name },
         h("h3", {}, title, tools),
         h("p", {}, unbroken(data.finding)),
         plot,

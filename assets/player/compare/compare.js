@@ -382,7 +382,7 @@ export class Compare {
     let last = 0;
     const parts = [];
     for (const match of text.matchAll(found)) {
-      const el = h("span", { class: "name" }, match[0]);
+      const el = h("span", { class: "name nowrap strong" }, match[0]);
       setHue(el, this.doc.hues[match[0]] ?? 0);
       parts.push(text.slice(last, match.index), el);
       last = match.index + match[0].length;

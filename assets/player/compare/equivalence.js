@@ -28,7 +28,7 @@ function textOf(prompt, text, other, parted, of) {
   const said = (/** @type {import("../parts/dom.js").Child[]} */ ...words) =>
     h(
       "p",
-      { class: "saying", tabindex: "0", "data-of": of },
+      { class: "saying scrolls", tabindex: "0", "data-of": of },
       asked && h("span", { class: "asked" }, asked),
       ...words,
     );
@@ -74,7 +74,7 @@ export class EquivalencePanel {
     if (!found) return this.$(".pairs").replaceChildren();
     const heads = h(
       "div",
-      { class: "pair heads" },
+      { class: "pair heads grid fine strong" },
       h("span"),
       h("span", {}, t("alone")),
       h("span", {}, t(found.leak ? "in the batch, reading a neighbour" : "in the batch")),
@@ -94,7 +94,7 @@ export class EquivalencePanel {
       const generate = `; from model.generate ${r.differing_from_generate} of ${compared} differ`;
       return h(
         "div",
-        { class: `pair${parting ? " parted" : ""}` },
+        { class: `pair grid${parting ? " parted" : ""}` },
         letter,
         told(r.solo_text, r.batched_text, "alone"),
         told(r.batched_text, r.solo_text, "in the batch"),

@@ -36,12 +36,12 @@ export class Race {
     this.playing = false;
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.head = h("div", { class: "playhead race-head" });
-    this.rows = h("div", { class: "racers" });
+    this.rows = h("div", { class: "racers grid spaced" });
     const name = t("Moment of the race");
     const slider = { tabindex: "0", role: "slider", "aria-label": name, "aria-valuemin": "0" };
     this.slider = h("div", { class: "race-axis canvas", ...slider }, this.axis);
-    this.area = h("div", { class: "race-area" }, this.slider, this.rows, this.head);
-    this.holder = h("div", { class: "table-holder", hidden: true, tabindex: "0" });
+    this.area = h("div", { class: "race-area stack drags" }, this.slider, this.rows, this.head);
+    this.holder = h("div", { class: "table-holder fine", hidden: true, tabindex: "0" });
     this.tabled = false;
     el.replaceChildren(this.area, this.holder);
     this.surface = new Surface(this.axis, () => this.redraw());

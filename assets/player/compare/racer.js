@@ -31,22 +31,22 @@ export class Racer {
     this.landings = run.events.flatMap((e) =>
       whoIsDone(e).map(({ request }) => ({ request: run.request(request), ...this.ends(e) })),
     );
-    this.chips = h("span", { class: "landed", "aria-hidden": "true" });
-    this.numbers = h("span", { class: "racer-now" });
-    this.final = h("b", { class: "final", hidden: true });
+    this.chips = h("span", { class: "landed fixed end flex", "aria-hidden": "true" });
+    this.numbers = h("span", { class: "racer-now fixed mono" });
+    this.final = h("b", { class: "final nowrap mono large", hidden: true });
     const canvas = h("canvas", { role: "img", "aria-label": name });
     this.stage = h("div", { class: "canvas" }, canvas, this.final);
     this.el = h(
       "section",
-      { class: "racer", "data-racer": name },
+      { class: "racer stack", "data-racer": name },
       h(
         "h4",
-        {},
-        h("b", { class: "racer-name" }, name),
-        (this.about = h("span", { class: "racer-about" })),
+        { class: "flex spaced nowrap plain" },
+        h("b", { class: "racer-name fixed" }, name),
+        (this.about = h("span", { class: "racer-about clip soft" })),
         (this.button =
           race.watches &&
-          newButton({ class: "mini watch-button", onclick: () => race.watch(this) })),
+          newButton({ class: "mini watch-button fixed", onclick: () => race.watch(this) })),
         this.chips,
         this.numbers,
       ),

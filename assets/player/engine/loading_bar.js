@@ -107,7 +107,7 @@ export class LoadingBar {
     const theme = document.querySelector(".inflight")?.getAttribute("data-theme");
     this.element = h(
       "div",
-      { class: "inflight engine-bar", "data-theme": theme },
+      { class: "inflight engine-bar surface", "data-theme": theme },
       h("div", {}, this.words, h("div", { class: "run-progress" }, this.part)),
       ...buttons,
     );

@@ -64,7 +64,7 @@ export class Card {
   constructor(root, slider, { claim = "", source = "", link, play = false }) {
     this.root = root;
     this.slider = slider;
-    root.classList.add("inflight", "figure");
+    root.classList.add("inflight", "figure", "surface");
     this.palette = paintTheme(root, prefersDark());
     /** @type {Moment | null} */
     this.wanted = null; // the state set by the text
@@ -78,7 +78,7 @@ export class Card {
     this._told = false; // whether the sentence explains what the pointer is on
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this._playing = undefined;
-    this.body = h("div", { class: "figure-body" });
+    this.body = h("div", { class: "figure-body stack spaced" });
     this.says = h("p", { class: "figure-says", "aria-live": "off" });
     this.range = rangeOf(slider, (n) => this.take({ [slider.key]: n }));
     this.back = newButton(
@@ -89,22 +89,27 @@ export class Card {
     /** @type {(name: keyof typeof SHAPES, label: string, onclick: () => void) => HTMLElement} */
     const button = (name, label, onclick) =>
       newButton(
-        { class: `key-button figure-${name}`, "aria-label": t(label), title: t(label), onclick },
+        {
+          class: `key-button figure-${name} surface fixed`,
+          "aria-label": t(label),
+          title: t(label),
+          onclick,
+        },
         shape(name),
       );
     this.player = play ? button("play", "Play", () => this.play(!this._playing)) : null;
     root.append(
       h(
         "p",
-        { class: "figure-claim" },
+        { class: "figure-claim wrap between" },
         h("b", {}, claim),
-        source && h(link ? "a" : "span", { href: link, class: "figure-source" }, source),
+        source && h(link ? "a" : "span", { href: link, class: "figure-source plain soft" }, source),
       ),
       this.body,
       this.says,
       h(
         "div",
-        { class: "figure-hand" },
+        { class: "figure-hand flex spaced wrap" },
         button("prev", "Previous", () => this.step(-1)),
         this.player,
         button("next", "Next", () => this.step(1)),

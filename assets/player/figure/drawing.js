@@ -124,8 +124,8 @@ export class Drawing extends Card {
     if (!this.knobs.length) return;
     root.classList.add("knobbed");
     find(root, ".figure-hand").replaceWith(
-      h("div", { class: "figure-knobs" }, ...this.knobs.map(({ label }) => label)),
-      h("div", { class: "figure-foot" }, this.says, this.back),
+      h("div", { class: "figure-knobs plain" }, ...this.knobs.map(({ label }) => label)),
+      h("div", { class: "figure-foot flex wrap between" }, this.says, this.back),
     );
     this._drags();
   }

@@ -31,7 +31,7 @@ function panelOf(name, title) {
   const [key, canvas] = name === "kv" ? ["blocks-key", "canvas blocks"] : ["key", "canvas"];
   return h(
     "section",
-    { class: `panel ${name}`, "aria-label": t(title) },
+    { class: `panel ${name} surface`, "aria-label": t(title) },
     h(
       "h3",
       {},
@@ -40,7 +40,7 @@ function panelOf(name, title) {
       h("i", { class: key }),
     ),
     name === "text"
-      ? h("div", { class: "texts" })
+      ? h("div", { class: "texts scrolls" })
       : h("div", { class: canvas }, h("canvas", { role: "img" })),
   );
 }

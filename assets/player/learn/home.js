@@ -30,7 +30,7 @@ export class Home {
     setText($(".terms h2"), words.glossary);
     $(".terms dl").replaceChildren(
       ...Object.entries(doc.terms).flatMap(([term, t]) => {
-        const vllm = h("span", { class: "vllm" }, `${words.in_vllm} ${t.vllm}`);
+        const vllm = h("span", { class: "vllm soft" }, `${words.in_vllm} ${t.vllm}`);
         return [
           h("dt", { id: `term-${term.replaceAll(" ", "-")}` }, t.word),
           h("dd", {}, t.means, " ", vllm, " ", this._see(t)),
@@ -86,7 +86,7 @@ export class Home {
     const number = done ? "✓" : String(lesson.number);
     return h(
       "li",
-      { class: done ? "lesson done" : "lesson" },
+      { class: `lesson surface flex wrap${done ? " done" : ""}` },
       this._picture(lesson),
       h(
         "div",
@@ -100,7 +100,7 @@ export class Home {
         h("p", {}, lesson.question),
         h(
           "p",
-          { class: "papers-of" },
+          { class: "papers-of flex wrap fine" },
           h(
             "span",
             {},

@@ -294,7 +294,7 @@ export class Learn {
     return h(
       "div",
       {
-        class: columns.length > 3 ? "names wide" : "names",
+        class: columns.length > 3 ? "names box wide" : "names box",
         tabindex: "0",
         role: "group",
         "aria-label": label,

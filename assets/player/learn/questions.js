@@ -24,7 +24,7 @@ class Question {
 
   put(holder, ...content) {
     holder.replaceChildren(
-      h("p", { class: "asked-text" }, ...this.show(this.ask.text)),
+      h("p", { class: "asked-text strong large" }, ...this.show(this.ask.text)),
       ...content,
       this.answer,
     );
@@ -54,12 +54,12 @@ export class Choose extends Question {
     super(ask, on);
     this.buttons = ask.options.map((option, i) =>
       newButton(
-        { class: "option", onclick: () => this.choose(i) },
+        { class: "option surface flex spaced", onclick: () => this.choose(i) },
         h("kbd", { "aria-hidden": "true" }, String(i + 1)),
         h("span", {}, ...this.show(option.text)),
       ),
     );
-    this.put(holder, h("div", { class: "options", role: "group" }, ...this.buttons));
+    this.put(holder, h("div", { class: "options grid spaced", role: "group" }, ...this.buttons));
   }
 
   key(digit) {
@@ -93,9 +93,12 @@ export class Paint extends Question {
     const label = (p, axis) =>
       h(
         "span",
-        { class: `axis ${axis}`, role: axis === "of-key" ? "columnheader" : "rowheader" },
+        {
+          class: `axis ${axis} flex fine mono`,
+          role: axis === "of-key" ? "columnheader" : "rowheader",
+        },
         ...this.show([{ r: p.r }]),
-        h("i", {}, p.text.replaceAll("\n", "↵").trim() || "␣"),
+        h("i", { class: "clip" }, p.text.replaceAll("\n", "↵").trim() || "␣"),
       );
     this.grid = h(
       "div",
@@ -108,26 +111,26 @@ export class Paint extends Question {
       },
       h(
         "div",
-        { class: "line", role: "row" },
+        { class: "line grid", role: "row" },
         h("span", {
-          class: "axis corner",
+          class: "axis corner flex fine mono",
           role: "columnheader",
           "aria-label": `${words.query} / ${words.key}`,
         }),
         ...ask.keys.map((key) => label(key, "of-key")),
       ),
       ...ask.queries.map((query, q) =>
-        h("div", { class: "line", role: "row" }, label(query, "of-query"), ...this.cells[q]),
+        h("div", { class: "line grid", role: "row" }, label(query, "of-query"), ...this.cells[q]),
       ),
     );
     this._drag();
     this.put(
       holder,
-      h("p", { class: "quiet" }, words.how_to_paint),
+      h("p", { class: "quiet soft" }, words.how_to_paint),
       h("div", { class: "paint-holder" }, this.grid),
       h(
         "div",
-        { class: "paint-tools" },
+        { class: "paint-tools spaced flex" },
         newButton(
           { class: "button primary check-button", onclick: () => this.check() },
           words.check,

@@ -8,7 +8,7 @@ export function sentence(spans, shown, terms) {
   return spans.flatMap((span) => {
     if (typeof span === "string") return code(span);
     if (span.keys !== undefined) return [byPointer(span)];
-    if (span.n !== undefined) return [h("b", { class: "number" }, span.n)];
+    if (span.n !== undefined) return [h("b", { class: "number nowrap" }, span.n)];
     if (span.t !== undefined)
       return [terms[span.t] ? newButton({ class: "term", "data-term": span.t }, span.s) : span.s];
     const request = shown.run?.requests.find((r) => r.letter === span.r);

@@ -43,11 +43,11 @@ export class Task {
     if (before?.name !== this.lesson.name) [this.found, this.ran] = [{}, []];
     else if (before !== this.lesson) this.renew();
     const engine = learn.watch.engines && learn.options.tabs.length;
-    const begin = { class: "button primary edit-run", onclick: () => learn.beginTask() };
-    const next = { class: "button", onclick: () => learn.open(learn.nextLesson) };
+    const begin = { class: "button tall primary edit-run", onclick: () => learn.beginTask() };
+    const next = { class: "button tall", onclick: () => learn.open(learn.nextLesson) };
     put(
       holder,
-      engine ? this._goals() : h("p", { class: "quiet" }, words.edit_offline),
+      engine ? this._goals() : h("p", { class: "quiet soft" }, words.edit_offline),
       engine && newButton(begin, words.edit),
       learn.nextLesson && (this.solved || !engine) && newButton(next, this._toNext()),
     );
@@ -166,7 +166,7 @@ export class Task {
     const { words, doc } = learn;
     return h(
       "ul",
-      { class: "goals" },
+      { class: "goals grid spaced" },
       ...this.stop.goals.map(({ name, text }) => {
         const { met = false, says = null } = this.found[name] || {};
         const told = (/** @type {string} */ line) => sentence(line, learn.watch.state, doc.terms);

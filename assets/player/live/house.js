@@ -15,7 +15,7 @@ export class House {
     this.prompts = prompts.map((prompt) =>
       newButton(
         {
-          class: "button prompt-button",
+          class: "button prompt-button reading",
           onclick: (e) => this._press(e.currentTarget, () => ask(prompt)),
         },
         h("bdi", {}, /[.?!]$/.test(prompt) ? prompt : `${prompt} …`),
@@ -25,12 +25,12 @@ export class House {
       class: "button bots-button",
       onclick: (e) => this._press(e.currentTarget, letBotsAsk),
     });
-    this.says = h("p", { class: "house-says" });
-    this.nature = h("p", { class: "house-says", hidden: true });
+    this.says = h("p", { class: "house-says soft" });
+    this.nature = h("p", { class: "house-says soft", hidden: true });
     section.append(
       this.nature,
       this.title,
-      h("div", { class: "house-prompts" }, ...this.prompts),
+      h("div", { class: "house-prompts wrap flex spaced" }, ...this.prompts),
       this.bots,
       this.says,
     );

@@ -222,11 +222,11 @@ export class OwnList {
 
   _row(own) {
     const row = {
-      chip: h("span", { class: "own-chip" }),
-      state: h("span", { class: "own-state" }),
+      chip: h("span", { class: "own-chip fixed strong" }),
+      state: h("span", { class: "own-state reading strong" }),
       prompt: h("span", { class: "prompt" }, own.prompt),
       text: h("span", { class: "output" }),
-      button: newButton({ class: "button own-cancel" }),
+      button: newButton({ class: "button own-cancel end" }),
     };
     row.button.addEventListener("click", () => {
       if (!own.ended && !own.lost) this.mine.cancel(own).catch(() => {});
@@ -237,9 +237,9 @@ export class OwnList {
     });
     row.el = h(
       "li",
-      { class: "own-row" },
-      h("div", { class: "own-head" }, row.chip, row.state, row.button),
-      h("p", { class: "own-words" }, h("bdi", { dir: "auto" }, row.prompt, row.text)),
+      { class: "own-row box grid" },
+      h("div", { class: "own-head flex spaced wrap plain" }, row.chip, row.state, row.button),
+      h("p", { class: "own-words scrolls" }, h("bdi", { dir: "auto" }, row.prompt, row.text)),
     );
     this.rows.set(own, row);
     return row;

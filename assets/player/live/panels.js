@@ -26,10 +26,10 @@ export class FollowedView {
     this.all = all;
     this.title = h("h2", {});
     this.file = h("p", { class: "followed-file" });
-    this.note = h("p", { class: "followed-note" });
-    this.streams = h("nav", { class: "followed-streams" });
+    this.note = h("p", { class: "followed-note soft fine" });
+    this.streams = h("nav", { class: "followed-streams spaced wrap flex" });
     this.engines = new EngineList(choose);
-    this.clock = h("p", { class: "followed-note" });
+    this.clock = h("p", { class: "followed-note soft fine" });
     section.append(this.title, this.file, this.streams, this.engines.table, this.clock, this.note);
   }
 
@@ -150,7 +150,7 @@ class EngineList {
 
   _row(of) {
     const button = newButton({ class: "button mini", onclick: () => this.choose(of) });
-    const model = h("span", { class: "followed-note" });
+    const model = h("span", { class: "followed-note soft fine" });
     const cells = LOADS.map(() => h("td", {}));
     const row = h("tr", {}, h("th", { scope: "row" }, button, model), ...cells);
     return { button, model, cells, row };
@@ -215,7 +215,7 @@ export class JustFinished {
         "li",
         {},
         chip(shown, request, false),
-        h("span", { class: "finished-words" }, words),
+        h("span", { class: "finished-words soft" }, words),
       );
     };
     this.list.replaceChildren(...over.map(line));

@@ -20,7 +20,7 @@ export class Room {
   constructor(live) {
     this.live = live;
     this.isOpen = kept("visit", HOOD) === "open"; // whether the panels under the hood are shown
-    this.panel = h("section", { class: "panel people", "data-view": "people" });
+    this.panel = h("section", { class: "panel people surface", "data-view": "people" });
     this.view = new PeopleView(
       this.panel,
       (id) => live.mine.has(id),

@@ -14,7 +14,7 @@ export function sharedModel(server, headers) {
   const button = h("button", { class: "button" }, t("Share this model"));
   const form = h(
     "form",
-    { class: "model-field", autocomplete: "off" },
+    { class: "model-field grid spaced", autocomplete: "off" },
     h(
       "label",
       { class: "field", hidden: true },

@@ -51,7 +51,7 @@ export class Teacher {
     const dialog = bareCard(this.live.root, "Teacher", "teacher-card");
     const field = h("input", {
       type: "password",
-      class: "link-field",
+      class: "link-field box",
       autocomplete: "off",
       "aria-label": t("Token"),
     });
@@ -63,7 +63,7 @@ export class Teacher {
       field,
       h(
         "div",
-        { class: "card-buttons" },
+        { class: "card-buttons spaced flex" },
         h("button", { class: "button primary" }, t("Continue")),
         h("button", { class: "button", value: "no", formnovalidate: true }, t("Cancel")),
       ),
@@ -147,7 +147,7 @@ export class Teacher {
     /** @type {HTMLFormElement} */
     this.limits = h(
       "form",
-      { class: "limits" },
+      { class: "limits grid spaced" },
       field("Policy", h("select", { name: "policy" }, ...options)),
       field("Lanes", h("input", { ...whole, name: "max_num_seqs", max: "64" })),
       field("Budget", h("input", { ...whole, name: "max_num_batched_tokens", max: "16384" })),
@@ -176,13 +176,13 @@ export class Teacher {
       onchange: (e) => this._set({ steps_per_s: Number(e.target.value) }),
     });
     /** @type {HTMLElement} */
-    this.paceSays = h("span", { class: "pace-says" });
+    this.paceSays = h("span", { class: "pace-says soft fine" });
     /** @type {HTMLElement} */
-    this.error = h("p", { class: "ask-error", role: "alert" });
+    this.error = h("p", { class: "ask-error plain strong", role: "alert" });
     /** @type {HTMLElement} */
     this.checks = h(
       "div",
-      { class: "checks" },
+      { class: "checks wrap flex" },
       check("hide_texts", "Hide texts"),
       check("hide_nicknames", "Hide names"),
       check("accepting", "Accept requests"),
@@ -205,10 +205,10 @@ export class Teacher {
       h("h2", {}, t("Teacher")),
       this.error,
       this.limits,
-      h("div", { class: "pace" }, label("Pace"), this.pace, this.paceSays),
+      h("div", { class: "pace grid" }, label("Pace"), this.pace, this.paceSays),
       h(
         "div",
-        { class: "acts" },
+        { class: "acts flex spaced fixed" },
         act("One step", () => this._set(step())),
         act("Full speed", () => this._set({ steps_per_s: null })),
         act(
@@ -219,7 +219,7 @@ export class Teacher {
       ),
       h(
         "div",
-        { class: "acts" },
+        { class: "acts flex spaced fixed" },
         label("Bursts"),
         ...bursts.map(({ name, shows, requests }) =>
           act(

@@ -70,7 +70,7 @@ export function icon(name) {
 export const keyButton = (act, of, name, key = "", more = act) =>
   newButton(
     {
-      class: `key-button ${more}`,
+      class: `key-button ${more} surface fixed`,
       "data-act": act,
       "aria-label": name,
       title: key ? `${name} (${key})` : name,

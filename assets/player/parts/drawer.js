@@ -12,7 +12,7 @@ export class Drawer {
       { class: "icon-button drawer-close", "aria-label": "Close", onclick: () => act.close() },
       icon("close"),
     );
-    this.message = h("p", { class: "run-message", role: "status" });
+    this.message = h("p", { class: "run-message soft plain", role: "status" });
     this.bar = h("i", {});
     this.progressBar = h("div", { class: "run-progress", hidden: true }, this.bar);
     this.button = h("button", { type: "submit", class: "button primary run-button" }, "Run");
@@ -22,14 +22,16 @@ export class Drawer {
     );
     for (const number of form.querySelectorAll('[type="number"]'))
       number.inputMode = number.step ? "decimal" : "numeric";
-    form.prepend(h("header", { class: "drawer-head" }, h("h2", {}, title), this.close));
+    form.prepend(
+      h("header", { class: "drawer-head flex fixed between" }, h("h2", {}, title), this.close),
+    );
     form.append(
       h(
         "footer",
-        { class: "drawer-foot" },
+        { class: "drawer-foot fixed" },
         this.message,
         this.progressBar,
-        h("div", { class: "run-buttons" }, this.button, this.cancel),
+        h("div", { class: "run-buttons spaced flex" }, this.button, this.cancel),
       ),
     );
   }

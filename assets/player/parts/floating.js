@@ -135,7 +135,7 @@ export const closing = () =>
 export const cardHead = (title, ...more) =>
   h(
     "header",
-    { class: "runs-head" },
+    { class: "runs-head flex" },
     h("h2", {}, t(title)),
     ...more,
     h(
@@ -159,7 +159,7 @@ export function showCard(root, title, ...content) {
 /** The dialog before it is filled and opened. kind: a class for what it will hold. */
 export function bareCard(root, title, kind) {
   const dialog = root.querySelector("dialog.card");
-  dialog.className = `card ${kind}`;
+  dialog.className = `card surface ${kind}`;
   dialog.setAttribute("aria-label", t(title));
   return dialog;
 }

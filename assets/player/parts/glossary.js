@@ -13,7 +13,11 @@ export class Glossary {
   constructor(terms) {
     this._terms = terms;
     this._timer = 0;
-    this.card = h("div", { class: "tooltip term-hint", role: "tooltip", hidden: true });
+    this.card = h("div", {
+      class: "tooltip term-hint surface plain",
+      role: "tooltip",
+      hidden: true,
+    });
     document.addEventListener("pointermove", (e) => {
       clearTimeout(this._timer);
       if (e.pointerType !== "touch") this._timer = setTimeout(() => this._look(e), DWELL);

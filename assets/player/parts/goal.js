@@ -11,12 +11,12 @@ export const goalItem = ({ met, asks, says, heard }) =>
   h(
     "li",
     { class: met ? "goal met" : "goal" },
-    h("span", { class: "goal-mark", "aria-hidden": "true" }, met ? "✓" : ""),
+    h("span", { class: "goal-mark grid plain strong", "aria-hidden": "true" }, met ? "✓" : ""),
     h(
       "span",
       {},
       says ? h("span", { class: "hidden-text" }, heard) : null,
       h("b", {}, ...asks),
-      says ? h("span", { class: "goal-says" }, ...says) : null,
+      says ? h("span", { class: "goal-says soft" }, ...says) : null,
     ),
   );

@@ -90,7 +90,7 @@ export async function copyText(root, title, text, copied) {
       readonly: true,
       value: text,
       "aria-label": t(title),
-      class: "link-field",
+      class: "link-field box",
     });
     showCard(root, title, field);
     field.select();

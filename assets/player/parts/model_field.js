@@ -68,7 +68,7 @@ export class ModelField {
       maxlength: "1000",
     });
     this.file = h("input", { type: "file", accept: ".gguf" });
-    this.says = h("div", { class: "model-says", role: "status", hidden: true });
+    this.says = h("div", { class: "model-says box fine", role: "status", hidden: true });
     this.labels = [this.select, this.file, this.own].map((field, n) => {
       const [name, words] = LABELS[n];
       const more = h("small", {}, words);

@@ -8,7 +8,7 @@ export class Tables {
     this.part = part;
     this.on = false;
     this.holders = views.map(([view, canvas]) => {
-      const holder = h("div", { class: "table-holder", hidden: true, tabindex: "0" });
+      const holder = h("div", { class: "table-holder fine", hidden: true, tabindex: "0" });
       canvas.parentElement.append(holder);
       return { view, canvas, holder };
     });

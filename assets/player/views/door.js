@@ -45,7 +45,7 @@ export class DoorView {
     while (this.rows.length < shown.length) {
       const row = {
         box: h("span", {}),
-        name: h("bdi", { class: "waiter-name" }),
+        name: h("bdi", { class: "waiter-name clip strong" }),
         words: h("span", {}),
       };
       const el = h("span", { class: "waiter" }, row.box, row.name, row.words);

@@ -37,23 +37,27 @@ export class PeopleView {
     this.isMine = isMine;
     this.title = h("span", { class: "title" });
     this.key = h("i", { class: "key" });
-    this.list = h("ol", { class: "people-lanes" });
-    this.invite = h("p", { class: "people-invite", hidden: true });
-    this.why = h("span", { class: "door-why" });
+    this.list = h("ol", { class: "people-lanes stack" });
+    this.invite = h("p", { class: "people-invite fixed", hidden: true });
+    this.why = h("span", { class: "door-why soft" });
     // what matters most now, for a projector, where nothing else says it
-    this.note = h("p", { class: "people-note" });
+    this.note = h("p", { class: "people-note fixed large round" });
     const canvas = h("canvas", { "aria-hidden": "true" });
-    const strip = h("div", { class: "people-strip" }, canvas);
+    const strip = h("div", { class: "people-strip round" }, canvas);
     const track = h("div", { class: "people-track" }, strip, this.list);
-    this.box = h("div", { class: "people-box", tabindex: "0" }, track);
+    this.box = h("div", { class: "people-box scrolls round", tabindex: "0" }, track);
     this.chart = new LaneChart(canvas, redraw);
-    const door = h("p", { class: "door" }, h("span", { class: "door-title" }));
+    const door = h(
+      "p",
+      { class: "door flex fixed nowrap soft plain" },
+      h("span", { class: "door-title" }),
+    );
     panel.append(
       h("h3", {}, this.title, this.key),
       this.invite,
       this.box,
       this.note,
-      h("div", { class: "people-door" }, door, this.why),
+      h("div", { class: "people-door flex wrap fixed" }, door, this.why),
     );
     this.door = new DoorView(panel, DOOR);
     /** @type {PersonRow[]} */
@@ -134,19 +138,23 @@ export class PeopleView {
     while (this.rows.length < lanes) {
       const row = {
         chip: h("span", {}),
-        name: h("bdi", { class: "person-name" }),
-        note: h("span", { class: "person-note" }),
+        name: h("bdi", { class: "person-name clip strong" }),
+        note: h("span", { class: "person-note fixed nowrap soft" }),
         prompt: h("span", { class: "prompt" }),
         output: h("span", { class: "output" }),
         fresh: h("mark", {}),
-        did: h("span", { class: "person-did" }),
+        did: h("span", { class: "person-did nowrap soft mono" }),
       };
       const text = h("bdi", { dir: "auto" }, row.prompt, row.output, row.fresh);
       const el = h(
         "li",
         { class: "person" },
-        h("span", { class: "person-lane", "aria-hidden": "true" }, String(this.rows.length)),
-        h("span", { class: "person-who" }, row.chip, row.name, row.note),
+        h(
+          "span",
+          { class: "person-lane soft mono", "aria-hidden": "true" },
+          String(this.rows.length),
+        ),
+        h("span", { class: "person-who flex" }, row.chip, row.name, row.note),
         h("p", { class: "person-words" }, text),
         row.did,
       );

@@ -135,11 +135,11 @@ export class QueueView {
       const row = {
         box: h("span", { class: "wait-chip" }),
         text: h("span", { class: "wait-text" }),
-        since: h("span", { class: "wait-since" }),
-        why: h("span", { class: "wait-why" }),
+        since: h("span", { class: "wait-since soft" }),
+        why: h("span", { class: "wait-why strong" }),
       };
       const words = h("span", { class: "wait-words" }, row.text, row.since, row.why);
-      const el = h("li", { class: "wait" }, row.box, words);
+      const el = h("li", { class: "wait spaced fine round" }, row.box, words);
       this.rows.push({ ...row, el });
       this.list.append(el);
     }

@@ -26,9 +26,9 @@ class Band {
     /** @type {RunRequest[] | null} */
     this.focus = null;
     this.pill = h("span", { class: "pill" });
-    this.sentence = h("span", { class: "band-say" });
+    this.sentence = h("span", { class: "band-say clip" });
     this.share = h("span", {
-      class: "band-busy",
+      class: "band-busy fixed soft fine mono end",
       title: t("The share of the time shown in which this rank computes steps"),
     });
     const canvas = h("canvas", { role: "img" });
@@ -40,8 +40,8 @@ class Band {
     const button = newButton({ class: "mini", title, onclick }, titleOf(member));
     this.el = h(
       "section",
-      { class: "band", "data-rank": String(member.rank) },
-      h("h4", {}, button, this.pill, this.sentence, this.share),
+      { class: "band stack", "data-rank": String(member.rank) },
+      h("h4", { class: "flex spaced nowrap plain" }, button, this.pill, this.sentence, this.share),
       this.stage,
     );
     this.chart = new LaneChart(canvas, view.actions.redraw);

@@ -217,7 +217,8 @@ export class RequestCard extends CanvasView {
     const whole =
       time && `${milliseconds(time.whole)}${time.ended ? " to its end" : ", not at its end"}`;
     tell(this.wentKey, whole || "known when the run has ended");
-    const legend = time && h("ul", { class: "went-legend" }, ...timeLegend(time));
+    const legend =
+      time && h("ul", { class: "went-legend wrap nowrap soft fine" }, ...timeLegend(time));
     put(this.went, time && timeBar(time), legend);
   }
 

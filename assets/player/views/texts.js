@@ -133,12 +133,12 @@ export class TextsView {
         output: h("span", { class: "output" }),
         changed: h("span", { class: "changed" }),
         fresh: h("mark", {}),
-        note: h("span", { class: "note" }),
+        note: h("span", { class: "note soft fine" }),
         masked: h("span", { class: "masked" }),
       };
       const { chip: letter, ...words } = row;
       const said = h("bdi", { class: "words", dir: "auto" }, ...Object.values(words));
-      const el = h("div", { class: "said" }, letter, said);
+      const el = h("div", { class: "said plain" }, letter, said);
       this.rows.push({ ...row, el });
       this.box.append(el);
     }

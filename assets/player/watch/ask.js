@@ -17,7 +17,7 @@ const EDGE = 8; // pixels that stay free around the card
 
 /** @param {...Node} children */
 const pictureOf = (...children) =>
-  h("div", { class: "ask-picture", "aria-hidden": "true" }, ...children);
+  h("div", { class: "ask-picture box", "aria-hidden": "true" }, ...children);
 
 /**
  * A view in a panel of its own. @param {string} name of its canvas @param {string} key
@@ -41,7 +41,10 @@ const VIEWS = {
   lengths: canvasOf("lengths", "lengths-key", (panel, actions) => new LengthsView(panel, actions)),
   blocks: canvasOf("blocks", "blocks-key", (panel, actions) => new BlocksView(panel, actions)),
   text: () => {
-    const panel = pictureOf(h("i", { class: "key", hidden: true }), h("div", { class: "texts" }));
+    const panel = pictureOf(
+      h("i", { class: "key", hidden: true }),
+      h("div", { class: "texts scrolls" }),
+    );
     return { panel, view: new TextsView(panel) };
   },
 };
@@ -53,7 +56,12 @@ export class Ask {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.note = h("div", { class: "ask-card", popover: "auto", role: "dialog", tabindex: "-1" });
+    this.note = h("div", {
+      class: "ask-card surface scrolls",
+      popover: "auto",
+      role: "dialog",
+      tabindex: "-1",
+    });
     app.root.append(this.note);
     /** @type {HTMLElement | null} */
     this.button = null; // the button that opened the card
@@ -86,7 +94,7 @@ export class Ask {
     const here = app.options.tabs.some((tab) => tab.name === "learn");
     note.setAttribute("aria-label", t(told.asks));
     const onclick = () => note.hidePopover();
-    const closing = { class: "icon-button ask-close", "aria-label": t("Close"), onclick };
+    const closing = { class: "icon-button ask-close soft", "aria-label": t("Close"), onclick };
     const href = `#${new URLSearchParams({ part: "learn", ...told.at })}`;
     put(
       note,

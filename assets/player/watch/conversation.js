@@ -21,7 +21,7 @@ export class Conversation {
     this.list = h("ol", {});
     const onclick = () => this._insert(this.messages.length);
     const add = newButton({ class: "link", onclick }, t("Add a message"));
-    const kind = { class: "conversation", ontoggle: () => this._fill() };
+    const kind = { class: "conversation soft fine", ontoggle: () => this._fill() };
     this.el = h("details", kind, this.summary, this.list, add);
     this.show(messages);
   }

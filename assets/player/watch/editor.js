@@ -273,7 +273,7 @@ export class Editor {
       el.remove();
       this.touch();
     });
-    const el = h("div", { class: "request-row" }, prompt, tokens, arrival, priority, remove);
+    const el = h("div", { class: "request-row grid" }, prompt, tokens, arrival, priority, remove);
     const row = { el, prompt, tokens, arrival, priority, request, asGiven: prompt.value };
     this.rows.push(row);
     this.$(".request-rows").append(el);

@@ -52,7 +52,7 @@ export class Happens {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.line = h("span", { class: "happens-line" });
+    this.line = h("span", { class: "happens-line clip plain strong" });
     /** @type {Element | null} */
     this.panel = null;
   }

@@ -97,7 +97,7 @@ export class Leak {
     const choices = this._recorded.map((entry) =>
       newButton({ class: "button", onclick: () => open(entry) }, t(entry.title)),
     );
-    const list = h("div", { class: "choices" }, ...choices);
+    const list = h("div", { class: "choices flex spaced wrap" }, ...choices);
     const card = showCard(app.root, "Leak", h("p", {}, t(why)), list);
   }
 

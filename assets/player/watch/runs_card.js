@@ -44,8 +44,8 @@ const closed = (dialog, act) => () => {
 function choice(picture, title, says, facts, props) {
   const more = h("small", { class: "run-facts" }, joined(facts));
   const words = [h("b", {}, title), h("small", {}, says), more];
-  const kind = { class: "run-choice", ...props };
-  return newButton(kind, picture, h("span", { class: "run-words" }, ...words));
+  const kind = { class: "run-choice surface grid loose", ...props };
+  return newButton(kind, picture, h("span", { class: "run-words grid" }, ...words));
 }
 
 const stepsOf = ({ steps }) => steps && t(`${count(steps)} [step|steps]`);
@@ -76,11 +76,11 @@ function ofThisVisit(app, dialog, kept, again) {
   const open = { onclick: closed(dialog, () => app.put(kept)) };
   return h(
     "div",
-    { class: "visit-run", "aria-current": app.run === kept.run ? "true" : null },
+    { class: "visit-run flex spaced", "aria-current": app.run === kept.run ? "true" : null },
     choice(thumbnail(app, kept), h("bdi", {}, kept.title), kept.says, facts, open),
     h(
       "span",
-      { class: "visit-acts" },
+      { class: "visit-acts flex fixed" },
       compares && act("Compare", () => visit.compare(kept)),
       act("Share", share),
       iconButton("trash", `Remove ${kept.title}`, remove),
@@ -121,10 +121,10 @@ export function showRuns(app) {
     put(
       dialog,
       cardHead("Runs", newButton({ class: "button", onclick: file }, t("Open a file"))),
-      section("Runs of this visit", lost, "run-choices visit", made),
+      section("Runs of this visit", lost, "run-choices grid spaced visit", made),
       ...groups.map(([{ title, answer }, entries]) => {
         const choices = entries.map((entry) => recorded(app, dialog, entry));
-        return section(title, answer, "run-choices", choices);
+        return section(title, answer, "run-choices grid spaced", choices);
       }),
       learns && questionsAsked && asked(dialog, questionsAsked),
     );

@@ -28,7 +28,7 @@ function worst(app, go, kind, title, none) {
     const href = app.address.hashAt(step, named);
     return h("li", {}, h("a", { href, onclick }, h("b", {}, t(`step ${step}`)), " ", sentence));
   });
-  const list = found.length ? h("ol", { class: "worst" }, ...lines) : h("p", {}, t(none));
+  const list = found.length ? h("ol", { class: "worst reading" }, ...lines) : h("p", {}, t(none));
   return h("section", {}, h("h3", {}, t(title)), list);
 }
 
@@ -84,7 +84,7 @@ function table(app, go) {
     };
     const row = ({ request, time }) => {
       const letter = chip({ run, index: Infinity }, request);
-      const id = h("bdi", { class: "slow-id", title: request.id }, request.id);
+      const id = h("bdi", { class: "slow-id clip", title: request.id }, request.id);
       const [bound] = time.limits;
       const limit = bound && bound.limit !== "none" && h("small", {}, t(bound.words));
       const onclick = () => go(null, request.letter);

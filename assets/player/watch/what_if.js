@@ -151,7 +151,7 @@ export async function showWhatIf(app) {
       const is = `${t("now")} ${knob === "policy" ? now : t(now)}${limited || ""}`;
       return [
         h("dt", {}, t(name), h("small", {}, is)),
-        h("dd", {}, ...others.map((other) => choice(knob, other))),
+        h("dd", { class: "flex spaced wrap" }, ...others.map((other) => choice(knob, other))),
       ];
     },
   );

@@ -29,7 +29,7 @@ export class CodeField {
     this.options = options;
     this.view = null; // CodeMirror's view, once it is there
     this.field = h("textarea", {
-      class: "code-field",
+      class: "code-field plain mono",
       spellcheck: "false",
       autocapitalize: "off",
       autocomplete: "off",

@@ -19,7 +19,7 @@ const linesOf = (printed) =>
 
 /** @param {string} label @param {string[]} lines */
 const codeOf = (label, lines) =>
-  h("pre", { class: "case", tabindex: "0", "aria-label": t(label) }, lines.join("\n"));
+  h("pre", { class: "case box", tabindex: "0", "aria-label": t(label) }, lines.join("\n"));
 
 /** The smallest case that shows the fault, to be run by hand; the rest are Python comments. */
 const caseOf = ({ lines, expected, got, printed }) =>
@@ -139,7 +139,7 @@ export class Outcome {
     };
     return h(
       "p",
-      { class: "places" },
+      { class: "places spaced flex" },
       line && place("Line", line, "code", () => part.code.go(line)),
       step !== null &&
         this.attempt.replay &&

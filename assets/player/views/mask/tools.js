@@ -111,7 +111,7 @@ function weightTools(run, { offered, on, layer, head, withoutFirst, loading, err
   const toggle = mini(t("Weights"), () => turn(!on), { title, on });
   if (!on) return [toggle];
   if (error) {
-    const says = h("span", { class: "weights-error", role: "alert", title: error }, error);
+    const says = h("span", { class: "weights-error fine", role: "alert", title: error }, error);
     return [toggle, says, mini(t("Try again"), () => turn(true))];
   }
   const layers = Array.from({ length: run.header.model.layers }, (_, i) => `layer ${i}`);
@@ -124,6 +124,6 @@ function weightTools(run, { offered, on, layer, head, withoutFirst, loading, err
         "Many models attend mostly to a request's first token: without it, the rest has the whole scale",
       on: withoutFirst,
     }),
-    loading && h("span", { class: "weights-loading", role: "status" }, t("computing …")),
+    loading && h("span", { class: "weights-loading soft fine", role: "status" }, t("computing …")),
   ];
 }

@@ -321,7 +321,12 @@ export class Opening {
     this.pictures.replaceChildren(
       ...this.plot.pictures.map((_, n) => {
         const canvas = h("canvas", { role: "img" });
-        const figure = h("figure", {}, h("figcaption", {}), h("div", { class: "canvas" }, canvas));
+        const figure = h(
+          "figure",
+          { class: "surface stack" },
+          h("figcaption", { class: "large" }),
+          h("div", { class: "canvas" }, canvas),
+        );
         canvas.setAttribute("aria-label", `${t("Picture")} ${n + 1}`);
         this._stills.push(new Surface(canvas, () => this.draw()));
         return figure;
