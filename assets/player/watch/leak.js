@@ -66,7 +66,7 @@ export class Leak {
         leaks: true,
         step: change && change.step,
         says: () => t(says),
-        caption: () => translateLine(["The leak: ", { r: change?.id }, wrote]),
+        caption: () => (change ? translateLine(["The leak: ", { r: change.id }, wrote]) : []),
       });
     } catch (error) {
       app.toast(error.message, 8000);
