@@ -23,6 +23,7 @@ const { sharedModel } = await import("../../assets/player/live/shared_model.js")
 const { Teacher } = await import("../../assets/player/live/teacher.js");
 const { whereabouts } = await import("../../assets/player/live/whereabouts.js");
 const { says } = await import("../../assets/player/live/words.js");
+const { Refusal } = await import("../../assets/player/parts/server.js");
 const { speak } = await import("../../assets/player/parts/speech.js");
 
 const buttonOf = (root, text) =>
@@ -256,9 +257,15 @@ test("a request that is sent as the page is reloaded is found by its key, a refu
   });
   const first = mine.ask({ prompt: "sent", tokens: 4, nickname: "" });
   const second = mine.ask({ prompt: "refused", tokens: 4, nickname: "" });
-  assert.deepEqual([kept.map(({ prompt }) => prompt), mine.requests], [["sent", "refused"], []]);
-  answers[1].refuse(new Error("no"));
+  const third = mine.ask({ prompt: "broken off", tokens: 4, nickname: "" });
+  const prompts = () => kept.map(({ prompt }) => prompt);
+  assert.deepEqual([prompts(), mine.requests], [["sent", "refused", "broken off"], []]);
+  answers[2].refuse(new TypeError("the page is left"));
+  await assert.rejects(third);
+  assert.deepEqual(prompts(), ["sent", "refused", "broken off"]);
+  answers[1].refuse(new Refusal("no", 400));
   await assert.rejects(second);
+  assert.deepEqual(prompts(), ["sent"]);
   const after = of(OwnRequests, { requests: kept.map((own) => ({ ...own, text: "", ends: [] })) });
   after.changed = () => {};
   const [own] = after.requests;

@@ -5,6 +5,7 @@
 import { chip } from "../parts/chips.js";
 import { find, h, isRedrawn, newButton, pause, put, randomHex, setText } from "../parts/dom.js";
 import { keep, kept, keptData } from "../parts/kept.js";
+import { Refusal } from "../parts/server.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { whereabouts, written } from "./whereabouts.js";
 
@@ -54,11 +55,15 @@ export class OwnRequests {
     this._remember(); // for a page that is reloaded before the answer
     try {
       own.id = (await this.server.post("inflight/live/requests", asked)).id;
-      this.requests = [own, ...this.requests].slice(0, MOST);
-    } finally {
+    } catch (error) {
       this.asking.delete(own);
-      this._remember();
+      // without an answer it stays in the storage: a reload breaks off the sending, too
+      if (error instanceof Refusal) this._remember();
+      throw error;
     }
+    this.asking.delete(own);
+    this.requests = [own, ...this.requests].slice(0, MOST);
+    this._remember();
     this._follow();
   }
 
