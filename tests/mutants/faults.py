@@ -7006,6 +7006,13 @@ FAULTS = (
         ("js/forms.test.js",),
     ),
     Fault(
+        "a question whose sending a reload broke off is not kept",
+        "assets/player/live/own_requests.js",
+        "if (error instanceof Refusal) this._remember();",
+        "this._remember();",
+        ("js/live_card.test.js",),
+    ),
+    Fault(
         "Enter sends a prompt twice while it is on its way",
         "assets/player/live/own_requests.js",
         "if (this.button.disabled) return; // a prompt is being sent",
@@ -7075,8 +7082,8 @@ FAULTS = (
     Fault(
         "a request that its server forgot is on its way for ever",
         "assets/player/live/own_requests.js",
-        "if (gone) own.lost",
-        "if (gone && !own.text) own.lost",
+        "if (gone)\n",
+        "if (gone && !own.text)\n",
         ("js/views.test.js",),
     ),
     Fault(
