@@ -366,8 +366,8 @@ interface ViewState extends LaneState {
 
 /** The pair that is open: two runs of the same requests, or none. */
 interface PairState {
-  readonly members: readonly { run: Run; name: string }[];
-  readonly other: { run: Run; name: string } | null; // the run that is not on screen
+  readonly members: readonly { run: Run; name: () => string }[];
+  readonly other: { run: Run; name: () => string } | null; // the run that is not on screen
   readonly charted: readonly Run[]; // runs whose lanes are drawn one below the other
   readonly step: number | null; // the first step that differs
   readonly leaks: boolean;

@@ -156,8 +156,8 @@ test("prompts that share their beginning share blocks under a policy that can, a
   assert.deepEqual(await loaded("sharing"), {
     ...{ policy: "sharing", block_size: 512, prefix_caching: true },
   });
-  assert.deepEqual(await loaded("plain", 1.6 * 2 ** 20), [
-    "f.jsonl has 2 MiB; this page opens at most 1 MiB.",
+  assert.deepEqual(await loaded("plain", 2 ** 20 + 1), [
+    "f.jsonl has more than 1 MiB, and this page opens no larger one.",
     true,
   ]);
 });
@@ -277,8 +277,13 @@ test("a request has one colour in both runs of a pair, and closing it returns to
   const app = playerOf({ run: before, index: 1, pass: Infinity }, {});
   app.put = ({ run }, { step }) => put.push([run === before ? "before" : "after", step]);
   const pair = of(Pair, { app, members: [] });
-  const members = [before, after].map((run) => ({ run, entry: null, replay: null, name: "" }));
-  pair.open({ members, step: 4, says: () => "", caption: [] });
+  const members = [before, after].map((run) => ({
+    run,
+    entry: null,
+    replay: null,
+    name: () => "",
+  }));
+  pair.open({ members, step: 4, says: () => "" });
   assert.deepEqual(
     after.requests.map(({ hue }) => hue),
     before.requests.map(({ hue }) => hue),

@@ -142,8 +142,8 @@ for (const i of steps) {
     "on a phone": { layout: "phone", simple: true },
     "beside another run": {
       pair: {
-        ...{ members: [{ run, name: "one" }], charted: [run], step: run.stepOf(i) },
-        other: { run, name: "other" },
+        ...{ members: [{ run, name: () => "one" }], charted: [run], step: run.stepOf(i) },
+        other: { run, name: () => "other" },
         leaks: false,
       },
     },

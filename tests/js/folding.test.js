@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { speak, t } from "../../assets/player/parts/speech.js";
 import { betweenSteps } from "../../assets/player/run/happenings.js";
 import { placesAt } from "../../assets/player/run/holdings.js";
 import { written } from "../../assets/player/run/passes.js";
@@ -114,17 +115,25 @@ test("captions come in every language that there is, and one that is replaced be
   run.append([event(1)], [said("ends")], { translations: { de: [said("endet")] } });
   assert.deepEqual(run.captionAt(1), said("ends"));
   assert.equal(run.captionAt(2), null);
-  run.replaceCaption(1, ["leaves"]);
-  run.replaceCaption(2, ["is over"]);
-  assert.deepEqual(
-    [run.captions, ...Object.values(run.translations)].map((all) =>
-      all.map(({ say, why }) => [...say, ...why].flat()),
-    ),
-    [
-      [["joins"], ["leaves", "ends"], ["is over"]],
-      [["kommt dazu"], ["leaves", "endet"], ["is over"]],
-    ],
-  );
+  const read = (i) => {
+    const { say, why } = /** @type {Caption} */ (run.captionAt(i));
+    return [...say, ...why].flat();
+  };
+  const inBoth = (i) => {
+    const english = read(i);
+    speak({ name: "de", words: { leaves: "geht" } });
+    const both = [english, read(i)];
+    speak(null);
+    return both;
+  };
+  assert.deepEqual(inBoth(0), [["joins"], ["kommt dazu"]]);
+  run.replaceCaption(1, () => [t("leaves")]);
+  assert.deepEqual(inBoth(1), [
+    ["leaves", "ends"],
+    ["geht", "endet"],
+  ]);
+  run.replaceCaption(2, () => [t("leaves")]);
+  assert.deepEqual(inBoth(2), [["leaves"], ["geht"]]);
   assert.deepEqual(run.totalsIn, { "": ["all"], de: ["alles"] });
 });
 

@@ -23,6 +23,7 @@ const { sharedModel } = await import("../../assets/player/live/shared_model.js")
 const { Teacher } = await import("../../assets/player/live/teacher.js");
 const { whereabouts } = await import("../../assets/player/live/whereabouts.js");
 const { says } = await import("../../assets/player/live/words.js");
+const { Refusal } = await import("../../assets/player/parts/server.js");
 const { speak } = await import("../../assets/player/parts/speech.js");
 
 const buttonOf = (root, text) =>
@@ -214,7 +215,13 @@ test("of one's own requests the newest twenty stay in the list, and are kept wit
     post: async () => ({ id: `r${(n += 1)}` }),
     once: async function* () {},
   });
-  const mine = of(OwnRequests, { server, requests: [], changed() {}, _follow() {} });
+  const mine = of(OwnRequests, {
+    server,
+    requests: [],
+    asking: new Set(),
+    changed() {},
+    _follow() {},
+  });
   for (let i = 0; i < 21; i += 1) await mine.ask({ prompt: `p${i}`, tokens: 4, nickname: "" });
   const ids = mine.requests.map(({ id }) => id);
   assert.deepEqual([ids.length, ids[0], ids.at(-1)], [20, "r21", "r2"]);
@@ -232,6 +239,44 @@ test("of one's own requests the newest twenty stay in the list, and are kept wit
     [first.id, others[0].id, "text" in first, first.seed === own.seed],
     ["r21", "r19", false, true],
   );
+});
+
+test("a request that is sent as the page is reloaded is found by its key, a refused one is not kept", async () => {
+  let kept = [];
+  globalThis.sessionStorage = /** @type {any} */ ({
+    getItem: () => JSON.stringify(kept),
+    setItem: (_, text) => (kept = JSON.parse(text)),
+  });
+  const answers = [];
+  const server = /** @type {any} */ ({
+    post: () => new Promise((answer, refuse) => answers.push({ answer, refuse })),
+    once: async function* () {},
+  });
+  const mine = of(OwnRequests, {
+    ...{ server, requests: [], asking: new Set(), changed() {}, _follow() {} },
+  });
+  const first = mine.ask({ prompt: "sent", tokens: 4, nickname: "" });
+  const second = mine.ask({ prompt: "refused", tokens: 4, nickname: "" });
+  const third = mine.ask({ prompt: "broken off", tokens: 4, nickname: "" });
+  const prompts = () => kept.map(({ prompt }) => prompt);
+  assert.deepEqual([prompts(), mine.requests], [["sent", "refused", "broken off"], []]);
+  answers[2].refuse(new TypeError("the page is left"));
+  await assert.rejects(third);
+  assert.deepEqual(prompts(), ["sent", "refused", "broken off"]);
+  answers[1].refuse(new Refusal("no", 400));
+  await assert.rejects(second);
+  assert.deepEqual(prompts(), ["sent"]);
+  const after = of(OwnRequests, { requests: kept.map((own) => ({ ...own, text: "", ends: [] })) });
+  after.changed = () => {};
+  const [own] = after.requests;
+  after._take({ of: own.key, last: 0, messages: [{ id: "live-1", text: "To" }] });
+  assert.deepEqual(
+    [after.requests.length, own.prompt, own.id, own.text],
+    [1, "sent", "live-1", "To"],
+  );
+  answers[0].answer({ id: "live-1" });
+  await first;
+  assert.deepEqual(kept, [{ ...kept[0], id: "live-1", prompt: "sent" }]);
 });
 
 test("one's own requests are followed in one stream, of those that have not ended", async () => {

@@ -22,7 +22,7 @@ const { Bar } = await import("../../assets/player/watch/bar.js");
 const { Beside } = await import("../../assets/player/watch/beside.js");
 const { Detail } = await import("../../assets/player/watch/detail.js");
 const { Happens, paceOf } = await import("../../assets/player/watch/happens.js");
-const { setAxis } = await import("../../assets/player/watch/layout.js");
+const { keepFitted, setAxis } = await import("../../assets/player/watch/layout.js");
 const { Live } = await import("../../assets/player/watch/live.js");
 const { Motion } = await import("../../assets/player/watch/motion.js");
 const { pageActions } = await import("../../assets/player/watch/page_actions.js");
@@ -476,4 +476,32 @@ test("another rank is shown at the moment at which the one before it stood", () 
   assert.deepEqual(after(members[1]), [1, 1, 3.2]);
   assert.deepEqual(after(members[0]), [0, 1, 3.2]);
   assert.deepEqual(after({ run: runs[0] }), [0, 1, 3.2], "it is none of these");
+});
+
+test("on paper the page is light, whatever its theme", () => {
+  const heard = {};
+  const before = globalThis.window;
+  Object.assign(globalThis, {
+    window: { addEventListener: (name, act) => (heard[name] = act) },
+    ResizeObserver: class {
+      observe() {}
+    },
+    MutationObserver: class {
+      observe() {}
+    },
+    matchMedia: () => ({ matches: false, addEventListener() {} }),
+    getComputedStyle: () => ({ getPropertyValue: () => "" }),
+  });
+  const root = Object.assign(new El(), { querySelectorAll: () => [], style: { setProperty() {} } });
+  const drawn = [];
+  const app = playerOf(
+    { chosenTheme: "dark", tab: "text" },
+    { root, $: () => new El(), draw: () => drawn.push(root.dataset.theme), redraw() {} },
+  );
+  keepFitted(app);
+  heard.beforeprint();
+  assert.deepEqual([drawn, root.dataset.theme], [["light"], "light"]);
+  heard.afterprint();
+  assert.equal(root.dataset.theme, "dark");
+  globalThis.window = before;
 });

@@ -179,6 +179,8 @@ test("a text that is cut begins with a whole word", () => {
   assert.equal(tail(pieces, 4, 16), "… light energy");
   assert.equal(tail(pieces, 2, 8), "… convert");
   assert.equal(tail(["字字字字", "字字字字"], 2, 5), "…字字字字字"); // it has no spaces
+  assert.equal(tail(["one long piece"], 1, 10), "… piece");
+  assert.equal(tail(["one long piece"], 1, 14), "one long piece");
 });
 
 test("the longest term that is pointed at is explained, not a part of it", () => {

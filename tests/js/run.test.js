@@ -671,7 +671,7 @@ test("where a pair diverges both ways of reading say so, and what was said becom
   const run = two();
   const said = { say: ["A decodes."], simple: ["A writes."], why: ["It has a lane."] };
   run.captions[1] = /** @type {any} */ ({ ...said, waits: "", bound: "" });
-  run.replaceCaption(1, ["They diverge."]);
+  run.replaceCaption(1, () => ["They diverge."]);
   const { say, simple = say, why } = /** @type {any} */ (run.captionAt(1));
   assert.deepEqual(
     [say, simple, why],

@@ -169,8 +169,12 @@ test("a stream that is resumed goes on behind what has come", () => {
   take({ last: 3, messages: [{ ended: { tokens: 4 } }] });
   assert.deepEqual([own.text, own.next, own.ended], ["abc", 4, { tokens: 4 }]);
   assert.deepEqual(own.ends, [1, 2, 3, 3]);
-  take({ gone: true }); // its server was restarted
-  assert.match(String(/** @type {any} */ (own).lost), /^It is no longer on the server/);
+  take({ gone: true });
+  const lost = () => String(/** @type {any} */ (own).lost);
+  assert.match(lost(), /^It did not reach the server/);
+  Object.assign(own, { id: "live-1" });
+  take({ gone: true });
+  assert.match(lost(), /^It is no longer on the server/);
 });
 
 test("of what was guessed the row says how much was right", () => {
@@ -216,7 +220,7 @@ test("who joins flies from where it waited, who gives way to where it waits then
 test("the other run's lanes are told of the step of the same number", () => {
   const { rows } = LanesView.prototype.besideTable({
     frame: { event: { step: 3 } },
-    pair: { other: { run: two(), name: "other" } },
+    pair: { other: { run: two(), name: () => "other" } },
   });
   assert.deepEqual(
     rows.map(([lane, letter, since]) => [lane, letter, since]),
@@ -227,7 +231,7 @@ test("the other run's lanes are told of the step of the same number", () => {
   );
   const missing = LanesView.prototype.besideTable({
     frame: { event: { step: 2 } },
-    pair: { other: { run: two(), name: "other" } },
+    pair: { other: { run: two(), name: () => "other" } },
   });
   assert.equal(missing.caption, "Lanes of the other run, other: it has no step 2");
   assert.deepEqual(missing.rows, []);

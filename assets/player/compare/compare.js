@@ -458,6 +458,8 @@ export class Compare {
     window.addEventListener("beforeprint", () => {
       printed = !fold.open;
       fold.open = true;
+      this._theme(); // on paper it is light, as the player
+      this.race?.draw();
     });
     window.addEventListener("afterprint", () => {
       if (printed) fold.open = false;

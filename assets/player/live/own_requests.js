@@ -5,6 +5,7 @@
 import { chip } from "../parts/chips.js";
 import { find, h, isRedrawn, newButton, pause, put, randomHex, setText } from "../parts/dom.js";
 import { keep, kept, keptData } from "../parts/kept.js";
+import { Refusal } from "../parts/server.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { whereabouts, written } from "./whereabouts.js";
 
@@ -12,6 +13,8 @@ const KEPT = "inflight-live-requests"; // key in the session's storage
 const MOST = 20;
 const AGAIN = 1000; // ms before a broken stream is resumed
 const NAME = "inflight-nickname"; // key in the browser's storage
+// the code of a key that belongs to a composition; in Safari `isComposing` is false for its Enter
+const COMPOSING = 229;
 
 /**
  * @typedef {{key: string, id: string, prompt: string, text: string, ends: number[],
@@ -31,6 +34,8 @@ export class OwnRequests {
     this.changed = changed;
     /** @type {AbortController | null} */
     this._stop = null;
+    /** @type {Set<Own>} requests that the server has not answered yet */
+    this.asking = new Set();
     /** @type {Own[]} newest first */
     this.requests = (keptData("visit", KEPT) || []).map(begun);
     this._follow();
@@ -45,8 +50,19 @@ export class OwnRequests {
     const key = randomHex(16);
     const seed = crypto.getRandomValues(new Uint32Array(1))[0] % 2 ** 31;
     const asked = { key, prompt, nickname: nickname || null, max_new_tokens, temperature, seed };
-    const { id } = await this.server.post("inflight/live/requests", asked);
-    this.requests = [begun({ key, id, prompt, seed }), ...this.requests].slice(0, MOST);
+    const own = begun({ key, id: "", prompt, seed });
+    this.asking.add(own);
+    this._remember(); // for a page that is reloaded before the answer
+    try {
+      own.id = (await this.server.post("inflight/live/requests", asked)).id;
+    } catch (error) {
+      this.asking.delete(own);
+      // without an answer it stays in the storage: a reload breaks off the sending, too
+      if (error instanceof Refusal) this._remember();
+      throw error;
+    }
+    this.asking.delete(own);
+    this.requests = [own, ...this.requests].slice(0, MOST);
     this._remember();
     this._follow();
   }
@@ -86,9 +102,13 @@ export class OwnRequests {
   _take({ of, last, messages = [], gone }) {
     const own = this.requests.find(({ key }) => key === of);
     if (!own) return;
-    if (gone) own.lost = "It is no longer on the server, which may have been restarted.";
+    if (gone)
+      own.lost = own.id
+        ? "It is no longer on the server, which may have been restarted."
+        : "It did not reach the server.";
     else own.next = last + 1;
-    for (const { text, ended } of messages) {
+    for (const { id, text, ended } of messages) {
+      own.id ||= id;
       own.text += text || "";
       own.ends.push(own.text.length);
       own.ended = ended || own.ended;
@@ -115,7 +135,9 @@ export class OwnRequests {
   }
 
   _remember() {
-    const lasting = this.requests.map(({ text, ends, next, ended, lost, ...own }) => own);
+    const lasting = [...this.asking, ...this.requests].map(
+      ({ text, ends, next, ended, lost, ...own }) => own,
+    );
     keep("visit", KEPT, JSON.stringify(lasting));
   }
 }
@@ -138,12 +160,17 @@ export class AskForm {
       if (this.button.disabled) return; // a prompt is being sent
       const prompt = this.field("prompt");
       const { value } = prompt;
+      if (!value.trim()) {
+        prompt.value = ""; // the browser then says that something is missing
+        form.reportValidity();
+        return;
+      }
       this.send(value, () => {
         if (prompt.value === value) prompt.value = ""; // else another is being typed
       });
     });
     this.field("prompt").addEventListener("keydown", (e) => {
-      if (e.key === "Enter" && !e.shiftKey && !e.isComposing) {
+      if (e.key === "Enter" && !e.shiftKey && e.keyCode !== COMPOSING) {
         e.preventDefault();
         form.requestSubmit();
       }

@@ -65,6 +65,8 @@ export class Run {
     this.captions = [];
     /** @type {Record<string, Caption[]>} */
     this.translations = {}; // language → captions, for a run sent in several languages
+    /** @type {{i: number, say: () => Span[], in: Record<string, Caption>} | null} */
+    this.replaced = null; // the caption that replaces a step's own, by language
     for (const [language, said] of Object.entries(replay.others || {})) {
       if (!said) continue;
       this.translations[language] = [...said.captions];
@@ -219,19 +221,19 @@ export class Run {
    * none. @param {number} i
    */
   captionAt(i) {
-    return (this.translations[speaking()] || this.captions)[i] || null;
+    const own = (this.translations[speaking()] || this.captions)[i] || null;
+    if (this.replaced?.i !== i) return own;
+    const { simple, ...caption } = own || { say: [], why: [], waits: "", bound: "" };
+    const why = caption.say.length ? [caption.say, ...caption.why] : caption.why;
+    return (this.replaced.in[speaking()] ??= { ...caption, say: this.replaced.say(), why });
   }
 
   /**
    * Replace a step's caption; the old one becomes the first of its reasons.
-   * @param {number} i @param {Span[]} say
+   * @param {number} i @param {() => Span[]} say gives the caption in the current language
    */
   replaceCaption(i, say) {
-    for (const captions of [this.captions, ...Object.values(this.translations)]) {
-      const { simple, ...caption } = captions[i] || { say: [], why: [], waits: "", bound: "" };
-      const why = caption.say.length ? [caption.say, ...caption.why] : caption.why;
-      captions[i] = { ...caption, say, why };
-    }
+    this.replaced = { i, say, in: {} };
   }
 
   /**

@@ -200,7 +200,7 @@ export class LanesView extends LaneChart {
 
   /**
    * Draw the other run of a pair up to the same moment: the original above, the changed one below.
-   * @param {ViewState} state @param {{run: Run, name: string}} member @param {string} stamp @param
+   * @param {ViewState} state @param {{run: Run, name: () => string}} member @param {string} stamp @param
    * {number} right @param {number} x
    */
   _drawOther(state, member, stamp, right, x) {
@@ -214,13 +214,13 @@ export class LanesView extends LaneChart {
     const lit = focus && focus.map((r) => run.request(r.id)).filter(Boolean);
     const layout = () => this._layout(state, run);
     other.paint({ run, palette, focus: lit, presenter }, `${stamp}/${at}`, layout, (g) => {
-      const title = `${t(name)}: ${t(`${count(run.length)} [step|steps]`)}, ${t(duration(run.span(true)))}`;
+      const title = `${name()}: ${t(`${count(run.length)} [step|steps]`)}, ${t(duration(run.span(true)))}`;
       g.fillText(title, other.surface.w - measure(g, title), other.font - 1);
     });
     const g = other.show(right);
     this._parting(state, other, run, g);
     fillBox(g, palette.ink, x - 1, 0, 2, other.surface.h);
-    setAttr(other.canvas, "aria-label", `${t("Lanes of the other run")}, ${t(name)}`);
+    setAttr(other.canvas, "aria-label", `${t("Lanes of the other run")}, ${name()}`);
   }
 
   /**
@@ -280,7 +280,7 @@ export class LanesView extends LaneChart {
   besideTable({ frame: { event }, pair: { other } }) {
     if (!other) return { caption: t("There is no other run"), columns: [], rows: [] };
     const { run } = other;
-    const lanes = `${t("Lanes of the other run")}, ${t(other.name)}`;
+    const lanes = `${t("Lanes of the other run")}, ${other.name()}`;
     const i = run.indexOf(event.step);
     if (run.stepOf(i) !== event.step)
       return { caption: `${lanes}: ${t(`it has no step ${event.step}`)}`, columns: [], rows: [] };

@@ -26,7 +26,7 @@ export function tail(pieces, end, most) {
   let from = end;
   while (from > 0 && text.length < most) {
     from -= 1;
-    text = pieces[from].slice(-most) + text;
+    text = pieces[from] + text;
   }
   const kept = text.slice(-most);
   if (from === 0 && kept === text) return clean(text);

@@ -87,14 +87,13 @@ export class Beside {
     const members = [front, below].map((racer) => {
       const replay = runOf(doc, racer);
       const entry = { name: null, title: `${t(doc.title)}: ${racer}`, comparison, racer };
-      return { run: new Run(replay), entry, replay, name: racer };
+      return { run: new Run(replay), entry, replay, name: () => racer };
     });
     this._begin(true);
     app.pair.open({
       members,
       step: null,
       says: () => inLanguage(doc).says.headline,
-      caption: [],
       link: { comparison, racer: front, beside: below },
       front: members[0],
       at: before.stepOf(index),

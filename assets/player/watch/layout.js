@@ -23,6 +23,12 @@ export function keepFitted(app) {
   chooseTab(app, app.tab);
   new ResizeObserver(() => app.sized()).observe(app.$(".stage"));
   onTheme(() => paint(app));
+  // on paper it is light: what is drawn for a dark ground would hardly be seen
+  window.addEventListener("beforeprint", () => {
+    paint(app, false);
+    app.draw();
+  });
+  window.addEventListener("afterprint", () => paint(app));
 }
 
 /** Fit the layout to the player's element, whose size has changed. @param {App} app */
@@ -57,12 +63,15 @@ export function chooseTab(app, tab) {
   app.redraw();
 }
 
-/** Paint the theme that the visitor or an address chose, else the system's. @param {App} app */
-export function paint(app) {
-  const { chosenTheme } = app.store.state;
-  app.store.set({
-    palette: paintTheme(app.root, chosenTheme ? chosenTheme === "dark" : prefersDark()),
-  });
+/** Paint a theme, by default the one that the visitor or an address chose, else the system's. */
+export function paint(app, dark = isDark(app)) {
+  app.store.set({ palette: paintTheme(app.root, dark) });
+}
+
+/** @param {App} app */
+function isDark({ store }) {
+  const { chosenTheme } = store.state;
+  return chosenTheme ? chosenTheme === "dark" : prefersDark();
 }
 
 /**

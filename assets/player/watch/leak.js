@@ -42,7 +42,12 @@ export class Leak {
     if (this.working || this.on) return;
     const recorded = app.entry?.leak;
     if (!recorded && !app.engines) return this._sayWhere();
-    const before = { run: app.run, entry: app.entry, replay: app.replay, name: t("with the mask") };
+    const before = {
+      run: app.run,
+      entry: app.entry,
+      replay: app.replay,
+      name: () => t("with the mask"),
+    };
     try {
       this._tell("starting");
       const answer = recorded ? { url: recorded } : await this._run();
@@ -57,11 +62,11 @@ export class Leak {
         : "Every request also reads the next one's keys; no token changes.";
       const wrote = ` writes “${change?.writes}”, where it wrote “${change?.wrote}” with the mask.`;
       app.pair.open({
-        members: [before, { run, entry, replay, name: t("with the leak") }],
+        members: [before, { run, entry, replay, name: () => t("with the leak") }],
         leaks: true,
         step: change && change.step,
         says: () => t(says),
-        caption: change ? translateLine(["The leak: ", { r: change.id }, wrote]) : [],
+        caption: () => (change ? translateLine(["The leak: ", { r: change.id }, wrote]) : []),
       });
     } catch (error) {
       app.toast(error.message, 8000);

@@ -5,7 +5,7 @@
 import { h, newButton, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
-/** @typedef {Shown & {name: string}} Member */
+/** @typedef {Shown & {name: () => string}} Member name: in the current language */
 
 export class Pair {
   /** @param {App} app */
@@ -29,11 +29,11 @@ export class Pair {
   }
 
   /**
-   * members: original, changed. says: gives the words about them in the current language. caption:
-   * replaces that of the step where they diverge. leaks: whether the second has a leaking mask.
+   * members: original, changed. says: gives the words about them in the current language; caption:
+   * those that replace the caption of the step where they diverge. leaks: whether the second has a leaking mask.
    * link: see `address`. front, at: the run that is shown first and its step, by default the second
    * run, where they diverge.
-   * @param {{members: Member[], step: number | null, says: () => string, caption: Span[], leaks?:
+   * @param {{members: Member[], step: number | null, says: () => string, caption?: () => Span[], leaks?:
    * boolean, link?: Record<string, string> | null, front?: Member, at?: number}} pair
    */
   open({ members, step, says, caption, leaks = false, link = null, ...shown }) {
@@ -44,7 +44,7 @@ export class Pair {
     const [before, after] = members.map((m) => m.run);
     for (const request of after.requests)
       request.hue = before.request(request.id)?.hue ?? request.hue;
-    if (step !== null)
+    if (step !== null && caption)
       for (const { run } of leaks ? [members[1]] : members)
         run.replaceCaption(run.indexOf(step), caption);
     Object.assign(this, { members, step, says, leaks, link });
@@ -104,17 +104,20 @@ export class Pair {
     this.app.root.toggleAttribute("data-pair", this.charted.length > 0);
     this.app.$(".what-button").hidden = !this.app.engines || this.members.length > 0;
     if (!this.members.length) return;
-    const buttons = this.members.map((member) => {
-      const isShown = member.run === this.app.run;
-      const onclick = () => !isShown && this.show(member);
-      return newButton({ class: "button", "aria-pressed": String(isShown), onclick }, member.name);
-    });
-    this.names.replaceChildren(...buttons);
     this.named();
   }
 
   /** Write the words again in the current language. */
   named() {
+    const buttons = this.members.map((member) => {
+      const isShown = member.run === this.app.run;
+      const onclick = () => !isShown && this.show(member);
+      return newButton(
+        { class: "button", "aria-pressed": String(isShown), onclick },
+        member.name(),
+      );
+    });
+    this.names.replaceChildren(...buttons);
     setText(this.words, this.says());
     this.go.hidden = this.step === null;
     if (this.step === null) return;

@@ -225,16 +225,15 @@ async function fork(app, spec, { says, knob, value }, tell, beside = false) {
     const members = runs.map((one, n) => {
       const replay = { ...one, ...said.runs?.[n] };
       const entry = { name: null, ...answer.runs[n] };
-      return { run: new Run(replay), entry, replay, name: said.names[n] };
+      return { run: new Run(replay), entry, replay, name: () => inLanguage(doc).names[n] };
     });
     const [, changed] = members;
     const asked = { ...spec, config: changed.run.header.config };
     await editor.keep(changed.run, changed.entry, asked, `${title}: ${t(says)}`);
     const packed = (members[0].entry.spec = await editor.packed(spec));
-    const [caption] = said.says;
     const apart = {
       step: doc.step,
-      caption,
+      caption: () => inLanguage(doc).says[0],
       says: () => {
         const [same, after] = inLanguage(doc).says;
         return doc.step === null ? same[0] : after;
@@ -263,7 +262,7 @@ function whole(members, at) {
     const holes = { mine, front, theirs, below };
     return t("The same requests, run again: {mine} with {front}, {theirs} with {below}.", holes);
   };
-  return { front: members[0], at, step: null, caption: [], says };
+  return { front: members[0], at, step: null, says };
 }
 
 /**

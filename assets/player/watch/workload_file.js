@@ -12,9 +12,12 @@ export async function loadWorkload(editor, input) {
   input.value = "";
   if (!file) return;
   const most = editor.limits.upload_bytes;
-  const [has, opens] = [file.size, most].map((bytes) => `${Math.round(bytes / 2 ** 20)} MiB`);
+  const limit = `${Math.round(most / 2 ** 20)} MiB`;
   if (file.size > most)
-    return editor.frame.say(`${file.name} has ${has}; this page opens at most ${opens}.`, true);
+    return editor.frame.say(
+      `${file.name} has more than ${limit}, and this page opens no larger one.`,
+      true,
+    );
   const text = await file.text();
   const data = savedIn(text);
   if (!data) return published(editor, text, file.name);
