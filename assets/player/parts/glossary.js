@@ -10,7 +10,7 @@ const LEAVE = "canvas, input, textarea, select, button, .texts, .tooltip";
 
 export class Glossary {
   /** terms: () → {term: {word, means, vllm, words}} in the current language. One per page. */
-  constructor(terms) {
+  constructor(/** @type {Json} */ terms) {
     this._terms = terms;
     this._timer = 0;
     this.card = h("div", { class: "tooltip term-hint", role: "tooltip", hidden: true });
@@ -37,7 +37,7 @@ export class Glossary {
     /** @type {Map<string, string>} */
     this.words = new Map(
       Object.entries(terms).flatMap(([term, { words }]) =>
-        words.map((word) => [word.toLowerCase(), term]),
+        words.map((/** @type {string} */ word) => [word.toLowerCase(), term]),
       ),
     );
     const spelled = [...this.words.keys()]
@@ -48,7 +48,7 @@ export class Glossary {
   }
 
   /** The term at a point and its rectangle. within: the element that was there, if it still is. */
-  at(x, y, within) {
+  at(/** @type {number} */ x, /** @type {number} */ y, /** @type {Json} */ within) {
     const caret = document.caretPositionFromPoint?.(x, y);
     const node = caret?.offsetNode;
     if (!node || node.nodeType !== Node.TEXT_NODE || !within.contains(node)) return null;
@@ -65,7 +65,7 @@ export class Glossary {
     return null;
   }
 
-  _look(e) {
+  _look(/** @type {Json} */ e) {
     const root = e.target.closest?.(".inflight");
     const marked = root && e.target.closest(".term[data-term]");
     const found = marked

@@ -47,7 +47,7 @@ export function fit(app) {
 }
 
 /** Show one of the views that share their place on a small screen. @param {App} app */
-export function chooseTab(app, tab) {
+export function chooseTab(app, /** @type {string} */ tab) {
   if (!TABS.includes(tab)) return;
   app.store.set({ tab });
   const shown = app.layout === "tablet" && tab === "mask" ? "kv" : tab;
@@ -81,13 +81,13 @@ export function openAxis(app) {
 }
 
 /** Choose the lanes' axis: measured seconds or steps. @param {App} app */
-export function chooseAxis(app, clock) {
+export function chooseAxis(app, /** @type {boolean} */ clock) {
   app.store.set({ chosenAxis: clock });
   setAxis(app, clock);
 }
 
 /** Show an axis without choosing it for later runs. @param {App} app */
-export function setAxis(app, clock) {
+export function setAxis(app, /** @type {boolean} */ clock) {
   app.store.set({ clock });
   const button = app.$(".clock-button");
   tell(button, clock ? "Axis: time" : "Axis: steps");
