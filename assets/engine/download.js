@@ -3,12 +3,14 @@
 
 const PIECE = 2 ** 22; // bytes of a cached piece
 
-/** A response for the cache, with its length in a header. */
+/**
+ * A response for the cache, with its length in a header. @param {Json} body @param {number} size
+ */
 export const stored = (body, size, type = "application/octet-stream") =>
   new Response(body, { headers: { "Content-Type": type, "Content-Length": String(size) } });
 
 /** Whether bytes begin like a gzip file; some hosts unpack files before sending them. */
-export const isPacked = (bytes) => bytes[0] === 0x1f && bytes[1] === 0x8b;
+export const isPacked = (/** @type {Json} */ bytes) => bytes[0] === 0x1f && bytes[1] === 0x8b;
 
 export class Download {
   /**
@@ -67,7 +69,7 @@ export class Download {
   async _arrived() {
     let value;
     try {
-      ({ value } = await /** @type {ReadableStreamDefaultReader<Uint8Array>} */ (
+      ({ value } = await /** @type {ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>} */ (
         this.reader
       ).read());
     } finally {
@@ -101,7 +103,7 @@ export class Download {
     }
   }
 
-  _name(from) {
+  _name(/** @type {number | string} */ from) {
     return `${this.address}?from=${from}`;
   }
 }

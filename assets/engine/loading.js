@@ -28,6 +28,7 @@ const SIMD = new Uint8Array([
   253, 98, 11,
 ]);
 const INDEX = "https://engine.invalid/"; // the address at which Pyodide believes its files to be
+/** @type {Record<string, string>} */
 const TYPES = { mjs: "text/javascript", wasm: "application/wasm", json: "application/json" };
 
 /**
@@ -35,7 +36,7 @@ const TYPES = { mjs: "text/javascript", wasm: "application/wasm", json: "applica
  * not help. more: details for the page; its `all` means that no model can be had.
  */
 export class Refused extends Error {
-  constructor(sentence, lasting = false, more = {}) {
+  constructor(/** @type {string} */ sentence, lasting = false, more = {}) {
     super(sentence);
     this.lasting = lasting;
     this.more = more;
@@ -84,10 +85,15 @@ export class Files {
   constructor(base, progress = () => {}) {
     this.base = base;
     this.progress = progress;
+    /** @type {Record<string, number>} */
     this.sizes = {}; // packed bytes of the requested files, by name
+    /** @type {Record<string, number>} */
     this.arrived = {}; // bytes that have arrived, by name
     this.keeps = true;
-    this.beside = {}; // where files with a version of their own are, by name
+    /** @type {Record<string, string>} */
+    this.beside = {};
+    /** @type {Promise<Json> | null} */
+    this._manifest = null; // where files with a version of their own are, by name
     /** @type {Map<string, Download>} */ this.going = new Map(); // downloads by file name
     this.fetched = 0; // bytes from the network, as sent
   }
@@ -202,7 +208,7 @@ export class Files {
     return (await this._kept(SNAPSHOT))?.arrayBuffer();
   }
 
-  async keepSnapshot(bytes) {
+  async keepSnapshot(/** @type {Json} */ bytes) {
     await this._keep(SNAPSHOT, bytes, bytes.byteLength);
   }
 
@@ -230,7 +236,7 @@ export class Files {
     return new URL(this.beside[name] ?? name, this.base).href;
   }
 
-  async _bytes(name, size = 0) {
+  async _bytes(/** @type {string} */ name, size = 0) {
     let bytes = await (await this._kept(name))?.arrayBuffer();
     if (!bytes) {
       bytes = await this._fetched(name, size, (stream) => new Response(stream).arrayBuffer());
@@ -253,7 +259,8 @@ export class Files {
   }
 
   _tell() {
-    const sum = (of) => Object.keys(this.sizes).reduce((all, name) => all + (of[name] || 0), 0);
+    const sum = (/** @type {Json} */ of) =>
+      Object.keys(this.sizes).reduce((all, name) => all + (of[name] || 0), 0);
     const [done, total] = [sum(this.arrived), sum(this.sizes)];
     this.progress({ what: this._what, done, total, kept: this.keeps });
   }
@@ -286,13 +293,13 @@ export class Files {
     }
   }
 
-  async _kept(name) {
+  async _kept(/** @type {string} */ name) {
     return (await opened())?.match(this._place(name)).catch(() => undefined);
   }
 
-  async _keep(name, bytes, size) {
+  async _keep(/** @type {string} */ name, /** @type {Json} */ bytes, /** @type {number} */ size) {
     const cache = await opened();
-    const whole = stored(bytes, size, TYPES[name.split(".").at(-1)]);
+    const whole = stored(bytes, size, TYPES[name.replace(/.*\./, "")]);
     // without room for it the file is fetched again next time
     await cache?.put(this._place(name), whole).catch(() => {});
   }
@@ -379,7 +386,7 @@ export async function interpreter(files, prepare) {
   return { python, restored: false };
 }
 
-async function start(found, options) {
+async function start(/** @type {Json} */ found, /** @type {Json} */ options) {
   const scripts = ["pyodide.mjs", "pyodide.asm.mjs"].map((name) =>
     URL.createObjectURL(new Blob([found.get(name)], { type: TYPES.mjs })),
   );
@@ -393,7 +400,7 @@ async function start(found, options) {
     const name = String(address).startsWith(INDEX) ? String(address).split("/").at(-1) : "";
     return name
       ? new Response(found.get(name), {
-          headers: { "Content-Type": TYPES[name.split(".").at(-1)] || "" },
+          headers: { "Content-Type": TYPES[name.replace(/.*\./, "")] || "" },
         })
       : outside(address, ...more);
   };

@@ -20,14 +20,14 @@ const MOST = { once: 8e6, inAll: 64e6, each: 10000 };
 const MEMORY = 768 * 2 ** 20;
 
 /** The script of the frame. If a worker sends too much, this ends the worker. */
-function gate(most) {
+function gate(/** @type {typeof MOST} */ most) {
   window.onmessage = ({ data: { script, files, memory }, ports }) => {
     window.onmessage = null;
     const [page] = ports;
     // a module worker does not start in this frame
     const worker = new Worker(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
     let left = most.inAll;
-    const end = (sentence) => {
+    const end = (/** @type {string | null} */ sentence) => {
       worker.terminate();
       page.postMessage(JSON.stringify({ kind: "failed", sentence, ended: true }));
     };
@@ -69,13 +69,13 @@ function bootstrap() {
       throw new TypeError("Nothing is imported here.");
     };
     const { grow } = WebAssembly.Memory.prototype;
-    WebAssembly.Memory.prototype.grow = function (pages) {
+    WebAssembly.Memory.prototype.grow = function (/** @type {Json} */ pages) {
       if (this.buffer.byteLength + pages * 65536 > memory)
         throw new RangeError("The sandbox has no more memory.");
       return grow.call(this, pages);
     };
     const cache = {
-      match: async (address) => {
+      match: async (/** @type {string} */ address) => {
         const name = address.replace(HERE, "");
         const bytes = files[name];
         delete files[name];
@@ -91,9 +91,11 @@ function bootstrap() {
     };
     // where loading.js looks first, and in a sandbox the only place
     Object.defineProperty(self, "caches", { value: { open: async () => cache } });
-    const urls = {};
+    /** @type {Record<string, string>} */ const urls = {};
+    /** @type {(name: string) => string} */
     const url = (name) =>
       (urls[name] ??= URL.createObjectURL(new Blob([module(name)], { type: "text/javascript" })));
+    /** @type {(name: string) => string} */
     const module = (name) =>
       new TextDecoder()
         .decode(files[name])
@@ -102,7 +104,7 @@ function bootstrap() {
     try {
       await import(url("worker.js"));
       self.postMessage({ kind: "started" });
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       self.postMessage({ kind: "failed", sentence: `The sandbox failed: “${error.message}”.` });
     }
   };
@@ -119,7 +121,7 @@ const QUIET = LIMIT + 3000;
 /** A hidden frame with a worker in it, for one job. */
 class Frame {
   constructor(/** @type {Record<string, ArrayBuffer>} */ files) {
-    this.heard = [];
+    /** @type {Json[]} */ this.heard = [];
     this.silence = 0; // ms since the last message
     /** @type {((_?: unknown) => void) | undefined} */ this.wake = undefined;
     this.element = document.createElement("iframe");
@@ -136,7 +138,7 @@ class Frame {
     document.body.append(this.element);
   }
 
-  _hear(text) {
+  _hear(/** @type {string} */ text) {
     this.silence = 0;
     this.heard.push(checked(text));
     this.wake?.();
@@ -145,6 +147,7 @@ class Frame {
   /**
    * The messages that answer a request, until `last` is true of one. patience: ms of silence before
    * the request fails. Throws the sentence of a failure. @param {AbortSignal} [signal]
+   * @param {Json} message @param {(message: Json) => boolean} last @param {number} patience
    */
   async *answers(message, last, patience, signal) {
     const give = () => this.wake?.();
@@ -194,7 +197,7 @@ class Frame {
 const SILENT = `Nothing was heard from this code for ${QUIET / 1000} seconds and it could not be interrupted, so its sandbox was ended.`;
 
 /** A message after a check of its kind and types; a failure if it is anything else. */
-function checked(text) {
+function checked(/** @type {string} */ text) {
   try {
     const { kind, id, delta, sentence } = JSON.parse(text);
     if (kind === "started" || kind === "loading" || kind === "alive" || kind === "ready")
@@ -216,11 +219,11 @@ export class Sandbox {
    * use. @param {string} base @param {string} model
    */
   static of(base, model) {
-    return new Sandbox((progress) => brought(base, model, progress), model);
+    return new Sandbox((/** @type {Json} */ progress) => brought(base, model, progress), model);
   }
 
   /** files: called at each start with a callback for progress; gives {name: ArrayBuffer} away. */
-  constructor(files, model) {
+  constructor(/** @type {Json} */ files, /** @type {Json} */ model) {
     this.files = files;
     this.model = model;
     this.frames = new Set();
@@ -241,7 +244,7 @@ export class Sandbox {
 
   async _started() {
     const { frames } = this; // `end` replaces this set
-    const files = await this.files((loading) => {
+    const files = await this.files((/** @type {Json} */ loading) => {
       this.loading = loading;
       this.wake?.();
     });
@@ -249,35 +252,41 @@ export class Sandbox {
     const frame = new Frame(files);
     frames.add(frame);
     try {
-      await frame.last(null, ({ kind }) => kind === "started", START);
+      await frame.last(null, (/** @type {Json} */ { kind }) => kind === "started", START);
       await frame.last(
         { id: 1, do: "load", model: this.model },
-        ({ kind }) => kind === "ready",
+        (/** @type {Json} */ { kind }) => kind === "ready",
         START,
       );
       return frame;
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       this._end(frame);
       throw error;
     }
   }
 
-  _end(frame) {
+  _end(/** @type {Json} */ frame) {
     frame.end();
     this.frames.delete(frame);
   }
 
   /**
    * The deltas of a job, after {loading} ones. Throws a sentence; `signal` ends the job at once.
+   * @param {string} kind @param {Json} spec @param {AbortSignal | undefined} signal
    */
-  async *run(kind, spec, /** @type {AbortSignal | undefined} */ signal = undefined) {
+  async *run(kind, spec, signal = undefined) {
     this.warm();
     const start = this.waiting;
     this.waiting = undefined;
     const frame = yield* this._waited(start, signal);
     try {
       const begin = { id: 2, do: "begin", kind, spec, limit: LIMIT };
-      for await (const { delta } of frame.answers(begin, ({ delta }) => delta?.done, QUIET, signal))
+      for await (const { delta } of frame.answers(
+        begin,
+        (/** @type {Json} */ { delta }) => delta?.done,
+        QUIET,
+        signal,
+      ))
         if (delta) yield delta;
     } finally {
       const wanted = this.frames.has(frame);
@@ -286,7 +295,10 @@ export class Sandbox {
     }
   }
 
-  /** The frame once it has started; if the job is aborted first, it is left to the next job. */
+  /**
+   * The frame once it has started; if the job is aborted first, it is left to the next job.
+   * @param {Promise<Frame> | undefined} start @param {AbortSignal | undefined} signal
+   */
   async *_waited(start, signal) {
     const { frames } = this; // once `end` has replaced this set, the start is of no use
     let frame, told;
@@ -322,7 +334,10 @@ export class Sandbox {
 /** Files for threads with shared memory and for visitors' own models; a sandbox uses neither. */
 const UNASKED = ["shared.wasm", "jinja.json"];
 
-/** All files that a worker with one model needs. @returns {Promise<Record<string, ArrayBuffer>>} */
+/**
+ * All files that a worker with one model needs. @returns {Promise<Record<string, ArrayBuffer>>}
+ * @param {string} base @param {Json} model @param {Json} progress
+ */
 async function brought(base, model, progress) {
   const files = new Files(base, progress);
   const manifest = await files.manifest();
@@ -348,10 +363,10 @@ async function brought(base, model, progress) {
 }
 
 /** worker.js and what it imports, by name. */
-async function scripts(base) {
-  const found = {};
+async function scripts(/** @type {string} */ base) {
+  /** @type {Record<string, ArrayBuffer>} */ const found = {};
   for (const todo = ["worker.js"]; todo.length;) {
-    const name = todo.pop();
+    const name = /** @type {string} */ (todo.pop());
     const answer = await fetch(base + name);
     if (!answer.ok) throw new Error(UNREACHED);
     found[name] = await answer.arrayBuffer();

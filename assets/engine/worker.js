@@ -39,7 +39,7 @@ let alive = 0;
 let progress = (/** @type {object} */ _) => {};
 const files = new Files(BASE, (now) => progress(now));
 
-const say = (message) => self.postMessage(message);
+const say = (/** @type {Json} */ message) => self.postMessage(message);
 
 /** The interpreter reads this now and then: 2 means that its time is over, see time_limit.py. */
 const interrupt = {
@@ -54,7 +54,7 @@ const interrupt = {
   set 0(_) {},
 };
 
-function limited(ms) {
+function limited(/** @type {number} */ ms) {
   told = 0;
   allowed = ms;
   deadline = performance.now() + ms;
@@ -92,6 +92,7 @@ export function browserOf(agent) {
   // Edge and Opera begin with Chrome's name, Android's WebView with Version
   const names = [/(Firefox|Edg|OPR)\/(\d+)/, /(Chrome)\/(\d+)/, /(Version)\/(\d+)/];
   const [, name, version] = names.map((found) => found.exec(agent)).find(Boolean) || [];
+  /** @type {Record<string, string>} */
   const known = { Chrome: "Chromium", Edg: "Edge", OPR: "Opera", Version: "Safari" };
   return name ? `${known[name] || name} ${version}` : "a browser";
 }
@@ -120,8 +121,8 @@ async function start(/** @type {Files} */ files) {
   return found.restored;
 }
 
-/** Write modules to where Python imports them from. @param {ArrayBuffer} texts */
-function write(/** @type {Foreign} */ { FS }, texts) {
+/** Write modules to where Python imports them from. */
+function write(/** @type {Foreign} */ { FS }, /** @type {ArrayBuffer | undefined} */ texts) {
   const modules = JSON.parse(new TextDecoder().decode(texts));
   for (const [path, text] of Object.entries(modules)) {
     FS.mkdirTree(`/engine/${path.replace(/[^/]*$/, "")}`);
@@ -147,7 +148,8 @@ async function admitted(files, name, agreed) {
   return room;
 }
 
-async function model(/** @type {Files} */ files, name, /** @type {WebAssembly.Memory} */ room) {
+/** @param {Files} files @param {string} name @param {WebAssembly.Memory} room */
+async function model(files, name, room) {
   const kernels = await kernelsFor(files, room);
   const { files: sizes, memory } = await files.manifest();
   const weights = weightsOf(name);
@@ -230,8 +232,11 @@ function close(name) {
   tab.close(name);
 }
 
-/** The model of a visitor's own file. Only one is kept at a time, because such models are large. */
-async function ownModel(/** @type {Files} */ files, id, name, /** @type {File} */ file) {
+/**
+ * The model of a visitor's own file. Only one is kept at a time, because such models are large.
+ * @param {Files} files @param {string} id @param {string} name @param {File} file
+ */
+async function ownModel(files, id, name, file) {
   await begun;
   for (const other of own) if (other !== name) close(other);
   try {
@@ -254,24 +259,26 @@ async function ownModel(/** @type {Files} */ files, id, name, /** @type {File} *
     }
     tab.add(name, made);
     return made;
-  } catch (error) {
+  } catch (/** @type {Foreign} */ error) {
     close(name);
     throw ofFile(error);
   }
 }
 
 /** The error to show where a visitor's file may have caused it. */
-function ofFile(error) {
+function ofFile(/** @type {Json} */ error) {
   const isLost = error.type === "BadWeights" || /Not(Readable|Found)Error/.test(String(error));
   return isLost ? new Refused(UNREAD, true) : error;
 }
 const UNREAD = "The file of this model has changed or can no longer be read: choose it again.";
 
-async function load({ id, model: name, agreed = false, fresh = false, file = null }) {
+async function load(
+  /** @type {Json} */ { id, model: name, agreed = false, fresh = false, file = null },
+) {
   const began = performance.now();
   const obstructed = obstacle();
   if (obstructed) throw new Refused(obstructed, true, { all: true });
-  let state, later;
+  let /** @type {Json} */ state, later;
   progress = (now) => {
     state = now;
     later ??= setTimeout(() => {
@@ -289,7 +296,7 @@ async function load({ id, model: name, agreed = false, fresh = false, file = nul
   try {
     const [restored] = await Promise.all([begun, models.get(name)]);
     say({ kind: "ready", id, restored, ms: performance.now() - began, fetched: files.fetched });
-  } catch (error) {
+  } catch (/** @type {Foreign} */ error) {
     if (!python) begun = undefined; // the next request starts again …
     if (!(error instanceof Refused)) await files.forget(true); // … with files that are fetched anew
     models.delete(name);
@@ -297,7 +304,7 @@ async function load({ id, model: name, agreed = false, fresh = false, file = nul
   }
 }
 
-async function run({ id, kind, spec, limit }) {
+async function run(/** @type {Json} */ { id, kind, spec, limit }) {
   if (kind === "policy" && !stepped)
     throw new Refused("A visitor's code runs in the sandbox alone.", true);
   const job = tab.begin(kind, JSON.stringify(spec));
@@ -337,10 +344,10 @@ function queue() {
 /**
  * Take a turn of a job. Code that catches all other interrupts is ended by the last, caught here.
  */
-function taken(job) {
+function taken(/** @type {Json} */ job) {
   try {
     return job.turn(TURN / 1000);
-  } catch (error) {
+  } catch (/** @type {Foreign} */ error) {
     limited(Infinity);
     if (error.type !== "KeyboardInterrupt") throw error;
     return job.overdue();
@@ -351,26 +358,26 @@ function taken(job) {
 const asked = {
   load,
   begin: run,
-  call: ({ name, args }) =>
+  call: (/** @type {Json} */ { name, args }) =>
     name === "document"
       ? (tab.document(...args) ?? null)
       : JSON.parse(tab.call(name, JSON.stringify(args))),
-  cancel({ of }) {
+  cancel(/** @type {Json} */ { of }) {
     jobs.get(of)?.stop();
   },
-  leave: ({ model: name }) => files.leave(weightsOf(name)),
-  async kept({ model: name }) {
+  leave: (/** @type {Json} */ { model: name }) => files.leave(weightsOf(name)),
+  async kept(/** @type {Json} */ { model: name }) {
     await files.manifest();
     return files.amount(weightsOf(name));
   },
-  open({ model: name, file }) {
+  open(/** @type {Json} */ { model: name, file }) {
     try {
       return look(name, file);
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       throw ofFile(error);
     }
   },
-  async remove({ model: name }) {
+  async remove(/** @type {Json} */ { model: name }) {
     await files.manifest();
     if (own.has(name)) close(name);
     else await files.remove(weightsOf(name));
@@ -382,9 +389,9 @@ const FAILED = "The engine in this tab failed: the browser's console says how.";
 
 self.onmessage = async ({ data }) => {
   try {
-    const value = await asked[data.do](data);
+    const value = await asked[/** @type {keyof typeof asked} */ (data.do)](data);
     if (value !== undefined) say({ kind: "answer", id: data.id, value });
-  } catch (error) {
+  } catch (/** @type {Foreign} */ error) {
     const refused = error instanceof Refused ? error : new Refused(FAILED);
     if (refused !== error) console.error(error);
     const { message, lasting, more } = refused;

@@ -1,8 +1,33 @@
 // The types of the page's parts, used only by `make lint`.
 
 type App = import("./watch/player.js").Player;
+type Engines = import("./engine/engines.js").Engines;
+type Compare = import("./compare/compare.js").Compare;
+type Live = import("./live/live.js").Live;
+/** What an element can have as a child, see `h`. */
+type Child = import("./parts/dom.js").Child;
+type Learn = import("./learn/learn.js").Learn;
 /** Watch as the other parts of the page see it: see watch/page_actions.js. */
 type Watch = ReturnType<typeof import("./watch/page_actions.js").pageActions>;
+
+/** An event of a pointer, a key or a field, as the listeners of elements get it. */
+type Happened = PointerEvent &
+  KeyboardEvent & { target: HTMLInputElement; currentTarget: HTMLElement };
+
+/** Finds an element of a part by its selector. The part's markup says of which kind it is. */
+type Finder = (selector: string) => Foreign;
+
+/** The element that holds a part. The part's markup says what is in it. */
+interface Root extends HTMLElement {
+  querySelector(selector: string): Foreign;
+  querySelectorAll(selector: string): NodeListOf<Foreign>;
+}
+
+/** Attributes of a new element, and its listeners by "onclick" and the like. */
+type Props = {
+  [listener: `on${string}`]: ((e: Happened) => unknown) | false | null | undefined;
+  [attribute: string]: unknown;
+};
 
 /** Where new steps come from while a run goes on. back: shows that run; find: opens the search for a request by id. */
 interface Edge {
@@ -31,7 +56,40 @@ interface Entry {
   leak?: boolean;
   axis?: string;
   beside?: boolean;
+  [more: string]: Json; // what a list of runs shows of it
 }
+
+/** Options of the player, see `Player`; each part of the page knows what it reads of the rest. */
+interface PlayerOptions {
+  catalogue: Entry[];
+  tabs: Tab[];
+  [more: string]: Json;
+}
+
+/** A lesson, and a stop of it: visualizer/lessons/document.py. */
+interface Lesson {
+  name: string;
+  number: number;
+  title: string;
+  question: string;
+  minutes: number;
+  language?: string;
+  simple?: boolean;
+  picture: Json;
+  stops: Stop[];
+}
+interface Stop {
+  name: string;
+  title: string;
+  text: LessonSpan[][];
+  ask: Json;
+  goals?: { name: string; text: LessonSpan[] }[];
+  [more: string]: Json;
+}
+
+/** A piece of a lesson's sentence, with a term of the glossary, a measured number or words for a pointer or keys. */
+type LessonSpan =
+  Span | { t?: string; s?: string; n?: string; keys?: string; [more: string]: Json };
 
 /** A run on screen, its origin and its document. */
 interface Shown {
@@ -119,12 +177,12 @@ interface Window {
   inflightStory: import("./story/story.js").Story;
   inflightEnter: { player: string; here: string; others: Record<string, string> };
   inflightParts: Function;
-  inflightCompare: import("./compare/compare.js").Compare;
+  inflightCompare: Compare;
   inflightCompareMount: Function;
-  inflightLearn: import("./learn/learn.js").Learn;
+  inflightLearn: Learn;
   inflightLearnMount: Function;
   inflightLearnFiles: { style: string; markup: string };
-  inflightLive: import("./live/live.js").Live;
+  inflightLive: Live;
   inflightLiveMount: Function;
   inflightLiveFiles: { style: string; markup: string };
   inflightWrite: import("./write/write.js").Write;

@@ -263,18 +263,18 @@ class _Lifetime:
     def delay(self) -> Delay:
         """Where its time went."""
         return Delay(
-            self.request,
-            self.start,
-            self.at - self.start,
-            sum(self.steps),
-            tuple(self.us),
-            tuple(self.steps),
-            self.queued_us,
-            self.queued_steps,
-            self.uncompared,
-            self.first_step,
-            self.reason,
-            self.overtaken_by,
+            request=self.request,
+            start_us=self.start,
+            whole_us=self.at - self.start,
+            whole_steps=sum(self.steps),
+            us=tuple(self.us),
+            steps=tuple(self.steps),
+            queued_us=self.queued_us,
+            queued_steps=self.queued_steps,
+            uncompared_us=self.uncompared,
+            first_step=self.first_step,
+            reason=self.reason,
+            overtaken_by=self.overtaken_by,
         )
 
 

@@ -246,13 +246,13 @@ def asked_for(
         device_options = replace(device_options, dtype=dtype)
     named = model or saved.model
     return Asked(
-        saved.workload.as_messages() if chat else saved.workload,
-        named or DEFAULT_MODEL,
-        saved.config,
-        limits,
-        device_options,
-        named is not None,
-        stream,
+        workload=saved.workload.as_messages() if chat else saved.workload,
+        model=named or DEFAULT_MODEL,
+        limits=saved.config,
+        given=limits,
+        device_options=device_options,
+        names_model=named is not None,
+        stream=stream,
     )
 
 

@@ -308,21 +308,25 @@ class _Timed:
         walls = {name: [round(turn.seconds, 6) for turn in turns[name]] for name in names}
         nearest = {name: turns[name][nearest_to_median(walls[name])] for name in names}
         return Comparison(
-            names,
-            walls,
-            {name: turn.run for name, turn in nearest.items()},
-            {name: median_of([dict(turn.run.metrics) for turn in turns[name]]) for name in names},
-            sorted(self._differences, key=lambda difference: names.index(difference["policy"])),
-            {c.name: c.about for c in contenders},
-            {name: turn.round for name, turn in nearest.items()},
-            {
+            names=names,
+            walls=walls,
+            runs={name: turn.run for name, turn in nearest.items()},
+            medians={
+                name: median_of([dict(turn.run.metrics) for turn in turns[name]]) for name in names
+            },
+            differences=sorted(
+                self._differences, key=lambda difference: names.index(difference["policy"])
+            ),
+            about={c.name: c.about for c in contenders},
+            shown={name: turn.round for name, turn in nearest.items()},
+            apart={
                 name: {
                     part: round(statistics.median(getattr(turn, part) for turn in turns[name]), 6)
                     for part in ("setup_s", "teardown_s")
                 }
                 for name in names
             },
-            self._load,
+            load=self._load,
         )
 
 

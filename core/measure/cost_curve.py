@@ -135,7 +135,17 @@ def decode_step(requests: int, context: int) -> SchedulerOutput:
     each, scheduled = -(-context // _BLOCK), []
     for i in range(requests):
         table = BlockTable(tuple(range(i * each, (i + 1) * each)))
-        scheduled.append(ScheduledRequest(f"r{i}", i, "decode", (1,), context - 1, table, True))
+        scheduled.append(
+            ScheduledRequest(
+                request=f"r{i}",
+                lane=i,
+                phase="decode",
+                tokens=(1,),
+                start=context - 1,
+                block_table=table,
+                samples=True,
+            )
+        )
     return SchedulerOutput("packed", tuple(scheduled))
 
 

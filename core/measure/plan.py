@@ -299,7 +299,15 @@ def planning(
     again = yield from simulated(recorded)
     if again.numbers is None:
         raise InflightError(f"The recorded setting cannot be simulated: {again.refused}")
-    made = Plan(measured, again, (), cost, limits, tuple(notes), trace)
+    made = Plan(
+        measured=measured,
+        again=again,
+        points=(),
+        cost=cost,
+        slos=limits,
+        notes=tuple(notes),
+        trace=trace,
+    )
     points: dict[str, Point] = {}
     for config in settings:
         name = made.name_of(config)

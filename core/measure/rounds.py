@@ -135,7 +135,14 @@ def turn_of(
         leaving = clock()
     left = clock()
     seconds = ended - started if run.seconds is None else run.seconds
-    return Turn(contender.name, round_number, run, seconds, started - before, left - leaving)
+    return Turn(
+        contender=contender.name,
+        round=round_number,
+        run=run,
+        seconds=seconds,
+        setup_s=started - before,
+        teardown_s=left - leaving,
+    )
 
 
 def rotated(names: Sequence[str], by: int) -> list[str]:

@@ -120,14 +120,14 @@ class ModelRerun:
                 more for request, known in to_run if (more := self._compare(request, known, here))
             ]
         return RerunResult(
-            num_tokens,
-            self._ties,
-            self._parted,
-            drawn,
-            self._failed,
-            self._rounding,
-            self._apart,
-            self._facts,
+            tokens=num_tokens,
+            ties=self._ties,
+            parted=self._parted,
+            drawn=drawn,
+            failed=self._failed,
+            rounding=self._rounding,
+            apart=self._apart,
+            facts=self._facts,
         )
 
     def _observe(self, rows: Sequence[SamplingRow], logits: Any) -> None:

@@ -254,22 +254,22 @@ def _verify(
     if rerun is not None and header.engine is None:
         ended["error"] = rerun.failed  # the model shows whether logits were finite
     return CheckResult(
-        header,
-        complete,
-        requests,
-        steps,
-        tokens,
-        not_replayed,
-        not_decoded,
-        bound.never,
-        rerun,
-        tuple(warnings),
-        texts.as_ids if texts else 0,
-        bound.unrecorded,
-        breaks_off,
-        retimed is not None,
-        bound.skipped,
-        {reason: ended[reason] for reason in ("cancelled", "error") if ended[reason]},
+        header=header,
+        complete=complete,
+        num_requests=requests,
+        num_steps=steps,
+        num_tokens=tokens,
+        not_replayed=not_replayed,
+        not_decoded=not_decoded,
+        never_bound=bound.never,
+        rerun=rerun,
+        warnings=tuple(warnings),
+        texts_as_ids=texts.as_ids if texts else 0,
+        unrecorded=bound.unrecorded,
+        breaks_off=breaks_off,
+        is_retimed=retimed is not None,
+        skipped=bound.skipped,
+        from_outside={reason: ended[reason] for reason in ("cancelled", "error") if ended[reason]},
     )
 
 

@@ -148,7 +148,19 @@ class Conversion:
             waiting=waiting,
             preempted=preempted,
             stalled=stalled,
-            passes=(Pass("packed", 1, total, total, 0, t_scheduled, t_output),) if segments else (),
+            passes=(
+                Pass(
+                    layout="packed",
+                    rows=1,
+                    width=total,
+                    tokens=total,
+                    padding=0,
+                    t_start=t_scheduled,
+                    t_end=t_output,
+                ),
+            )
+            if segments
+            else (),
             segments=segments,
             sampled=sampled,
             finished=(*cancelled, *finished),
@@ -372,13 +384,13 @@ class Conversion:
             | over
         )
         return Resumed(
-            missing.first,
-            step["step"] - 1,
-            missing.missing,
-            arrived,
-            tuple(Finished(request, reasons.get(request, NOT_RECORDED)) for request in gone),
-            tuple(self._carried(rows[request], lanes[request]) for request in running),
-            tuple(self._carried(rows[request], None) for request in waiting),
+            first=missing.first,
+            last=step["step"] - 1,
+            missing=missing.missing,
+            arrived=arrived,
+            ended=tuple(Finished(request, reasons.get(request, NOT_RECORDED)) for request in gone),
+            running=tuple(self._carried(rows[request], lanes[request]) for request in running),
+            waiting=tuple(self._carried(rows[request], None) for request in waiting),
         )
 
     def _carried(self, row: Raw, lane: int | None) -> Carried:
@@ -386,7 +398,14 @@ class Conversion:
         tokens = tuple(row["output"][: known.max_tokens][len(known.output) :])
         was_preempted = lane is None and bool(row.get("preemptions"))
         tables = () if lane is None else tuple(self._own(row.get("blocks", ())))
-        return Carried(request, lane, row["computed"], tokens, tables, was_preempted)
+        return Carried(
+            request=request,
+            lane=lane,
+            computed=row["computed"],
+            tokens=tokens,
+            tables=tables,
+            was_preempted=was_preempted,
+        )
 
     def contradiction(self, snapshot: Raw, step: Raw) -> str | None:
         """How the snapshot before this step contradicts earlier steps, as a sentence, or None."""
@@ -472,7 +491,15 @@ class Conversion:
             start >= len(self._known[request].prompt) and start + 1 >= self._run.num_tokens[request]
         )
         phase = "decode" if is_answer and length - given["draft"] == 1 else "prefill"
-        return Segment(0, request, self._lane(request), phase, start, length, start + length)
+        return Segment(
+            pass_index=0,
+            request=request,
+            lane=self._lane(request),
+            phase=phase,
+            start=start,
+            length=length,
+            kv_len=start + length,
+        )
 
     def _sample(
         self, step: Raw, given: Raw, segments: tuple[Segment, ...], unread: set[str]

@@ -289,16 +289,16 @@ class Call:
         id = id or f"r-{secrets.token_hex(8)}"
         place = self._places[-1]
         stream = TokenStream(
-            id,
-            prompt,
-            sampling,
-            place,
-            nickname,
-            self.arrived,
-            partial(thread.send, thread.cancel),
-            num_top_logprobs,
-            is_bot,
-            conversation,
+            id=id,
+            prompt=prompt,
+            sampling=sampling,
+            place=place,
+            nickname=nickname,
+            arrived=self.arrived,
+            on_cancel=partial(thread.send, thread.cancel),
+            num_top_logprobs=num_top_logprobs,
+            is_bot=is_bot,
+            conversation=conversation,
         )
         if not thread.send(thread.submit, stream):
             raise closed()

@@ -233,7 +233,14 @@ class OutputProcessor:
                 t = self._began + event.passes[sampled.pass_index].t_end
                 index, token_id = stream.num_tokens, sampled.token_id
                 likely = self.top_logprobs.take(stream.id, len(stream.prompt) + index)
-                made = Piece(index, token_id, shown, sampled.logprob, reason, likely)
+                made = Piece(
+                    index=index,
+                    token_id=token_id,
+                    text=shown,
+                    logprob=sampled.logprob,
+                    finish_reason=reason,
+                    top_logprobs=likely,
+                )
                 handed.append((stream, made))
                 self.metrics.token(stream, t)
                 stream.took(t)

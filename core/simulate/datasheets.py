@@ -74,60 +74,60 @@ _HOP_NVLINK, _HOP_PCIE = 0.6e-6, 1.0e-6
 
 ACCELERATORS: dict[str, Accelerator] = {
     "a100": Accelerator(
-        "NVIDIA A100 SXM 80 GB",
-        312e12,
-        2.039e12,
-        80e9,
-        Link("NVLink 3", 300e9, _HOP_NVLINK),
-        StatedSource(
+        title="NVIDIA A100 SXM 80 GB",
+        flops=312e12,
+        bytes_per_s=2.039e12,
+        memory_bytes=80e9,
+        link=Link("NVLink 3", 300e9, _HOP_NVLINK),
+        source=StatedSource(
             "NVIDIA A100 Tensor Core GPU data sheet",
             "https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf",
             "half of NVLink's 600 GB/s, which counts both directions",
         ),
     ),
     "h100": Accelerator(
-        "NVIDIA H100 SXM 80 GB",
-        989e12,
-        3.35e12,
-        80e9,
-        Link("NVLink 4", 450e9, _HOP_NVLINK),
-        StatedSource(
+        title="NVIDIA H100 SXM 80 GB",
+        flops=989e12,
+        bytes_per_s=3.35e12,
+        memory_bytes=80e9,
+        link=Link("NVLink 4", 450e9, _HOP_NVLINK),
+        source=StatedSource(
             "NVIDIA H100 Tensor Core GPU, product specifications",
             "https://www.nvidia.com/en-us/data-center/h100/",
             "half of 1,979 TFLOPS, which count sparsity; half of NVLink's 900 GB/s",
         ),
     ),
     "h200": Accelerator(
-        "NVIDIA H200 SXM 141 GB",
-        989e12,
-        4.8e12,
-        141e9,
-        Link("NVLink 4", 450e9, _HOP_NVLINK),
-        StatedSource(
+        title="NVIDIA H200 SXM 141 GB",
+        flops=989e12,
+        bytes_per_s=4.8e12,
+        memory_bytes=141e9,
+        link=Link("NVLink 4", 450e9, _HOP_NVLINK),
+        source=StatedSource(
             "NVIDIA H200 Tensor Core GPU, product specifications",
             "https://www.nvidia.com/en-us/data-center/h200/",
             "half of 1,979 TFLOPS, which count sparsity; half of NVLink's 900 GB/s",
         ),
     ),
     "l4": Accelerator(
-        "NVIDIA L4 24 GB",
-        121e12,
-        0.3e12,
-        24e9,
-        Link("PCIe 4.0 x16", 32e9, _HOP_PCIE),
-        StatedSource(
+        title="NVIDIA L4 24 GB",
+        flops=121e12,
+        bytes_per_s=0.3e12,
+        memory_bytes=24e9,
+        link=Link("PCIe 4.0 x16", 32e9, _HOP_PCIE),
+        source=StatedSource(
             "NVIDIA L4 Tensor Core GPU, product specifications",
             "https://www.nvidia.com/en-us/data-center/l4/",
             "half of 242 TFLOPS, which count sparsity; half of PCIe's 64 GB/s",
         ),
     ),
     "m2-ultra": Accelerator(
-        "Apple M2 Ultra, 76 GPU cores, 192 GB",
-        27.2e12,
-        0.8e12,
-        192e9,
-        None,
-        StatedSource(
+        title="Apple M2 Ultra, 76 GPU cores, 192 GB",
+        flops=27.2e12,
+        bytes_per_s=0.8e12,
+        memory_bytes=192e9,
+        link=None,
+        source=StatedSource(
             "Apple, Mac Pro",
             "https://www.apple.com/mac-pro/",
             "32-bit operations: no other number is given",
@@ -138,52 +138,54 @@ ACCELERATORS: dict[str, Accelerator] = {
 _CONFIG = "https://huggingface.co/{}/blob/main/config.json"
 MODELS: dict[str, Model] = {
     "124m": Model(
-        "GPT-2 124M",
-        124_439_808,
-        12,
-        12,
-        12,
-        64,
-        50_257,
-        1024,
-        StatedSource("openai-community/gpt2, config.json", _CONFIG.format("openai-community/gpt2")),
+        title="GPT-2 124M",
+        parameters=124_439_808,
+        layers=12,
+        heads=12,
+        kv_heads=12,
+        head_size=64,
+        vocab_size=50_257,
+        context=1024,
+        source=StatedSource(
+            "openai-community/gpt2, config.json", _CONFIG.format("openai-community/gpt2")
+        ),
     ),
     "1b": Model(
-        "Llama 3.2 1B",
-        1_235_814_400,
-        16,
-        32,
-        8,
-        64,
-        128_256,
-        131_072,
-        StatedSource(
+        title="Llama 3.2 1B",
+        parameters=1_235_814_400,
+        layers=16,
+        heads=32,
+        kv_heads=8,
+        head_size=64,
+        vocab_size=128_256,
+        context=131_072,
+        source=StatedSource(
             "meta-llama/Llama-3.2-1B, config.json", _CONFIG.format("meta-llama/Llama-3.2-1B")
         ),
     ),
     "8b": Model(
-        "Llama 3.1 8B",
-        8_030_261_248,
-        32,
-        32,
-        8,
-        128,
-        128_256,
-        131_072,
-        StatedSource(
+        title="Llama 3.1 8B",
+        parameters=8_030_261_248,
+        layers=32,
+        heads=32,
+        kv_heads=8,
+        head_size=128,
+        vocab_size=128_256,
+        context=131_072,
+        source=StatedSource(
             "meta-llama/Llama-3.1-8B, config.json", _CONFIG.format("meta-llama/Llama-3.1-8B")
         ),
     ),
     "70b": Model(
-        "Llama 3.1 70B",
-        70_553_706_496,
-        80,
-        64,
-        8,
-        128,
-        128_256,
-        131_072,
-        StatedSource(
+        title="Llama 3.1 70B",
+        parameters=70_553_706_496,
+        layers=80,
+        heads=64,
+        kv_heads=8,
+        head_size=128,
+        vocab_size=128_256,
+        context=131_072,
+        source=StatedSource(
             "meta-llama/Llama-3.1-70B, config.json", _CONFIG.format("meta-llama/Llama-3.1-70B")
         ),
     ),

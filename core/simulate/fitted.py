@@ -80,12 +80,12 @@ class Linear:
         """See `Cost`: the hardware on which the passes were measured."""
         model, about = self.model, self.about
         return Deployment(
-            model.name,
-            about.get("device") or "cpu",
-            about.get("device_name") or "",
-            model.parameters,
-            model.vocab_size,
-            model.context,
+            model=model.name,
+            device=about.get("device") or "cpu",
+            hardware=about.get("device_name") or "",
+            parameters=model.parameters,
+            vocab_size=model.vocab_size,
+            context=model.context,
             dtype=about.get("dtype") or NOT_KNOWN,
         )
 
@@ -268,7 +268,17 @@ def fit_passes(passes: Sequence[Measured], per_token: int, typical: bool = False
         Load(*map(end, zip(*(p.load for p in passes), strict=True))) for end in (min, max)
     )
     per_pair_s = per_pair[0] if per_pair else 0.0
-    return Linear(base, per_position, per_byte, per_token, most, error, {}, per_pair_s, least)
+    return Linear(
+        base_s=base,
+        per_token_s=per_position,
+        per_kv_byte_s=per_byte,
+        kv_bytes_per_token=per_token,
+        most=most,
+        error=error,
+        about={},
+        per_pair_s=per_pair_s,
+        least=least,
+    )
 
 
 def measured(events: Iterable[StepEvent], per_token: int) -> list[Measured]:

@@ -197,7 +197,9 @@ class ModelExecutor:
         how, on_gpu = self._execution, adapter.device.type == "cuda"
         graphs = how.cuda_graphs and on_gpu and adapter.tensor_parallel == 1
         capture = CudaCapture() if graphs else None
-        runner = PagedRunner(adapter, num_blocks, config, how, choice, clock, capture)
+        runner = PagedRunner(
+            adapter, num_blocks, config, execution=how, choice=choice, clock=clock, capture=capture
+        )
         if config.policy.layout == "packed":
             runner.prepare(config.token_budget or config.num_lanes)
         return runner

@@ -89,7 +89,13 @@ def _largest_pass(adapter: ModelAdapter, tokens: int, longest: int, pool: KVPool
     table = BlockTable(tuple(range(pool.num_blocks)))
     prompts = tuple(
         ScheduledRequest(
-            "probe", lane, "prefill", (0,) * min(longest, tokens - first), 0, table, first == 0
+            request="probe",
+            lane=lane,
+            phase="prefill",
+            tokens=(0,) * min(longest, tokens - first),
+            start=0,
+            block_table=table,
+            samples=first == 0,
         )
         for lane, first in enumerate(range(0, tokens, longest))
     )

@@ -87,7 +87,16 @@ def divergence(before: Ran, after: Ran) -> Divergence | None:
     if aspect == "admission":
         first, second = _unlimited(first, before, second), _unlimited(second, after, first)
     steps, is_same = (len(before.events), len(after.events)), before.outputs == after.outputs
-    return Divergence(step, aspect, request, first, second, knobs(before, after), steps, is_same)
+    return Divergence(
+        step=step,
+        aspect=aspect,
+        request=request,
+        before=first,
+        after=second,
+        knobs=knobs(before, after),
+        steps=steps,
+        same_tokens=is_same,
+    )
 
 
 def knobs(before: Ran, after: Ran) -> tuple[Knob, ...]:

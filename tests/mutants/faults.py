@@ -6770,8 +6770,8 @@ FAULTS = (
     Fault(
         "a trial that takes longer than six seconds in all is ended as silent, though it speaks",
         "assets/engine/sandbox.js",
-        "  _hear(text) {\n    this.silence = 0;\n",
-        "  _hear(text) {\n",
+        "    this.silence = 0;\n    this.heard.push(",
+        "    this.heard.push(",
         ("js/meanwhile.test.js",),
     ),
     Fault(
@@ -8231,8 +8231,8 @@ FAULTS = (
     Fault(
         "a double click passes a stop unseen",
         "assets/player/learn/learn.js",
-        "(e) => e.detail !== 2 && this.go(1)",
-        "() => this.go(1)",
+        "e.detail !== 2 && this.go(1)",
+        "this.go(1)",
         ("js/learn.test.js",),
     ),
     Fault(
@@ -8469,8 +8469,8 @@ FAULTS = (
     Fault(
         "a task is done with one of its goals",
         "assets/player/write/write.js",
-        "if (goals.every(({ met }) => met)) this.own",
-        "if (goals.some(({ met }) => met)) this.own",
+        "if (goals.every((/** @type {Json} */ { met }) => met)) this.own",
+        "if (goals.some((/** @type {Json} */ { met }) => met)) this.own",
         ("js/write.test.js",),
     ),
     Fault(

@@ -364,14 +364,14 @@ def load(folder: Path) -> Shown:
             return {name: entries[name][key] for name in names if key in entries[name]}
 
         comparison = Comparison(
-            names,
-            {name: entries[name]["wall_s"]["runs"] for name in names},
-            runs,
-            {name: entries[name]["metrics"] for name in names},
-            plain["differences"],
-            {name: {} for name in names} | known("about"),
-            known("shown_round"),
-            known("apart"),
+            names=names,
+            walls={name: entries[name]["wall_s"]["runs"] for name in names},
+            runs=runs,
+            medians={name: entries[name]["metrics"] for name in names},
+            differences=plain["differences"],
+            about={name: {} for name in names} | known("about"),
+            shown=known("shown_round"),
+            apart=known("apart"),
         )
         if fault := fault_of(comparison, plain):
             raise InflightError(f"The comparison {folder.name} {fault}.")

@@ -77,7 +77,13 @@ class Captioner:
         for arrived in event.newcomers:
             self.letters[arrived.request] = letter(next(self._numbers))
         yield CaptionContext(
-            event, self.state, self._header, self._prompt, self._asked, self.letters, waited
+            event=event,
+            state=self.state,
+            header=self._header,
+            prompt=self._prompt,
+            asked=self._asked,
+            letters=self.letters,
+            waited=waited,
         )
         self.state.end(event)
         self._last_end = event.t_end

@@ -251,7 +251,16 @@ def checking(cases: Sequence[Case], ask: Ask) -> Generator[int, None, Result]:
             got = repr(reply.values[at]) if at < len(reply.values) else None
             due = fault.expected or case.due[at]
             lines = case.lines[: at + 1]
-            return Result(count, len(cases), fault, lines, due, got, printed, trace)
+            return Result(
+                right=count,
+                of=len(cases),
+                fault=fault,
+                lines=lines,
+                expected=due,
+                got=got,
+                printed=printed,
+                trace=trace,
+            )
         yield count + 1
     last = next((case.where.trace for case in reversed(cases) if case.where), None)
     return Result(len(cases), len(cases), trace=last)

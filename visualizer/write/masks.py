@@ -54,9 +54,21 @@ def _mask(chunks: list[ChunkInRow]) -> Mask:
     segments = []
     for lane, (request, start, end) in enumerate(chunks):
         phase = "decode" if start and end - start == 1 else "prefill"
-        segments.append(Segment(0, request, lane, phase, start, end - start, end))
+        segments.append(
+            Segment(
+                pass_index=0,
+                request=request,
+                lane=lane,
+                phase=phase,
+                start=start,
+                length=end - start,
+                kv_len=end,
+            )
+        )
     tokens = sum(s.length for s in segments)
-    packed = Pass("packed", 1, tokens, tokens, 0, 0.0, 0.0)
+    packed = Pass(
+        layout="packed", rows=1, width=tokens, tokens=tokens, padding=0, t_start=0.0, t_end=0.0
+    )
     return mask_of(packed, segments, lambda request, position: "")
 
 

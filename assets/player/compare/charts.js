@@ -12,7 +12,7 @@ const TINTS = [0.18, 0.25, 0.35]; // shares of a hue on white that visualizer/ch
 const [PNG_WIDTH, PNG_HEIGHT] = [1200, 675];
 
 /** Load Plotly; returns it with its script: {Plotly, source}. */
-async function fetchPlotly(url) {
+async function fetchPlotly(/** @type {string} */ url) {
   const source = await plotlySource(url);
   const script = new Blob([source], { type: "text/javascript" });
   if (!window.Plotly) await runScript(URL.createObjectURL(script), "Plotly did not start");
@@ -24,9 +24,10 @@ export class Charts {
    * el: where panels go. options: {plotly: url, palette(), toast(sentence), phone(), picked(n):
    * called when point n of a figure with numbered points was clicked}.
    */
-  constructor(el, options) {
+  constructor(/** @type {HTMLElement} */ el, /** @type {Json} */ options) {
     this.el = el;
     this.options = options;
+    /** @type {Json[]} */
     this.panels = [];
     this.seen = new IntersectionObserver(
       (entries) => {
@@ -38,12 +39,12 @@ export class Charts {
   }
 
   /** figures: [{name, title, finding, definitions, figure}]. of: what they show, for file names. */
-  show(figures, of) {
+  show(/** @type {Json} */ figures, /** @type {Json} */ of) {
     this.seen.disconnect();
     this.of = /^[\w-]+$/.test(of) ? of : "comparison";
-    this.panels = figures.map((data) => {
+    this.panels = figures.map((/** @type {Json} */ data) => {
       const plot = h("div", { class: "plot waiting", role: "img", "aria-label": data.finding });
-      const save = (kind, title) =>
+      const save = (/** @type {string} */ kind, /** @type {string} */ title) =>
         newButton(
           { class: "mini", title: t(title), onclick: () => this._save(data, kind) },
           kind.toUpperCase(),
@@ -81,7 +82,7 @@ export class Charts {
       }
   }
 
-  async _draw(panel) {
+  async _draw(/** @type {Json} */ panel) {
     if (!panel || panel.drawn) return;
     panel.drawn = true;
     try {
@@ -92,7 +93,9 @@ export class Charts {
       const { title, meta, height, width, ...rest } = phone ? stacked(layout) : layout;
       panel.plot.classList.toggle("stacked", phone && rest.xaxis !== layout.xaxis);
       // a phone's charts are low: only thicker bars leave room for legible numbers
-      const bars = data.map((trace) => (phone && trace.width ? { ...trace, width: 0.84 } : trace));
+      const bars = data.map((/** @type {Json} */ trace) =>
+        phone && trace.width ? { ...trace, width: 0.84 } : trace,
+      );
       await Plotly.newPlot(
         panel.plot,
         bars,
@@ -109,17 +112,17 @@ export class Charts {
         CONFIG,
       );
       panel.plot.classList.remove("waiting");
-      panel.plot.on?.("plotly_click", ({ points: [{ customdata: n }] }) => {
+      panel.plot.on?.("plotly_click", (/** @type {Json} */ { points: [{ customdata: n }] }) => {
         if (Number.isInteger(n)) this.options.picked(n);
       });
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       panel.drawn = false;
-      this._plotly = null;
+      /** @type {Promise<Foreign> | null} */ this._plotly = null;
       panel.plot.textContent = t("The chart could not be drawn ({why}).", { why: error.message });
     }
   }
 
-  async _save(data, kind) {
+  async _save(/** @type {Json} */ data, /** @type {string} */ kind) {
     const name = `inflight-${this.of}-${data.name.replaceAll("_", "-")}`;
     try {
       this._plotly ??= fetchPlotly(this.options.plotly);
@@ -129,7 +132,7 @@ export class Charts {
           ? [await pictureOf(data.figure, Plotly), "image/png"]
           : [figurePage(data, source), "text/html"];
       download(`${name}.${kind}`, new Blob([made], { type }));
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       this._plotly = window.Plotly ? this._plotly : null;
       this.options.toast(t("The figure could not be saved: {why}.", { why: error.message }));
     }
@@ -137,7 +140,7 @@ export class Charts {
 }
 
 /** A figure as the bytes of a PNG. */
-async function pictureOf({ data, layout }, Plotly) {
+async function pictureOf(/** @type {Json} */ { data, layout }, /** @type {Json} */ Plotly) {
   const size = { width: PNG_WIDTH, height: PNG_HEIGHT };
   const figure = { data, layout: { ...layout, ...size } };
   const url = await Plotly.toImage(figure, { format: "png", ...size, scale: 2 });
@@ -146,7 +149,7 @@ async function pictureOf({ data, layout }, Plotly) {
 }
 
 /** The layout with two separate charts one below the other instead of side by side. */
-function stacked(layout) {
+function stacked(/** @type {Json} */ layout) {
   if (!layout.xaxis2 || layout.yaxis2.matches) return layout;
   const { xaxis, xaxis2, yaxis, yaxis2 } = layout;
   return {
@@ -159,7 +162,7 @@ function stacked(layout) {
 }
 
 /** An HTML page with the figure and Plotly. The figure is embedded as data, never as markup. */
-function figurePage(data, source) {
+function figurePage(/** @type {Json} */ data, /** @type {string} */ source) {
   const inert = JSON.stringify(data.figure).replaceAll("<", "\\u003c");
   const title = document.createElement("title");
   title.textContent = data.finding;

@@ -7,7 +7,7 @@ import { t } from "../parts/speech.js";
 
 export class Chooser {
   /** root: the page's element. acts: {open(entry), share()}. */
-  constructor(root, acts) {
+  constructor(/** @type {Root} */ root, /** @type {Json} */ acts) {
     this.acts = acts;
     this.root = root;
     this.bar = root.querySelector(".top .presets");
@@ -15,6 +15,7 @@ export class Chooser {
     this.strip = root.querySelector(".presets.small");
     // the bar's width also changes with the elements beside it
     new ResizeObserver(() => this.fit()).observe(this.bar);
+    /** @type {HTMLSelectElement} */
     this.more = h("select", {
       class: "button more",
       hidden: true,
@@ -23,8 +24,8 @@ export class Chooser {
   }
 
   /** recorded: entries of the catalogue. made: comparisons of this visit. */
-  fill(recorded, made) {
-    const chip = (entry, says) =>
+  fill(/** @type {Json} */ recorded, /** @type {Json} */ made) {
+    const chip = (/** @type {Json} */ entry, /** @type {string} */ says) =>
       newButton(
         {
           class: "button",
@@ -36,11 +37,14 @@ export class Chooser {
       );
     const says = "Measured here: {who}. It is lost when the page is closed.";
     const chips = () => [
-      ...recorded.filter(({ group }) => !group).map((entry) => chip(entry, t(entry.shows))),
-      ...made.map((entry) => chip(entry, t(says, { who: entry.shows }))),
+      ...recorded
+        .filter((/** @type {Json} */ { group }) => !group)
+        .map((/** @type {Json} */ entry) => chip(entry, t(entry.shows))),
+      ...made.map((/** @type {Json} */ entry) => chip(entry, t(says, { who: entry.shows }))),
     ];
-    const groups = [...new Set(recorded.flatMap(({ group }) => group || []))];
-    const of = (/** @type {string} */ group) => recorded.filter((entry) => entry.group === group);
+    const groups = [...new Set(recorded.flatMap((/** @type {Json} */ { group }) => group || []))];
+    const of = (/** @type {string} */ group) =>
+      recorded.filter((/** @type {Json} */ entry) => entry.group === group);
     const lists = () => groups.map((group) => this._list(group, of(group)));
     this.more.setAttribute("aria-label", t("More comparisons"));
     this.bar.replaceChildren(...chips());
@@ -53,27 +57,30 @@ export class Chooser {
   }
 
   /** A list of the comparisons under a heading. */
-  _list(group, entries) {
+  _list(/** @type {string} */ group, /** @type {Json} */ entries) {
     return h(
       "select",
       {
         class: "button group",
         "aria-label": t(group),
-        onchange: (e) => this.acts.open(entries.find((entry) => entry.name === e.target.value)),
+        onchange: (e) =>
+          this.acts.open(
+            entries.find((/** @type {Json} */ entry) => entry.name === e.target.value),
+          ),
       },
       h("option", { value: "", disabled: true, selected: true }, t(group)),
-      ...entries.map((entry) =>
+      ...entries.map((/** @type {Json} */ entry) =>
         h("option", { value: entry.name, title: t(entry.shows) }, t(entry.title)),
       ),
     );
   }
 
-  _chip(name) {
+  _chip(/** @type {string} */ name) {
     return findAll(this.bar, "[data-name]").find((chip) => chip.dataset.name === name);
   }
 
   /** Mark the open comparison, if any, and scroll it into view. */
-  mark(name) {
+  mark(/** @type {string} */ name) {
     for (const chip of findAll(this.root, ":is(.top .presets, .presets.small) > [data-name]"))
       chip.classList.toggle("on", chip.dataset.name === name);
     for (const list of /** @type {HTMLSelectElement[]} */ (findAll(this.root, "select.group"))) {

@@ -58,7 +58,7 @@ export class Compare {
    * engine/engines.js, comparisons: [{name, title, shows, url}] for a page without a server,
    * watched() → the spec of the Watch tab}.
    */
-  constructor(root, /** @type {Json} */ options = {}) {
+  constructor(/** @type {Root} */ root, /** @type {Json} */ options = {}) {
     this.root = root;
     this.options = { tabs: [], comparisons: [], server: false, watched: null, ...options };
     this.layout = "desk";
@@ -74,26 +74,32 @@ export class Compare {
       note: "",
     };
     this.run = { request: () => null }; // the tooltip gets requests, so it never looks up ids
-    const $ = (s) => root.querySelector(s);
+    const $ = /** @type {Finder} */ ((s) => root.querySelector(s));
     this.$ = $;
     /** @type {Drawing | null} */
     this.cause = null;
     /** @type {Palette | null} */
     this.palette = null;
+    /** @type {Json[]} */
     this.made = []; // comparisons of this visit: catalogue entries with doc and spec
     this.wanted = addressed(); // what the address asks for, until it is shown
     this._theme();
     this._size();
-    this.engines = Engines.of(this.options);
+    this.engines = /** @type {Engines} null where nothing can run */ (Engines.of(this.options));
     const visitor = randomHex(12);
     // runs a job and returns its last delta; throws its sentence
+    /**
+     * @param {string} kind @param {Json} spec @param {Function} onprogress
+     * @param {AbortSignal | undefined} signal
+     */
     const ask = (kind, spec, onprogress, signal) =>
       this.engines?.ask(kind, spec, visitor, onprogress, signal);
     $(".new-button").hidden = !this.engines;
     this.form = new NewComparison($(".drawer"), {
       engines: this.engines,
       ask,
-      done: async (url, spec) => this._add(await fetchOnce(url), spec),
+      done: async (/** @type {string} */ url, /** @type {Json} */ spec) =>
+        this._add(await fetchOnce(url), spec),
       watched: this.options.watched,
       opener: $(".new-button"),
       phone: () => this.layout === "phone",
@@ -111,7 +117,9 @@ export class Compare {
     this.race = new Race(
       $(".race"),
       this,
-      this.options.tabs.length ? (racer, step) => this._watch(racer, step) : null,
+      this.options.tabs.length
+        ? (/** @type {Json} */ racer, /** @type {number} */ step) => this._watch(racer, step)
+        : null,
       () => this._moment(),
     );
     this.bar = new RaceBar($(".transport"), $(".table-button"), this.race);
@@ -119,13 +127,14 @@ export class Compare {
       plotly: this.options.plotly,
       palette: () => this.palette,
       phone: () => this.layout === "phone",
-      toast: (s) => this.toast(s),
-      picked: (n) => this.plan.watch(n),
+      toast: (/** @type {string} */ s) => this.toast(s),
+      picked: (/** @type {number} */ n) => this.plan.watch(n),
     });
     this.plan = new PlanPanel($(".plan"), {
       ask,
-      done: (url) => this._planned(url),
-      watch: (kept, title) => this._watchKept(kept, title),
+      done: (/** @type {string} */ url) => this._planned(url),
+      watch: (/** @type {Json} */ kept, /** @type {string} */ title) =>
+        this._watchKept(kept, title),
     });
     this.equivalence = new EquivalencePanel($(".equivalence"), {
       ask,
@@ -133,7 +142,7 @@ export class Compare {
       can: Boolean(this.engines?.can("equivalence")),
     });
     this.chooser = new Chooser(root, {
-      open: (entry) => this.open(entry),
+      open: (/** @type {Json} */ entry) => this.open(entry),
       share: () => this._share(),
     });
     this._top();
@@ -145,7 +154,7 @@ export class Compare {
   }
 
   /** Called when the tab is opened. wish: see `_grant`. */
-  shown(wish) {
+  shown(/** @type {Json} */ wish) {
     if (wish) this.ready.then(() => this._grant(wish));
     this._theme();
     this.race.redraw();
@@ -157,7 +166,7 @@ export class Compare {
    * recorded run's or comparison's name} opens its race, if there is one; {made} opens a
    * comparison; {plan} opens the form of a plan, see `PlanPanel.offer`.
    */
-  async _grant(wish) {
+  async _grant(/** @type {Json} */ wish) {
     if (wish.made) return this._add(wish.made, null);
     if (wish.plan) {
       this.plan.offer(wish.plan);
@@ -165,7 +174,7 @@ export class Compare {
     }
     // a run of vLLM has its race in its comparison with other engines
     const race = wish.race && wish.race.replace(/^vllm-/, "engines-");
-    const entry = race && this.catalogue.recorded.find((e) => e.name === race);
+    const entry = race && this.catalogue.recorded.find((/** @type {Entry} */ e) => e.name === race);
     if (entry) {
       if (entry !== this.entry) await this.open(entry);
       this.race.seek(0);
@@ -186,7 +195,7 @@ export class Compare {
       if (this.doc) return;
       if (entry) await this.open(entry);
       else this.empty("There is no recorded comparison here yet. Run one.");
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       this.empty(t("The comparisons could not be loaded: {why}.", { why: t(error.message) }));
     }
   }
@@ -194,7 +203,7 @@ export class Compare {
   /** Open the comparison that the address names, at the moment that it names. */
   async _follow() {
     const name = this.wanted.get("comparison");
-    const entry = this.catalogue.recorded.find((e) => e.name === name);
+    const entry = this.catalogue.recorded.find((/** @type {Entry} */ e) => e.name === name);
     if (name && !entry) this.toast(t("There is no comparison {name} here.", { name }));
     if (!entry) return;
     if (entry !== this.entry) await this.open(entry);
@@ -240,7 +249,7 @@ export class Compare {
           this.catalogue.presets.find((p) => p.name === requestsOf(entry.name))?.spec ||
           null,
       );
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       if (this._opening !== entry) return; // another comparison was opened meanwhile
       const sentence = t("This comparison could not be opened: {why}", { why: t(error.message) });
       if (this.doc) this.toast(sentence);
@@ -249,13 +258,13 @@ export class Compare {
   }
 
   /** Open a plan that was simulated on request. */
-  async _planned(url) {
+  async _planned(/** @type {string} */ url) {
     const doc = await fetchOnce(url);
     return this._add(doc, null, "Planned", inLanguage(doc).says.headline);
   }
 
   /** Show a plan. doc: null before there is one. */
-  _showPlan(doc) {
+  _showPlan(/** @type {Json} */ doc) {
     this._opening = null; // a comparison that is still loading must not replace the plan
     this.empty(null);
     this.root.toggleAttribute("data-plan", true);
@@ -268,7 +277,7 @@ export class Compare {
     this.$(".scroll").scrollTop = 0;
   }
 
-  /** Add a comparison to those of this visit and open it. */
+  /** Add a comparison to those of this visit and open it. @param {Json} doc @param {Json} spec */
   async _add(doc, spec, verb = "Measured", shows = doc.names.join(", ")) {
     const at = new Date().toLocaleTimeString(speaking(), { hour: "2-digit", minute: "2-digit" });
     const title = t(`${verb} ${at}`);
@@ -277,21 +286,24 @@ export class Compare {
     await this.open(this.made.at(-1));
   }
 
-  show(doc, spec) {
+  show(/** @type {Json} */ doc, /** @type {Json} */ spec) {
     if (doc.kind === "plan") return this._showPlan(doc);
     this.root.toggleAttribute("data-plan", false);
     this.empty(null);
     this.doc = doc;
     this.spec = spec;
-    const racing = doc.names.filter((n) => doc.runs[n]);
-    const first = racing.filter((n) => doc.race.includes(n));
+    const racing = doc.names.filter((/** @type {number} */ n) => doc.runs[n]);
+    const first = racing.filter((/** @type {number} */ n) => doc.race.includes(n));
     this.chosen = new Set(doc.source === "live" || first.length < 2 ? racing : first);
     this._who();
     this._race();
     this.bar.fit();
     this.$(".article").hidden = doc.name !== "gpt2-six";
     const asked = Object.values(doc.runs)[0]?.header.workload.requests ?? [];
-    this.equivalence.show(doc.equivalence, new Map(asked.map((r) => [r.id, r.prompt])));
+    this.equivalence.show(
+      doc.equivalence,
+      new Map(asked.map((/** @type {Json} */ r) => [r.id, r.prompt])),
+    );
     this.$(".source").dataset.source = doc.source;
     this._say();
     this.chooser.mark(this.entry?.name);
@@ -332,7 +344,7 @@ export class Compare {
 
   _race() {
     this.$(".race-panel").style.setProperty("--racers", String(this.chosen.size));
-    const names = this.doc.names.filter((n) => this.chosen.has(n));
+    const names = this.doc.names.filter((/** @type {number} */ n) => this.chosen.has(n));
     this.race.show(this.doc, names);
     const counted = this.race.racers.map(({ run }) => countLaneSteps(run, lanePieces(run)));
     for (const [name, count] of LEGEND)
@@ -341,10 +353,10 @@ export class Compare {
 
   /** The choice of racers: a button for each contender that left a trace. */
   _who() {
-    const racing = this.doc.names.filter((n) => this.doc.runs[n]);
+    const racing = this.doc.names.filter((/** @type {number} */ n) => this.doc.runs[n]);
     this.$(".who").hidden = racing.length < 3;
     this.$(".who").replaceChildren(
-      ...racing.map((name) => {
+      ...racing.map((/** @type {string} */ name) => {
         const button = newButton(
           {
             class: "mini",
@@ -404,8 +416,10 @@ export class Compare {
     const unseen = t("not observable");
     this.$(".metrics").replaceChildren(
       tableOf(
-        columns.map((c) => h("th", { scope: "col", title: c.definition }, c.title)),
-        rows.map(([name, ...cells]) =>
+        columns.map((/** @type {Json} */ c) =>
+          h("th", { scope: "col", title: c.definition }, c.title),
+        ),
+        rows.map((/** @type {string[]} */ [name, ...cells]) =>
           h(
             "tr",
             {},
@@ -417,7 +431,7 @@ export class Compare {
     );
   }
 
-  empty(sentence) {
+  empty(/** @type {string | null} */ sentence) {
     showEmpty(this.root, sentence);
   }
 
@@ -470,7 +484,7 @@ export class Compare {
   }
 
   /** Download the measurements. */
-  _save(kind) {
+  _save(/** @type {string} */ kind) {
     if (!this.doc) return;
     const { csv, data, name } = this.doc;
     const of =
@@ -512,7 +526,7 @@ export class Compare {
   }
 
   /** Open a run of the race in the Watch tab. */
-  _watch(racer, step) {
+  _watch(/** @type {Json} */ racer, /** @type {number} */ step) {
     const entry = {
       name: null,
       title: `${this.doc.title}: ${racer}`,
@@ -523,7 +537,7 @@ export class Compare {
   }
 
   /** Open a run that an engine keeps in the Watch tab. */
-  async _watchKept({ id, url }, title) {
+  async _watchKept(/** @type {Json} */ { id, url }, /** @type {string} */ title) {
     const doc = await fetchOnce(url);
     if (document.documentElement.dataset.part !== "compare") return; // the visitor has left Compare
     const entry = { name: null, id, url, title };
@@ -531,7 +545,7 @@ export class Compare {
   }
 
   /** Show the race alone and large, for a projector. */
-  present(on) {
+  present(/** @type {boolean} */ on) {
     this.presenter = on;
     this.root.classList.toggle("presenter", on);
     if (!on && document.fullscreenElement) document.exitFullscreen();
@@ -589,6 +603,7 @@ export class Compare {
       }
       const at = /** @type {HTMLElement} */ (e.target);
       if (isTyping(at) || pressesButton(e) || at.closest?.(".metrics")) return;
+      /** @type {Record<string, false | (() => unknown)>} */
       const own = {
         p: () => this.present(!this.presenter),
         f: this.presenter && (() => toggleFullscreen(this.root)),
@@ -600,22 +615,22 @@ export class Compare {
     });
   }
 
-  toast(sentence, ms = 5000) {
+  toast(/** @type {string} */ sentence, ms = 5000) {
     showToast(this.root, sentence, ms);
   }
 }
 
 /** The preset with a recorded comparison's requests; those of other engines ran one of ours. */
-const requestsOf = (comparison) => comparison.replace(/^(engines|gpu)-/, "");
+const requestsOf = (/** @type {Json} */ comparison) => comparison.replace(/^(engines|gpu)-/, "");
 
 /** The day of a time in ISO 8601, as the language writes dates; in English as in ISO. */
-const dateOf = (created) =>
+const dateOf = (/** @type {string} */ created) =>
   speaking() === "en"
     ? created.slice(0, 10)
     : new Date(created).toLocaleDateString(speaking(), { dateStyle: "medium", timeZone: "UTC" });
 
 /** Fill `holder` with the markup and style of this tab, once. */
-window.inflightCompareMount = (holder, options) =>
+window.inflightCompareMount = (/** @type {Root} */ holder, /** @type {Json} */ options) =>
   new Promise((resolve) => {
     const root = fillPart(holder, window.inflightCompareFiles, ".inflight-compare");
     whenStyled(root, () => resolve((window.inflightCompare = new Compare(root, options))));

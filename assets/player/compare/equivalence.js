@@ -9,19 +9,23 @@ const UNMEASURED =
   "Run every request alone and then in the batch: not a token may differ. With the leak, many do.";
 const SEEN = 120; // characters of a prompt's end that are shown: the compared tokens follow it
 
-function number(x) {
+function number(/** @type {number} */ x) {
   if (x === null || x === undefined) return "–";
   if (x === 0) return "0";
   return t(x < 0.01 ? x.toExponential(1) : x.toFixed(2));
 }
 
-function split(text, other) {
+function split(/** @type {string} */ text, /** @type {string} */ other) {
   const [a, b] = [[...text], [...other]];
   let i = 0;
   while (i < a.length && i < b.length && a[i] === b[i]) i += 1;
   return [a.slice(0, i).join(""), a.slice(i).join("")];
 }
 
+/**
+ * @param {string} prompt @param {string} text @param {string} other @param {Json} parted
+ * @param {Json} of
+ */
 function textOf(prompt, text, other, parted, of) {
   const pieces = (prompt || "").split(/(?=\s)/);
   const asked = prompt?.length > SEEN ? tail(pieces, pieces.length, SEEN) : prompt;
@@ -43,10 +47,11 @@ export class EquivalencePanel {
    * el: the panel. options: {ask(kind, spec, progress, signal) → answer, base() → spec or null, can:
    * whether an engine can measure it}.
    */
-  constructor(el, options) {
+  constructor(/** @type {HTMLElement} */ el, /** @type {Json} */ options) {
     this.el = el;
     this.options = options;
-    this.$ = (s) => el.querySelector(s);
+    /** @type {Finder} */ this.$ = (s) => el.querySelector(s);
+    /** @type {Json} */
     this.kept = {};
     this.prompts = new Map();
     this.leak = this.$("[name=leak]");
@@ -58,7 +63,7 @@ export class EquivalencePanel {
   /**
    * found: {honest, leak}, each an equivalence with its sentence, or absent. prompts: by request.
    */
-  show(found, prompts = new Map()) {
+  show(/** @type {Json} */ found, prompts = new Map()) {
     this.kept = found; // new measurements are added to this object
     this.prompts = prompts;
     const canRun = this.options.can && this.options.base();
@@ -80,7 +85,7 @@ export class EquivalencePanel {
       h("span", {}, t(found.leak ? "in the batch, reading a neighbour" : "in the batch")),
       h("span", {}, t("difference")),
     );
-    const rows = found.requests.map((r, i) => {
+    const rows = found.requests.map((/** @type {Json} */ r, /** @type {number} */ i) => {
       const { parting } = r;
       const letter = h("bdi", { class: "chip", title: `${t("request")} ${r.request}` }, r.letter);
       letter.style.setProperty("--tint", `var(--tint-${i % 8})`);
@@ -89,6 +94,7 @@ export class EquivalencePanel {
       const differ = parting ? `${r.differing_tokens} of ${all}` : `0 of ${solo.length}`;
       const from = `from token ${parting?.position} on, where alone the best token led by {margin}; `;
       const compared = Math.max(generated?.length ?? 0, batched.length);
+      /** @param {Json} mine @param {string} other @param {Json} of */
       const told = (mine, other, of) =>
         textOf(this.prompts.get(r.request), mine, other, parting, t(of));
       const generate = `; from model.generate ${r.differing_from_generate} of ${compared} differ`;
@@ -116,7 +122,8 @@ export class EquivalencePanel {
     const leak = this.leak.checked;
     const { kept } = this;
     // only while the comparison for which this was requested is on screen
-    const message = (words, bad = false) => kept === this.kept && this._message(words, bad);
+    const message = (/** @type {Json} */ words, bad = false) =>
+      kept === this.kept && this._message(words, bad);
     this._stop = new AbortController();
     this.$(".equivalence-run").disabled = true;
     this.$(".equivalence-cancel").hidden = false;
@@ -125,21 +132,21 @@ export class EquivalencePanel {
       const answer = await this.options.ask(
         "equivalence",
         { ...base, leak },
-        ({ ahead, step }) =>
+        (/** @type {Json} */ { ahead, step }) =>
           message(ahead ? `${ahead} ahead of yours` : step ? `step ${step}` : "loading the model"),
         this._stop.signal,
       );
       kept[leak ? "leak" : "honest"] = answer.result;
       message("measured here, just now");
       this.say();
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       message(error.message, true);
     }
     this.$(".equivalence-run").disabled = false;
     this.$(".equivalence-cancel").hidden = true;
   }
 
-  _message(words, bad = false) {
+  _message(/** @type {Json} */ words, bad = false) {
     tell(this.$(".equivalence-message"), words);
     this.$(".equivalence-message").classList.toggle("bad", bad);
   }

@@ -17,14 +17,15 @@ export class NewComparison {
    * watched() → {spec, says}, which throws a sentence, or null where there is no Watch tab, opener,
    * phone()}.
    */
-  constructor(form, options) {
+  constructor(/** @type {HTMLFormElement} */ form, /** @type {Json} */ options) {
     this.options = options;
     this.drawer = new Drawer(form, "New comparison", {
       close: () => this.toggle(false),
       cancel: () => this._stop?.abort(),
     });
-    this.$ = (s) => form.querySelector(s);
-    this.fields = form.elements;
+    /** @type {Finder} */ this.$ = (s) => form.querySelector(s);
+    this.fields = /** @type {Foreign} */ (form.elements);
+    /** @type {Json[]} */
     this.presets = [];
     this.model = new ModelField(form, {
       ...options.engines?.forModels,
@@ -34,20 +35,22 @@ export class NewComparison {
     this.fields.device.parentElement.hidden = !options.engines?.tab;
     options.opener.addEventListener("click", () => this.toggle());
     this.fields.preset.addEventListener("change", () => this._chosen());
-    form.addEventListener("submit", (e) => {
+    form.addEventListener("submit", (/** @type {SubmitEvent} */ e) => {
       e.preventDefault();
       this._run();
     });
   }
 
   /** Set the available choices. */
-  fill({
-    presets,
-    policies,
-    most_repeats: most,
-    note,
-    offered = /** @type {Json} what the server says about its models */ (undefined),
-  }) {
+  fill(
+    /** @type {Json} */ {
+      presets,
+      policies,
+      most_repeats: most,
+      note,
+      offered = /** @type {Json} what the server says about its models */ (undefined),
+    },
+  ) {
     if (offered) this.model.fill(offered);
     if (offered?.model) this.model.choose(offered);
     this.presets = presets;
@@ -57,10 +60,10 @@ export class NewComparison {
     this.watched = h("option", { value: WATCHED });
     this.fields.preset.replaceChildren(
       ...(this.options.watched ? [this.watched] : []),
-      ...presets.map((p) => h("option", { value: p.name })),
+      ...presets.map((/** @type {Json} */ p) => h("option", { value: p.name })),
     );
     this.$(".policy-rows").replaceChildren(
-      ...policies.map(({ name: value }) => {
+      ...policies.map((/** @type {Json} */ { name: value }) => {
         const checked = FIRST.includes(value);
         const box = h("input", { type: "checkbox", name: "policy", value, checked });
         return h("label", { class: "check" }, box, h("span", {}, value, h("small")));
@@ -68,7 +71,7 @@ export class NewComparison {
     );
     this.fields.repeats.max = String(most);
     this.fields.repeats.value = String(Math.min(3, most));
-    const first = presets.find((p) => p.name === "gpt2-six") || presets[0];
+    const first = presets.find((/** @type {Json} */ p) => p.name === "gpt2-six") || presets[0];
     if (first) this.fields.preset.value = first.name;
     this.named();
     this._chosen();
@@ -152,14 +155,14 @@ export class NewComparison {
         config: { ...chosen.config, ...limits },
       };
       const policies = [...this.drawer.form.querySelectorAll("[name=policy]:checked")].map(
-        (box) => box.value,
+        (/** @type {Json} */ box) => box.value,
       );
       const repeats = Number(this.fields.repeats.value);
       this.drawer.say("The model is loaded …");
       const answer = await this.options.ask(
         "compare",
         { ...spec, policies, repeats },
-        (progress) => this._progress(progress),
+        (/** @type {Json} */ progress) => this._progress(progress),
         this._stop.signal,
       );
       await this.options.done(answer.url, spec);
@@ -171,14 +174,26 @@ export class NewComparison {
             : "Done: the race shows the run of each.",
       );
       if (this.options.phone()) this.toggle(false);
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       this.drawer.say(error.message, true);
     }
     this.drawer.busy(false);
     this._running = false;
   }
 
-  _progress({ ahead, total, index, round, contender, loading, ended = 0, requests = 1, tokens }) {
+  _progress(
+    /** @type {Json} */ {
+      ahead,
+      total,
+      index,
+      round,
+      contender,
+      loading,
+      ended = 0,
+      requests = 1,
+      tokens,
+    },
+  ) {
     if (loading) {
       const [share, words] = loadingWords(loading);
       this.drawer.progress(share);

@@ -18,14 +18,14 @@ export class PlanPanel {
    * el: the panel. options: {ask(kind, spec, onprogress, signal) → answer, done(url), watch(url,
    * entry)}.
    */
-  constructor(el, options) {
+  constructor(/** @type {HTMLElement} */ el, /** @type {Json} */ options) {
     this.el = el;
     this.options = options;
-    this.$ = (s) => el.querySelector(s);
+    /** @type {Finder} */ this.$ = (s) => el.querySelector(s);
     this.request = this.$("[name=request]");
     this.request.addEventListener("change", () => this._table());
     this.$(".plan-cancel").addEventListener("click", () => this._stop?.abort());
-    this.$("form").addEventListener("submit", (e) => {
+    this.$("form").addEventListener("submit", (/** @type {SubmitEvent} */ e) => {
       e.preventDefault();
       this._run();
     });
@@ -40,7 +40,7 @@ export class PlanPanel {
   }
 
   /** doc: see visualizer/documents/plan.py; without one, only the form is shown. */
-  show(doc) {
+  show(/** @type {Json} */ doc) {
     this.doc = doc;
     if (doc) this.run = doc.run;
     this.request.value = "";
@@ -52,12 +52,16 @@ export class PlanPanel {
     request.parentElement.hidden = !doc;
     setText(this.$(".plan-run"), doc?.named || "");
     this.$(".plan-notes").replaceChildren(
-      ...(doc ? inLanguage(doc).says.notes.map((note) => h("li", {}, note)) : []),
+      ...(doc
+        ? inLanguage(doc).says.notes.map((/** @type {string} */ note) => h("li", {}, note))
+        : []),
     );
     const chosen = request.value;
     request.replaceChildren(
       h("option", { value: "" }, t("all requests")),
-      ...(doc?.requests || []).map(({ letter }, i) => h("option", { value: String(i) }, letter)),
+      ...(doc?.requests || []).map((/** @type {Json} */ { letter }, /** @type {number} */ i) =>
+        h("option", { value: String(i) }, letter),
+      ),
     );
     request.value = chosen;
     this._table();
@@ -70,20 +74,23 @@ export class PlanPanel {
     const own = request.value && requests[Number(request.value)].rows;
     const told = ["queued", "TTFT", "E2E"].map((title) => ({ title: t(title), definition: null }));
     const heads = own ? [table.columns[0], ...told] : table.columns;
-    const rows = table.rows.map(([name, ...cells], n) =>
-      h(
-        "tr",
-        {},
-        h("th", { scope: "row" }, name),
-        ...(own ? own[n] : cells).map((cell) => h("td", {}, cell)),
-        h("td", {}, doc.configs[n - 1] ? this._watchButton(n - 1, name) : null),
-      ),
+    const rows = table.rows.map(
+      (/** @type {string[]} */ [name, ...cells], /** @type {number} */ n) =>
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, name),
+          ...(own ? own[n] : cells).map((/** @type {Json} */ cell) => h("td", {}, cell)),
+          h("td", {}, doc.configs[n - 1] ? this._watchButton(n - 1, name) : null),
+        ),
     );
-    const titles = heads.map((c) => h("th", { scope: "col", title: c.definition }, c.title));
+    const titles = heads.map((/** @type {Json} */ c) =>
+      h("th", { scope: "col", title: c.definition }, c.title),
+    );
     this.$(".metrics").replaceChildren(tableOf([...titles, h("th")], rows));
   }
 
-  _watchButton(n, name) {
+  _watchButton(/** @type {number} */ n, /** @type {string} */ name) {
     return newButton(
       {
         class: "mini",
@@ -109,8 +116,8 @@ export class PlanPanel {
 
   async _run() {
     await this._busy(async (told) => {
-      const typed = (name) => this.$(`[name=${name}]`).value;
-      const given = (name) => partsOf(typed(name));
+      const typed = (/** @type {string} */ name) => this.$(`[name=${name}]`).value;
+      const given = (/** @type {string} */ name) => partsOf(typed(name));
       const [lanes, budgets, blocks] = NUMBERS.map((name) => given(name).map(Number));
       if (![...lanes, ...budgets, ...blocks].every(Number.isInteger))
         throw new Error("Lanes, budgets and blocks are whole numbers, with commas between them.");
@@ -120,7 +127,7 @@ export class PlanPanel {
         throw new Error("The limits of a good request are seconds above 0.");
       told(t("A cost is fitted to the run …"));
       const spec = { run: this.run, lanes, budgets, blocks, policies: given("policies"), slos };
-      const progress = ({ ahead, setting, done }) => {
+      const progress = (/** @type {Json} */ { ahead, setting, done }) => {
         if (ahead) told(t(`${ahead} ahead of you.`));
         else if (setting) told(t(`Setting ${done + 1}: {setting}`, { setting }));
       };
@@ -140,13 +147,13 @@ export class PlanPanel {
     try {
       await act((words) => this._message(words));
       this._message("");
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       this._message(t(error.message), true);
     }
     this.el.toggleAttribute("data-busy", false);
   }
 
-  _message(words, bad = false) {
+  _message(/** @type {Json} */ words, bad = false) {
     const el = this.$(".plan-message");
     setText(el, words);
     el.classList.toggle("bad", bad);

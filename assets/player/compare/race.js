@@ -21,7 +21,8 @@ export class Race {
   /**
    * el: where the race goes. page: provides palette, layout and tooltip; call `redraw` when they
    * change. watch(racer, step): shows a run in the Watch tab, null if there is none. onchange:
-   * called when the moment changes.
+   * called when the moment changes. @param {HTMLElement} el @param {Json} page @param {Json} watch
+   * @param {() => void} onchange
    */
   constructor(el, page, watch, onchange) {
     this.page = page;
@@ -82,14 +83,14 @@ export class Race {
   }
 
   /** Show a run in the Watch tab, at the race's moment. */
-  watch(racer) {
+  watch(/** @type {Racer} */ racer) {
     this.toggle(false);
     const { i } = racer.standing(Math.min(this.now, racer.length));
     this.watches(racer.name, racer.run.stepOf(Math.max(0, i)));
   }
 
   /** doc: {names, hues, about, runs}. names: the runs that race, in order. */
-  show(doc, names = doc.names) {
+  show(/** @type {Json} */ doc, names = doc.names) {
     if (this.doc !== doc) {
       this.doc = doc;
       /** @type {Map<string, Racer>} */
@@ -106,7 +107,7 @@ export class Race {
       }
       this._focus(null);
     }
-    this.racers = names.flatMap((name) => this.all.get(name) ?? []);
+    this.racers = names.flatMap((/** @type {string} */ name) => this.all.get(name) ?? []);
     this.rows.replaceChildren(...this.racers.map((r) => r.el));
     this.rows.style.setProperty("--racers", String(this.racers.length));
     this._spread();
@@ -124,7 +125,7 @@ export class Race {
     return Math.min(...this.racers.map((r) => r.length), this.span);
   }
 
-  setClock(on) {
+  setClock(/** @type {boolean} */ on) {
     if (on === this.clock) return;
     const share = this.now / this.span;
     this.clock = on;
@@ -133,19 +134,19 @@ export class Race {
     this.redraw();
   }
 
-  seek(now) {
+  seek(/** @type {number} */ now) {
     this.now = clamp(Number.isFinite(now) ? now : now > 0 ? this.span : 0, 0, this.span);
     this.redraw();
   }
 
   /** Move by one step, or by a hundredth of the race's time. */
-  step(by) {
+  step(/** @type {number} */ by) {
     this.toggle(false);
     this.seek(this.clock ? this.now + (by * this.span) / 100 : Math.round(this.now) + by);
   }
 
   /** Move to the next or previous moment at which any run has a request done. */
-  land(direction) {
+  land(/** @type {number} */ direction) {
     this.toggle(false);
     const times = this.racers
       .flatMap((r) => r.landings.map((l) => l[this.unit]))
@@ -167,7 +168,7 @@ export class Race {
     }
     if (this.now >= this.span - 1e-9) this.now = 0;
     let last = performance.now();
-    const tick = (t) => {
+    const tick = (/** @type {number} */ t) => {
       if (!this.playing) return;
       this.now += (Math.min(t - last, 500) / 1000) * this.speed * (this.clock ? 1 : STEPS_A_SECOND);
       last = t;
@@ -188,7 +189,7 @@ export class Race {
   }
 
   /** Show a table in place of the lanes, or the lanes again. */
-  showTable(on) {
+  showTable(/** @type {boolean} */ on) {
     this.tabled = on;
     this.holder.hidden = !on;
     this.area.style.visibility = on ? "hidden" : "";
@@ -240,7 +241,7 @@ export class Race {
 
   // -- pointing ----------------------------------------------------------------------------------
 
-  _focus(id) {
+  _focus(/** @type {string | null} */ id) {
     for (const racer of this.all.values()) racer.light(id);
     this.focus = id;
   }
@@ -267,9 +268,9 @@ export class Race {
     area.addEventListener("pointerleave", () => this._hover(null));
   }
 
-  _hover(e) {
+  _hover(/** @type {PointerEvent | null} */ e) {
     const { tooltip } = this.page;
-    const racer = e && this.racers.find((r) => r.stage.contains(e.target));
+    const racer = e && this.racers.find((r) => r.stage.contains(/** @type {Node} */ (e.target)));
     /** @type {ReturnType<Racer["lanes"]["hit"]>} */
     let found = null;
     if (racer) {
@@ -277,7 +278,7 @@ export class Race {
       if (x <= racer.end()) found = racer.lanes.hit(x, y);
     }
     const id = found?.request?.id ?? null;
-    if (found) {
+    if (e && found) {
       const [first, ...others] = found.lines;
       tooltip.show([[`${racer?.name}: `, ...first], ...others], e.clientX, e.clientY);
     } else tooltip.hide();
@@ -320,8 +321,9 @@ export class RaceBar {
     this.draw();
   }
 
-  act(name) {
+  act(/** @type {string | undefined} */ name) {
     const { race } = this;
+    /** @type {Record<string, () => unknown>} */
     const verbs = {
       first: () => race.seek(0),
       last: () => race.seek(Infinity),
@@ -331,7 +333,7 @@ export class RaceBar {
       clock: () => race.setClock(!race.clock),
       table: () => race.showTable(!race.tabled),
     };
-    verbs[name]();
+    if (name) verbs[name]();
   }
 
   /** Choose the speed at which a newly shown race takes a few seconds. */
@@ -354,9 +356,10 @@ export class RaceBar {
   }
 
   /** The function that a key calls, or undefined. */
-  key(e) {
+  key(/** @type {KeyboardEvent} */ e) {
     const { race } = this;
     const far = e.shiftKey ? 10 : 1;
+    /** @type {Record<string, () => unknown>} */
     const keys = {
       ArrowRight: () => race.step(far),
       ArrowLeft: () => race.step(-far),
@@ -366,7 +369,7 @@ export class RaceBar {
       c: () => this.act("clock"),
       t: () => this.act("table"),
     };
-    if (e.target.closest?.(".race-area, .table-holder"))
+    if (/** @type {Element} */ (e.target).closest?.(".race-area, .table-holder"))
       Object.assign(keys, { Home: () => this.act("first"), End: () => this.act("last") });
     return keys[e.key];
   }
@@ -376,7 +379,7 @@ export class RaceBar {
  * The race at its moment as a table for screen readers, with a row for each run. Before its first
  * step, between two steps and after its last one, a run holds no lane.
  */
-export function raceTable(race) {
+export function raceTable(/** @type {Race} */ race) {
   return {
     caption: t("The race at {moment}", { moment: race.readout() }),
     columns: ["Which run", "Step", "Lanes", "Waiting", "Tokens", "Requests done", "In all"],

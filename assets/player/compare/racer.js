@@ -12,6 +12,7 @@ import { GUTTER } from "../views/lane_ink.js";
 
 const STRIP = 18; // pixels above the lanes, for ticks where requests are done
 const FUTURE = 0.13;
+/** @type {Record<string, number>} */
 const MOST = { desk: 14, tablet: 8, phone: 3 }; // chips of finished requests at most, by layout
 
 export class Racer {
@@ -57,7 +58,7 @@ export class Racer {
   }
 
   /** Highlight a request by its id; null for none. A request of other runs only clears it. */
-  light(id) {
+  light(/** @type {string | null} */ id) {
     const request = id === null ? null : this.run.request(id);
     this.focus = request ? [request] : null;
   }
@@ -71,11 +72,11 @@ export class Racer {
     return { seconds, steps: e.step + 1 - this.startStep };
   }
 
-  tokensAt(now) {
+  tokensAt(/** @type {number} */ now) {
     return countUpTo(this.tokens, now + 1e-9, (t) => t[this.race.unit]);
   }
 
-  landedAt(now) {
+  landedAt(/** @type {number} */ now) {
     return this.landings.filter((l) => l[this.race.unit] <= now + 1e-9);
   }
 
@@ -85,15 +86,17 @@ export class Racer {
   }
 
   /** The last step begun at a moment, -1 before the first. inside: whether it is still running. */
-  standing(now) {
+  standing(/** @type {number} */ now) {
     const { events } = this.run;
-    const begins = this.race.clock ? (e) => e.tStart : (e) => e.step - this.startStep;
+    const begins = this.race.clock
+      ? (/** @type {StepEvent} */ e) => e.tStart
+      : (/** @type {StepEvent} */ e) => e.step - this.startStep;
     const i = countUpTo(events, now + 1e-9, begins) - 1;
     return { i, inside: i >= 0 && now < this.ends(events[i])[this.race.unit] - 1e-9 };
   }
 
   /** How many steps are done at a moment of the race. */
-  stepsAt(now) {
+  stepsAt(/** @type {number} */ now) {
     return countUpTo(this.run.events, now + 1e-9, (e) => this.ends(e)[this.race.unit]);
   }
 
@@ -130,7 +133,7 @@ export class Racer {
     });
   }
 
-  _describe(c) {
+  _describe(/** @type {Json} */ c) {
     const { run } = this;
     const held = run.statuses.reduce((n, lanes) => n + lanes.filter((s) => s & HELD).length, 0);
     const idle = run.length * run.numLanes - held;

@@ -13,11 +13,11 @@ const ENDS = 3000; // ms for a cancelled job to end by itself
  * kept} for a model that is fetched only with consent; {all} where no model can be had.
  */
 class NoEngine extends Error {
-  constructor(
-    sentence,
-    lasting = false,
-    /** @type {{all?: boolean, size?: number, arrived?: number, kept?: boolean}} */ more = {},
-  ) {
+  /**
+   * @param {string} sentence
+   * @param {{all?: boolean, size?: number, arrived?: number, kept?: boolean}} more
+   */
+  constructor(sentence, lasting = false, more = {}) {
     super(sentence);
     this.lasting = lasting;
     this.more = more;
@@ -50,7 +50,7 @@ export class BrowserEngine {
 
   // -- the interface of a server -----------------------------------------------------------------
 
-  async call(name, ...args) {
+  async call(/** @type {string} */ name, /** @type {Json[]} */ ...args) {
     await this.ready();
     const asked = { do: "call", name, args };
     let value = await this._ask(asked);
@@ -64,7 +64,7 @@ export class BrowserEngine {
   }
 
   /** Open a file, which never leaves this machine. */
-  async send(path, text) {
+  async send(/** @type {string} */ path, /** @type {string} */ text) {
     const [where, query] = path.split("?");
     const asked = new URLSearchParams(query);
     return where.endsWith("uploads")
@@ -72,8 +72,11 @@ export class BrowserEngine {
       : this.call("dataset", text, asked.get("name"), asked.get("model"));
   }
 
-  /** Start a job once its model has loaded; returns its id. Throws a sentence. */
-  async begin(kind, asked, _who, /** @type {AbortSignal | undefined} */ signal = undefined) {
+  /**
+   * Start a job once its model has loaded; returns its id. Throws a sentence. @param {string} kind
+   * @param {Json} asked @param {Json} _who @param {AbortSignal | undefined} signal
+   */
+  async begin(kind, asked, _who, signal = undefined) {
     const { dtype: _one, ...spec } = asked; // the tab has one number format, see `Engines.fits`
     await this.ready(spec.model, signal);
     signal?.throwIfAborted();
@@ -86,7 +89,8 @@ export class BrowserEngine {
     return id;
   }
 
-  async *follow(id, /** @type {AbortSignal | undefined} */ signal = undefined) {
+  /** @param {string} id @param {AbortSignal | undefined} signal */
+  async *follow(id, signal = undefined) {
     const job = this._jobs.get(id);
     if (!job) throw new Error(GONE);
     signal?.addEventListener("abort", () => this.cancel(id), { once: true });
@@ -100,7 +104,7 @@ export class BrowserEngine {
   }
 
   /** End a job at its next step, if need be with the worker; a job that waits ends at once. */
-  async cancel(id) {
+  async cancel(/** @type {string} */ id) {
     const job = this._jobs.get(id);
     if (!job) return { cancelled: false };
     job.isCancelled = true;
@@ -159,7 +163,7 @@ export class BrowserEngine {
       signal?.throwIfAborted();
       try {
         return await this._load(model, signal);
-      } catch (error) {
+      } catch (/** @type {Foreign} */ error) {
         signal?.throwIfAborted();
         if (!(error instanceof NoEngine) || error.lasting) throw error;
         if (error.more.size) {
@@ -186,7 +190,7 @@ export class BrowserEngine {
   }
 
   /** Wait for a load to end or `signal` to abort; the last caller to leave ends the load. */
-  async _load(model, signal) {
+  async _load(/** @type {Json} */ model, /** @type {AbortSignal | undefined} */ signal) {
     const load = this._loads.get(model) ?? this._begun(model);
     const left = new Promise((_, fail) =>
       signal?.addEventListener("abort", () => fail(signal.reason), { once: true }),
@@ -200,7 +204,7 @@ export class BrowserEngine {
     }
   }
 
-  _begun(model) {
+  _begun(/** @type {Json} */ model) {
     const file = this._files.get(model);
     // only one of the visitor's own files is loaded at a time
     if (file) for (const other of this._files.keys()) this._loads.delete(other);
@@ -223,7 +227,7 @@ export class BrowserEngine {
   }
 
   /** End a load that nobody waits for, and the worker if it holds nothing else. */
-  _leave({ id, model }) {
+  _leave(/** @type {Json} */ { id, model }) {
     const asked = this._asked.get(id);
     if (!asked) return; // the load is over
     this._asked.delete(id);
@@ -239,7 +243,7 @@ export class BrowserEngine {
   }
 
   /** The worker's answer. heard: called with earlier messages. Throws the worker's sentence. */
-  _ask(message, heard = (_) => {}, id = this._next()) {
+  _ask(/** @type {Json} */ message, heard = (/** @type {Json} */ _) => {}, id = this._next()) {
     return new Promise((resolve, reject) => {
       this._start();
       this._asked.set(id, { resolve, reject, heard });
@@ -271,7 +275,7 @@ export class BrowserEngine {
     };
   }
 
-  _hear({ kind, id, ...message }) {
+  _hear(/** @type {Json} */ { kind, id, ...message }) {
     const asked = this._asked.get(id);
     if (!asked) return;
     if (kind === "loading" || kind === "delta") asked.heard(message);
@@ -286,16 +290,16 @@ export class BrowserEngine {
   // -- documents in the worker -------------------------------------------------------------------
 
   /** A document by its address, "tab:…". */
-  async document(url) {
+  async document(/** @type {string} */ url) {
     return JSON.parse(await this._text(url));
   }
 
   /** An address from which the browser can download a file that the worker holds. */
-  async _file(url) {
+  async _file(/** @type {string} */ url) {
     return URL.createObjectURL(new Blob([await this._text(url)]));
   }
 
-  async _text(url) {
+  async _text(/** @type {string} */ url) {
     if (!this.worker) throw new Error(GONE);
     const text = await this._ask({ do: "call", name: "document", args: [url] });
     if (text === null) throw new Error(GONE);
@@ -305,14 +309,14 @@ export class BrowserEngine {
 
 /** A job of the worker, with the deltas that nobody has read yet. */
 class TabJob {
-  constructor(number) {
+  constructor(/** @type {number} */ number) {
     this.number = number;
     this.isOver = this.isCancelled = false;
-    this._unread = [];
+    /** @type {Json[]} */ this._unread = [];
     this._wake = () => {};
   }
 
-  add(delta) {
+  add(/** @type {Json} */ delta) {
     this._unread.push(delta);
     this.isOver ||= Boolean(delta.done);
     this._wake();
@@ -329,7 +333,7 @@ class TabJob {
 }
 
 /** Let `fetchJson` find the worker's documents beside those that the page brings along. */
-function bring(engine) {
+function bring(/** @type {Json} */ engine) {
   const given = window.inflightEarly;
   window.inflightEarly = new Proxy(
     {},

@@ -117,7 +117,11 @@ export class Engines {
     throw new Error("The engine in this tab cannot run this: it takes a page with a server.");
   }
 
-  async begin(kind, spec, who, /** @type {AbortSignal | undefined} */ signal = undefined) {
+  /**
+   * @param {string} kind @param {Json} spec @param {string} who
+   * @param {AbortSignal | undefined} signal
+   */
+  async begin(kind, spec, who, signal = undefined) {
     const first = this.whose(kind, spec);
     const ask = async (/** @type {Engine} */ engine) => {
       const job = await engine.begin(kind, spec, who, signal);
@@ -128,10 +132,10 @@ export class Engines {
   }
 
   /** An engine's answer, or the server's if this tab can have no engine, or not with this model. */
-  async _first(engine, asked, model = "") {
+  async _first(/** @type {Json} */ engine, /** @type {Json} */ asked, model = "") {
     try {
       return await asked(engine);
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       const isTheirs = engine === this.server || model in this.own;
       if (!error.lasting || !this.server || isTheirs) throw error;
       if (error.more.all) this.tab = null;
@@ -142,7 +146,8 @@ export class Engines {
 
   /**
    * Run a job; returns its last delta. onprogress: called with its progress. An aborted `signal`
-   * cancels the job. Throws a sentence. @param {AbortSignal} [signal]
+   * cancels the job. Throws a sentence. @param {AbortSignal} [signal] @param {string} kind
+   * @param {Json} spec @param {string} who @param {Function} onprogress
    */
   async ask(kind, spec, who, onprogress, signal) {
     const job = await this.begin(kind, spec, who, signal).catch((error) => {
@@ -158,11 +163,11 @@ export class Engines {
     return last;
   }
 
-  follow(job, signal = undefined) {
+  follow(/** @type {Json} */ job, /** @type {AbortSignal | undefined} */ signal = undefined) {
     return this._of(job).follow(job, signal);
   }
 
-  async cancel(job) {
+  async cancel(/** @type {Json} */ job) {
     return this._of(job).cancel(job);
   }
 
@@ -172,7 +177,7 @@ export class Engines {
   }
 
   /** The engine that has a job; a job from before a reload is the server's. */
-  _of(job) {
+  _of(/** @type {Json} */ job) {
     return /** @type {Engine} */ (this._jobs.get(job) || this.server);
   }
 
@@ -212,21 +217,21 @@ export class Engines {
   }
 
   /** A call's answer; calls about what the tab made go to the tab. */
-  async call(name, ...args) {
+  async call(/** @type {string} */ name, /** @type {Json[]} */ ...args) {
     const engine = args.some(isOurs) || !this.server ? this.tab : this.server;
     return /** @type {Engine} */ (engine).call(name, ...args);
   }
 
   /** GET a server's answer; a page without a server has a file of answers to read instead. */
-  async get(path, headers = {}) {
+  async get(/** @type {string} */ path, headers = {}) {
     return this.server ? this.server.get(path, headers) : (await fetchJson(this.offers))[path];
   }
 
   /** Send a file. If the tab can read it, it never leaves this machine. */
-  async send(path, text) {
+  async send(/** @type {string} */ path, /** @type {string} */ text) {
     const model = new URLSearchParams(path.split("?")[1]).get("model") || "";
     const engine = model in this.own || (await this._reads()) ? this.tab : this.server;
-    return this._first(engine, (first) => first.send(path, text), model);
+    return this._first(engine, (/** @type {Json} */ first) => first.send(path, text), model);
   }
 
   /** Whether the tab reads files; a server for any model has the tokenizers of more of them. */
@@ -236,4 +241,4 @@ export class Engines {
 }
 
 /** Whether an id belongs to what the tab made. */
-export const isOurs = (id) => typeof id === "string" && id.startsWith(OURS);
+export const isOurs = (/** @type {unknown} */ id) => typeof id === "string" && id.startsWith(OURS);

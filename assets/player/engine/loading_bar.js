@@ -44,7 +44,7 @@ export class LoadingBar {
     this._draw();
   }
 
-  _show(cancel) {
+  _show(/** @type {() => void} */ cancel) {
     this._put(newButton({ class: "button", onclick: cancel }, t("Cancel")));
     this._draw();
   }
@@ -101,7 +101,7 @@ export class LoadingBar {
     });
   }
 
-  _put(...buttons) {
+  _put(/** @type {Child[]} */ ...buttons) {
     this.words = h("p", { role: "status" });
     this.part = h("i");
     const theme = document.querySelector(".inflight")?.getAttribute("data-theme");

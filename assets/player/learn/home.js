@@ -9,7 +9,7 @@ import { sentence } from "./sentences.js";
 const PAPERS = ["teacher", "learner", "offline"]; // kinds of files of a lesson
 
 export class Home {
-  constructor(learn) {
+  constructor(/** @type {Learn} */ learn) {
     this.learn = learn;
     this.pictures = new Map(); // lesson → Picture
   }
@@ -21,7 +21,9 @@ export class Home {
     setText($(".lead"), words.lead);
     setText($(".keys-line"), words.keys);
     this._howFar();
-    $(".lesson-list").replaceChildren(...doc.lessons.map((lesson) => this._lesson(lesson)));
+    $(".lesson-list").replaceChildren(
+      ...doc.lessons.map((/** @type {Lesson} */ lesson) => this._lesson(lesson)),
+    );
     $(".papers").hidden = !this._hasPapers({ name: "" });
     $(".papers").replaceChildren(
       newButton({ class: "link", onclick: () => this._paper({ name: "" }, "plan") }, words.plan),
@@ -40,7 +42,8 @@ export class Home {
   }
 
   /** Bring a section below the lessons into sight: "questions" or "glossary". */
-  go(section) {
+  go(/** @type {string} */ section) {
+    /** @type {Record<string, string | null>} */
     const places = { __proto__: null, questions: ".asked", glossary: ".terms" };
     const found = this.learn.$(places[section] || ".none");
     found?.scrollIntoView();
@@ -52,15 +55,19 @@ export class Home {
     const { learn } = this;
     const { $, words, doc, progress } = learn;
     const { lessons } = doc;
-    const of = lessons.map((lesson) => progress.of(lesson));
+    const of = lessons.map((/** @type {Lesson} */ lesson) => progress.of(lesson));
     const asked = lessons.flatMap(questionsOf).length;
-    const answered = of.flatMap((one) => one.answered).length;
+    const answered = of.flatMap((/** @type {Json} */ one) => one.answered).length;
     $(".how-far").hidden = !answered || lessons.length < 2;
     $(".how-far").replaceChildren(
       h(
         "p",
         {},
-        h("b", {}, `${of.filter(({ done }) => done).length} ${words.of} ${lessons.length}`),
+        h(
+          "b",
+          {},
+          `${of.filter((/** @type {Json} */ { done }) => done).length} ${words.of} ${lessons.length}`,
+        ),
         ` ${words.lessons_done}, `,
         h("b", {}, `${answered} ${words.of} ${asked}`),
         ` ${words.questions_answered}`,
@@ -73,7 +80,7 @@ export class Home {
     );
   }
 
-  _lesson(lesson) {
+  _lesson(/** @type {Lesson} */ lesson) {
     const { learn } = this;
     const { words, progress } = learn;
     const { at, answered, done } = progress.of(lesson);
@@ -127,24 +134,25 @@ export class Home {
    * The picture of a lesson. It is drawn once and kept when the list is redrawn; a press on it
    * opens the lesson, as the button does.
    */
-  _picture(lesson) {
+  _picture(/** @type {Lesson} */ lesson) {
     const { pictures, learn } = this;
     if (!lesson.picture) return null;
     if (!pictures.has(lesson.name))
       pictures.set(lesson.name, new Picture(learn.watch, lesson.picture));
     const { el } = pictures.get(lesson.name);
-    const onclick = (e) => e.currentTarget.parentElement.querySelector(".start-button").click();
+    const onclick = (/** @type {Happened} */ e) =>
+      /** @type {Root} */ (e.currentTarget.parentElement).querySelector(".start-button").click();
     return h("div", { class: "picture-place", onclick }, el);
   }
 
-  _hasPapers(lesson) {
+  _hasPapers(/** @type {Pick<Lesson, "name">} */ lesson) {
     return Boolean(
       this.learn.engines?.can("lesson_file") || this.learn.options.papers[lesson.name],
     );
   }
 
   /** Open a lesson's sheet in a tab, or its file: made on request or stored beside the page. */
-  async _paper(lesson, kind) {
+  async _paper(/** @type {Pick<Lesson, "name">} */ lesson, /** @type {string} */ kind) {
     const { learn } = this;
     const { language, options, engines, watch } = learn;
     // opened at once, since a tab that is opened later counts as a pop-up
@@ -152,7 +160,7 @@ export class Home {
     const made = engines?.can("lesson_file")
       ? await engines
           .call("lesson_file", lesson.name, kind, language)
-          .catch((error) => ({ error: error.message }))
+          .catch((/** @type {Json} */ error) => ({ error: error.message }))
       : { url: options.papers[lesson.name][`${kind}-${language}`] };
     if (!made.url) {
       tab?.close();
@@ -164,12 +172,14 @@ export class Home {
     tab.location.replace(new URL(made.url, document.baseURI).href);
   }
 
-  _questions(section, questions) {
+  _questions(/** @type {Root} */ section, /** @type {Json} */ questions) {
     const { learn } = this;
     section.hidden = Boolean(learn.options.only);
     setText(section.querySelector("h2"), questions.title);
-    const asked = questions.stops.flatMap((q, i) => {
-      const says = q.text.flatMap((spans) => sentence(spans, learn.watch.state, learn.doc.terms));
+    const asked = questions.stops.flatMap((/** @type {Json} */ q, /** @type {number} */ i) => {
+      const says = q.text.flatMap((/** @type {LessonSpan[]} */ spans) =>
+        sentence(spans, learn.watch.state, learn.doc.terms),
+      );
       const onclick = () => learn.open(questions, i);
       const see = newButton({ class: "link", onclick }, learn.words.see_it);
       return [h("dt", { id: `asked-${q.name}` }, q.title), h("dd", {}, ...says, " ", see)];
@@ -178,7 +188,7 @@ export class Home {
   }
 
   /** A button that opens a term's run at its step in the Watch tab. */
-  _see({ run, step, view }) {
+  _see(/** @type {Json} */ { run, step, view }) {
     const { learn } = this;
     const { watch, words } = learn;
     const entry = watch.recorded(run);

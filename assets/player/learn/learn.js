@@ -26,7 +26,7 @@ export class Learn {
    * documents: {language: url} (without a server), papers: {lesson: {kind: url}}, captions: {run:
    * {language: url}} (without a server), only: a lesson's name (a file with one lesson)}.
    */
-  constructor(root, /** @type {Json} */ options = {}) {
+  constructor(/** @type {Root} */ root, /** @type {Json} */ options = {}) {
     this.root = root;
     this.options = {
       tabs: [],
@@ -39,9 +39,10 @@ export class Learn {
       ...options,
     };
     this.page = document.documentElement;
-    this.$ = (s) => root.querySelector(s);
-    this.engines = Engines.of(this.options);
+    /** @type {Finder} */ this.$ = (s) => root.querySelector(s);
+    this.engines = /** @type {Engines} null where nothing can run */ (Engines.of(this.options));
     this.progress = new Progress();
+    /** @type {Json} */
     this.lesson = null;
     this.at = 0;
     this.large = false;
@@ -87,7 +88,7 @@ export class Learn {
     if (part === "watch" && !watch.isTranslated) watch.reopen();
   }
 
-  async _begin(language) {
+  async _begin(/** @type {string} */ language) {
     /** @type {Watch} */
     this.watch = await pageWatch();
     /** @type {Stage} */
@@ -96,7 +97,7 @@ export class Learn {
   }
 
   /** Load the lessons in a language; false if another was chosen meanwhile. */
-  async _load(language) {
+  async _load(/** @type {string} */ language) {
     this._asked = language;
     let url = this.options.documents[language] || this.options.documents.en;
     if (this.engines?.can("lessons")) url = (await this.engines.call("lessons", language)).url;
@@ -118,7 +119,7 @@ export class Learn {
             words: this.doc.catalogue,
             terms: this.doc.terms,
             asked: { title, shows, asked },
-            captions: (entry) => this._captions(entry.name),
+            captions: (/** @type {Json} */ entry) => this._captions(entry.name),
           };
     this._speak();
     this._labels();
@@ -129,7 +130,7 @@ export class Learn {
   /**
    * The sentences about a run in the language of the lessons; null if they exist only in English.
    */
-  async _captions(run) {
+  async _captions(/** @type {string} */ run) {
     const { language, options, engines } = this;
     if (!this.watch.recorded(run)) return null;
     const url = engines?.can("lesson_file")
@@ -138,7 +139,7 @@ export class Learn {
     return url ? this.watch.fetch(url) : null;
   }
 
-  async speak(language) {
+  async speak(/** @type {string} */ language) {
     keepLanguage(language);
     await this.ready;
     if (!(await this._load(language))) return;
@@ -151,7 +152,7 @@ export class Learn {
   }
 
   /** A lesson by its name, or the common questions. */
-  _lesson(name) {
+  _lesson(/** @type {string} */ name) {
     return [...this.doc.lessons, this.doc.questions].find((l) => l.name === name);
   }
 
@@ -167,9 +168,9 @@ export class Learn {
     if (wanted.get("large") === "1") this.enlarge(true);
     if (!lesson) {
       this.close();
-      return this.home.go(wanted.get("at"));
+      return this.home.go(wanted.get("at") || "");
     }
-    const at = lesson.stops.findIndex((s) => s.name === wanted.get("stop"));
+    const at = lesson.stops.findIndex((/** @type {Stop} */ s) => s.name === wanted.get("stop"));
     await this.open(lesson, Math.max(0, at));
   }
 
@@ -187,7 +188,7 @@ export class Learn {
 
   // -- a lesson ----------------------------------------------------------------------------------
 
-  async open(lesson, at = 0) {
+  async open(/** @type {Lesson} */ lesson, at = 0) {
     this.task.end();
     if (this.task.awaited) this.watch.stay(); // keeps the lesson's run on screen
     this.lesson = lesson;
@@ -210,9 +211,10 @@ export class Learn {
     this._remember();
   }
 
-  _close(keep) {
+  _close(/** @type {boolean} */ keep) {
     this.task.end();
     if (this.lesson) this.stage.leave(keep);
+    /** @type {Json} */
     this.lesson = null;
     delete this.page.dataset.lesson;
     this._fit();
@@ -222,7 +224,7 @@ export class Learn {
       this.$(part).hidden = true;
   }
 
-  async go(by) {
+  async go(/** @type {number} */ by) {
     const to = this.at + by;
     if (to < 0) return;
     if (by > 0 && !this.drawn) return; // nobody has seen this stop, whose run is on the way
@@ -244,7 +246,9 @@ export class Learn {
     setText($(".stop-title"), stop.title);
     $(".stop-text").lang = lesson.language;
     $(".stop-text").replaceChildren(
-      ...stop.text.map((spans) => h("p", {}, ...sentence(spans, this.watch.state, this.doc.terms))),
+      ...stop.text.map((/** @type {LessonSpan[]} */ spans) =>
+        h("p", {}, ...sentence(spans, this.watch.state, this.doc.terms)),
+      ),
     );
     if (stop.table) $(".stop-text").append(this._table(stop.table));
     this._ask(stop);
@@ -267,7 +271,7 @@ export class Learn {
     const { lesson, words } = this;
     const { answered } = this.progress.of(lesson);
     this.$(".dots").replaceChildren(
-      ...lesson.stops.map((s, i) => {
+      ...lesson.stops.map((/** @type {Stop} */ s, /** @type {number} */ i) => {
         const found = answered.includes(s.name);
         return h(
           "li",
@@ -286,8 +290,8 @@ export class Learn {
   }
 
   /** A table below the text: what things are called elsewhere, or what was measured. */
-  _table({ label, head: columns, rows }) {
-    const head = ({ name, url }) => {
+  _table(/** @type {Json} */ { label, head: columns, rows }) {
+    const head = (/** @type {Json} */ { name, url }) => {
       const link = url && h("a", { href: url, target: "_blank", rel: "noopener" }, name);
       return h("th", { scope: "col" }, link || name);
     };
@@ -301,14 +305,14 @@ export class Learn {
       },
       tableOf(
         [h("td"), ...columns.map(head)],
-        rows.map(([what, ...names]) =>
+        rows.map((/** @type {string[]} */ [what, ...names]) =>
           h("tr", {}, h("th", { scope: "row" }, what), ...names.map((name) => h("td", {}, name))),
         ),
       ),
     );
   }
 
-  _ask(stop) {
+  _ask(/** @type {Stop} */ stop) {
     const { ask } = stop;
     this.$(".stop-ask").hidden = !ask;
     this.asking = null;
@@ -318,8 +322,8 @@ export class Learn {
       watch: this.watch,
       terms: this.doc.terms,
       words: this.words,
-      say: (text) => this._heard(text),
-      answered: (right, own) => {
+      say: (/** @type {string} */ text) => this._heard(text),
+      answered: (/** @type {boolean} */ right, /** @type {Json} */ own) => {
         this._fitType();
         if (!right) return;
         if (own) this.progress.answered(this.lesson, stop);
@@ -331,7 +335,7 @@ export class Learn {
   }
 
   /** Offer the task of the last stop, in which the learner changes the run. */
-  _do(stop) {
+  _do(/** @type {Stop} */ stop) {
     const last = stop.name === "now-you";
     this.$(".stop-do").hidden = !last;
     if (last) this.task.offer(this.$(".stop-do"), stop);
@@ -355,16 +359,22 @@ export class Learn {
   _buttons() {
     const { $ } = this;
     // a double click must not skip a stop
-    $(".next-button").addEventListener("click", (e) => e.detail !== 2 && this.go(1));
+    $(".next-button").addEventListener(
+      "click",
+      (/** @type {Happened} */ e) => e.detail !== 2 && this.go(1),
+    );
     $(".back-button").addEventListener("click", () => this.go(-1));
     $(".lessons-button").addEventListener("click", () => this.close());
     $(".presenter-button").addEventListener("click", () => this.enlarge(!this.large));
-    $(".language").addEventListener("change", (e) => this.speak(e.target.value));
+    $(".language").addEventListener("change", (/** @type {Happened} */ e) =>
+      this.speak(e.target.value),
+    );
     window.addEventListener("resize", () => this._fitType());
-    onSwipe($(".stop-scroll"), (by) => this.go(by));
-    $(".stop-card").addEventListener("pointerover", (e) => {
+    onSwipe($(".stop-scroll"), (/** @type {number} */ by) => this.go(by));
+    $(".stop-card").addEventListener("pointerover", (/** @type {Happened} */ e) => {
       if (!hasMoved(e)) return;
-      const letter = e.target.closest("[data-letter]")?.dataset.letter;
+      const letter = /** @type {HTMLElement | null} */ (e.target.closest("[data-letter]"))?.dataset
+        .letter;
       const request = letter && this.watch.state.run?.requests.find((r) => r.letter === letter);
       if (request || this.watch.state.hovered) this.watch.hover(request ? { request } : null);
     });
@@ -398,7 +408,7 @@ export class Learn {
       !this.engines?.can("lessons") && Object.keys(this.options.documents).length < 2;
   }
 
-  enlarge(on) {
+  enlarge(/** @type {boolean} */ on) {
     this.large = on;
     this.page.toggleAttribute("data-large", on);
     this._fit();
@@ -426,11 +436,11 @@ export class Learn {
       card.style.setProperty("--zoom", String((zoom -= 0.05)));
   }
 
-  _heard(text) {
+  _heard(/** @type {string} */ text) {
     this.$(".heard").textContent = text;
   }
 
-  _key(e) {
+  _key(/** @type {Json} */ e) {
     if (
       this.page.dataset.part !== "learn" ||
       !this.lesson ||
@@ -454,13 +464,13 @@ export class Learn {
   }
 }
 
-function take(e) {
+function take(/** @type {Happened} */ e) {
   e.preventDefault();
   e.stopImmediatePropagation();
 }
 
 /** Fill `holder` with the Learn tab, from this script's markup and style, once. */
-window.inflightLearnMount = (holder, options) =>
+window.inflightLearnMount = (/** @type {Root} */ holder, /** @type {Json} */ options) =>
   (window.inflightLearn = new Learn(
     fillPart(holder, window.inflightLearnFiles, ".inflight-learn"),
     options,

@@ -10,7 +10,7 @@ const MARGIN = 1.04; // the axis is longer than the run, so that the mark at its
 
 export class Picture {
   /** What to show: {run, step, view, clock}. */
-  constructor(/** @type {Watch} */ watch, { run, step, view, clock }) {
+  constructor(/** @type {Watch} */ watch, /** @type {Json} */ { run, step, view, clock }) {
     this.el = h("div", {
       class: "lesson-picture",
       "data-view": view,
@@ -34,7 +34,7 @@ export class Picture {
     near.observe(this.el);
   }
 
-  _draw(run, step, options) {
+  _draw(/** @type {Run} */ run, /** @type {number} */ step, /** @type {Json} */ options) {
     const root = h("div");
     this.el.append(root);
     const figure = new Figure(root, run, { ...options, columns: MARGIN * run.span(options.clock) });

@@ -7,7 +7,8 @@ import { keepEntry, keptEntries } from "../parts/kept.js";
 const KEPT_AS = "inflight-lessons";
 
 /** The stops of a lesson that ask a question. */
-export const questionsOf = (lesson) => lesson.stops.filter((stop) => stop.ask);
+export const questionsOf = (/** @type {Lesson} */ lesson) =>
+  lesson.stops.filter((/** @type {Stop} */ stop) => stop.ask);
 
 export class Progress {
   constructor() {
@@ -15,26 +16,26 @@ export class Progress {
   }
 
   /** {at, answered, done}; done: all questions are answered. Seeing all stops is not enough. */
-  of(lesson) {
+  of(/** @type {Lesson} */ lesson) {
     const { at = 0, answered = [] } =
       (Object.hasOwn(this.lessons, lesson.name) && this.lessons[lesson.name]) || {};
-    const asked = questionsOf(lesson).map((stop) => stop.name);
-    const found = asked.filter((name) => answered.includes(name));
+    const asked = questionsOf(lesson).map((/** @type {Stop} */ stop) => stop.name);
+    const found = asked.filter((/** @type {string} */ name) => answered.includes(name));
     const stop = clamp(at, 0, lesson.stops.length - 1); // the lesson may have become shorter
     return { at: stop, answered: found, done: asked.length > 0 && found.length === asked.length };
   }
 
-  reached(lesson, at) {
+  reached(/** @type {Lesson} */ lesson, /** @type {Json} */ at) {
     this._keep(lesson, { at });
   }
 
-  answered(lesson, stop) {
+  answered(/** @type {Lesson} */ lesson, /** @type {Stop} */ stop) {
     this.lessons = keptEntries("good", KEPT_AS, this.lessons); // another tab may have kept more
     const { answered } = this.of(lesson);
     if (!answered.includes(stop.name)) this._keep(lesson, { answered: [...answered, stop.name] });
   }
 
-  _keep(lesson, change) {
+  _keep(/** @type {Lesson} */ lesson, /** @type {Json} */ change) {
     this.lessons = keepEntry("good", KEPT_AS, this.lessons, lesson.name, change);
   }
 }

@@ -8,21 +8,21 @@ const MOST_REASONS = 3;
 
 class Question {
   /** ask: {text, why} and what its kind needs. answered(right, own); own: found, not shown. */
-  constructor(ask, { watch, terms, words, say, answered }) {
+  constructor(/** @type {Json} */ ask, /** @type {Json} */ { watch, terms, words, say, answered }) {
     this.ask = ask;
     this.watch = watch;
     this.words = words;
     this.tell = { say, answered };
-    this.show = (spans) => sentence(spans, watch.state, terms);
+    this.show = (/** @type {LessonSpan[]} */ spans) => sentence(spans, watch.state, terms);
     this.answer = h("div", { class: "answer", hidden: true });
   }
 
   /** Choose an option by its digit, from 1; returns whether there is such an option. */
-  key(_digit) {
+  key(/** @type {number} */ _digit) {
     return false;
   }
 
-  put(holder, ...content) {
+  put(/** @type {Root} */ holder, /** @type {(Node | string)[]} */ ...content) {
     holder.replaceChildren(
       h("p", { class: "asked-text strong large" }, ...this.show(this.ask.text)),
       ...content,
@@ -32,15 +32,21 @@ class Question {
 
   /**
    * Show the verdict, the comment on the answer and a list of reasons, scrolled into sight. own:
-   * the learner found the answer and was not shown it.
+   * the learner found the answer and was not shown it. @param {boolean} right
+   * @param {string} verdict @param {LessonSpan[][]} said @param {Json} reasons
    */
   judge(right, verdict, said, reasons = [], own = true) {
     this.answer.hidden = false;
     this.answer.className = `answer ${right ? "right" : "wrong"}`;
     this.answer.replaceChildren(
-      h("p", {}, h("b", {}, verdict), ...said.flatMap((spans) => [" ", ...this.show(spans)])),
+      h(
+        "p",
+        {},
+        h("b", {}, verdict),
+        ...said.flatMap((/** @type {LessonSpan[]} */ spans) => [" ", ...this.show(spans)]),
+      ),
     );
-    const why = reasons.map((reason) => h("li", {}, ...this.show(reason)));
+    const why = reasons.map((/** @type {Json} */ reason) => h("li", {}, ...this.show(reason)));
     if (why.length) this.answer.append(h("ul", {}, ...why));
     this.tell.say([verdict, ...[...said, ...reasons].map(sentenceText)].join(" ").trim());
     this.tell.answered(right, own);
@@ -50,9 +56,9 @@ class Question {
 
 /** A question with options: [{text, right, why}]. */
 export class Choose extends Question {
-  constructor(holder, ask, on) {
+  constructor(/** @type {Root} */ holder, /** @type {Json} */ ask, /** @type {Json} */ on) {
     super(ask, on);
-    this.buttons = ask.options.map((option, i) =>
+    this.buttons = ask.options.map((/** @type {Json} */ option, /** @type {number} */ i) =>
       newButton(
         { class: "option surface flex spaced", onclick: () => this.choose(i) },
         h("kbd", { "aria-hidden": "true" }, String(i + 1)),
@@ -62,13 +68,13 @@ export class Choose extends Question {
     this.put(holder, h("div", { class: "options grid spaced", role: "group" }, ...this.buttons));
   }
 
-  key(digit) {
+  key(/** @type {number} */ digit) {
     const button = this.buttons[digit - 1];
     button?.click(); // which does nothing once the question is answered
     return Boolean(button);
   }
 
-  choose(i) {
+  choose(/** @type {number} */ i) {
     const { right, why } = this.ask.options[i];
     this.buttons[i].classList.add(right ? "right" : "wrong");
     this.buttons[i].setAttribute("aria-pressed", "true");
@@ -83,14 +89,16 @@ export class Choose extends Question {
  * allowed: ["0110", …]}. Rows are queries, columns are keys; the answer is the trace's mask.
  */
 export class Paint extends Question {
-  constructor(holder, ask, on) {
+  constructor(/** @type {Root} */ holder, /** @type {Json} */ ask, /** @type {Json} */ on) {
     super(ask, on);
     const { words } = this;
-    this.cells = ask.queries.map((query, q) => ask.keys.map((key, k) => this._cell(q, k)));
+    this.cells = ask.queries.map((/** @type {string} */ query, /** @type {number} */ q) =>
+      ask.keys.map((/** @type {string} */ key, /** @type {number} */ k) => this._cell(q, k)),
+    );
     this.at = [0, 0];
     this.shown = false; // by "Show me", until cleared
     this.cells[0][0].tabIndex = 0;
-    const label = (p, axis) =>
+    const label = (/** @type {Json} */ p, /** @type {string} */ axis) =>
       h(
         "span",
         {
@@ -117,9 +125,9 @@ export class Paint extends Question {
           role: "columnheader",
           "aria-label": `${words.query} / ${words.key}`,
         }),
-        ...ask.keys.map((key) => label(key, "of-key")),
+        ...ask.keys.map((/** @type {string} */ key) => label(key, "of-key")),
       ),
-      ...ask.queries.map((query, q) =>
+      ...ask.queries.map((/** @type {string} */ query, /** @type {number} */ q) =>
         h("div", { class: "line grid", role: "row" }, label(query, "of-query"), ...this.cells[q]),
       ),
     );
@@ -141,10 +149,12 @@ export class Paint extends Question {
     );
   }
 
-  _cell(q, k) {
+  _cell(/** @type {number} */ q, /** @type {number} */ k) {
     const key = this.ask.keys[k];
     const hue =
-      this.watch.state.run?.requests.find((r) => r.letter === this.ask.queries[q].r)?.hue ?? 0;
+      this.watch.state.run?.requests.find(
+        (/** @type {RunRequest} */ r) => r.letter === this.ask.queries[q].r,
+      )?.hue ?? 0;
     // in the colours of the mask on screen
     const on = `--on: var(--${key.new ? "hue" : "cached"}-${Math.max(0, hue)})`;
     const el = h("span", {
@@ -160,6 +170,7 @@ export class Paint extends Question {
     return el;
   }
 
+  /** @param {HTMLElement} el @param {number} q @param {number} k @param {Json} on */
   _name(el, q, k, on) {
     const [query, key] = [this.ask.queries[q], this.ask.keys[k]];
     const [from, to] = [query, key].map(({ r, text }) => `${r} ${text.trim()}`);
@@ -167,7 +178,7 @@ export class Paint extends Question {
     el.setAttribute("aria-label", `${from}, ${to}: ${may}`);
   }
 
-  _set(q, k, on) {
+  _set(/** @type {number} */ q, /** @type {number} */ k, /** @type {boolean} */ on) {
     const el = this.cells[q][k];
     el.classList.toggle("on", on);
     el.classList.remove("wrong");
@@ -175,12 +186,16 @@ export class Paint extends Question {
     this._name(el, q, k, on);
   }
 
-  _isOn(q, k) {
+  _isOn(/** @type {number} */ q, /** @type {number} */ k) {
     return this.cells[q][k].classList.contains("on");
   }
 
-  _fill(wanted) {
-    this.cells.forEach((row, q) => row.forEach((_, k) => this._set(q, k, wanted(q, k))));
+  _fill(/** @type {(q: number, k: number) => boolean} */ wanted) {
+    this.cells.forEach((/** @type {Json} */ row, /** @type {number} */ q) =>
+      row.forEach((/** @type {unknown} */ _, /** @type {number} */ k) =>
+        this._set(q, k, wanted(q, k)),
+      ),
+    );
   }
 
   _drag() {
@@ -203,15 +218,16 @@ export class Paint extends Question {
     });
   }
 
-  _focus(q, k) {
+  _focus(/** @type {number} */ q, /** @type {number} */ k) {
     this.cells[this.at[0]][this.at[1]].tabIndex = -1;
     this.at = [q, k];
     this.cells[q][k].tabIndex = 0;
     this.cells[q][k].focus();
   }
 
-  _key(e) {
+  _key(/** @type {KeyboardEvent} */ e) {
     const [q, k] = this.at;
+    /** @type {Record<string, number[]>} */
     const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     if (moves[e.key])
       this._focus(
@@ -226,7 +242,7 @@ export class Paint extends Question {
   }
 
   /** Why it was wrong to paint a cell, or to leave it out. */
-  _mistake(q, k) {
+  _mistake(/** @type {number} */ q, /** @type {number} */ k) {
     const [query, key] = [this.ask.queries[q], this.ask.keys[k]];
     const { mistake_missing: missing, mistake_other: other, mistake_future: future } = this.words;
     const reason = !this._isOn(q, k) ? missing : query.r !== key.r ? other : future;
@@ -236,8 +252,8 @@ export class Paint extends Question {
 
   check() {
     const { words } = this;
-    const wrong = [];
-    this.ask.allowed.forEach((row, q) =>
+    const wrong = /** @type {number[][]} */ ([]);
+    this.ask.allowed.forEach((/** @type {Json} */ row, /** @type {number} */ q) =>
       [...row].forEach((cell, k) => {
         const mistaken = this._isOn(q, k) !== (cell === "1");
         this.cells[q][k].classList.toggle("wrong", mistaken);
@@ -255,7 +271,9 @@ export class Paint extends Question {
 
   reveal() {
     this.shown = true;
-    this._fill((q, k) => this.ask.allowed[q][k] === "1");
+    this._fill(
+      (/** @type {number} */ q, /** @type {number} */ k) => this.ask.allowed[q][k] === "1",
+    );
     this.judge(true, "", [this.ask.why], [], false);
   }
 

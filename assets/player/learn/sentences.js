@@ -3,37 +3,42 @@
 
 import { h, newButton } from "../parts/dom.js";
 
-/** shown: a state with the run that has the requests; terms: the glossary by term. */
+/**
+ * shown: a state with the run that has the requests; terms: the glossary by term.
+ * @param {LessonSpan[]} spans @param {Json} shown @param {Json} terms
+ */
 export function sentence(spans, shown, terms) {
-  return spans.flatMap((span) => {
+  return spans.flatMap((/** @type {Json} */ span) => {
     if (typeof span === "string") return code(span);
     if (span.keys !== undefined) return [byPointer(span)];
     if (span.n !== undefined) return [h("b", { class: "number nowrap" }, span.n)];
     if (span.t !== undefined)
       return [terms[span.t] ? newButton({ class: "term", "data-term": span.t }, span.s) : span.s];
-    const request = shown.run?.requests.find((r) => r.letter === span.r);
+    const request = shown.run?.requests.find((/** @type {RunRequest} */ r) => r.letter === span.r);
     const chip = h("bdi", { class: "chip", "data-letter": span.r }, span.r);
     if (request && request.hue >= 0) chip.style.setProperty("--tint", `var(--tint-${request.hue})`);
     return [chip];
   });
 }
 
-const code = (text) =>
+const code = (/** @type {string} */ text) =>
   text
     .split("`")
-    .map((part, i) => (i % 2 ? h("code", {}, part) : part))
-    .filter((part) => part !== "");
+    .map((/** @type {Json} */ part, /** @type {number} */ i) =>
+      i % 2 ? h("code", {}, part) : part,
+    )
+    .filter((/** @type {Json} */ part) => part !== "");
 
 /** The text of spans, for screen readers. */
-export const sentenceText = (spans) =>
+export const sentenceText = (/** @type {LessonSpan[]} */ spans) =>
   spans
-    .map((s) =>
+    .map((/** @type {Json} */ s) =>
       typeof s === "string" ? s.replaceAll("`", "") : (s.n ?? s.s ?? s.r ?? byPointer(s)),
     )
     .join("");
 
 /** The form of a text for this device's main pointer, if it has two: {keys, touch}. */
-export const byPointer = (text) =>
+export const byPointer = (/** @type {string} */ text) =>
   typeof text === "string"
     ? text
     : text[matchMedia("(pointer: coarse)").matches ? "touch" : "keys"];

@@ -4,20 +4,23 @@ const FAR = 56; // pixels
 const LEVEL = 0.6; // the most vertical movement, as a share of the horizontal
 const OWN = ".paint, .names"; // elements that need a finger's movement themselves
 
-/** Call act(1) for a swipe to the left over `el`, and act(-1) for one to the right. */
+/**
+ * Call act(1) for a swipe to the left over `el`, and act(-1) for one to the right.
+ * @param {HTMLElement} el @param {(direction: number) => void} act
+ */
 export function onSwipe(el, act) {
   /** @type {number[] | null} */
   let from = null;
-  el.addEventListener("pointerdown", (e) => {
+  el.addEventListener("pointerdown", (/** @type {PointerEvent} */ e) => {
     from =
-      e.pointerType !== "mouse" && e.isPrimary && !e.target.closest(OWN)
+      e.pointerType !== "mouse" && e.isPrimary && !(/** @type {Element} */ (e.target).closest(OWN))
         ? [e.clientX, e.clientY]
         : null;
   });
   el.addEventListener("pointercancel", () => {
     from = null;
   });
-  el.addEventListener("pointerup", (e) => {
+  el.addEventListener("pointerup", (/** @type {PointerEvent} */ e) => {
     if (!from) return;
     const [dx, dy] = [e.clientX - from[0], e.clientY - from[1]];
     from = null;

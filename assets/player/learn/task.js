@@ -9,7 +9,7 @@ import { sentence, sentenceText } from "./sentences.js";
 
 export class Task {
   /** learn: the Learn tab. */
-  constructor(learn) {
+  constructor(/** @type {Learn} */ learn) {
     this.learn = learn;
     this.page = document.documentElement;
     this.strip = learn.$(".task-strip");
@@ -17,6 +17,7 @@ export class Task {
     this.made = false; // whether the learner has made a run since `begin`
     this.isAnswered = false; // whether all goals have been met since then
     this.awaited = false; // whether its run goes on after the learner has left
+    /** @type {Record<string, Json>} */
     this.found = {}; // goal → {met, says} from the runs so far; a goal once met stays met
     /** @type {string[]} */
     this.ran = []; // the ids of these runs
@@ -34,7 +35,7 @@ export class Task {
   }
 
   /** Fill the place below the text of the stop's card. */
-  offer(holder, stop) {
+  offer(/** @type {Root} */ holder, /** @type {Stop} */ stop) {
     const { learn } = this;
     const { words } = learn;
     const before = this.lesson;
@@ -55,7 +56,7 @@ export class Task {
 
   /** Whether the runs so far have met every goal. */
   get solved() {
-    return this.stop.goals.every(({ name }) => this.found[name]?.met);
+    return this.stop.goals.every((/** @type {Json} */ { name }) => this.found[name]?.met);
   }
 
   _toNext() {
@@ -100,7 +101,7 @@ export class Task {
     watch.edit(false);
   }
 
-  async _check(id) {
+  async _check(/** @type {string} */ id) {
     const { learn } = this;
     this.made = this.on;
     this.awaited = false;
@@ -108,10 +109,10 @@ export class Task {
     if (!goals) return;
     this.ran.push(id);
     if (!this.on) return this._told();
-    if (this.solved) this._answer(Math.max(...goals.map(({ step }) => step)));
+    if (this.solved) this._answer(Math.max(...goals.map((/** @type {Json} */ { step }) => step)));
     this._draw();
     const { goal_met: isMet, goal_open: isOpen } = learn.words;
-    const heard = goals.map(({ name }) => {
+    const heard = goals.map((/** @type {Json} */ { name }) => {
       const { met, says } = this.found[name];
       return `${met ? isMet : isOpen} ${sentenceText(says)}`;
     });
@@ -124,7 +125,7 @@ export class Task {
     const { name } = lesson;
     const { goals, error } = await learn.engines
       .call("lesson_check", name, id, learn.language)
-      .catch((error) => ({ error: error.message }));
+      .catch((/** @type {Json} */ error) => ({ error: error.message }));
     if (this.lesson.name !== name) return null;
     if (!goals) return learn.watch.toast(error);
     for (const goal of goals) if (goal.met || !found[goal.name]?.met) found[goal.name] = goal;
@@ -146,8 +147,9 @@ export class Task {
     const { $, words } = learn;
     setText($(".task-title"), isAnswered ? words.solved : words.task);
     $(".task-text").replaceChildren(
-      ...(isAnswered ? [[words.solved_look]] : this.stop.text).map((spans) =>
-        h("p", {}, ...sentence(spans, learn.watch.state, learn.doc.terms)),
+      ...(isAnswered ? [[words.solved_look]] : this.stop.text).map(
+        (/** @type {LessonSpan[]} */ spans) =>
+          h("p", {}, ...sentence(spans, learn.watch.state, learn.doc.terms)),
       ),
     );
     $(".task-goals").replaceChildren(this._goals());
@@ -167,9 +169,10 @@ export class Task {
     return h(
       "ul",
       { class: "goals grid spaced" },
-      ...this.stop.goals.map(({ name, text }) => {
+      ...this.stop.goals.map((/** @type {Json} */ { name, text }) => {
         const { met = false, says = null } = this.found[name] || {};
-        const told = (/** @type {string} */ line) => sentence(line, learn.watch.state, doc.terms);
+        const told = (/** @type {LessonSpan[]} */ line) =>
+          sentence(line, learn.watch.state, doc.terms);
         const heard = met ? words.goal_met : words.goal_open;
         return goalItem({ met, asks: told(text), says: says && told(says), heard });
       }),

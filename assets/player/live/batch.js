@@ -14,13 +14,17 @@ const MOST = 64; // seconds in the picture of all ranks at most
 const ENDED = 256; // ended requests whose outcome is kept
 const KEPT = 16; // chapters kept of all ranks together, but at least two of each
 
-/** Take each delta of `names`, from the newest `chapters` on. more: options of `Server.deltas`. */
+/**
+ * Take each delta of `names`, from the newest `chapters` on. more: options of `Server.deltas`.
+ * @param {Json} server @param {string[]} names @param {Json} chapters @param {Json} more
+ * @param {Function} take
+ */
 async function follow(server, names, chapters, more, take) {
-  const of = names.map((name) => `&of=${encodeURIComponent(name)}`).join("");
+  const of = names.map((/** @type {string} */ name) => `&of=${encodeURIComponent(name)}`).join("");
   try {
     for await (const delta of server.deltas(`inflight/live/steps?chapters=${chapters}${of}`, more))
       take(delta);
-  } catch (error) {
+  } catch (/** @type {Foreign} */ error) {
     if (error.name !== "AbortError") throw error;
   }
 }
@@ -43,6 +47,7 @@ export class Batch {
     this.listener = listener;
     /** @type {Run | null} */
     this.run = null; // null until there are steps
+    /** @type {Json} */
     this.state = {}; // {class, pace, shadow …}: the latest value of each
     this.missed = false; // whether steps have just been skipped
     this.broken = ""; // a sentence that says why no messages come
@@ -62,12 +67,12 @@ export class Batch {
   }
 
   /** Follow until the signal is aborted. */
-  follow(signal) {
-    const broke = (sentence) => {
+  follow(/** @type {AbortSignal | undefined} */ signal) {
+    const broke = (/** @type {string} */ sentence) => {
       this.broken = sentence;
       this.listener.state();
     };
-    const reached = (next) => {
+    const reached = (/** @type {Json} */ next) => {
       this.next = next;
     };
     return follow(
@@ -75,13 +80,13 @@ export class Batch {
       this.of ? [this.of] : [],
       this.most,
       { signal, from: this.next, reached, broke },
-      (delta) => this.take(delta),
+      (/** @type {Json} */ delta) => this.take(delta),
     );
   }
 
   /** Switch to another stream, with what is already known of it. */
   choose(
-    of,
+    /** @type {string} */ of,
     { run, state, chapters, first, next } = new Batch(this.server, this.isMine, this.listener),
   ) {
     Object.assign(this, { of, run, state, chapters, first, next });
@@ -92,7 +97,7 @@ export class Batch {
     return this.chapters[0]?.beginning.begin.run;
   }
 
-  take(delta) {
+  take(/** @type {Json} */ delta) {
     const wasBroken = this.broken;
     this.broken = delta.broken || "";
     const anew = delta.kind === "skipped";
@@ -132,7 +137,7 @@ export class Batch {
     if (this.run && this.chapters.length) this._fold();
   }
 
-  _begin(beginning) {
+  _begin(/** @type {Json} */ beginning) {
     const last = this.chapters.at(-1);
     const same = last && last.beginning.begin.run === beginning.begin.run;
     if (!same) this.chapters = [];
@@ -143,7 +148,7 @@ export class Batch {
     }
   }
 
-  _more(delta) {
+  _more(/** @type {Json} */ delta) {
     const chapter = this.chapters.at(-1);
     if (!chapter) return;
     chapter.deltas.push(delta);
@@ -167,12 +172,12 @@ export class Batch {
     this.listener.begins(run, before?.beginning.begin.run === first.beginning.begin.run);
   }
 
-  _append(run, delta) {
+  _append(/** @type {Run} */ run, /** @type {Json} */ delta) {
     run.append(delta.events, delta.captions, this._mine(delta));
   }
 
   /** A delta with the letters of the visitor's own requests marked. */
-  _mine(delta) {
+  _mine(/** @type {Json} */ delta) {
     const letters = Object.entries(delta.letters || {}).map(([id, letter]) => [
       id,
       this.isMine(id) ? letter + MINE : letter,
@@ -215,19 +220,25 @@ export class Fleet {
   }
 
   /** Follow until the signal is aborted. */
-  follow(signal) {
-    const broke = (sentence) => {
+  follow(/** @type {AbortSignal | undefined} */ signal) {
+    const broke = (/** @type {string} */ sentence) => {
       this.broken = sentence;
       this.changed();
     };
-    return follow(this.server, this.names, this.most, { signal, broke }, (part) => this.take(part));
+    return follow(
+      this.server,
+      this.names,
+      this.most,
+      { signal, broke },
+      (/** @type {Json} */ part) => this.take(part),
+    );
   }
 
   /**
    * Take what the server sends of one rank, whose stream alone resumes after `last`. See
    * `events_together`.
    */
-  take({ of, last, messages }) {
+  take(/** @type {Json} */ { of, last, messages }) {
     const batch = this.batches.get(of);
     if (!batch) return;
     this.broken = "";
@@ -254,23 +265,30 @@ export class Fleet {
   /** The current picture; null while no rank has steps. Ranks not yet on the clock are left out. */
   get picture() {
     const placed = (this.followed?.[this.scope] || []).filter(
-      ({ of, run }) => this.batches.get(of)?.run?.length && this.batches.get(of)?.number === run,
+      (/** @type {Json} */ { of, run }) =>
+        this.batches.get(of)?.run?.length && this.batches.get(of)?.number === run,
     );
     const known = new Map(this.members.map((member) => [member.of, member]));
-    const members = placed.map(({ of, rank, offset, name }) => {
+    const members = placed.map((/** @type {Json} */ { of, rank, offset, name }) => {
       const run = this.batches.get(of)?.run;
       return Object.assign(known.get(of) || { of }, { rank, offset, name, run });
     });
     if (
       members.length !== this.members.length ||
-      members.some((member, n) => member !== this.members[n])
+      members.some(
+        (/** @type {Json} */ member, /** @type {number} */ n) => member !== this.members[n],
+      )
     )
       this.members = members;
     if (!members.length) return null;
-    const begins = members.map((member) => stretch(member, 0)[0]);
-    const span = Math.max(...members.map((member) => stretch(member, member.run.length - 1)[1]));
+    const begins = members.map((/** @type {Json} */ member) => stretch(member, 0)[0]);
+    const span = Math.max(
+      ...members.map((/** @type {Json} */ member) => stretch(member, member.run.length - 1)[1]),
+    );
     // starts of the ranks whose earlier steps are no longer kept
-    const gone = begins.filter((_, n) => members[n].run.stepOf(-1) >= 0);
+    const gone = begins.filter(
+      (/** @type {unknown} */ _, /** @type {number} */ n) => members[n].run.stepOf(-1) >= 0,
+    );
     const from = Math.max(Math.min(...begins), span - MOST, ...gone);
     return {
       members: this.members,

@@ -37,7 +37,7 @@ export class House {
   }
 
   /**
-   * Disable a button while its request is sent. @param {HTMLButtonElement} button
+   * Disable a button while its request is sent. @param {Json} button
    * @param {() => Promise<void>} act
    */
   async _press(button, act) {

@@ -5,7 +5,7 @@ import { h } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
 /** The page's address and its QR code, which is null on a page that only this machine can open. */
-export async function addressOf(live) {
+export async function addressOf(/** @type {Live} */ live) {
   const { address, qr } = await live.server.get("inflight/class");
   return {
     page: h("p", { class: "qr-address" }, h("bdi", {}, address.replace(/^http:\/\/|\/?#.*/g, ""))),
@@ -19,7 +19,7 @@ export async function addressOf(live) {
 }
 
 /** Show both; without a code, show how to open the page to others in the room. */
-export async function showAddress(live) {
+export async function showAddress(/** @type {Live} */ live) {
   const { page, code } = await addressOf(live);
   const dialog = bareCard(live.root, "Join this batch", "qr-card");
   const said = code

@@ -39,12 +39,12 @@ export class Live {
    * root: the element of live.html. options: {tabs, base, policies: [{name, shows}], prompts: of
    * house.js, asks: whether visitors can send requests}.
    */
-  constructor(root, /** @type {Json} */ options = {}) {
+  constructor(/** @type {Root} */ root, /** @type {Json} */ options = {}) {
     this.root = root;
     this.options = { tabs: [], base: undefined, policies: [], prompts: [], asks: true, ...options };
     this.page = document.documentElement;
     this.below = h("div", { class: "inflight inflight-live live" });
-    this.$ = (s) => root.querySelector(s) || this.below.querySelector(s);
+    /** @type {Finder} */ this.$ = (s) => root.querySelector(s) || this.below.querySelector(s);
     this.server = new Server(this.options.base);
     /** @type {import("../watch/page_actions.js").Held | null} */
     this.before = null; // what Watch showed before
@@ -112,15 +112,17 @@ export class Live {
     for (const el of [root, this.below]) el.classList.toggle("asks", this.options.asks);
     placeCard(this);
     this.$(".presenter-button").addEventListener("click", () => this.watch.present(true));
-    const take = (button, act) =>
+    const take = (/** @type {string} */ button, /** @type {Json} */ act) =>
       this.$(button).addEventListener("click", () =>
-        act(this).catch((error) => showToast(root, error.message, 6000)),
+        act(this).catch((/** @type {Json} */ error) => showToast(root, error.message, 6000)),
       );
     take(".qr-button", showAddress);
     take(".save-button", saveSession);
     take(".compare-button", compareSession);
     // keys in the dialog are not for the player
-    this.$("dialog").addEventListener("keydown", (e) => e.stopPropagation());
+    this.$("dialog").addEventListener("keydown", (/** @type {Happened} */ e) =>
+      e.stopPropagation(),
+    );
     this.room = new Room(this);
     this.ready = pageWatch().then((watch) => {
       /** @type {Watch} */
@@ -158,7 +160,7 @@ export class Live {
   }
 
   /** Select a request of one of the runs on screen; a rank among all is then shown alone. */
-  _select(run, request) {
+  _select(/** @type {Run} */ run, /** @type {RunRequest} */ request) {
     const member = this.fleet?.members.find((one) => one.run === run);
     if (member) this._alone(member);
     if (this.watch.state.pinned !== request) this.watch.pin(request);
@@ -180,10 +182,10 @@ export class Live {
   }
 
   /** Show every second how long no step has come, because no message triggers that. */
-  _wait(signal) {
+  _wait(/** @type {AbortSignal | undefined} */ signal) {
     this._measure();
     this.redraw();
-    setTimeout(() => signal.aborted || this._wait(signal), 1000);
+    setTimeout(() => signal?.aborted || this._wait(signal), 1000);
   }
 
   /** Fetch the current load of each of several engines. */
@@ -201,7 +203,7 @@ export class Live {
   }
 
   /** Switch to another of the followed recordings. */
-  _choose(of) {
+  _choose(/** @type {string} */ of) {
     const member = this.fleet?.members.find((m) => m.of === of);
     if (member) return this._alone(member);
     this._leaveFleet();
@@ -218,7 +220,7 @@ export class Live {
     this.fleet = new Fleet(
       this.server,
       scope,
-      batch.state.followed[scope].map((rank) => rank.of),
+      batch.state.followed[scope].map((/** @type {Json} */ rank) => rank.of),
       batch.most,
       () => this._renewAll(),
     );
@@ -232,7 +234,7 @@ export class Live {
     const { watch, fleet } = this;
     this.steppedAt = performance.now();
     const { followed, scope } = /** @type {Fleet} */ (fleet);
-    if (followed?.[scope].some((rank) => !fleet?.names.includes(rank.of))) {
+    if (followed?.[scope].some((/** @type {Json} */ rank) => !fleet?.names.includes(rank.of))) {
       this.batch.state.followed = followed;
       return this._all(scope);
     }
@@ -245,7 +247,7 @@ export class Live {
   }
 
   /** Show one rank alone, at the same moment or a given step, and go on from the steps it has. */
-  _alone({ of, run }, index = null) {
+  _alone(/** @type {Json} */ { of, run }, /** @type {number | null} */ index = null) {
     const { watch, fleet, batch } = this;
     const going = watch.state.following && index === null;
     const offset = fleet?.members.find((m) => m.of === of)?.offset ?? 0;
@@ -298,7 +300,7 @@ export class Live {
 
   // -- what all visitors are sent ----------------------------------------------------------------
 
-  _begins(run, same) {
+  _begins(/** @type {Run} */ run, /** @type {boolean} */ same) {
     if (!this.before) return;
     if (same && this._drawn && this.watch.state.run === this._drawn) this.watch.renew(run);
     else this._onScreen();
@@ -383,7 +385,7 @@ export class Live {
 }
 
 /** On a phone, put the card below the player, also in the order of Tab and screen readers. */
-function placeCard({ root, below, $ }) {
+function placeCard(/** @type {Json} */ { root, below, $ }) {
   // the same width as in live.css; not the height, which an on-screen keyboard changes
   const isLow = matchMedia("(max-width: 700px)");
   const place = () => {
@@ -396,12 +398,12 @@ function placeCard({ root, below, $ }) {
 }
 
 /** Download the run so far as a trace, which the Watch tab opens and `check` verifies. */
-async function saveSession(live) {
+async function saveSession(/** @type {Live} */ live) {
   download(SESSION, await (await session(live)).blob());
 }
 
 /** Open the run so far in the Watch tab, and its requests in the form of a new comparison. */
-async function compareSession(live) {
+async function compareSession(/** @type {Live} */ live) {
   const trace = await (await session(live)).text();
   const kept = await live.server.send(`inflight/uploads?name=${SESSION}`, trace);
   if (kept.error) throw new Error(kept.error);
@@ -414,10 +416,11 @@ async function compareSession(live) {
 const SESSION = "inflight-session.jsonl";
 
 /** The server's answer with the run so far; a teacher gets all of it. */
-const session = (live) => live.server.fetched("serve/session", live.teacher.headers);
+const session = (/** @type {Live} */ live) =>
+  live.server.fetched("serve/session", live.teacher.headers);
 
 /** Fill `holder` with the markup and style of this tab, once. */
-window.inflightLiveMount = (holder, options) =>
+window.inflightLiveMount = (/** @type {Root} */ holder, /** @type {Json} */ options) =>
   (window.inflightLive = new Live(
     fillPart(holder, window.inflightLiveFiles, ".inflight-live"),
     options,

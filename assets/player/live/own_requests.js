@@ -41,12 +41,12 @@ export class OwnRequests {
     this._follow();
   }
 
-  has(id) {
+  has(/** @type {string} */ id) {
     return this.requests.some((own) => own.id === id);
   }
 
   /** Send a request; throws the server's sentence. */
-  async ask({ prompt, tokens: max_new_tokens, nickname, temperature }) {
+  async ask(/** @type {Json} */ { prompt, tokens: max_new_tokens, nickname, temperature }) {
     const key = randomHex(16);
     const seed = crypto.getRandomValues(new Uint32Array(1))[0] % 2 ** 31;
     const asked = { key, prompt, nickname: nickname || null, max_new_tokens, temperature, seed };
@@ -67,11 +67,11 @@ export class OwnRequests {
     this._follow();
   }
 
-  cancel(own) {
+  cancel(/** @type {Json} */ own) {
     return this.server.post(`inflight/live/requests/${own.key}/cancel`, {});
   }
 
-  forget(own) {
+  forget(/** @type {Json} */ own) {
     this.requests = this.requests.filter((other) => other !== own);
     this._remember();
   }
@@ -91,7 +91,7 @@ export class OwnRequests {
           stop.signal,
         ))
           this._take(delta);
-      } catch (error) {
+      } catch (/** @type {Foreign} */ error) {
         if (error.name === "AbortError") return;
       }
       await pause(AGAIN);
@@ -99,7 +99,7 @@ export class OwnRequests {
     }
   }
 
-  _take({ of, last, messages = [], gone }) {
+  _take(/** @type {Json} */ { of, last, messages = [], gone }) {
     const own = this.requests.find(({ key }) => key === of);
     if (!own) return;
     if (gone)
@@ -122,13 +122,13 @@ export class OwnRequests {
   }
 
   /** Note how the visitor's own requests ended. how: by id, other visitors' requests included. */
-  went(how) {
+  went(/** @type {Json} */ how) {
     for (const own of this.requests) own.went = how[own.id] || own.went;
     this._remember();
   }
 
   /** Keep what the run says about a request for when the run no longer has it. */
-  seen(own, letter, isChat) {
+  seen(/** @type {Json} */ own, /** @type {string} */ letter, /** @type {boolean} */ isChat) {
     if (own.letter === letter) return;
     Object.assign(own, { letter, isChat });
     this._remember();
@@ -188,7 +188,7 @@ export class AskForm {
   }
 
   /** Add a prompt to the batch, with the name and number of tokens of the form. */
-  async send(prompt, sent = () => {}) {
+  async send(/** @type {string} */ prompt, sent = () => {}) {
     const nickname = this.field("nickname").value.trim();
     keep("good", NAME, nickname);
     this.button.disabled = true;
@@ -199,19 +199,19 @@ export class AskForm {
       await this.mine.ask({ prompt, tokens, nickname, temperature });
       sent();
       this.asked();
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       this.refuse(error);
     }
     this.button.disabled = false;
   }
 
   /** Show why the server refused something. */
-  refuse(error) {
+  refuse(/** @type {Json} */ error) {
     const again = error.retryAfter ? t(` Try again in ${error.retryAfter} s.`) : "";
     this.say(t(error.message) + again);
   }
 
-  say(sentence) {
+  say(/** @type {string} */ sentence) {
     setText(this.error, sentence);
     this.error.hidden = !sentence;
   }
@@ -247,7 +247,8 @@ export class OwnList {
     });
   }
 
-  _row(own) {
+  _row(/** @type {Json} */ own) {
+    /** @type {Json} */
     const row = {
       chip: h("span", { class: "own-chip fixed strong" }),
       state: h("span", { class: "own-state reading strong" }),
@@ -272,7 +273,7 @@ export class OwnList {
     return row;
   }
 
-  _fill(own, row) {
+  _fill(/** @type {Json} */ own, /** @type {Json} */ row) {
     const { shown, run } = this.shown();
     const request = run && run.request(own.id);
     if (request) this.mine.seen(own, request.letter, run.isTemplate(request, 0));

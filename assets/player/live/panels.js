@@ -36,9 +36,10 @@ export class FollowedView {
   /**
    * followed: the latest state of what is on screen, {of, file, texts, streams} and
    * `Followed._together`. all: whether all ranks are on screen, those of the engine ("ranks") or of
-   * every engine ("all"), or not. loads: see `Followed.loads`.
+   * every engine ("all"), or not. loads: see `Followed.loads`. @param {Json} followed
+   * @param {Run | null} run @param {Json} all @param {Json} loads
    */
-  draw(/** @type {Json} */ followed, run, all, loads) {
+  draw(followed, run, all, loads) {
     this.section.hidden = !followed;
     if (!followed) return;
     const engine = run?.header.engine;
@@ -54,7 +55,7 @@ export class FollowedView {
     const own = "Each recorded in files of its own";
     setText(this.file, t(all === "all" ? own : files, { file: followed.file }));
     const notes = [
-      ...(all ? [] : (run?.header.notes || []).map((note) => t(note))),
+      ...(all ? [] : (run?.header.notes || []).map((/** @type {string} */ note) => t(note))),
       t("This engine belongs to someone else: you can watch it, but not control it."),
       notRecorded(run),
       followed.texts ? "" : t("Its texts are hidden, as others reach this page."),
@@ -63,7 +64,10 @@ export class FollowedView {
     const clock = all === "all" ? followed.all_says : followed.says;
     const apart = "These are not ranks of one engine: each recording is followed separately.";
     const isApart = followed.streams.length > 1 && !several;
-    setText(this.clock, clock.map((says) => t(says)).join(" ") || (isApart ? t(apart) : ""));
+    setText(
+      this.clock,
+      clock.map((/** @type {string} */ says) => t(says)).join(" ") || (isApart ? t(apart) : ""),
+    );
     setAttr(this.streams, "aria-label", t("Recordings"));
     this.engines.draw(several ? followed : null, all, loads || followed.engines);
     this.streams.hidden = followed.streams.length < 2;
@@ -71,13 +75,15 @@ export class FollowedView {
       speaking(),
       followed.streams,
       several,
-      followed.ranks.map((rank) => rank.of),
+      followed.ranks.map((/** @type {Json} */ rank) => rank.of),
       followed.all.length,
       all,
       followed.of,
     ]);
     if (key === this._key) return;
+    /** @type {string | undefined} */
     this._key = key;
+    /** @param {string} text @param {boolean} on @param {() => void} act */
     const button = (text, on, act) =>
       newButton({ class: "button", "aria-pressed": String(on), onclick: act }, text);
     const streams = several ? [] : followed.streams;
@@ -85,7 +91,7 @@ export class FollowedView {
       this.streams,
       followed.all.length > 1 && button(t("All engines"), all === "all", () => this.all("all")),
       followed.ranks.length > 1 && button(t("All ranks"), all === "ranks", () => this.all("ranks")),
-      ...streams.map((of) =>
+      ...streams.map((/** @type {string} */ of) =>
         button(nameOf(followed, of), !all && of === followed.of, () => this.choose(of)),
       ),
     );
@@ -105,14 +111,18 @@ class EngineList {
   }
 
   /** followed: null unless there are several engines. */
-  draw(followed, all, loads) {
+  draw(/** @type {Json} */ followed, /** @type {Json} */ all, /** @type {Json} */ loads) {
     this.table.hidden = !followed;
     if (!followed) return;
     setAttr(this.table, "aria-label", t("Engines"));
     for (const [n, head] of this.heads.entries()) tell(head, LOADS[n]);
-    const shown = loads.flatMap((engine) => engine.ranks.map((rank) => ({ engine, ...rank })));
-    if (shown.map(({ of }) => of).join("\n") !== [...this.rows.keys()].join("\n")) {
-      this.rows = new Map(shown.map(({ of }) => [of, this._row(of)]));
+    const shown = loads.flatMap((/** @type {Json} */ engine) =>
+      engine.ranks.map((/** @type {Json} */ rank) => ({ engine, ...rank })),
+    );
+    if (
+      shown.map((/** @type {Json} */ { of }) => of).join("\n") !== [...this.rows.keys()].join("\n")
+    ) {
+      this.rows = new Map(shown.map((/** @type {Json} */ { of }) => [of, this._row(of)]));
       this.body.replaceChildren(...[...this.rows.values()].map(({ row }) => row));
     }
     for (const {
@@ -148,7 +158,7 @@ class EngineList {
     }
   }
 
-  _row(of) {
+  _row(/** @type {string} */ of) {
     const button = newButton({ class: "button mini", onclick: () => this.choose(of) });
     const model = h("span", { class: "followed-note soft fine" });
     const cells = LOADS.map(() => h("td", {}));
@@ -158,24 +168,24 @@ class EngineList {
 }
 
 /** The rank on screen and the number of ranks, as far as known, as an ending of the title. */
-function whose({ ranks, count: numRanks, of }, all) {
+function whose(/** @type {Json} */ { ranks, count: numRanks, of }, /** @type {Json} */ all) {
   if (all) return t(`, ${count(ranks.length)} [rank|ranks]`);
-  const mine = ranks.find((rank) => rank.of === of);
+  const mine = ranks.find((/** @type {Json} */ rank) => rank.of === of);
   return mine && numRanks > 1 ? t(`, rank ${mine.rank} of ${numRanks}`) : "";
 }
 
 /** A recording's name: its rank, unless ranks of other engines may have the same. */
-function nameOf({ ranks, streams }, of) {
-  const mine = ranks.find((rank) => rank.of === of);
+function nameOf(/** @type {Json} */ { ranks, streams }, /** @type {string} */ of) {
+  const mine = ranks.find((/** @type {Json} */ rank) => rank.of === of);
   return mine && ranks.length === streams.length ? t(`Rank ${mine.rank}`) : of;
 }
 
-function notRecorded(run) {
+function notRecorded(/** @type {Run | null} */ run) {
   const absent = run?.header.absent || [];
   return absent.length
     ? t("Not recorded by {engine}, and absent here: {absent}.", {
-        engine: run.header.engine.name,
-        absent: absent.map((what) => t(what)).join(", "),
+        engine: run?.header.engine.name,
+        absent: absent.map((/** @type {string} */ what) => t(what)).join(", "),
       })
     : "";
 }
@@ -208,7 +218,7 @@ export class JustFinished {
     this.section.hidden = !over.length;
     const key = [speaking(), ...over.map((r) => r.id + r.letter)].join();
     if (!isRedrawn(this, { _key: key, _run: run })) return;
-    const line = (request) => {
+    const line = (/** @type {RunRequest} */ request) => {
       const how = ended?.get(request.id);
       const words = joined([callsItself(request), how ? howItWent(how) : counted(run, request)]);
       return h(

@@ -90,7 +90,7 @@ export class Room {
   }
 
   /** Show the panels under the hood, or cover them. */
-  open(on) {
+  open(/** @type {boolean} */ on) {
     const { watch } = this.live;
     this.isOpen = on;
     keep("visit", HOOD, on ? "open" : null);

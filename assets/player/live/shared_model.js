@@ -46,7 +46,7 @@ export function sharedModel(server, headers) {
     try {
       await server.post("inflight/shared-model", model.spec, headers());
       setText(says, t("Shared from now on."));
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       setText(says, t(error.message));
     }
     button.disabled = false;

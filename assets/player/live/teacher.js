@@ -33,7 +33,7 @@ export class Teacher {
   }
 
   /** Read the token of a printed link. */
-  read(address) {
+  read(/** @type {URLSearchParams} */ address) {
     const token = address.get("teacher");
     if (token) {
       this.token = token;
@@ -76,7 +76,7 @@ export class Teacher {
     dialog.showModal();
   }
 
-  async _begin(token, byHand = false) {
+  async _begin(/** @type {string} */ token, byHand = false) {
     this._hold(token);
     this._asking += 1;
     try {
@@ -85,7 +85,7 @@ export class Teacher {
       this.isOn = true;
       this._build(set);
       this._toggle(true);
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       if (this.token === token && (byHand || error.status === WRONG)) this._hold("");
       else setTimeout(() => this._resume(), AGAIN); // the server may be starting, or away
       if (byHand) this._ask(error.message);
@@ -94,7 +94,7 @@ export class Teacher {
     this.live.redraw();
   }
 
-  _hold(token) {
+  _hold(/** @type {string} */ token) {
     this.token = token;
     keep("visit", TOKEN, token || null);
   }
@@ -105,7 +105,7 @@ export class Teacher {
     this.button.setAttribute("aria-expanded", String(on));
   }
 
-  async _set(what) {
+  async _set(/** @type {Json} */ what) {
     const { batch, server } = this.live;
     setText(this.error, "");
     this._asking += 1;
@@ -115,7 +115,7 @@ export class Teacher {
       // these apply at once; new limits apply when the engine reports them
       const set = { hide_texts, hide_nicknames, accepting, system };
       batch.state = { ...batch.state, pace, class: { ...batch.state.class, ...set } };
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       tell(this.error, error.message);
     }
     this._asking -= 1;
@@ -127,23 +127,26 @@ export class Teacher {
     if (this.isOn) this._build(this._given);
   }
 
-  _build(set) {
+  _build(/** @type {Json} */ set) {
     this._given = set;
     this._touched = false; // the fields are new
     const { bursts = [] } = set;
     const { policies } = this.live.options;
-    const field = (label, control) =>
+    const field = (/** @type {string} */ label, /** @type {HTMLElement} */ control) =>
       h("label", { class: "field" }, h("span", {}, t(label)), control);
     const whole = { type: "number", inputmode: "numeric", min: "1", step: "1", required: true };
-    const label = (text) => h("span", { class: "label" }, t(text));
+    const label = (/** @type {string} */ text) => h("span", { class: "label" }, t(text));
+    /** @param {string} text @param {() => unknown} onclick */
     const act = (text, onclick, title = "", more = "") =>
       newButton({ class: `button ${more}`, title: title || null, onclick }, t(text));
-    const check = (name, label) => {
-      const onchange = (e) => this._set({ [name]: e.target.checked });
+    const check = (/** @type {string} */ name, /** @type {string} */ label) => {
+      const onchange = (/** @type {Json} */ e) => this._set({ [name]: e.target.checked });
       const box = h("input", { name, type: "checkbox", onchange });
       return h("label", { class: "check" }, box, h("span", {}, t(label)));
     };
-    const options = policies.map((p) => h("option", { value: p.name, title: t(p.shows) }, p.name));
+    const options = policies.map((/** @type {Json} */ p) =>
+      h("option", { value: p.name, title: t(p.shows) }, p.name),
+    );
     /** @type {HTMLFormElement} */
     this.limits = h(
       "form",
@@ -221,7 +224,7 @@ export class Teacher {
         "div",
         { class: "acts flex spaced fixed" },
         label("Bursts"),
-        ...bursts.map(({ name, shows, requests }) =>
+        ...bursts.map((/** @type {Json} */ { name, shows, requests }) =>
           act(
             name,
             () => this._set({ burst: name }),

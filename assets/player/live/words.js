@@ -8,7 +8,9 @@ import { limitsOf } from "../watch/facts.js";
 const SILENT = 10000;
 
 /** An engine's limits and policy in words. */
-function limitsWords({ policy, max_num_seqs: lanes, max_num_batched_tokens: budget }) {
+function limitsWords(
+  /** @type {Json} */ { policy, max_num_seqs: lanes, max_num_batched_tokens: budget },
+) {
   return joined([
     policy,
     t(`${count(lanes)} [lane|lanes]`),
@@ -16,13 +18,13 @@ function limitsWords({ policy, max_num_seqs: lanes, max_num_batched_tokens: budg
   ]);
 }
 
-export function paceWords(pace) {
+export function paceWords(/** @type {Json} */ pace) {
   if (pace === 0) return t("single steps");
   return t(pace ? `at most ${count(pace)} [step|steps] a second` : "full speed");
 }
 
 /** The engine's settings, without a budget if its policy has none; each stays on one line. */
-export function nowWords(state, run) {
+export function nowWords(/** @type {Json} */ state, /** @type {Run | null} */ run) {
   const { class: set, pace } = state;
   const limits = run?.header.batching?.token_budget === false ? { max_num_batched_tokens: 0 } : {};
   const words = set ? `${limitsWords({ ...set, ...limits })} · ${paceWords(pace)}` : "";
@@ -30,17 +32,20 @@ export function nowWords(state, run) {
 }
 
 /** How many unfinished requests hold a lane after the newest step. */
-const inLanes = (run) =>
+const inLanes = (/** @type {Run} */ run) =>
   run.laneSpans.filter(({ to, request }) => to === Infinity && !request.finished).length;
 
 /** Whether no request is running or waiting after the newest step. */
-const isIdle = (run) => !inLanes(run) && !run.waitingAt(run.length - 1).length;
+const isIdle = (/** @type {Run} */ run) => !inLanes(run) && !run.waitingAt(run.length - 1).length;
 
 /**
  * The one sentence that matters most now; empty if there is nothing to say. asked: whether a request
  * of the visitor's own is unfinished, even if the drawn batch does not have it yet.
  */
-export function says({ run, state, broken }, { skipped, teaches, asked }) {
+export function says(
+  /** @type {Json} */ { run, state, broken },
+  /** @type {Json} */ { skipped, teaches, asked },
+) {
   const set = state.class || {};
   if (broken) return `${t(broken)} ${t("Trying again.")}`;
   if (!state.class) return t("The engine is starting, which takes a few seconds.");
@@ -67,18 +72,21 @@ export function says({ run, state, broken }, { skipped, teaches, asked }) {
 }
 
 /** The settings that the engine reports. */
-export const followedWords = (run) =>
+export const followedWords = (/** @type {Run | null} */ run) =>
   joined(run ? limitsOf(run).map(([words], i) => (i ? t(words) : words)) : []);
 
 /** What matters most now about all ranks: the states that their steps do not show. */
-export function allSay(fleet, silent) {
+export function allSay(/** @type {Json} */ fleet, /** @type {number} */ silent) {
   if (fleet.broken) return `${t(fleet.broken)} ${t("Trying again.")}`;
   if (!fleet.members.length) return t("The recordings are being opened.");
   if (fleet.sentences.length)
     return fleet.sentences
-      .map(([{ name, rank }, sentence]) => `${name || t(`Rank ${rank}`)}: ${t(sentence)}`)
+      .map(
+        (/** @type {Json} */ [{ name, rank }, sentence]) =>
+          `${name || t(`Rank ${rank}`)}: ${t(sentence)}`,
+      )
       .join(" ");
-  if (fleet.members.every(({ run }) => isIdle(run)))
+  if (fleet.members.every((/** @type {Json} */ { run }) => isIdle(run)))
     return t("The batches of all ranks are empty.");
   return silent > SILENT
     ? t(`No step of any rank has come for ${Math.round(silent / 1000)} s.`)
@@ -86,7 +94,10 @@ export function allSay(fleet, silent) {
 }
 
 /** The same about a followed engine. silent: ms since its last step. */
-export function followedSays({ run, state, broken }, { skipped, silent }) {
+export function followedSays(
+  /** @type {Json} */ { run, state, broken },
+  /** @type {Json} */ { skipped, silent },
+) {
   if (broken) return `${t(broken)} ${t("Trying again.")}`;
   if (!state.followed) return t("The recording is being opened.");
   if (state.followed.sentence) return t(state.followed.sentence);

@@ -4,7 +4,7 @@
  * Create an element. props: attributes, and listeners by "onclick" and the like.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
- * @param {Record<string, unknown>} props
+ * @param {Props} props
  * @param {...Child} children
  * @returns {HTMLElementTagNameMap[K]}
  */
@@ -37,7 +37,7 @@ export function renew(el, ...buttons) {
   /** @type {HTMLElement | undefined} */ (el.children[focused])?.focus();
 }
 
-/** Create a button, see `h`. @param {Record<string, unknown>} props @param {...Child} children */
+/** Create a button, see `h`. @param {Props} props @param {...Child} children */
 export const newButton = (props, ...children) =>
   h("button", { type: "button", ...props }, ...children);
 

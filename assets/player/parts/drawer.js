@@ -5,7 +5,10 @@ import { clamp, h, icon, newButton } from "./dom.js";
 import { putSentence } from "./look.js";
 
 export class Drawer {
-  /** form: contains a `.drawer-body`. act: {close(), cancel()}. */
+  /**
+   * form: contains a `.drawer-body`. act: {close(), cancel()}. @param {HTMLElement} form
+   * @param {string} title @param {{ close(): void, cancel(): void }} act
+   */
   constructor(form, title, act) {
     this.form = form;
     this.close = newButton(
@@ -20,7 +23,9 @@ export class Drawer {
       { class: "button cancel-button", hidden: true, onclick: () => act.cancel() },
       "Cancel",
     );
-    for (const number of form.querySelectorAll('[type="number"]'))
+    for (const number of /** @type {NodeListOf<HTMLInputElement>} */ (
+      form.querySelectorAll('[type="number"]')
+    ))
       number.inputMode = number.step ? "decimal" : "numeric";
     form.prepend(
       h("header", { class: "drawer-head flex fixed between" }, h("h2", {}, title), this.close),
@@ -41,7 +46,7 @@ export class Drawer {
   }
 
   /** opener: the button that opens it, which shows its state and gets the focus back. */
-  toggle(on, opener) {
+  toggle(/** @type {boolean} */ on, /** @type {HTMLButtonElement} */ opener) {
     this.form.hidden = !on;
     opener.setAttribute("aria-expanded", String(on));
     opener.classList.toggle("on", on);
@@ -49,19 +54,22 @@ export class Drawer {
     else opener.focus();
   }
 
-  /** action: {text, act}, a button after the sentence. */
-  say(sentence, bad = false, /** @type {Action | null} */ action = null) {
+  /**
+   * action: {text, act}, a button after the sentence. @param {string} sentence
+   * @param {Action | null | ""} action
+   */
+  say(sentence, bad = false, action = null) {
     putSentence(this.message, sentence, action);
     this.message.classList.toggle("bad", bad);
   }
 
-  busy(on) {
+  busy(/** @type {boolean} */ on) {
     this.button.disabled = on;
     this.cancel.hidden = this.progressBar.hidden = !on;
     this.progress(0);
   }
 
-  progress(share) {
+  progress(/** @type {number} */ share) {
     this.bar.style.transform = `scaleX(${clamp(share, 0, 1)})`;
   }
 }

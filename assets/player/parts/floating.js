@@ -7,16 +7,18 @@ import { t, translateLine } from "./speech.js";
 
 export class Menu {
   /** part: has a `root`. */
-  constructor(el, part) {
+  constructor(/** @type {HTMLElement} */ el, /** @type {Json} */ part) {
     this.el = el;
     this.part = part;
-    document.addEventListener("pointerdown", (e) => {
-      if (!el.hidden && !el.contains(e.target) && !(this.button && this.button.contains(e.target)))
+    /** @type {HTMLButtonElement | undefined} */ this.button = undefined;
+    document.addEventListener("pointerdown", ({ target }) => {
+      const at = /** @type {Node} */ (target);
+      if (!el.hidden && !el.contains(at) && !(this.button && this.button.contains(at)))
         this.close();
     });
-    el.addEventListener("keydown", (e) => {
+    el.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => {
       const items = [...el.querySelectorAll("button")];
-      const at = items.indexOf(document.activeElement);
+      const at = items.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
       const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 }[e.key];
       if (to !== undefined) {
         items[(to + items.length) % items.length].focus();
@@ -26,13 +28,15 @@ export class Menu {
   }
 
   /** items: {text, note, checked, act} or "-" for a rule. */
-  toggle(button, items) {
+  toggle(/** @type {HTMLButtonElement} */ button, /** @type {Json} */ items) {
     const again = this.button === button && !this.el.hidden;
     this.close();
     if (again) return;
     this.button = button;
     button.setAttribute("aria-expanded", "true");
-    this.el.replaceChildren(...items.map((item) => (item === "-" ? h("hr") : this._item(item))));
+    this.el.replaceChildren(
+      ...items.map((/** @type {Json} */ item) => (item === "-" ? h("hr") : this._item(item))),
+    );
     this.el.hidden = false;
     const box = this.part.root.getBoundingClientRect();
     const at = button.getBoundingClientRect();
@@ -55,7 +59,7 @@ export class Menu {
     this.el.querySelector("button")?.focus();
   }
 
-  _item({ text, note, checked, act }) {
+  _item(/** @type {Json} */ { text, note, checked, act }) {
     const isChoice = checked !== undefined;
     const role = isChoice ? "menuitemradio" : "menuitem";
     const onclick = () => {
@@ -108,7 +112,7 @@ const KEYS = [
 ];
 
 /** Show the list of keys. about: a sentence above it. */
-export function showKeys(root, about) {
+export function showKeys(/** @type {Root} */ root, /** @type {Json} */ about) {
   showCard(
     root,
     "Keys",
@@ -146,17 +150,24 @@ export const cardHead = (title, ...more) =>
   );
 
 /**
- * @param {HTMLElement} root with a `dialog.card` @param {string} title
+ * @param {Root} root with a `dialog.card` @param {string} title
  * @param {...(Node | null | false | undefined)} content
  */
 export function showCard(root, title, ...content) {
   const dialog = bareCard(root, title, "");
-  dialog.replaceChildren(h("h2", {}, t(title)), ...content.filter(Boolean), closing());
+  dialog.replaceChildren(
+    h("h2", {}, t(title)),
+    .../** @type {Node[]} */ (content.filter(Boolean)),
+    closing(),
+  );
   dialog.showModal();
   return dialog;
 }
 
-/** The dialog before it is filled and opened. kind: a class for what it will hold. */
+/**
+ * The dialog before it is filled and opened. kind: a class for what it will hold.
+ * @param {Root} root @param {string} title @param {string} kind
+ */
 export function bareCard(root, title, kind) {
   const dialog = root.querySelector("dialog.card");
   dialog.className = `card surface ${kind}`;
@@ -166,15 +177,17 @@ export function bareCard(root, title, kind) {
 
 export class Tooltip {
   /** part: has `root`, `layout`, and the run whose requests the lines name. */
-  constructor(el, part) {
+  constructor(/** @type {HTMLElement} */ el, /** @type {Json} */ part) {
     this.el = el;
     this.part = part;
   }
 
-  show(lines, x, y) {
+  show(/** @type {Span[][]} */ lines, /** @type {number} */ x, /** @type {number} */ y) {
     const { el } = this;
     el.replaceChildren(
-      ...lines.map((line) => h("div", {}, ...spans(this.part, translateLine(line)))),
+      ...lines.map((/** @type {Span[]} */ line) =>
+        h("div", {}, ...spans(this.part, translateLine(line))),
+      ),
     );
     el.hidden = false;
     const box = this.part.root.getBoundingClientRect();

@@ -10,7 +10,7 @@ const LEAVE = "canvas, input, textarea, select, button, .texts, .tooltip";
 
 export class Glossary {
   /** terms: () → {term: {word, means, vllm, words}} in the current language. One per page. */
-  constructor(terms) {
+  constructor(/** @type {Json} */ terms) {
     this._terms = terms;
     this._timer = 0;
     this.card = h("div", {
@@ -41,7 +41,7 @@ export class Glossary {
     /** @type {Map<string, string>} */
     this.words = new Map(
       Object.entries(terms).flatMap(([term, { words }]) =>
-        words.map((word) => [word.toLowerCase(), term]),
+        words.map((/** @type {string} */ word) => [word.toLowerCase(), term]),
       ),
     );
     const spelled = [...this.words.keys()]
@@ -52,7 +52,7 @@ export class Glossary {
   }
 
   /** The term at a point and its rectangle. within: the element that was there, if it still is. */
-  at(x, y, within) {
+  at(/** @type {number} */ x, /** @type {number} */ y, /** @type {Json} */ within) {
     const caret = document.caretPositionFromPoint?.(x, y);
     const node = caret?.offsetNode;
     if (!node || node.nodeType !== Node.TEXT_NODE || !within.contains(node)) return null;
@@ -69,7 +69,7 @@ export class Glossary {
     return null;
   }
 
-  _look(e) {
+  _look(/** @type {Json} */ e) {
     const root = e.target.closest?.(".inflight");
     const marked = root && e.target.closest(".term[data-term]");
     const found = marked

@@ -10,7 +10,7 @@ const KEY = "inflight-language";
 export const wantedLanguage = () => addressed().get("lang") || kept("good", KEY) || "en";
 
 /** Store a chosen language in this browser. */
-export const keepLanguage = (language) => keep("good", KEY, language);
+export const keepLanguage = (/** @type {string} */ language) => keep("good", KEY, language);
 
 /** Add the current language to an address, except for English, the default. */
 export function putLanguage(/** @type {URLSearchParams} */ address) {

@@ -20,7 +20,7 @@ globalThis.addEventListener?.("hashchange", () => {
  * Write the address, unless the visitor has just gone to another one, which the parts have yet to
  * read. Inside a frame, also tell the surrounding page.
  */
-export function setAddress(hash) {
+export function setAddress(/** @type {string} */ hash) {
   if ((hash || "#") === (location.hash || "#")) return;
   if (location.hash !== known) {
     // if no event tells of the other address, do not wait for one any longer
@@ -61,7 +61,7 @@ export function writeAddress(p, page, written) {
 }
 
 /** A link that works elsewhere: inside a Space's frame, a link to the Space's own page. */
-export function linkTo(hash) {
+export function linkTo(/** @type {string} */ hash) {
   const inSpace =
     window.parent !== window &&
     document.referrer.startsWith(SPACES) &&
@@ -97,8 +97,11 @@ export async function copyText(root, title, text, copied) {
   }
 }
 
-/** Say that no link can show this, and what to do instead. */
-export function noLink(root, sentence, /** @type {Action | null | ""} */ action = null) {
+/**
+ * Say that no link can show this, and what to do instead. @param {Root} root
+ * @param {string | null} sentence @param {Action | null | ""} action
+ */
+export function noLink(root, sentence, action = null) {
   showCard(
     root,
     "No link can show this",

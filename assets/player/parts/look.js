@@ -24,13 +24,13 @@ export function isDarkBeside(/** @type {string | null} */ wanted = null) {
 }
 
 /** Call `act` when the style sheet has loaded: before that, every colour would be read as black. */
-export function whenStyled(root, act) {
+export function whenStyled(/** @type {Root} */ root, /** @type {() => void} */ act) {
   if (getComputedStyle(root).getPropertyValue("--scheme").trim()) act();
   else requestAnimationFrame(() => whenStyled(root, act));
 }
 
 /** Apply a theme to a part; returns its palette, whose hues are also CSS variables. */
-export function paintTheme(root, dark) {
+export function paintTheme(/** @type {Root} */ root, /** @type {boolean} */ dark) {
   root.dataset.theme = dark ? "dark" : "light";
   const palette = new Palette(root);
   palette.hues.forEach(({ solid: hue, tint, cached, faint }, i) => {
@@ -46,7 +46,7 @@ export function setHue(el, hue) {
 }
 
 /** Call `act` when the theme may have changed. also: an element whose data-theme counts, too. */
-export function onTheme(act, /** @type {Element | null} */ also = null) {
+export function onTheme(/** @type {() => void} */ act, /** @type {Element | null} */ also = null) {
   const watch = new MutationObserver(act);
   for (const host of [document.body, document.documentElement])
     watch.observe(host, { attributes: true, attributeFilter: ["class"] });
@@ -55,7 +55,11 @@ export function onTheme(act, /** @type {Element | null} */ also = null) {
 }
 
 /** Fill `holder` with a part's own markup and style; returns the part's root. */
-export function fillPart(holder, { style, markup }, selector) {
+export function fillPart(
+  /** @type {Root} */ holder,
+  /** @type {Json} */ { style, markup },
+  /** @type {string} */ selector,
+) {
   document.head.append(h("style", {}, style));
   holder.innerHTML = markup; // our own file, without any user data
   const root = holder.querySelector(selector);
@@ -66,7 +70,7 @@ export function fillPart(holder, { style, markup }, selector) {
 /**
  * Have a part follow the player's theme and its own width; call the result when a theme changed.
  */
-export function besidePlayer(root) {
+export function besidePlayer(/** @type {Root} */ root) {
   /** @type {boolean | null} */
   let painted = null;
   const theme = () => {
@@ -85,7 +89,8 @@ export function besidePlayer(root) {
   return theme;
 }
 
-export const layoutOf = (width) => (width <= 600 ? "phone" : width <= 1200 ? "tablet" : "desk");
+export const layoutOf = (/** @type {number} */ width) =>
+  width <= 600 ? "phone" : width <= 1200 ? "tablet" : "desk";
 
 /** Why a page with a server has neither Write nor an engine in its visitors' tabs. */
 export const NO_PYODIDE =
@@ -100,7 +105,10 @@ export const goToPart = (root, name, wish, byKey) =>
     new CustomEvent("inflight-tab", { detail: { name, wish, byKey }, bubbles: true }),
   );
 
-/** Show the parts of the page as tabs; a tab with an address links to a separate page. */
+/**
+ * Show the parts of the page as tabs; a tab with an address links to a separate page.
+ * @param {Root} root @param {Tab[]} tabs @param {string} current
+ */
 export function fillTabs(root, tabs, current) {
   const nav = root.querySelector(".tabs");
   nav.hidden = tabs.length < 2;
@@ -134,15 +142,21 @@ export async function pageWatch() {
   return window.inflightWatch;
 }
 
-/** Write a sentence, and a button for what can be done about it, if anything: {text, act}. */
-export function putSentence(el, sentence, /** @type {Action | null} */ action = null) {
+/**
+ * Write a sentence, and a button for what can be done about it, if anything: {text, act}.
+ * @param {HTMLElement} el @param {string} sentence @param {Action | null | ""} action
+ */
+export function putSentence(el, sentence, action = null) {
   put(el, t(sentence), action && newButton({ class: "mini", onclick: action.act }, t(action.text)));
 }
 
 /** @type {WeakMap<Element, {timer: number, say: () => void}>} */
 const toasts = new WeakMap(); // the timer that hides each toast, and a function that writes it
 
-export function showToast(root, sentence, ms, /** @type {Action | null | ""} */ action = null) {
+/**
+ * @param {Root} root @param {string} sentence @param {number} ms @param {Action | null | ""} action
+ */
+export function showToast(root, sentence, ms, action = null) {
   const el = root.querySelector(".toast");
   const act = () => {
     el.hidden = true;
@@ -159,9 +173,10 @@ export function showToast(root, sentence, ms, /** @type {Action | null | ""} */ 
 }
 
 /** Write the toast again after a change of language. */
-export const sayToast = (root) => toasts.get(root.querySelector(".toast"))?.say();
+export const sayToast = (/** @type {Root} */ root) =>
+  toasts.get(root.querySelector(".toast"))?.say();
 
-export function hideToast(root) {
+export function hideToast(/** @type {Root} */ root) {
   root.querySelector(".toast").hidden = true;
 }
 
@@ -172,14 +187,14 @@ export const toggleFullscreen = (root) =>
     : root.requestFullscreen?.().catch(() => {}); // a page around this one may forbid it
 
 /** The sentence shown when there is nothing else to show; null removes it. */
-export function showEmpty(root, sentence) {
+export function showEmpty(/** @type {Root} */ root, /** @type {string | null} */ sentence) {
   const box = root.querySelector(".empty-state");
   box.hidden = !sentence;
   if (sentence) setText(box.querySelector("p"), t(sentence));
 }
 
 /** Draw in the next frame, once however often requested; `part.drawsSoon` is true until then. */
-export function drawSoon(part) {
+export function drawSoon(/** @type {Json} */ part) {
   if (part.drawsSoon) return;
   part.drawsSoon = true;
   requestAnimationFrame(() => {
@@ -189,10 +204,10 @@ export function drawSoon(part) {
 }
 
 /** Whether a key is for this part: it is on screen and nothing else handled the key. */
-export const isOurKey = (e, root) =>
+export const isOurKey = (/** @type {KeyboardEvent} */ e, /** @type {Root} */ root) =>
   !(e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey) && root.getClientRects().length > 0;
-export const isTyping = (el) =>
+export const isTyping = (/** @type {HTMLElement} */ el) =>
   /^(INPUT|TEXTAREA|SELECT)$/.test(el.tagName) || el.isContentEditable;
 /** Whether a key event is Space on a focused button, which Space presses; Play is excepted. */
-export const pressesButton = (e) =>
-  e.key === " " && e.target.tagName === "BUTTON" && !e.target.classList.contains("play");
+export const pressesButton = (/** @type {KeyboardEvent} */ e) =>
+  e.key === " " && /** @type {Element} */ (e.target).matches?.("button:not(.play)");

@@ -55,7 +55,7 @@ export class ModelField {
       changed: () => {},
       kept: async () => 0,
       remove: async () => {},
-      own: () => ({}),
+      own: () => /** @type {Record<string, Json>} */ ({}),
       ...options,
     };
     this.select = h("select", { name: "model" });
@@ -274,7 +274,7 @@ export class ModelField {
     this.options.changed();
   }
 
-  _found(facts) {
+  _found(/** @type {Json} */ facts) {
     this.facts = facts;
     if (this.offered.any_model && !this.offered.models.includes(facts.name)) {
       const names = new Set([facts.name, ...this._kept]);
@@ -313,7 +313,7 @@ export class ModelField {
     );
   }
 
-  _facts(facts) {
+  _facts(/** @type {Json} */ facts) {
     const { parameters: n, weights, free, kv_bytes_per_token: kv, context, download } = facts;
     const block = Math.max(1, Math.floor(this.options.blockSize() || 16));
     const [unit, size] = n >= 1e9 ? [" G", 1e9] : n >= 1e6 ? [" M", 1e6] : ["", 1];

@@ -12,24 +12,31 @@ export class Server {
     this.base = base;
   }
 
-  /** Post data to an address of the server and return the answer; throws the server's sentence. */
-  post(path, data, headers = {}, /** @type {AbortSignal | undefined} */ signal = undefined) {
+  /**
+   * Post data to an address of the server and return the answer; throws the server's sentence.
+   * @param {string} path @param {Json} data @param {AbortSignal | undefined} signal
+   */
+  post(path, data, headers = {}, signal = undefined) {
     const type = { "Content-Type": "application/json" };
     return this._post(path, JSON.stringify(data), { ...type, ...headers }, signal);
   }
 
   /** Send the text of a file that is to be opened, unchanged. */
-  send(path, text) {
+  send(/** @type {string} */ path, /** @type {string} */ text) {
     return this._post(path, text, { "Content-Type": "text/plain" });
   }
 
-  async _post(path, body, more, /** @type {AbortSignal | undefined} */ signal = undefined) {
+  /**
+   * @param {string} path @param {Json} body @param {Json} more
+   * @param {AbortSignal | undefined} signal
+   */
+  async _post(path, body, more, signal = undefined) {
     const headers = { ...more, ...(await visitor()) };
     return (await fetched(this.base + path, { method: "POST", headers, body, signal })).json();
   }
 
   /** The messages of an event stream: {id, data}. */
-  async *_messages(path, signal) {
+  async *_messages(/** @type {string} */ path, /** @type {AbortSignal | undefined} */ signal) {
     const body = /** @type {ReadableStream} */ ((await fetched(this.base + path, { signal })).body);
     const reader = body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
@@ -51,26 +58,30 @@ export class Server {
   }
 
   /** Fetch an address of the server; throws the server's sentence. */
-  fetched(path, headers = {}) {
+  fetched(/** @type {string} */ path, headers = {}) {
     return fetched(this.base + path, { headers });
   }
 
-  async get(path, headers = {}) {
+  async get(/** @type {string} */ path, headers = {}) {
     return (await this.fetched(path, headers)).json();
   }
 
   /** The answer to a call (visualizer/jobs/calls.py); a refusal is {error}. */
-  async call(name, ...args) {
+  async call(/** @type {string} */ name, /** @type {Json[]} */ ...args) {
     try {
       return await this.post(`inflight/call/${name}`, { args });
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       if (error instanceof Refusal) return { error: error.message };
       throw error;
     }
   }
 
-  /** Request a job of a kind (visualizer/jobs); returns its id. Throws the server's sentence. */
-  async begin(kind, spec, who, /** @type {AbortSignal | undefined} */ signal = undefined) {
+  /**
+   * Request a job of a kind (visualizer/jobs); returns its id. Throws the server's sentence.
+   * @param {string} kind @param {Json} spec @param {string} who
+   * @param {AbortSignal | undefined} signal
+   */
+  async begin(kind, spec, who, signal = undefined) {
     const asked = { kind, spec, visitor: who };
     const { job, error } = await this.post("inflight/jobs", asked, {}, signal);
     if (error) throw new Error(error);
@@ -78,7 +89,7 @@ export class Server {
   }
 
   /** The deltas of a job from the first to the last. */
-  follow(job, signal = undefined) {
+  follow(/** @type {Json} */ job, /** @type {AbortSignal | undefined} */ signal = undefined) {
     return this.deltas(`inflight/jobs/${job}`, { signal, from: 0 });
   }
 
@@ -106,7 +117,7 @@ export class Server {
           reached?.(next);
         }
         broke?.("The server went away.");
-      } catch (error) {
+      } catch (/** @type {Foreign} */ error) {
         if (
           error.name === "AbortError" ||
           (!broke && (error instanceof Refusal || broken >= AGAIN.length))
@@ -120,11 +131,11 @@ export class Server {
   }
 
   /** The deltas of one connection. */
-  async *once(path, signal) {
+  async *once(/** @type {string} */ path, /** @type {AbortSignal | undefined} */ signal) {
     for await (const { data } of this._messages(path, signal)) if (data) yield* JSON.parse(data);
   }
 
-  async cancel(job) {
+  async cancel(/** @type {Json} */ job) {
     return this.post(`inflight/jobs/${job}/cancel`, {});
   }
 }
@@ -134,14 +145,15 @@ export class Server {
  * null.
  */
 export class Refusal extends Error {
-  constructor(sentence, status, /** @type {number | null} */ retryAfter = null) {
+  /** @param {string} sentence @param {number} status @param {number | null} retryAfter */
+  constructor(sentence, status, retryAfter = null) {
     super(sentence);
     this.status = status;
     this.retryAfter = retryAfter;
   }
 }
 
-async function refusal(answer) {
+async function refusal(/** @type {Json} */ answer) {
   const said = await answer.json().catch(() => null);
   // our own format, or OpenAI's
   const sentence = said && (typeof said.error === "string" ? said.error : said.error?.message);
@@ -165,9 +177,9 @@ async function visitor() {
 }
 
 /** Data that the page brings along for an address (assets/site/runs.js), if any. */
-const brought = (url) => window.inflightEarly && window.inflightEarly[url];
+const brought = (/** @type {string} */ url) => window.inflightEarly && window.inflightEarly[url];
 
-async function fetched(url, options = {}) {
+async function fetched(/** @type {string} */ url, options = {}) {
   const answer = await fetch(url, options).catch((error) => {
     throw error.name === "AbortError" ? error : new Error("The server cannot be reached.");
   });
@@ -176,7 +188,7 @@ async function fetched(url, options = {}) {
 }
 
 /** The address of a recorded comparison, from its entry or the server; throws its sentence. */
-export async function comparisonUrl(server, { name, url }) {
+export async function comparisonUrl(/** @type {Json} */ server, /** @type {Json} */ { name, url }) {
   if (url) return url;
   const answer = await server.call("open_comparison", name);
   if (answer.error) throw new Error(answer.error);
@@ -184,7 +196,7 @@ export async function comparisonUrl(server, { name, url }) {
 }
 
 /** The JSON at an address. */
-export async function fetchJson(url) {
+export async function fetchJson(/** @type {string} */ url) {
   return (await brought(url)) || (await fetched(url)).json();
 }
 
@@ -200,7 +212,7 @@ export function fetchOnce(url) {
 }
 
 /** The bytes at an address; a page may contain them in base64. */
-export async function fetchBytes(url) {
+export async function fetchBytes(/** @type {string} */ url) {
   const text = await brought(url);
   return text
     ? Uint8Array.from(atob(text), (c) => c.charCodeAt(0))

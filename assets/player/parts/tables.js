@@ -4,10 +4,10 @@ import { h, tableOf } from "./dom.js";
 import { t } from "./speech.js";
 
 export class Tables {
-  constructor(part, views) {
+  constructor(/** @type {Json} */ part, /** @type {Json} */ views) {
     this.part = part;
     this.on = false;
-    this.holders = views.map(([view, canvas]) => {
+    this.holders = views.map((/** @type {Json} */ [view, canvas]) => {
       const holder = h("div", { class: "table-holder fine", hidden: true, tabindex: "0" });
       canvas.parentElement.append(holder);
       return { view, canvas, holder };
@@ -31,12 +31,15 @@ export class Tables {
 }
 
 /** Fill a table. columns: English words; caption, rows: as shown, each row's heading first. */
-export function fillTable(holder, { caption, columns, rows }) {
+export function fillTable(
+  /** @type {Root} */ holder,
+  /** @type {Json} */ { caption, columns, rows },
+) {
   holder.setAttribute("aria-label", caption);
   holder.replaceChildren(
     tableOf(
-      columns.map((c) => h("th", { scope: "col" }, t(c))),
-      rows.map(([first, ...cells]) =>
+      columns.map((/** @type {Json} */ c) => h("th", { scope: "col" }, t(c))),
+      rows.map((/** @type {string[]} */ [first, ...cells]) =>
         h(
           "tr",
           {},

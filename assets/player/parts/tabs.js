@@ -13,15 +13,15 @@ import { speaking } from "./speech.js";
  * holder: where each part gets an element of its own if there is no player to put it before. parts:
  * {name: {script, mounts, options}}; a script may be on the page already.
  */
-function pageParts(holder, parts) {
+function pageParts(/** @type {Root} */ holder, /** @type {Json} */ parts) {
   const page = document.documentElement;
   const opened = new Map();
   const mounted = new Map();
   let watching = "";
 
-  const mountOf = (part) =>
+  const mountOf = (/** @type {Json} */ part) =>
     /** @type {Record<string, Function>} */ (/** @type {unknown} */ (window))[part.mounts];
-  const mount = (name, part) => {
+  const mount = (/** @type {string} */ name, /** @type {Json} */ part) => {
     const place = document.createElement("div");
     const player = document.querySelector("#watch");
     // tab order follows the screen: the part's bar and card come before the player
@@ -32,12 +32,12 @@ function pageParts(holder, parts) {
     return mounted.get(name);
   };
 
-  const begun = async (name) => {
+  const begun = async (/** @type {string} */ name) => {
     const part = parts[name];
     if (!mountOf(part)) await runScript(part.script, "the script could not be fetched");
     return mount(name, part);
   };
-  const fetched = (name) => {
+  const fetched = (/** @type {string} */ name) => {
     if (!opened.has(name)) {
       opened.set(name, begun(name));
       opened.get(name).catch(() => opened.delete(name)); // so that it can be tried again
@@ -45,8 +45,11 @@ function pageParts(holder, parts) {
     return opened.get(name);
   };
 
-  /** turned: whether the visitor did it, so that Back returns to the previous part. */
-  const open = async (name, wish, turned = false) => {
+  /**
+   * turned: whether the visitor did it, so that Back returns to the previous part.
+   * @param {string} name @param {Json} wish
+   */
+  const open = async (name, wish = null, turned = false) => {
     const part = parts[name];
     if (page.dataset.part !== name) mounted.get(page.dataset.part)?.left?.();
     if (turned && (page.dataset.part || "watch") !== name) turnPage();
@@ -70,7 +73,7 @@ function pageParts(holder, parts) {
     try {
       const made = await fetched(name);
       if (page.dataset.part === name) made.shown(wish);
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       if (page.dataset.part !== name) return; // another part was opened while this one loaded
       page.dataset.part = "watch";
       window.inflightWatch?.toast(`This part could not be opened: ${error.message}.`);
@@ -100,12 +103,12 @@ function pageParts(holder, parts) {
   if (first && parts[first]) open(first);
 
   const speaker = Object.keys(parts).find((name) =>
-    parts[name].options.tabs?.some((tab) => tab.name === name && tab.speaks),
+    parts[name].options.tabs?.some((/** @type {Json} */ tab) => tab.name === name && tab.speaks),
   );
-  const speak = async (language) => {
+  const speak = async (/** @type {string} */ language) => {
     try {
-      await (await fetched(speaker)).speak(language);
-    } catch (error) {
+      await (await fetched(/** @type {string} */ (speaker))).speak(language);
+    } catch (/** @type {Foreign} */ error) {
       window.inflightWatch?.toast(`This language could not be fetched: ${error.message}.`);
     }
   };

@@ -105,13 +105,11 @@ function work(pen, x, y, width, { k }, { prompt, output }, off, colours) {
   const { palette, small } = pen;
   const p = prompt.length;
   const without = (/** @type {number} */ n) => ((n + 1) * (2 * p + n)) / 2;
-  const row = (
-    /** @type {number} */ top,
-    /** @type {string} */ label,
-    /** @type {number} */ value,
-    /** @type {string} */ colour,
-    /** @type {boolean} */ on,
-  ) => {
+  /**
+   * @param {number} top @param {string} label @param {number} value @param {string} colour
+   * @param {boolean} on
+   */
+  const row = (top, label, value, colour, on) => {
     const long = Math.max(2, (width - 36) * (value / without(output.length - 1)));
     pen.font(small ? 12 : 13, on ? 650 : 400);
     pen.text(t(label), x, top, on ? palette.ink : palette.soft);

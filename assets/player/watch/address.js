@@ -12,16 +12,18 @@ import { UNLIT } from "./store.js";
 const FIGURES = ["lanes", "row", "mask", "kv", "text"]; // views that an embedded figure can show
 
 /** The four whole numbers that name a part of a mask, or null. */
-function viewFrom(text) {
+function viewFrom(/** @type {string | null} */ text) {
   const view = (text || "").split(",").map(Number);
-  const isView = view.length === 4 && view.every((n) => Number.isInteger(n) && n >= 0);
+  const isView =
+    view.length === 4 && view.every((/** @type {number} */ n) => Number.isInteger(n) && n >= 0);
   return isView && view[0] < view[1] && view[2] < view[3] ? view : null;
 }
 
-const wholeFrom = (text) => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
+const wholeFrom = (/** @type {string | null} */ text) =>
+  text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null;
 
 /** The addresses that the run on screen, or each of its ranks, was opened from; empty if none. */
-const tracesOf = (app) => [app.entry?.trace ?? []].flat();
+const tracesOf = (/** @type {App} */ app) => [app.entry?.trace ?? []].flat();
 
 export class Address {
   /** @param {App} app */
@@ -132,13 +134,13 @@ export class Address {
    * Put a request into an address: another engine's by the id in its log, one of ours by its
    * letter.
    */
-  _select(p, request) {
+  _select(/** @type {Json} */ p, /** @type {RunRequest} */ request) {
     if (this.app.run.header.engine) p.set("request", request.id);
     else p.set("pin", request.letter);
   }
 
   /** The address of another step of this run, with a request selected. */
-  hashAt(step, request) {
+  hashAt(/** @type {number} */ step, /** @type {RunRequest} */ request) {
     const p = new URLSearchParams(this._hash().slice(1));
     p.set("step", String(step));
     this._select(p, request);
@@ -172,7 +174,7 @@ export class Address {
       wanted.racer === app.entry?.racer &&
       wanted.beside === (address?.beside ?? null);
     const isSpecOf = wanted.what ? wanted.what === address?.what : wanted.spec === app.entry?.spec;
-    const entry = app.options.catalogue.find((e) => e.name === wanted.run);
+    const entry = app.options.catalogue.find((/** @type {Json} */ e) => e.name === wanted.run);
     if (entry && entry !== app.entry) app.open(entry, wanted);
     else if (wanted.run && !entry) app.missing(wanted.run);
     else if (wanted.trace.length && String(wanted.trace) !== String(tracesOf(app)))
@@ -229,7 +231,10 @@ export class Address {
     const { app } = this;
     const why = this.hindrance;
     if (why) {
-      const save = (text, kind) => ({ text, act: () => app.take(kind) });
+      const save = (/** @type {string} */ text, /** @type {string} */ kind) => ({
+        text,
+        act: () => app.take(kind),
+      });
       const page = app.engines && app.runId && save("Save it as one page (HTML)", "html");
       const replay = app.isKept && save("Save its replay (JSON)", "replay");
       return noLink(app.root, why, (app.run?.length && (page || replay)) || null);
@@ -250,10 +255,10 @@ export const SAMPLING_DEFAULTS = { temperature: 0, top_k: 0, top_p: 1, seed: 0 }
 const MOST_UNPACKED = 2 ** 20; // bytes that a link's text may inflate to
 
 /** A text that is equal for equal data, in any order of keys; absent fields count as defaults. */
-export function canonical({ requests, arrival_unit: unit }) {
+export function canonical(/** @type {Json} */ { requests, arrival_unit: unit }) {
   return JSON.stringify([
     unit || "step",
-    requests.map((r) => [
+    requests.map((/** @type {Json} */ r) => [
       r.id,
       r.prompt ?? null,
       r.prompt_token_ids ?? null,
@@ -267,7 +272,7 @@ export function canonical({ requests, arrival_unit: unit }) {
 }
 
 /** A spec as text for an address, or null if that is too long. */
-export async function pack(data) {
+export async function pack(/** @type {Json} */ data) {
   const text = new Blob([JSON.stringify(data)]);
   const packed = text.stream().pipeThrough(new CompressionStream("deflate-raw"));
   const bytes = new Uint8Array(await new Response(packed).arrayBuffer());
@@ -279,7 +284,7 @@ export async function pack(data) {
 }
 
 /** The spec in a text of an address. Throws if there is none. */
-export async function unpack(text) {
+export async function unpack(/** @type {string} */ text) {
   const packed = atob(text.replace(/-/g, "+").replace(/_/g, "/"));
   const bytes = Uint8Array.from(packed, (c) => c.charCodeAt(0));
   const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
@@ -287,8 +292,9 @@ export async function unpack(text) {
 }
 
 /** Whether a link's data has the form of a spec; the server checks what is inside. */
-export function isSpec(spec) {
-  const plain = (value) => Boolean(value) && typeof value === "object" && !Array.isArray(value);
+export function isSpec(/** @type {Json} */ spec) {
+  const plain = (/** @type {Json} */ value) =>
+    Boolean(value) && typeof value === "object" && !Array.isArray(value);
   if (!plain(spec) || !(spec.config === undefined || plain(spec.config))) return false;
   if (typeof spec.preset === "string") return true;
   const { requests } = plain(spec.workload) ? spec.workload : {};
@@ -296,7 +302,7 @@ export function isSpec(spec) {
 }
 
 /** The workload in the text of a file that the page saved; null if it is something else. */
-export function savedIn(text) {
+export function savedIn(/** @type {string} */ text) {
   const data = jsonIn(text);
   const requests = (data?.workload || data)?.requests;
   return Array.isArray(requests) && requests.every((r) => r && typeof r === "object") ? data : null;

@@ -16,29 +16,36 @@ import { aboutWhatIf, showWhatIf } from "./what_if.js";
 const TITLE = document.title;
 
 /** The width of an element when nothing of it is shortened. */
-const widthOf = (el) =>
+const widthOf = (/** @type {HTMLElement} */ el) =>
   el.matches(".policy-chip") && el.offsetWidth
-    ? [...el.firstChild.children].reduce((n, limit) => n + limit.offsetWidth, 22)
+    ? [.../** @type {Foreign} */ (el.firstChild).children].reduce(
+        (n, limit) => n + limit.offsetWidth,
+        22,
+      )
     : el.offsetWidth;
 
 export class Bar {
-  constructor(app) {
+  constructor(/** @type {App} */ app) {
     this.app = app;
     this.tight = 0; // how little room there is, 0 to 4: see `_fitButtons`
     const { options, root, $ } = app;
-    this.chips = options.catalogue.map((entry) =>
+    this.chips = options.catalogue.map((/** @type {Entry} */ entry) =>
       newButton({ class: "button", onclick: () => app.open(entry) }),
     );
     this.named();
     $(".presets").replaceChildren(...this.chips);
     $(".runs-button").hidden = options.catalogue.length < 2 && !app.engines;
-    $(".race-button").hidden = !options.tabs.some((tab) => tab.name === "compare");
+    $(".race-button").hidden = !options.tabs.some(
+      (/** @type {Json} */ tab) => tab.name === "compare",
+    );
     $(".what-button").hidden = $(".edit-button").hidden = !app.engines;
     const clicked = {
       ".runs-button": () => showRuns(app),
       ".leave-button": () => app.present(false),
-      ".export-button": (button) => app.menu.toggle(button, exportMenu(app)),
-      ".more-button": (button) => app.menu.toggle(button, this._more()),
+      ".export-button": (/** @type {HTMLButtonElement} */ button) =>
+        app.menu.toggle(button, exportMenu(app)),
+      ".more-button": (/** @type {HTMLButtonElement} */ button) =>
+        app.menu.toggle(button, this._more()),
       ".policy-chip": () => app.run && showPolicy(app),
       ".source": () => app.run && showFacts(root, app.run),
       ".race-button": () =>
@@ -57,7 +64,7 @@ export class Bar {
   named() {
     const { options, root } = this.app;
     fillTabs(root, options.tabs, "watch");
-    this.chips.forEach((chip, i) => {
+    this.chips.forEach((/** @type {HTMLButtonElement} */ chip, /** @type {number} */ i) => {
       setText(chip, t(options.catalogue[i].title || ""));
       chip.title = t(options.catalogue[i].shows || "");
     });
@@ -72,8 +79,9 @@ export class Bar {
     const add = (/** @type {Parameters<typeof item>} */ ...one) => items.push(item(...one));
     const small = app.layout === "phone" || app.store.state.narrow;
     const [runs, race] = [app.$(".runs-button"), app.$(".race-button")];
-    const has = (name) => options.tabs.some((tab) => tab.name === name);
-    const learn = (section) => () => {
+    const has = (/** @type {string} */ name) =>
+      options.tabs.some((/** @type {Json} */ tab) => tab.name === name);
+    const learn = (/** @type {string} */ section) => () => {
       location.hash = `part=learn&at=${section}`;
     };
     if (app.opening.offer)
@@ -109,7 +117,7 @@ export class Bar {
       add("Glossary", learn("glossary"), "What the words mean, and vLLM's names");
       add("Questions people ask", learn("questions"), "Each answered at a step of a run");
     }
-    const languages = options.tabs.find((tab) => tab.speaks)?.speaks || {};
+    const languages = options.tabs.find((/** @type {Json} */ tab) => tab.speaks)?.speaks || {};
     for (const [language, text] of Object.entries(languages)) {
       const detail = { language };
       if (language !== app.speech.name)
@@ -117,7 +125,7 @@ export class Bar {
           app.root.dispatchEvent(new CustomEvent("inflight-language", { detail, bubbles: true })),
         );
     }
-    const story = options.tabs.find((tab) => tab.href);
+    const story = options.tabs.find((/** @type {Json} */ tab) => tab.href);
     const told = "Continuous batching, told on recorded runs";
     if (story) add("Story", () => location.assign(hrefOf(story.href)), told);
     const documents = () => location.assign(options.docs);
@@ -166,7 +174,7 @@ export class Bar {
     app.$(".what-button").title = aboutWhatIf(app);
     // no engine outside the sandbox can run a visitor's policy again
     root.toggleAttribute("data-own-policy", Boolean(app.entry?.written));
-    this.chips.forEach((chip, i) =>
+    this.chips.forEach((/** @type {HTMLButtonElement} */ chip, /** @type {number} */ i) =>
       chip.classList.toggle("on", app.options.catalogue[i] === app.entry),
     );
     app.$(".legend-pad").hidden = header.batching?.layout === "packed";
@@ -222,7 +230,7 @@ export class Bar {
 export const SEEN = "inflight-seen";
 
 export class Intro {
-  constructor(el, app) {
+  constructor(/** @type {Root} */ el, /** @type {App} */ app) {
     this.el = el;
     this.app = app;
     const [play, opening] = [".intro-play", ".intro-opening"].map((s) => el.querySelector(s));

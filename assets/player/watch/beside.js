@@ -40,9 +40,10 @@ export class Beside {
   get recorded() {
     const { entry, options } = this.app;
     const name = entry?.racer ? POLICIES.includes(entry.racer) && entry.comparison : entry?.name;
-    const known = options.catalogue.find((e) => e.name === name);
+    const known = options.catalogue.find((/** @type {Json} */ e) => e.name === name);
     const can =
-      this.app.engines?.can("open_comparison") || options.comparisons?.some((e) => e.name === name);
+      this.app.engines?.can("open_comparison") ||
+      options.comparisons?.some((/** @type {Json} */ e) => e.name === name);
     return known?.beside && can ? name : null;
   }
 
@@ -67,7 +68,7 @@ export class Beside {
     setAttr(this.button, "aria-busy", "true");
     try {
       await (this.recorded ? this._recorded(this.recorded) : this._run());
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       this.app.toast(t("The other run could not be opened: {why}", { why: t(error.message) }));
     }
     this.working = false;
@@ -104,7 +105,7 @@ export class Beside {
     const { app } = this;
     this._begin(false);
     const tell = (/** @type {string} */ words) => app.toast(t(words), 8000);
-    const failed = await runBeside(app, this.policy, tell);
+    const failed = await runBeside(app, this.policy || "", tell);
     if (failed || !app.pair.members.length) this._end();
     if (failed) app.toast(failed, 8000);
     else hideToast(app.root);

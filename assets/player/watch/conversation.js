@@ -63,7 +63,7 @@ export class Conversation {
   /**
    * Insert an empty message: a system message before all others, else of the role whose turn it is.
    */
-  _insert(n) {
+  _insert(/** @type {number} */ n) {
     const before = this.messages[n - 1];
     const isFirst = !before && this.messages[0].role !== "system";
     const role = isFirst ? "system" : before?.role === "user" ? "assistant" : "user";

@@ -44,7 +44,7 @@ export class Detail {
     this.linked = null; // what the address asks for
     this.buttons = findAll(app.root, "[data-show]");
     for (const button of this.buttons)
-      button.addEventListener("click", () => this.choose(button.dataset.show));
+      button.addEventListener("click", () => this.choose(button.dataset.show || ""));
     this.apply();
   }
 
@@ -64,7 +64,7 @@ export class Detail {
   }
 
   /** Show as much as the visitor chooses, and remember the choice. */
-  choose(detail) {
+  choose(/** @type {string} */ detail) {
     this.linked = null;
     keep("good", KEPT, known(detail));
     this.apply();

@@ -20,16 +20,21 @@ const TYPED = "inflight-typed"; // in the session's storage: the visitor's lates
 const OFF_ELSEWHERE = ["prefill_first", "prefix_caching"]; // off if the policy does not use them
 
 export class Editor {
-  constructor(drawer, app) {
+  constructor(/** @type {Root & HTMLFormElement} */ drawer, /** @type {App} */ app) {
     this.drawer = drawer;
     this.app = app;
+    /** @type {Json[]} */
     this.rows = []; // {el, prompt, tokens, arrival, priority, request, messages, conversation}
+    /** @type {Record<string, number>} */
     this.limits = {};
+    /** @type {Promise<void> | null} */
+    this._asking = null; // the question that `ready` waits for
     this._opening = false; // whether a recording that matches the form is being opened
     this.isByPriority = false; // whether the chosen policy goes by priority
     this.isChosenByHand = false; // whether the visitor chose the model; it may have no facts yet
-    const $ = (s) => drawer.querySelector(s);
+    const $ = /** @type {Finder} */ ((s) => drawer.querySelector(s));
     this.$ = $;
+    /** @type {Finder} */
     this.field = (name) => drawer.elements.namedItem(name);
     this.frame = new Drawer(drawer, "Edit requests", {
       close: () => this.toggle(false),
@@ -49,20 +54,23 @@ export class Editor {
       download("inflight-workload.json", new Blob([text], { type: "application/json" }));
     });
     $(".load-workload").addEventListener("click", () => $(".workload-file").click());
-    $(".workload-file").addEventListener("change", (e) => loadWorkload(this, e.target));
+    $(".workload-file").addEventListener("change", (/** @type {Happened} */ e) =>
+      loadWorkload(this, e.target),
+    );
     const compare = $(".compare-these");
-    compare.hidden = !app.options.tabs.some((tab) => tab.name === "compare");
+    compare.hidden = !app.options.tabs.some((/** @type {Json} */ tab) => tab.name === "compare");
     compare.addEventListener("click", () => goToPart(app.root, "compare", "watched"));
     this.field("preset").addEventListener("change", () =>
       this.setAside(() => this._preset(this.field("preset").value)),
     );
     this.field("policy").addEventListener("change", () => this._policy());
     drawer.addEventListener("input", (e) => {
+      const at = /** @type {HTMLInputElement} */ (e.target);
       this.refused = null;
-      const { name } = e.target;
+      const { name } = at;
       if (SAMPLING.includes(name) || name === "ignore_eos") this.touchedSampling.add(name);
       if (name === "model" || name === "own_model") this.isChosenByHand = true;
-      if (this.isChosenByHand || e.target.closest(".request-row textarea")) this._letEnd();
+      if (this.isChosenByHand || at.closest(".request-row textarea")) this._letEnd();
       this.touch();
     });
     drawer.addEventListener("submit", (e) => {
@@ -149,10 +157,15 @@ export class Editor {
     if (!this.state) return;
     this.model.named();
     this.device.named();
-    const titles = [t("the run on screen"), ...this.state.presets.map((p) => t(p.title))];
+    const titles = [
+      t("the run on screen"),
+      ...this.state.presets.map((/** @type {Json} */ p) => t(p.title)),
+    ];
     for (const [n, option] of [...this.field("preset").options].entries())
       option.textContent = titles[n];
-    const preset = this.state.presets.find((p) => p.name === this.field("preset").value);
+    const preset = this.state.presets.find(
+      (/** @type {Json} */ p) => p.name === this.field("preset").value,
+    );
     if (preset) setText(this.$(".preset-shows"), t(preset.shows));
     this._policy();
     if (!this.app.running) this._compare();
@@ -191,7 +204,7 @@ export class Editor {
   }
 
   /** Put a spec into the form as edits, of which no run is on screen yet. */
-  edit(spec) {
+  edit(/** @type {Json} */ spec) {
     this.fill(spec);
     this.asShown = null;
     this.touch();
@@ -204,7 +217,7 @@ export class Editor {
   }
 
   /** Put a spec into the form. */
-  async take(spec) {
+  async take(/** @type {Json} */ spec) {
     if (!(await this.ready())) return;
     this.setAside(() => this.fill(spec));
     this.shown = this.app.run;
@@ -239,16 +252,19 @@ export class Editor {
   async _ask() {
     try {
       this.state = await this.app.engines.get("inflight/state");
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       this.frame.say(`The engine cannot be reached: ${error.message}.`, true);
       return;
     }
     const { presets, policies, limits } = this.state;
     this.limits = limits || {};
-    const option = (value, words) => h("option", { value }, words);
-    const chosen = presets.map((p) => option(p.name, t(p.title)));
+    const option = (/** @type {Json} */ value, /** @type {Json} */ words) =>
+      h("option", { value }, words);
+    const chosen = presets.map((/** @type {Json} */ p) => option(p.name, t(p.title)));
     this.field("preset").replaceChildren(option("", t("the run on screen")), ...chosen);
-    this.field("policy").replaceChildren(...policies.map(({ name }) => option(name, name)));
+    this.field("policy").replaceChildren(
+      ...policies.map((/** @type {Json} */ { name }) => option(name, name)),
+    );
     this.model.fill(this.state);
     if (this.typed) this.edit(this.typed);
     this.frame.button.disabled = false;
@@ -256,12 +272,16 @@ export class Editor {
 
   // -- the form ----------------------------------------------------------------------------------
 
-  _row(request, maxNew = request.sampling?.max_new_tokens ?? 32) {
+  _row(/** @type {Json} */ request, maxNew = request.sampling?.max_new_tokens ?? 32) {
     const ids = request.prompt_token_ids;
     const heard = t(`Prompt of request ${this.rows.length + 1}`);
     const prompt = h("textarea", { rows: "1", "aria-label": heard, spellcheck: "false" });
     prompt.value = ids ? `${ids.length} token ids` : request.prompt || "";
     if (ids) prompt.title = t("Given as token ids; type to replace them with text");
+    /**
+     * @param {string} label @param {Json} value @param {string} inputmode
+     * @param {number | null} min @param {number | string} step
+     */
     const number = (label, value, inputmode, min, step) =>
       h("input", { type: "number", inputmode, min, step, value, "aria-label": t(label) });
     const tokens = number("New tokens", maxNew, "numeric", 1, 1);
@@ -281,9 +301,10 @@ export class Editor {
     return row;
   }
 
-  fill({ workload, config, model, device, dtype = undefined }) {
+  fill(/** @type {Json} */ { workload, config, model, device, dtype = undefined }) {
     this.refused = null;
     this.isChosenByHand = false;
+    /** @type {Json[]} */
     this.rows = [];
     this.$(".request-rows").replaceChildren();
     const { requests = [], name: workloadName, arrival_unit: unit } = workload || {};
@@ -296,8 +317,11 @@ export class Editor {
     this.model.choose({ model, dtype });
     this.device.choose(device || "auto");
     for (const name of SAMPLING)
-      this.field(name).value = requests[0]?.sampling?.[name] ?? SAMPLING_DEFAULTS[name];
-    this.field("ignore_eos").checked = requests.some((request) => request.sampling?.ignore_eos);
+      this.field(name).value =
+        requests[0]?.sampling?.[name] ?? /** @type {Json} */ (SAMPLING_DEFAULTS)[name];
+    this.field("ignore_eos").checked = requests.some(
+      (/** @type {Json} */ request) => request.sampling?.ignore_eos,
+    );
     this.touchedSampling.clear();
     this._policy();
     this.asShown = JSON.stringify(this.spec());
@@ -306,17 +330,19 @@ export class Editor {
 
   /** The preset whose recording is on screen. */
   get _known() {
-    return this.app.entry && this.state.presets.find((p) => p.name === this.app.entry.name);
+    const { entry } = this.app;
+    return entry && this.state.presets.find((/** @type {Json} */ p) => p.name === entry.name);
   }
 
-  _specOf(run) {
+  _specOf(/** @type {Run} */ run) {
     if (this._known) return this._known.spec;
     const kept = this.app.visit.runs.find((other) => other.run === run);
     if (kept) return kept.spec;
     const { header } = run;
     const name = (header.model && header.model.name) || "";
-    const lastOf = (path) => path.split("/").at(-1);
-    const model = this.state.models.find((m) => lastOf(m) === lastOf(name)) || name;
+    const lastOf = (/** @type {string} */ path) => path.split("/").at(-1);
+    const model =
+      this.state.models.find((/** @type {string} */ m) => lastOf(m) === lastOf(name)) || name;
     return { workload: run.workload, config: header.config, model, device: "auto" };
   }
 
@@ -329,16 +355,18 @@ export class Editor {
     this.frame.say("");
   }
 
-  _preset(name) {
-    const preset = this.state.presets.find((p) => p.name === name);
+  _preset(/** @type {string} */ name) {
+    const preset = this.state.presets.find((/** @type {Json} */ p) => p.name === name);
     if (!preset) return this._fromRun();
     setText(this.$(".preset-shows"), t(preset.shows));
     // a model that the visitor brought stays chosen
-    const isOurs = this.state.presets.some(({ spec }) => spec.model === this.model.value);
+    const isOurs = this.state.presets.some(
+      (/** @type {Json} */ { spec }) => spec.model === this.model.value,
+    );
     const own = !isOurs && this.model.isOwn && this.model.facts && this.model.spec;
     this.fill(own ? { ...preset.spec, ...own } : preset.spec);
     this.isChosenByHand = Boolean(own);
-    const entry = this.app.options.catalogue.find((e) => e.name === name);
+    const entry = this.app.options.catalogue.find((/** @type {Json} */ e) => e.name === name);
     if (entry && entry !== this.app.entry) {
       // the preset is recorded, so its run is shown at once
       this._opening = true;
@@ -352,7 +380,8 @@ export class Editor {
 
   _policy() {
     const policy =
-      this.state && this.state.policies.find((p) => p.name === this.field("policy").value);
+      this.state &&
+      this.state.policies.find((/** @type {Json} */ p) => p.name === this.field("policy").value);
     if (!policy) return;
     setText(this.$(".policy-shows"), t(policy.shows));
     this.isByPriority = policy.order_by === "priority";
@@ -366,11 +395,12 @@ export class Editor {
 
   /** The form as a spec for the engine. */
   spec() {
-    const number = (name) => Number(this.field(name).value);
+    const number = (/** @type {string} */ name) => Number(this.field(name).value);
     const requests = this.rows.map((row, i) => {
       const { prompt, tokens, arrival, priority, request, asGiven, messages } = row;
       const sampling = { ...(request.sampling || {}), max_new_tokens: Number(tokens.value) };
-      const isSet = (name) => this.touchedSampling.has(name) || !request.sampling;
+      const isSet = (/** @type {string} */ name) =>
+        this.touchedSampling.has(name) || !request.sampling;
       for (const name of SAMPLING.filter(isSet))
         sampling[name] = number(name) + (name === "seed" ? i : 0);
       if (isSet("ignore_eos")) delete sampling.ignore_eos;
@@ -394,7 +424,7 @@ export class Editor {
     requests.forEach((r, i) => {
       this.rows[i].request = { ...this.rows[i].request, id: r.id };
     });
-    const config = { policy: this.field("policy").value };
+    /** @type {Json} */ const config = { policy: this.field("policy").value };
     for (const name of NUMBERS) config[name] = number(name);
     config.num_blocks = this.field("num_blocks").value === "" ? null : number("num_blocks");
     for (const name of CHECKS) config[name] = this.field(name).checked;
@@ -426,7 +456,7 @@ export class Editor {
 
   _fault() {
     for (const el of this.drawer.querySelectorAll(".bad")) el.classList.remove("bad");
-    const bad = (el, sentence) => {
+    const bad = (/** @type {HTMLElement} */ el, /** @type {string | null} */ sentence) => {
       el.classList.add("bad");
       el.focus();
       return sentence;
@@ -465,7 +495,7 @@ export class Editor {
 
   /** @param {Json} spec @param {Beside["asked"]} asked */
   async runSpec(spec, asked = null) {
-    return this._running(spec, "Starting the engine.", (tell) =>
+    return this._running(spec, "Starting the engine.", (/** @type {Json} */ tell) =>
       this.app.live.start(spec, this.app.visit.visitor, tell, asked),
     );
   }
@@ -478,11 +508,12 @@ export class Editor {
     if (!this.edited) this.edit(left.spec);
     const anew = "The run that was going on starts again.";
     this.app.toast(left.job ? "The run that was going on is taken up again." : anew);
-    const resume = (tell) => live.resume(visit.visitor, tell);
+    const resume = (/** @type {Json} */ tell) => live.resume(visit.visitor, tell);
     await this._running(left.spec, "Taking up the run.", resume);
     return true;
   }
 
+  /** @param {Json} spec @param {string} words @param {(tell: Json) => Promise<boolean>} start */
   async _running(spec, words, start) {
     const { app, frame } = this;
     if (app.running) {
@@ -494,13 +525,13 @@ export class Editor {
     this.frame.say(words);
     const said = JSON.stringify(spec);
     const ran = await start({
-      progress: (share, words) => {
+      progress: (/** @type {number} */ share, /** @type {Json} */ words) => {
         frame.progress(share);
         this.frame.say(words);
         if (!frame.isOpen && !app.live.run) app.toast(words, 1500); // until the run has a step
       },
-      done: (words) => this.frame.say(words),
-      failed: (sentence, action) => {
+      done: (/** @type {Json} */ words) => this.frame.say(words),
+      failed: (/** @type {string} */ sentence, /** @type {Action | null | ""} */ action) => {
         frame.say(sentence, true, action);
         if (!frame.isOpen) app.toast(sentence, action ? 20000 : 8000, action);
       },
@@ -521,20 +552,23 @@ export class Editor {
     return ran;
   }
 
-  /** Add a run that reached its end to those of this visit. */
+  /**
+   * Add a run that reached its end to those of this visit. @param {Run} run @param {Entry} entry
+   * @param {Json} spec @param {string} title
+   */
   async keep(run, entry, spec, title) {
     entry.spec = await this.packed(spec);
     this.app.visit.add(run, entry, spec, title);
   }
 
   /** The preset whose requests a spec has. */
-  _presetOf(spec) {
+  _presetOf(/** @type {Json} */ spec) {
     const asked = canonical(spec.workload);
-    return this.state.presets.find((p) => canonical(p.spec.workload) === asked);
+    return this.state.presets.find((/** @type {Json} */ p) => canonical(p.spec.workload) === asked);
   }
 
   /** The title that a run of this spec gets among those of this visit. */
-  titleOf(spec) {
+  titleOf(/** @type {Json} */ spec) {
     const own = `${count(spec.workload.requests.length)} [request|requests] of yours`;
     return t(this._presetOf(spec)?.title ?? own);
   }
@@ -542,11 +576,12 @@ export class Editor {
   /**
    * A spec for a link in its shortest form: a preset and what differs from it, otherwise all of it.
    */
-  packed(spec) {
+  packed(/** @type {Json} */ spec) {
     const preset = this._presetOf(spec);
     if (!preset) return pack(spec);
-    const differs = ([key, value]) => preset.spec.config[key] !== value;
-    const same = (key) => (spec[key] === preset.spec[key] ? undefined : spec[key]);
+    const differs = (/** @type {Json} */ [key, value]) => preset.spec.config[key] !== value;
+    const same = (/** @type {string} */ key) =>
+      spec[key] === preset.spec[key] ? undefined : spec[key];
     return pack({
       preset: preset.name,
       config: Object.fromEntries(Object.entries(spec.config).filter(differs)),
@@ -557,20 +592,20 @@ export class Editor {
   }
 
   /** Run the spec of a link and go to the link's step. */
-  async restore(wanted) {
+  async restore(/** @type {Wanted} */ wanted) {
     if (this.restoring === wanted.spec) return; // returning to Watch follows the same link again
-    this.restoring = wanted.spec;
+    /** @type {string | null | undefined} */ this.restoring = wanted.spec;
     this.app.address.owes = true;
     if (await this.ready()) await this._restore(wanted);
     this.app.address.owes = false;
     this.restoring = null;
   }
 
-  async _restore(wanted) {
-    let spec = await unpack(wanted.spec).catch(() => null);
+  async _restore(/** @type {Wanted} */ wanted) {
+    let spec = await unpack(/** @type {string} */ (wanted.spec)).catch(() => null);
     if (!isSpec(spec)) return this.app.toast("This link's workload cannot be read.");
     if (spec.preset) {
-      const preset = this.state.presets.find((p) => p.name === spec.preset);
+      const preset = this.state.presets.find((/** @type {Json} */ p) => p.name === spec.preset);
       if (!preset) return this.app.toast("This link names a preset that is not here.");
       spec = {
         ...preset.spec,

@@ -10,12 +10,12 @@ const NAME = "inflight";
 const PLOTLY = "<!--PLOTLY-->"; // stands where Plotly's script belongs
 
 /** The player as a PNG: its markup with every canvas as an image, drawn through SVG. */
-export async function picture(app) {
+export async function picture(/** @type {App} */ app) {
   const { root } = app;
   const { width, height } = root.getBoundingClientRect();
   const scale = Math.max(2, window.devicePixelRatio || 1);
-  const copy = root.cloneNode(true);
-  const pairs = (selector) => {
+  const copy = /** @type {Root} */ (root.cloneNode(true));
+  const pairs = (/** @type {string} */ selector) => {
     const sources = [...root.querySelectorAll(selector)];
     return [...copy.querySelectorAll(selector)].map((one, i) => [one, sources[i]]);
   };
@@ -55,7 +55,7 @@ export async function picture(app) {
 }
 
 /** Copy the value of a form field into its clone. */
-function said(copy, field) {
+function said(/** @type {Foreign} */ copy, /** @type {Foreign} */ field) {
   if (field.tagName === "SELECT") copy.options[field.selectedIndex]?.setAttribute("selected", "");
   else if (field.tagName === "TEXTAREA") copy.textContent = field.value;
   else copy.setAttribute("value", field.value);
@@ -63,7 +63,7 @@ function said(copy, field) {
 }
 
 /** The file name for the run on screen, with the step if the file shows only one. */
-function nameOf(app, step = null) {
+function nameOf(/** @type {App} */ app, /** @type {number | null} */ step = null) {
   const { name, comparison, racer } = app.entry || {};
   const { source, policy } = app.run.header;
   const known = comparison ? `${comparison}-${racer}`.replace(/[^\w-]+/g, "-") : name;
@@ -73,6 +73,7 @@ function nameOf(app, step = null) {
   return [NAME, ...simulated, run, ...(step === null ? [] : ["step", step])].join("-");
 }
 
+/** @type {Record<string, {text: string, note: string, ending: string, step?: boolean}>} */
 const FILES = {
   jsonl: {
     text: "Trace",
@@ -99,7 +100,7 @@ const FILES = {
 };
 
 /** Download the run on screen. kind: png, replay or a kind that an engine writes. */
-export async function take(app, kind) {
+export async function take(/** @type {App} */ app, /** @type {string} */ kind) {
   const step = app.frame ? app.frame.event.step : 0;
   const file = FILES[kind];
   try {
@@ -108,19 +109,21 @@ export async function take(app, kind) {
     if (kind === "png") return download(`${name}.png`, await picture(app));
     if (kind === "replay") {
       // a run that came step by step is fetched as its engine stored it
-      const data = JSON.stringify(app.document || (await fetchJson(app.entry.url)));
+      const data = JSON.stringify(
+        app.document || (await fetchJson(/** @type {Json} */ (app.entry).url)),
+      );
       return download(`${name}.replay.json`, new Blob([data], { type: "application/json" }));
     }
     if (!app.runId) return app.toast("Only recorded, uploaded and finished runs can be exported.");
     const place = { step, rank: null, at: null, ...app.ranks.place };
     const answer = await (kind === "html" && app.ranks.current
-      ? app.engines.call("export_ranks", app.entry.id, place.step, place.rank, place.at)
+      ? app.engines.call("export_ranks", app.entry?.id, place.step, place.rank, place.at)
       : app.engines.call("export", kind, app.runId, step));
     if (!answer || answer.error) throw new Error(answer ? answer.error : "nothing came back");
     const blob = await whole(app, await (await fetch(answer.url)).blob(), kind);
     download(`${name}.${file.ending}`, blob);
     if (blob.size > 2 ** 20) app.toast(`The file has ${(blob.size / 2 ** 20).toFixed(1)} MiB.`);
-  } catch (error) {
+  } catch (/** @type {Foreign} */ error) {
     const failed = `The export failed: ${error.message}`;
     app.toast(kind === "png" ? "This browser could not draw the picture." : failed);
   }
@@ -130,7 +133,7 @@ export async function take(app, kind) {
  * The file as it is saved: figures of the tab's engine (visualizer/page/step.py) get Plotly's
  * script here. @param {Blob} blob
  */
-async function whole(app, blob, kind) {
+async function whole(/** @type {App} */ app, blob, /** @type {string} */ kind) {
   if (kind !== "plotly") return blob;
   const [before, after] = (await blob.text()).split(PLOTLY);
   if (after === undefined) return blob;
@@ -141,10 +144,12 @@ async function whole(app, blob, kind) {
 /** An item of a menu. @param {string} text @param {() => unknown} act @param {string} note */
 export const item = (text, act, note = "") => ({ text, note, act });
 
-export function exportMenu(app) {
+export function exportMenu(/** @type {App} */ app) {
   const { engines, address } = app;
+  /** @param {string} kind @param {string} text @param {string} note */
   const file = (kind, text, note) => item(text, () => take(app, kind), note);
-  const open = (text, note) => item(text, () => openFile(app), note);
+  const open = (/** @type {string} */ text, /** @type {string} */ note) =>
+    item(text, () => openFile(app), note);
   const items = [file("png", "Picture of this view", "PNG")];
   const replay = "JSON: every step, text and sentence; it opens here again";
   if (app.isKept) items.push(file("replay", "Replay", replay));

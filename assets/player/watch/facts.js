@@ -7,6 +7,7 @@ import { bytes, count, joined, milliseconds } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { warningsOf } from "../run/events.js";
 
+/** @type {Record<string, string>} */
 const SOURCES = {
   recorded: "Recorded",
   live: "Run by the server",
@@ -23,14 +24,14 @@ const EXECUTION = {
 const MEMORY = { weights: "{size} weights", kv_pool: "{size} KV pool", peak: "{size} at the peak" };
 
 /** Where the run on screen comes from, in a word or two. */
-export function sourceOf({ goesOn, header }) {
+export function sourceOf(/** @type {Json} */ { goesOn, header }) {
   if (goesOn) return "Live run";
   if (header.source === "live" && header.versions?.pyodide) return "Run in a browser tab";
   return SOURCES[header.source] || SOURCES.recorded;
 }
 
 /** The header as [name, words] rows, one for each fact that it has. */
-export function factsOf(run) {
+export function factsOf(/** @type {Run} */ run) {
   const { header } = run;
   const { model = {}, config = {}, execution, memory, versions = {}, engine } = header;
   const [unit, letter] = model.parameters >= 1e9 ? [1e9, "B"] : [1e6, "M"];
@@ -68,7 +69,7 @@ export function factsOf(run) {
   );
   const libraries = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
   const rules = Object.entries(header.inferred || {}).map(([fact, rule]) => `${fact}: ${rule}`);
-  const list = (parts) => joined(parts || [], ", ");
+  const list = (/** @type {Json} */ parts) => joined(parts || [], ", ");
   return [
     [sourceOf(run), list(ran)],
     ["Engine", list(other)],
@@ -92,10 +93,10 @@ const SHEETS =
 const FIT =
   "fitted to {steps} measured steps of {engine}; on steps left out of the fit it is off by {median} (median), by {most} for one in ten, and in total by {total}";
 
-const percent = (share) => t(`${Number((100 * share).toPrecision(3))} %`);
+const percent = (/** @type {number} */ share) => t(`${Number((100 * share).toPrecision(3))} %`);
 
 /** The cost model of a simulated run: data sheets with assumptions, or a fit with its error. */
-function costOf({ cost }) {
+function costOf(/** @type {Json} */ { cost }) {
   const { accelerator, model, reached, error, about } = cost || {};
   const { overhead_s: besides, memory_share: memory } = cost || {};
   if (accelerator && model && [reached, besides, memory].every(Number.isFinite))
@@ -118,14 +119,14 @@ function costOf({ cost }) {
 }
 
 /** How many steps break a rule that every run must obey, and the first of them. */
-function oddSteps(run) {
+function oddSteps(/** @type {Run} */ run) {
   const odd = run.events.filter((event) => warningsOf(event).length);
   const many = `${count(odd.length)} [step is|steps are] against a rule that every run obeys`;
   return odd.length && t(`${many}, first step ${odd[0].step}`);
 }
 
 /** The policy and its limits, each in our words, in vLLM's, and as a term of the glossary. */
-export function limitsOf(run) {
+export function limitsOf(/** @type {Run} */ run) {
   const { config = {}, policy = config.policy, batching = {}, engine } = run.header;
   const { max_num_batched_tokens: budget, chunked_prefill: chunked } = config;
   const limited = budget && batching.token_budget !== false;
@@ -152,7 +153,7 @@ export function limitsOf(run) {
  * Explain the policy's chip word by word: what the policy does, and each limit with the glossary's
  * meaning and vLLM's name.
  */
-export function showPolicy(app) {
+export function showPolicy(/** @type {App} */ app) {
   const { header } = app.run;
   const policy = header.policy || header.config?.policy;
   const terms = app.speech.language?.terms || app.options.terms || {};
@@ -177,10 +178,10 @@ export function showPolicy(app) {
   );
 }
 
-export const notesOf = ({ notes }) =>
+export const notesOf = (/** @type {Json} */ { notes }) =>
   Array.isArray(notes) ? notes.filter((note) => typeof note === "string" && note) : [];
 
-export function showFacts(root, run) {
+export function showFacts(/** @type {Root} */ root, /** @type {Run} */ run) {
   const rows = factsOf(run).flatMap(([name, words]) => [
     h("dt", {}, t(name)),
     h("dd", { class: name === "Note" ? "remark" : null }, h("bdi", {}, words)),

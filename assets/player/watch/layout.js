@@ -53,7 +53,7 @@ export function fit(app) {
 }
 
 /** Show one of the views that share their place on a small screen. @param {App} app */
-export function chooseTab(app, tab) {
+export function chooseTab(app, /** @type {string} */ tab) {
   if (!TABS.includes(tab)) return;
   app.store.set({ tab });
   const shown = app.layout === "tablet" && tab === "mask" ? "kv" : tab;
@@ -64,7 +64,7 @@ export function chooseTab(app, tab) {
 }
 
 /** Paint a theme, by default the one that the visitor or an address chose, else the system's. */
-export function paint(app, dark = isDark(app)) {
+export function paint(/** @type {App} */ app, dark = isDark(app)) {
   app.store.set({ palette: paintTheme(app.root, dark) });
 }
 
@@ -90,13 +90,13 @@ export function openAxis(app) {
 }
 
 /** Choose the lanes' axis: measured seconds or steps. @param {App} app */
-export function chooseAxis(app, clock) {
+export function chooseAxis(app, /** @type {boolean} */ clock) {
   app.store.set({ chosenAxis: clock });
   setAxis(app, clock);
 }
 
 /** Show an axis without choosing it for later runs. @param {App} app */
-export function setAxis(app, clock) {
+export function setAxis(app, /** @type {boolean} */ clock) {
   app.store.set({ clock });
   const button = app.$(".clock-button");
   tell(button, clock ? "Axis: time" : "Axis: steps");

@@ -29,7 +29,7 @@ export class Leak {
   }
 
   get _recorded() {
-    return this.app.options.catalogue.filter((entry) => entry.leak);
+    return this.app.options.catalogue.filter((/** @type {Entry} */ entry) => entry.leak);
   }
 
   get on() {
@@ -68,7 +68,7 @@ export class Leak {
         says: () => t(says),
         caption: () => (change ? translateLine(["The leak: ", { r: change.id }, wrote]) : []),
       });
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       app.toast(error.message, 8000);
     } finally {
       this._tell("");
@@ -80,7 +80,7 @@ export class Leak {
     const { app } = this;
     const spec = await app.editor.specOnScreen();
     if (!spec) return null;
-    const progress = ({ step, ahead, loading }) => {
+    const progress = (/** @type {Json} */ { step, ahead, loading }) => {
       const runs = step === null ? "starting" : `step ${step}`;
       this._tell(loading ? "loading the model" : ahead ? `${ahead} ahead` : runs);
     };
@@ -94,19 +94,19 @@ export class Leak {
     const { app } = this;
     const why =
       "To break the mask, an engine has to run the requests again, and this page has none. It was recorded for these runs:";
-    const open = async (entry) => {
+    const open = async (/** @type {Entry} */ entry) => {
       card.close();
       await app.open(entry);
       if (app.entry === entry) await this.toggle();
     };
-    const choices = this._recorded.map((entry) =>
+    const choices = this._recorded.map((/** @type {Entry} */ entry) =>
       newButton({ class: "button", onclick: () => open(entry) }, t(entry.title)),
     );
     const list = h("div", { class: "choices flex spaced wrap" }, ...choices);
     const card = showCard(app.root, "Leak", h("p", {}, t(why)), list);
   }
 
-  _tell(words) {
+  _tell(/** @type {Json} */ words) {
     this.working = words;
     this.app.redraw();
   }

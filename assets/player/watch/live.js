@@ -13,8 +13,9 @@ import { Run } from "../run/run.js";
 const GOES_ON = "inflight-run"; // in the session's storage: {spec, asked}, and {job} if it outlives the page
 
 export class Live {
-  constructor(app) {
+  constructor(/** @type {App} */ app) {
     this.app = app;
+    /** @type {string | null} */
     this.id = null;
     this.going = false;
     this.run = null; // the run in progress, or the last one
@@ -23,11 +24,12 @@ export class Live {
 
   /**
    * Run a spec; resolves to whether the run reached its end. tell: {progress(share, words), done(),
-   * failed(sentence, action)}. asked: facts about its requests, see `Beside`.
+   * failed(sentence, action)}. asked: facts about its requests, see `Beside`. @param {Json} spec
+   * @param {string} visitor @param {Json} tell @param {Json} asked
    */
   async start(spec, visitor, tell, asked) {
     const { app } = this;
-    const begin = async (signal) => {
+    const begin = async (/** @type {AbortSignal | undefined} */ signal) => {
       remember({ spec, asked });
       const job = await app.engines.begin("run", spec, visitor, signal);
       if (app.engines.outlives(job)) remember({ job, spec, asked });
@@ -42,17 +44,18 @@ export class Live {
   }
 
   /** Follow that run from its start, or start it again. */
-  async resume(visitor, tell) {
+  async resume(/** @type {string} */ visitor, /** @type {Json} */ tell) {
     const { job, spec, asked } = this.left;
     if (!job) return this.start(spec, visitor, tell, asked);
     return this._follow(tell, async () => job, asked);
   }
 
-  async _follow(tell, begin, asked = null) {
+  async _follow(/** @type {Json} */ tell, /** @type {Function} */ begin, asked = null) {
     const { app } = this;
     app.address.owes = false;
     /** @type {AbortController} */
     this._abort = new AbortController();
+    /** @type {string | null} */
     this.id = null;
     this.going = true;
     if (app.run) app.fetching = null; // a run requested earlier must not replace it
@@ -86,7 +89,7 @@ export class Live {
         if (delta.progress) tell.progress(...progressOf(delta.progress));
         if (delta.done) ended = delta;
       }
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       const broke = this.id && !(error instanceof Refusal);
       ended =
         error.name === "AbortError"
@@ -106,7 +109,7 @@ export class Live {
         app.store.set({ entry: this._entry });
         app.bar.marks();
       }
-      this._total(this.run, ended.url);
+      this._total(this.run, ended.url || "");
     }
     app.redraw();
     this.ended = ended.error ? null : this.run && { run: this.run, entry: this._entry };
@@ -120,7 +123,7 @@ export class Live {
   }
 
   /** Fetch the totals of the whole run and where its requests' time went, from its stored copy. */
-  async _total(run, url) {
+  async _total(/** @type {Run} */ run, /** @type {string} */ url) {
     if (!url) return;
     try {
       ({ totals: run.totalsIn[""], delays: run.delays } = await fetchJson(url));
@@ -134,11 +137,12 @@ export class Live {
 
   /**
    * Say why the run failed. If a run was on screen before, it is restored, and the visitor can
-   * switch between the two.
+   * switch between the two. @param {string | null} sentence @param {Json} before @param {Json} tell
    */
   _failed(sentence, before, tell) {
     if (!this.run || !before.run || this.app.edge !== this) return tell.failed(sentence);
     const failed = { run: this.run, entry: this._entry, replay: null, index: this.run.length - 1 };
+    /** @param {Json} shown @param {Json} other @param {string} text */
     const offer = (shown, other, text) => {
       if (this.app.run !== shown.run) this.show(shown);
       const back = shown === before ? "Back to the run before" : whole;
@@ -161,7 +165,7 @@ export class Live {
   }
 
   /** Put a run on screen at one of its steps. */
-  show({ run, entry, replay, index }) {
+  show(/** @type {Json} */ { run, entry, replay, index }) {
     this.app.editor.shown = run; // the form stays as it is: it has what was requested
     const step = run.length ? run.stepOf(Math.min(index, run.length - 1)) : null;
     this.app.enter({ run, entry, replay }, { step });
@@ -171,11 +175,11 @@ export class Live {
   draw() {
     const { app } = this;
     const badge = app.$(".live-badge");
-    badge.hidden = !app.running || !app.edge.run; // no step of the run has come yet
+    badge.hidden = !app.running || !app.edge?.run; // no step of the run has come yet
     if (badge.hidden) return;
     badge.classList.toggle("behind", !app.following);
     const { track, place } = app.transport;
-    const behind = app.edge.run === app.run ? track.length - 1 - place : 0;
+    const behind = app.edge?.run === app.run ? track.length - 1 - place : 0;
     const back = behind ? `${behind} behind: back to live` : "back to live";
     tell(badge, app.following ? "live" : back);
   }
@@ -187,7 +191,7 @@ export class Live {
   }
 }
 
-function progressOf({ step, tokens, total_tokens: total, ahead, loading }) {
+function progressOf(/** @type {Json} */ { step, tokens, total_tokens: total, ahead, loading }) {
   if (loading) return loadingWords(loading);
   if (ahead) return [0, `${count(ahead)} [run|runs] ahead of yours.`];
   const where = Number.isInteger(step) ? `Step ${step}: ` : tokens ? "" : "Starting: ";
@@ -195,4 +199,4 @@ function progressOf({ step, tokens, total_tokens: total, ahead, loading }) {
   return [total ? tokens / total : 0, words];
 }
 
-const remember = (run) => keep("visit", GOES_ON, run && JSON.stringify(run));
+const remember = (/** @type {Json} */ run) => keep("visit", GOES_ON, run && JSON.stringify(run));

@@ -20,7 +20,7 @@ const WHAT = {
 };
 
 /** Open a file that the visitor chooses, or several: the ranks of one engine. */
-export function openFile(app) {
+export function openFile(/** @type {App} */ app) {
   const input = document.createElement("input");
   input.type = "file";
   input.multiple = true;
@@ -30,18 +30,18 @@ export function openFile(app) {
 }
 
 /** Open files that are dropped on Watch. */
-export function openDropped(app) {
+export function openDropped(/** @type {App} */ app) {
   const takes = (/** @type {DragEvent} */ e) =>
     e.dataTransfer?.types.includes("Files") && isOnWatch();
   app.root.addEventListener("dragover", (e) => takes(e) && e.preventDefault());
   app.root.addEventListener("drop", (e) => {
     if (!takes(e)) return;
     e.preventDefault();
-    openFiles(app, e.dataTransfer.files);
+    openFiles(app, e.dataTransfer?.files);
   });
 }
 
-function openFiles(app, chosen) {
+function openFiles(/** @type {App} */ app, /** @type {Json} */ chosen) {
   if (!chosen?.length) return;
   if (app.engines?.tab && chosen.length === 1 && isFile(chosen[0].name))
     return app.editor.openModel(chosen[0]);
@@ -52,19 +52,28 @@ function openFiles(app, chosen) {
   });
 }
 
-/** Open the run at an address, or ranks at several, at a step. Resolves to whether it succeeded. */
+/**
+ * Open the run at an address, or ranks at several, at a step. Resolves to whether it succeeded.
+ * @param {App} app @param {Json} addresses
+ */
 export async function openAddress(app, addresses, wanted = {}) {
   return tried(app, "address", async () => {
-    const urls = addresses.map((address) => allowed(app, address));
+    const urls = addresses.map((/** @type {string} */ address) => allowed(app, address));
     const files = await Promise.all(
-      urls.map(async (url) => [url.pathname.split("/").at(-1), await textAt(app, url)]),
+      urls.map(async (/** @type {URL} */ url) => [
+        url.pathname.split("/").at(-1),
+        await textAt(app, url),
+      ]),
     );
     return read(app, files, { trace: addresses.length > 1 ? addresses : addresses[0] }, wanted);
   });
 }
 
 /** Open a contender's run of a recorded comparison, by both names. Resolves to whether it could. */
-export async function openRacer(app, { comparison, racer, ...wanted }) {
+export async function openRacer(
+  /** @type {App} */ app,
+  /** @type {Json} */ { comparison, racer, ...wanted },
+) {
   return tried(app, "comparison", async () => {
     const doc = await comparisonOf(app, comparison);
     if (!doc.runs[racer]) throw new Error(`nobody in it is called ${racer}.`);
@@ -74,15 +83,15 @@ export async function openRacer(app, { comparison, racer, ...wanted }) {
 }
 
 /** The document of a recorded comparison, by its name. */
-export async function comparisonOf(app, comparison) {
+export async function comparisonOf(/** @type {App} */ app, /** @type {Json} */ comparison) {
   const entry =
-    (app.options.comparisons || []).find((e) => e.name === comparison) ||
+    (app.options.comparisons || []).find((/** @type {Json} */ e) => e.name === comparison) ||
     (app.engines?.can("open_comparison") && { name: comparison });
   if (!entry) throw new Error(`there is no comparison ${comparison} here.`);
   return app.fetch(await comparisonUrl(app.engines, entry));
 }
 
-async function textAt(app, url) {
+async function textAt(/** @type {App} */ app, /** @type {URL} */ url) {
   let answer;
   try {
     answer = await fetch(url, {
@@ -107,7 +116,7 @@ async function tried(app, what, find) {
     const show = await find();
     if (app.fetching === mine) await show();
     return true;
-  } catch (error) {
+  } catch (/** @type {Foreign} */ error) {
     app.toast(`${WHAT[what]} could not be opened: ${error.message}`, 8000);
     return false;
   } finally {
@@ -115,7 +124,7 @@ async function tried(app, what, find) {
   }
 }
 
-function allowed(app, address) {
+function allowed(/** @type {App} */ app, /** @type {string} */ address) {
   let url;
   try {
     url = new URL(address, location.href);
@@ -132,20 +141,20 @@ function allowed(app, address) {
 }
 
 /** The text of a stream, decompressed if needed; throws if it is larger than the limit. */
-async function textOf(app, stream) {
+async function textOf(/** @type {App} */ app, /** @type {Json} */ stream) {
   const most = app.options.uploadBytes || MOST;
   const bytes = await bytesOf(stream, most);
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return new TextDecoder().decode(bytes);
   const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   try {
     return new TextDecoder().decode(await bytesOf(unpacked, most));
-  } catch (error) {
+  } catch (/** @type {Foreign} */ error) {
     throw error instanceof TypeError ? new Error("it is packed, and breaks off.") : error;
   }
 }
 
 /** The content of a stream; throws if it is larger than the limit. */
-export async function bytesOf(stream, most) {
+export async function bytesOf(/** @type {Json} */ stream, /** @type {number} */ most) {
   const chunks = [];
   let size = 0;
   for (const reader = stream.getReader(); ;) {
@@ -164,12 +173,17 @@ export async function bytesOf(stream, most) {
 /**
  * A function that shows the run in some files. files: [name, text] of each; several are the ranks
  * of one engine. entry: what the address says of the run. @returns {Promise<() => unknown>}
+ * @param {App} app @param {Json} files @param {Entry} entry
  */
 async function read(app, files, entry, wanted = {}) {
-  const replays = files.map(([, text]) => replayIn(text));
+  const replays = files.map((/** @type {Json} */ [, text]) => replayIn(text));
   if (replays[0] && files.length === 1) {
     const [came] = replays;
-    const ofRank = (rank) => ({ ...rank, id: null, replay: uploaded(rank.replay) });
+    const ofRank = (/** @type {Json} */ rank) => ({
+      ...rank,
+      id: null,
+      replay: uploaded(rank.replay),
+    });
     const replay = came.ranks ? { ...came, ranks: came.ranks.map(ofRank) } : uploaded(came);
     return () => {
       app.openReplay(replay, wanted, entry.trace ? { name: null, ...entry } : null);
@@ -184,9 +198,11 @@ async function read(app, files, entry, wanted = {}) {
     throw new Error(
       "it is no replay, and this page has no engine that could read a trace or a recording.",
     );
-  const names = files.map(([name]) => name);
-  const asked = names.map((name) => `name=${encodeURIComponent(name)}`).join("&");
-  const texts = files.map(([, text]) => text).join("\x1e");
+  const names = files.map((/** @type {Json} */ [name]) => name);
+  const asked = names
+    .map((/** @type {string} */ name) => `name=${encodeURIComponent(name)}`)
+    .join("&");
+  const texts = files.map((/** @type {Json} */ [, text]) => text).join("\x1e");
   const answer = await app.engines.send(`inflight/uploads?${asked}`, texts);
   if (answer.error) throw new Error(answer.error);
   const opened = { name: null, title: names[0], ...entry, ...answer };
@@ -199,20 +215,20 @@ async function read(app, files, entry, wanted = {}) {
 }
 
 /** A replay marked as coming from elsewhere. */
-function uploaded(replay) {
+function uploaded(/** @type {Replay} */ replay) {
   const source = replay.header.source === "simulated" ? "simulated" : "uploaded";
   return { ...replay, header: { ...replay.header, source } };
 }
 
-const isReplay = (data) =>
+const isReplay = (/** @type {Json} */ data) =>
   Boolean(data && data.header && Array.isArray(data.events) && Array.isArray(data.captions));
-const isRank = ({ rank, offset, replay }) =>
+const isRank = (/** @type {Json} */ { rank, offset, replay }) =>
   Number.isInteger(rank) && Number.isFinite(offset) && isReplay(replay);
-const isRanks = (data) =>
+const isRanks = (/** @type {Json} */ data) =>
   [data?.ranks, data?.says].every(Array.isArray) && data.ranks.length && data.ranks.every(isRank);
 
 /** The replay in a text, of one run or of all ranks, or null if the text is something else. */
-function replayIn(text) {
+function replayIn(/** @type {string} */ text) {
   const data = jsonIn(text);
   return isReplay(data) || isRanks(data) ? data : null;
 }

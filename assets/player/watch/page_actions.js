@@ -41,11 +41,15 @@ export function pageActions(app) {
 
     // -- opening a run ---------------------------------------------------------------------------
 
-    open: (entry, wanted) => app.open(entry, wanted),
+    open: app.open.bind(app),
     /** The entry of a recorded run in the catalogue, by its name. */
-    recorded: (name) => options.catalogue.find((entry) => entry.name === name),
-    openReplay: (replay, wanted, entry) => app.openReplay(replay, wanted, entry),
-    /** Open a replay whose sentences are already in the page's language. */
+    recorded: (/** @type {string} */ name) =>
+      options.catalogue.find((/** @type {Entry} */ entry) => entry.name === name),
+    openReplay: app.openReplay.bind(app),
+    /**
+     * Open a replay whose sentences are already in the page's language. @param {Replay} replay
+     * @param {Wanted} wanted @param {Entry} entry
+     */
     openTranslated(replay, wanted, entry) {
       app.openReplay(replay, wanted, entry);
       speech.opened = speech.language;
@@ -54,7 +58,7 @@ export function pageActions(app) {
     reopen() {
       const { entry, pinned, tab, following } = store.state;
       // a run that is still loading comes in that language
-      if (app.fetching || !options.catalogue.includes(entry)) return;
+      if (app.fetching || !entry || !options.catalogue.includes(entry)) return;
       app.open(entry, {
         ...app.address.read(),
         following,
@@ -65,7 +69,7 @@ export function pageActions(app) {
         ...ranks.place,
       });
     },
-    fetch: (url) => app.fetch(url),
+    fetch: app.fetch.bind(app),
     /** Show what the address names. */
     follow: () => app.address.follow(),
 
@@ -134,46 +138,49 @@ export function pageActions(app) {
       store.set({ ...UNLIT, run, index, pinned });
     },
     /** Show ranks in progress. */
-    showRanks: (picture, alone) => ranks.renew(picture, alone),
+    /** @type {App["ranks"]["renew"]} */
+    showRanks: (...picture) => ranks.renew(...picture),
     leaveRanks() {
       ranks.leave();
       store.set({ run: NONE });
     },
-    empty: (sentence) => app.empty(sentence),
+    empty: app.empty.bind(app),
 
     // -- position and view -----------------------------------------------------------------------
 
     pause: () => app.transport.toggle(false),
-    seekStep: (step) => app.seekStep(step),
+    seekStep: app.seekStep.bind(app),
     /** Go to a lesson's next step with nothing selected; a neighbouring step moves. */
-    turnToStep(step) {
+    turnToStep(/** @type {number} */ step) {
       const from = app.index;
       app.clear();
       app.seekStep(step);
       app.motion.went(from, app.index, true);
     },
-    chooseTab: (tab) => app.chooseTab(tab),
-    focusView: (view) => focusView(app, view),
-    present: (on) => app.present(on),
-    enlarge: (large) => store.set({ large }),
-    sized: () => app.sized(),
+    chooseTab: app.chooseTab.bind(app),
+    focusView: (/** @type {string | null} */ view) => focusView(app, view),
+    present: app.present.bind(app),
+    enlarge: (/** @type {boolean} */ large) => store.set({ large }),
+    sized: app.sized.bind(app),
     /** Show as much as a lesson needs; null: as much as the visitor has chosen. */
+    /** @type {App["detail"]["need"]} */
     need: (how) => detail.need(how),
     turnDetail: () => detail.turn(),
 
     /** Draw another view with the others; the returned function removes it. */
-    addView(view) {
+    addView(/** @type {View} */ view) {
       app.views.push(view);
       return () => {
         app.views = app.views.filter((one) => one !== view);
       };
     },
     /** Open or close the form of requests. */
+    /** @type {App["editor"]["toggle"]} */
     edit: (on) => app.editor.toggle(on),
     /** The spec in the form; see `Editor.said`. */
     edited: () => app.editor.said(),
-    toast: (sentence, ms, action) => app.toast(sentence, ms, action),
-    missing: (run) => app.missing(run),
-    absent: (part) => app.absent(part),
+    toast: app.toast.bind(app),
+    missing: app.missing.bind(app),
+    absent: app.absent.bind(app),
   };
 }

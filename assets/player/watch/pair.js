@@ -20,11 +20,11 @@ export class Pair {
     /** @type {Record<string, string> | null} */
     this.link = null; // the parameters of an address that shows both again
     this.line = app.$(".pair-line");
-    const $ = (s) => this.line.querySelector(s);
+    const $ = /** @type {Finder} */ ((s) => this.line.querySelector(s));
     this.names = $(".pair-names");
     this.words = $(".pair-says");
     this.go = $(".pair-go");
-    this.go.addEventListener("click", () => app.seekStep(this.step));
+    this.go.addEventListener("click", () => app.seekStep(this.step ?? 0));
     $(".pair-close").addEventListener("click", () => this.close());
   }
 

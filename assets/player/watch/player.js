@@ -76,7 +76,7 @@ export class Player {
    * opened, uploadBytes: size limit of a file, tabs: [{name, title}], detail: "simple" or "full"
    * for visitors who have never chosen, terms: see parts/glossary.js, embedded}.
    */
-  constructor(root, /** @type {Json} */ options = {}) {
+  constructor(/** @type {Root} */ root, /** @type {Json} */ options = {}) {
     this.root = root;
     this.options = { catalogue: [], tabs: [], server: false, ...options };
     this.store = new Store(paintTheme(root, prefersDark()));
@@ -86,7 +86,7 @@ export class Player {
     this.drawsSoon = false;
     this.lastMs = 0;
     this.fetching = null; // the run being fetched for display; only the latest is shown
-    const $ = (this.$ = (s) => root.querySelector(s));
+    const $ = (this.$ = /** @type {Finder} */ ((s) => root.querySelector(s)));
     this.scrubber = $(".scrubber");
     root.classList.toggle("embedded", Boolean(this.options.embedded));
     this.detail = new Detail(this);
@@ -113,8 +113,14 @@ export class Player {
     const tabled = [
       ...canvases,
       this.card,
-      { surface: this.strip.surface, table: (state) => this.lanes.table(state) },
-      { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) },
+      {
+        surface: this.strip.surface,
+        table: (/** @type {Json} */ state) => this.lanes.table(state),
+      },
+      {
+        surface: this.lanes.other.surface,
+        table: (/** @type {Json} */ state) => this.lanes.besideTable(state),
+      },
       this.rankLanes,
     ];
     const pictures = tabled.map((view) => [view, view.surface.canvas]);
@@ -145,12 +151,12 @@ export class Player {
     this.flights = new Flights($(".stage"), this, actions.redraw);
     this.motion = new Motion(this);
     for (const view of [...canvases, this.strip])
-      pointCanvas(this, view, view === this.lanes || view === this.strip);
+      pointCanvas(this, /** @type {Json} */ (view), view === this.lanes || view === this.strip);
     pointElements(this);
     this.ask = new Ask(this);
     this.menu = new Menu($(".menu"), this);
     this.address = new Address(this);
-    this.engines = Engines.of(this.options);
+    this.engines = /** @type {Engines} null where nothing can run */ (Engines.of(this.options));
     this.visit = new Visit(this);
     this.pair = new Pair(this);
     this.views.push((this.beside = new Beside(this)));
@@ -255,7 +261,7 @@ export class Player {
 
   async start() {
     const { options, address } = this;
-    const wanted = address.read();
+    /** @type {Json} */ const wanted = address.read();
     const names = ["watch", ...options.tabs.map((/** @type {Tab} */ tab) => tab.name)];
     if (wanted.part && !names.includes(wanted.part)) this.absent(wanted.part);
     address.owes = Boolean(wanted.spec && this.engines);
@@ -291,7 +297,7 @@ export class Player {
     if (options.replay && !wanted.run) this.show(options.replay, wanted);
     else if (!(await this.opening.begin()) && !this.isOpening) {
       const entry =
-        options.catalogue.find((e) => e.name === wanted.run) ||
+        options.catalogue.find((/** @type {Json} */ e) => e.name === wanted.run) ||
         (options.url ? { url: options.url } : options.catalogue[0]);
       if (entry) {
         await this.open(entry, wanted);
@@ -301,13 +307,13 @@ export class Player {
   }
 
   /** Open a recorded run of the catalogue; its file is fetched once. */
-  async open(entry, wanted = {}) {
+  async open(/** @type {Entry} */ entry, wanted = {}) {
     this.fetching = entry;
     try {
-      const replay = await this.speech.withCaptions(entry, await this.fetch(entry.url));
+      const replay = await this.speech.withCaptions(entry, await this.fetch(entry.url || ""));
       if (this.fetching !== entry) return; // another run was requested meanwhile
       this.show(replay, wanted, entry);
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       const sentence = `This run could not be fetched (${error.message}).`;
       if (this.run) this.toast(sentence);
       else this.empty(sentence);
@@ -316,7 +322,7 @@ export class Player {
     }
   }
 
-  fetch(url) {
+  fetch(/** @type {string} */ url) {
     return fetchOnce(url);
   }
 
@@ -324,8 +330,8 @@ export class Player {
    * Show a replay that is already loaded, from a file or another part. If the replay is broken,
    * this throws before anything on screen changes.
    */
-  openReplay(replay, wanted = {}, /** @type {object | null} */ entry = null) {
-    for (const one of replay.ranks?.map((rank) => rank.replay) || [replay]) {
+  openReplay(/** @type {Json} */ replay, wanted = {}, /** @type {Entry | null} */ entry = null) {
+    for (const one of replay.ranks?.map((/** @type {Json} */ rank) => rank.replay) || [replay]) {
       const run = new Run(one);
       for (let i = 0; i < run.length; i += 1) run.frame(i);
     }
@@ -333,12 +339,12 @@ export class Player {
   }
 
   /** Download the run on screen as a file; see export.js. */
-  take(kind) {
+  take(/** @type {string} */ kind) {
     return take(this, kind);
   }
 
   /** Show a replay, or the replays of ranks. wanted: {step, pin, view} from an address. */
-  show(replay, wanted = {}, entry = this.entry) {
+  show(/** @type {Json} */ replay, wanted = {}, entry = this.entry) {
     if (replay?.ranks?.length) return this.ranks.show(replay, wanted, entry);
     if (!replay || !replay.header || !Array.isArray(replay.events))
       return this.toast("This is not a replay.");
@@ -375,7 +381,7 @@ export class Player {
   }
 
   /** Show what an address names of the run on screen. wanted: see `Address.read`. */
-  look(wanted) {
+  look(/** @type {Json} */ wanted) {
     const { run } = this;
     const named = requestNamed(run, wanted.request);
     if (wanted.request && !named) return this._unknown(wanted.request);
@@ -398,19 +404,19 @@ export class Player {
     this.changed();
   }
 
-  _unknown(id) {
+  _unknown(/** @type {string} */ id) {
     this.redraw();
     this.changed(); // the address then names what is on screen
     const shown = [...id.replace(/[“”]/g, "")].slice(0, 80).join("");
     this.toast(`No request of this run has the id “${shown}”.`, 6000);
   }
 
-  empty(sentence) {
+  empty(/** @type {string | null} */ sentence) {
     showEmpty(this.root, sentence);
   }
 
   /** Append steps that come from a running engine. */
-  extend(delta) {
+  extend(/** @type {Json} */ delta) {
     const { run } = this;
     const wasEmpty = run.length === 0;
     run.append(delta.events || [], delta.captions || [], delta);
@@ -428,7 +434,7 @@ export class Player {
   // -- position ----------------------------------------------------------------------------------
 
   /** Go to a step index. byHand: the visitor did it, which ends following the newest step. */
-  seek(index, byHand = false) {
+  seek(/** @type {number} */ index, byHand = false) {
     if (!this.run || !this.run.length) return;
     const to = clamp(Math.trunc(index) || 0, 0, this.transport.track.length - 1);
     if (this.ranks.all) return this.ranks.seek(to);
@@ -440,19 +446,19 @@ export class Player {
   }
 
   /** Take single steps, by key or button; a move by one step is animated. */
-  step(by) {
+  step(/** @type {number} */ by) {
     const from = this.transport.place;
     this.transport.toggle(false);
     this.seek(from + by, true);
     this.motion.went(from, this.index, true);
   }
 
-  scrub(index) {
+  scrub(/** @type {number} */ index) {
     this.transport.toggle(false);
     this.seek(index, true);
   }
 
-  choosePass(index) {
+  choosePass(/** @type {number} */ index) {
     this.mask.zoom = null;
     const { passes } = viewState(this).frame;
     this.store.set({ pass: index === passes.length - 1 ? Infinity : index });
@@ -465,12 +471,12 @@ export class Player {
    * The request of the run on screen with the same id: the given one may be from a run that a
    * longer one has just replaced.
    */
-  _own(request) {
+  _own(/** @type {RunRequest | null} */ request) {
     return (request && this.run.request(request.id)) || null;
   }
 
   /** Highlight what is under the pointer. found: {request, hot, lines} of a view, or null. */
-  hover(found, x = 0, y = 0) {
+  hover(/** @type {Json} */ found, x = 0, y = 0) {
     const { hot: was } = this.store.state;
     const { request = null, lit = null, hot = null, lines = null } = found || {};
     const isSame = isSameHot(hot, was);
@@ -479,12 +485,12 @@ export class Player {
   }
 
   /** Show a tooltip; null hides it. */
-  explain(lines, x = 0, y = 0) {
+  explain(/** @type {Span[][] | null} */ lines, x = 0, y = 0) {
     if (lines) this.tooltip.show(lines, x, y);
     else this.tooltip.hide();
   }
 
-  pin(request) {
+  pin(/** @type {RunRequest | null} */ request) {
     const own = this._own(request);
     this.store.set({ pinned: own !== this.pinned ? own : null, lit: null });
     if (!this.pinned) this.mask.zoom = null;
@@ -546,24 +552,25 @@ export class Player {
   sized() {
     fit(this);
   }
-  chooseTab(tab) {
+  chooseTab(/** @type {string} */ tab) {
     chooseTab(this, tab);
   }
-  setClock(on) {
+  setClock(/** @type {boolean} */ on) {
     chooseAxis(this, on);
   }
-  present(on, quiet = false) {
+  present(/** @type {boolean} */ on, quiet = false) {
     present(this, on, quiet);
   }
 
-  setTheme(theme) {
+  setTheme(/** @type {"dark" | "light" | null} */ theme) {
     this.store.set({ chosenTheme: theme });
     paint(this);
   }
 
   // -- small services ----------------------------------------------------------------------------
 
-  toast(sentence, ms = 4000, /** @type {Action | null | ""} */ action = null) {
+  /** @param {string} sentence @param {Action | null | ""} action */
+  toast(sentence, ms = 4000, action = null) {
     showToast(this.root, sentence, ms, action);
   }
 
@@ -586,7 +593,7 @@ export class Player {
 
   // -- for tests and scripts ---------------------------------------------------------------------
 
-  seekStep(step) {
+  seekStep(/** @type {number} */ step) {
     if (this.run) this.seek(this.run.indexOf(step));
   }
 
@@ -596,7 +603,7 @@ export class Player {
 }
 
 /** Create a player in its markup once that is styled; the last one created is `window.inflight`. */
-export const mount = (root, options) =>
+export const mount = (/** @type {Root} */ root, /** @type {Json} */ options) =>
   whenStyled(root, () => {
     window.inflight = new Player(root, options);
     window.inflightWatch = pageActions(window.inflight);

@@ -9,22 +9,22 @@ import { t, translateLine } from "../parts/speech.js";
 
 /**
  * view: has `surface` and `hit(x, y)` → {request, lines, keepsPin} or null. seeks: whether a click
- * seeks instead of pinning.
+ * seeks instead of pinning. @param {App} app @param {PointedView & { dragging?: boolean }} view
  */
 export function pointCanvas(app, view, seeks = false) {
   const { canvas } = view.surface;
-  const find = (e) => (app.run ? view.hit(...pointIn(canvas, e)) : null);
-  canvas.addEventListener("pointermove", (e) => {
+  const find = (/** @type {Json} */ e) => (app.run ? view.hit(...pointIn(canvas, e)) : null);
+  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => {
     if (e.pointerType === "touch" || view.dragging || !hasMoved(e)) return;
     app.hover(find(e), e.clientX, e.clientY);
   });
   canvas.addEventListener("pointerleave", () => app.hover(null));
   /** @type {number[] | null} */
   let down = null;
-  canvas.addEventListener("pointerdown", (e) => {
+  canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ e) => {
     down = [e.clientX, e.clientY];
   });
-  canvas.addEventListener("click", (e) => {
+  canvas.addEventListener("click", (/** @type {PointerEvent} */ e) => {
     // the end of a drag is not a click
     if (seeks || (down && Math.hypot(e.clientX - down[0], e.clientY - down[1]) > 5)) return;
     const found = find(e);
@@ -35,14 +35,20 @@ export function pointCanvas(app, view, seeks = false) {
   });
 }
 
-export function pointElements(app) {
+export function pointElements(/** @type {App} */ app) {
   if (app.options.terms) new Glossary(() => app.speech.language?.terms || app.options.terms);
-  const of = (e) => {
-    const el = e.target.closest && e.target.closest("[data-request]");
+  const of = (/** @type {Event} */ e) => {
+    const at = /** @type {Element} */ (e.target);
+    const el = /** @type {HTMLElement | null} */ (at.closest && at.closest("[data-request]"));
     return el && app.run ? app.run.requests[Number(el.dataset.request)] : null;
   };
   app.root.addEventListener("pointerover", (e) => {
-    if (e.pointerType === "touch" || e.target.tagName === "CANVAS" || !hasMoved(e)) return;
+    if (
+      e.pointerType === "touch" ||
+      /** @type {Element} */ (e.target).tagName === "CANVAS" ||
+      !hasMoved(e)
+    )
+      return;
     const request = of(e);
     if (request !== app.store.state.hovered) app.hover(request && { request });
   });
@@ -112,7 +118,7 @@ export class Cursor {
     return document.activeElement === this.el && this.el.matches(":focus-visible");
   }
 
-  _key(e) {
+  _key(/** @type {KeyboardEvent} */ e) {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
     const places = this._places();
     if (e.key === "Escape") {
@@ -133,7 +139,7 @@ export class Cursor {
     return places.length > MOST ? [] : places;
   }
 
-  _found(places) {
+  _found(/** @type {Json} */ places) {
     const { x, y, w, h: height } = places[this.at];
     return this.view.hit(x + w / 2, y + height / 2);
   }

@@ -17,7 +17,7 @@ export const hasRoom = ({ root }) => root.clientWidth >= ROOM[0] && root.clientH
  * Enter or leave the mode. quiet: no toast about its keys, or about a window that is too small.
  * @param {App} app
  */
-export function present(app, on, quiet) {
+export function present(app, /** @type {boolean} */ on, /** @type {boolean} */ quiet) {
   app.root.classList.toggle("presenter", on);
   if (on && !hasRoom(app)) {
     app.root.classList.remove("presenter");

@@ -37,7 +37,7 @@ export class Ranks {
    */
   show(doc, wanted = {}, entry = null) {
     const { app } = this;
-    this.members = doc.ranks.map(({ rank, offset, id, replay }) => ({
+    this.members = doc.ranks.map((/** @type {Json} */ { rank, offset, id, replay }) => ({
       rank,
       offset,
       id,
@@ -91,7 +91,7 @@ export class Ranks {
   }
 
   /** Apply an address. wanted: {rank: a number, "all" or null, at: seconds or null, step} */
-  look(wanted) {
+  look(/** @type {Wanted} */ wanted) {
     const { app } = this;
     const having = [this.current, ...this.members].find(
       (m) => m && requestNamed(m.run, wanted.request),
@@ -140,7 +140,7 @@ export class Ranks {
   }
 
   /** Go to a moment; the run on screen goes to the last step that began by then. */
-  hold(now) {
+  hold(/** @type {number} */ now) {
     const { app } = this;
     const at = clamp(now, this.from, this.span);
     app.store.set({ index: Math.max(0, standing(/** @type {Rank} */ (this.current), at).i) });
@@ -151,7 +151,7 @@ export class Ranks {
   }
 
   /** Show a rank, at the same moment or at a given step. */
-  choose(member, /** @type {number | null} */ index = null) {
+  choose(/** @type {Rank | null} */ member, /** @type {number | null} */ index = null) {
     if (!member || !this.members.includes(member)) return;
     if (this.alone) return this.alone(member, index);
     const now = this.current ? this.now : null;
@@ -162,7 +162,7 @@ export class Ranks {
   }
 
   /** Show the next rank, or the one before. */
-  turn(by) {
+  turn(/** @type {number} */ by) {
     const at = this.members.indexOf(/** @type {Rank} */ (this.current));
     if (at >= 0) this.choose(this.members[(at + by + this.members.length) % this.members.length]);
   }
@@ -176,7 +176,7 @@ export class Ranks {
   }
 
   /** Show all ranks in one picture, at a moment; or again the rank that was on screen. */
-  showAll(on, now = this.members.length ? this.now : 0) {
+  showAll(/** @type {boolean} */ on, now = this.members.length ? this.now : 0) {
     if (on && this.members.length < 2) return;
     if (!on && this.alone) return this.choose(this.current);
     const { app } = this;
@@ -208,6 +208,7 @@ export class Ranks {
   _buttons() {
     const { current } = this;
     if (!current) return;
+    /** @param {string} text @param {boolean} on @param {() => void} act */
     const button = (text, on, act) =>
       newButton({ class: "button", "aria-pressed": String(on), onclick: act }, t(text));
     const all = button("All ranks", this.all, () => this.showAll(!this.all));
@@ -216,7 +217,7 @@ export class Ranks {
     );
     renew(this.names, this.members.length > 1 && all, ...each);
     const [aligned, ...faults] = this.says;
-    const odd = faults.map((fault) => h("b", {}, h("bdi", {}, t(fault)), " "));
+    const odd = faults.map((/** @type {Json} */ fault) => h("b", {}, h("bdi", {}, t(fault)), " "));
     this.words.replaceChildren(...odd, this.members.length > 1 ? t(aligned) : "");
     this.words.title = this.words.textContent;
   }
@@ -242,14 +243,14 @@ export class Ranks {
     return this._moments.length;
   }
 
-  seek(index) {
+  seek(/** @type {number} */ index) {
     this.hold(this._times[clamp(index, 0, this.length - 1)]);
   }
 
   /** Indices of the moments at which something of a kind happens; see `Run.eventSteps`. */
-  eventSteps(kind) {
+  eventSteps(/** @type {string} */ kind) {
     const steps = new Map(this.members.map((m) => [m, new Set(m.run.eventSteps(kind))]));
-    const has = ({ placed, i }) => steps.get(placed)?.has(i);
+    const has = (/** @type {Json} */ { placed, i }) => steps.get(placed)?.has(i);
     return this._moments.flatMap((moment, n) => (moment.steps.some(has) ? n : []));
   }
 

@@ -13,7 +13,7 @@ import { openFile } from "./open_file.js";
 const [WIDTH, HEIGHT] = [132, 40];
 
 /** A small picture of a run's lanes. */
-function thumbnail(app, { lanes, steps }) {
+function thumbnail(/** @type {App} */ app, /** @type {Json} */ { lanes, steps }) {
   const size = { width: WIDTH * 2, height: HEIGHT * 2 };
   const canvas = h("canvas", { class: "thumb", "aria-hidden": "true", ...size });
   const g = /** @type {Ink} */ (canvas.getContext("2d"));
@@ -22,7 +22,7 @@ function thumbnail(app, { lanes, steps }) {
   const pitch = HEIGHT / Math.max(1, lanes.length);
   const gap = pitch > 5 ? 1.5 : pitch > 2.5 ? 0.5 : 0;
   const unit = WIDTH / Math.max(1, steps);
-  lanes.forEach((pieces, lane) => {
+  lanes.forEach((/** @type {Json} */ pieces, /** @type {number} */ lane) => {
     g.fillStyle = palette.empty;
     g.fillRect(0, lane * pitch, WIDTH, pitch - gap);
     for (const [from, end, hue] of pieces) {
@@ -35,12 +35,15 @@ function thumbnail(app, { lanes, steps }) {
 }
 
 /** A function that closes the list and then acts. */
-const closed = (dialog, act) => () => {
+const closed = (/** @type {HTMLDialogElement} */ dialog, /** @type {() => void} */ act) => () => {
   dialog.close();
   act();
 };
 
-/** A run in the list: its picture and words, as a button. */
+/**
+ * A run in the list: its picture and words, as a button. @param {Json} picture @param {Child} title
+ * @param {string} says @param {Json} facts @param {Json} props
+ */
 function choice(picture, title, says, facts, props) {
   const more = h("small", { class: "run-facts" }, joined(facts));
   const words = [h("b", {}, title), h("small", {}, says), more];
@@ -48,8 +51,9 @@ function choice(picture, title, says, facts, props) {
   return newButton(kind, picture, h("span", { class: "run-words grid" }, ...words));
 }
 
-const stepsOf = ({ steps }) => steps && t(`${count(steps)} [step|steps]`);
+const stepsOf = (/** @type {Json} */ { steps }) => steps && t(`${count(steps)} [step|steps]`);
 
+/** @param {App} app @param {HTMLDialogElement} dialog @param {Entry} entry */
 function recorded(app, dialog, entry) {
   const picture = entry.lanes && thumbnail(app, entry);
   const current = app.entry === entry ? "true" : null;
@@ -58,9 +62,12 @@ function recorded(app, dialog, entry) {
   return choice(picture, t(entry.title), t(entry.shows), [entry.policy, stepsOf(entry)], props);
 }
 
+/**
+ * @param {App} app @param {HTMLDialogElement} dialog @param {Json} kept @param {() => void} again
+ */
 function ofThisVisit(app, dialog, kept, again) {
   const { visit } = app;
-  const act = (name, what) =>
+  const act = (/** @type {string} */ name, /** @type {() => void} */ what) =>
     newButton({ class: "button", onclick: closed(dialog, what) }, t(name));
   const at = kept.at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   const remove = () => {
@@ -71,7 +78,7 @@ function ofThisVisit(app, dialog, kept, again) {
     app.put(kept);
     app.address.share();
   };
-  const compares = app.options.tabs.some((tab) => tab.name === "compare");
+  const compares = app.options.tabs.some((/** @type {Json} */ tab) => tab.name === "compare");
   const facts = [stepsOf(kept), t(duration(kept.seconds)), at];
   const open = { onclick: closed(dialog, () => app.put(kept)) };
   return h(
@@ -89,8 +96,11 @@ function ofThisVisit(app, dialog, kept, again) {
 }
 
 /** Common questions, each linking to its answer and the step that shows it. */
-function asked(dialog, { title, shows, asked: list }) {
-  const link = ({ name, title: question }) => {
+function asked(
+  /** @type {HTMLDialogElement} */ dialog,
+  /** @type {Json} */ { title, shows, asked: list },
+) {
+  const link = (/** @type {Json} */ { name, title: question }) => {
     const href = `#part=learn&lesson=questions&stop=${name}`;
     return h("li", {}, h("a", { href, onclick: () => dialog.close() }, question));
   };
@@ -98,32 +108,37 @@ function asked(dialog, { title, shows, asked: list }) {
   return h("section", { class: "asked" }, ...head, h("ul", {}, ...list.map(link)));
 }
 
-export function showRuns(app) {
+export function showRuns(/** @type {App} */ app) {
   const dialog = bareCard(app.root, "Runs", "runs-card");
   const questionsAsked = app.speech.language?.asked || app.options.asked;
   const fill = () => {
     const { catalogue, questions } = app.options;
-    const groups = (questions || []).map((question, n) => [
-      question,
-      catalogue.filter((e) => e.question === n),
-    ]);
-    const rest = catalogue.filter((e) => !Number.isInteger(e.question));
+    const groups = (questions || []).map(
+      (/** @type {string} */ question, /** @type {number} */ n) => [
+        question,
+        catalogue.filter((/** @type {Json} */ e) => e.question === n),
+      ],
+    );
+    const rest = catalogue.filter((/** @type {Json} */ e) => !Number.isInteger(e.question));
     groups.push([{ title: "Recorded runs", answer: "" }, rest]);
+    /** @param {string} title @param {string} says @param {string} kind @param {Json} choices */
     const section = (title, says, kind, choices) => {
       const list = h("div", { class: kind }, ...choices);
       const head = [h("h3", {}, t(title)), h("p", {}, t(says))];
       return choices.length > 0 && h("section", {}, ...head, list);
     };
-    const made = app.visit.runs.map((kept) => ofThisVisit(app, dialog, kept, fill));
+    const made = app.visit.runs.map((/** @type {Json} */ kept) =>
+      ofThisVisit(app, dialog, kept, fill),
+    );
     const lost = "Made here; they are lost when the page is closed.";
     const file = closed(dialog, () => openFile(app));
-    const learns = app.options.tabs.some((tab) => tab.name === "learn");
+    const learns = app.options.tabs.some((/** @type {Json} */ tab) => tab.name === "learn");
     put(
       dialog,
       cardHead("Runs", newButton({ class: "button", onclick: file }, t("Open a file"))),
       section("Runs of this visit", lost, "run-choices grid spaced visit", made),
-      ...groups.map(([{ title, answer }, entries]) => {
-        const choices = entries.map((entry) => recorded(app, dialog, entry));
+      ...groups.map((/** @type {Json} */ [{ title, answer }, entries]) => {
+        const choices = entries.map((/** @type {Entry} */ entry) => recorded(app, dialog, entry));
         return section(title, answer, "run-choices grid spaced", choices);
       }),
       learns && questionsAsked && asked(dialog, questionsAsked),
@@ -136,7 +151,7 @@ export function showRuns(app) {
 /**
  * A run's lanes as in the catalogue: for each lane [first step, end, hue], hue -1 for wasted steps.
  */
-function lanesOf(run) {
+function lanesOf(/** @type {Run} */ run) {
   /** @type {number[][][]} */
   const lanes = Array.from({ length: run.numLanes }, () => []);
   for (const { lane, from, end, status, laneSpan } of lanePieces(run)) {
@@ -153,10 +168,14 @@ export class Visit {
     this.app = app;
     // identifies the visitor to the server
     this.visitor = randomHex(12);
+    /** @type {Json[]} */
     this.runs = []; // {title, policy, seconds, at, run, entry, spec, lanes, steps}
   }
 
-  /** Add a run that has ended. */
+  /**
+   * Add a run that has ended. @param {Run} run @param {Entry} entry @param {Json} spec
+   * @param {string} title
+   */
   add(run, entry, spec, title) {
     const { policy, max_num_batched_tokens: budget } = run.header.config;
     const limits = [policy, t(`${run.numLanes} [lane|lanes]`), budget && `budget ${budget}`];
@@ -175,11 +194,11 @@ export class Visit {
     this.app.root.dispatchEvent(new CustomEvent("inflight-ran", { detail, bubbles: true }));
   }
 
-  remove(kept) {
+  remove(/** @type {Json} */ kept) {
     this.runs = this.runs.filter((other) => other !== kept);
   }
 
-  async compare(kept) {
+  async compare(/** @type {Json} */ kept) {
     this.app.put(kept);
     await this.app.editor.take(kept.spec);
     goToPart(this.app.root, "compare", "watched");

@@ -13,15 +13,22 @@ import { timeBar } from "../views/time_bar.js";
 
 const MOST_ROWS = 200;
 
-/** The longest gaps or waits, each with a link to its step. */
+/** The delays of a run that has them, as the card's button knows. */
+const delaysOf = (/** @type {Run} */ run) => /** @type {Delays} */ (run.delays);
+
+/**
+ * The longest gaps or waits, each with a link to its step. @param {App} app
+ * @param {(step: number | null, pin: string) => void} go @param {string} kind @param {string} title
+ * @param {string} none
+ */
 function worst(app, go, kind, title, none) {
   const shown = { run: app.run, index: Infinity };
-  const found = app.run.delays.worst.filter((one) => one.kind === kind);
+  const found = delaysOf(app.run).worst.filter((one) => one.kind === kind);
   const lines = found.map(({ step, request, say }) => {
     const sentence = h("span", {}, ...spans(shown, say[speaking()] || say.en));
     if (step === null) return h("li", {}, sentence);
     const named = app.run.request(request);
-    const onclick = (e) => {
+    const onclick = (/** @type {Happened} */ e) => {
       e.preventDefault();
       go(step, named.letter);
     };
@@ -36,27 +43,30 @@ function worst(app, go, kind, title, none) {
  * The table's columns: [key, words, meaning, function from a request's time to seconds]. Parts that
  * no request has are left out.
  */
-function columnsOf(run, times) {
-  const secondsOf = (part) => (time) => time.parts.find(({ name }) => name === part)?.seconds || 0;
-  const parts = run.delays.parts
-    .map(([name, label, means]) => [name, label, means, secondsOf(name)])
-    .filter(([, , , seconds]) => times.some(({ time }) => seconds(time)));
+function columnsOf(/** @type {Run} */ run, /** @type {Json} */ times) {
+  const secondsOf = (/** @type {Json} */ part) => (/** @type {Json} */ time) =>
+    time.parts.find((/** @type {Json} */ { name }) => name === part)?.seconds || 0;
+  /** @type {Json[]} */
+  const columns = delaysOf(run).parts.map((part) => [...part, secondsOf(part[0])]);
+  const parts = columns.filter(([, , , seconds]) =>
+    times.some((/** @type {Json} */ { time }) => seconds(time)),
+  );
   const means = "From its arrival to its end; the parts add up to the whole";
-  return [["whole", "in all", means, (time) => time.whole], ...parts];
+  return [["whole", "in all", means, (/** @type {Json} */ time) => time.whole], ...parts];
 }
 
 /**
  * A table of every request's time, sorted by a column, with a field that keeps requests by letter
- * or a piece of their id.
+ * or a piece of their id. @param {App} app @param {(step: number | null, pin: string) => void} go
  */
 function table(app, go) {
   const { run } = app;
   const times = run.requests
-    .map((request) => ({ request, time: timeOf(run, request) }))
+    .map((request) => ({ request, time: /** @type {Json} */ (timeOf(run, request)) }))
     .filter(({ time }) => time);
   const columns = columnsOf(run, times);
   const most = Math.max(...times.map(({ time }) => time.whole));
-  let by = run.delays.worst.some(({ kind }) => kind === "wait") ? "queued" : "whole";
+  let by = delaysOf(run).worst.some(({ kind }) => kind === "wait") ? "queued" : "whole";
   let down = true;
   const heard = { role: "group", "aria-label": t("Where every request's time went") };
   const box = h("div", { class: "slow-table", tabindex: "0", ...heard });
@@ -66,10 +76,10 @@ function table(app, go) {
   let shown = times;
   const draw = (focused = "") => {
     const value = columns.find(([key]) => key === by)?.[3];
-    const place = ({ request, time }) => (value ? value(time) : request.index);
+    const place = (/** @type {Json} */ { request, time }) => (value ? value(time) : request.index);
     const sorted = [...times].sort((a, b) => (down ? -1 : 1) * (place(a) - place(b)));
     shown = matching(sorted, field.value);
-    const head = (key, words, means) => {
+    const head = (/** @type {string} */ key, /** @type {string} */ words, means = "") => {
       const isBy = by === key;
       const onclick = () => {
         [by, down] = [key, isBy ? !down : key !== "request"];
@@ -82,7 +92,7 @@ function table(app, go) {
         newButton({ title: means && t(means), "data-by": key, onclick }, t(words), arrow),
       );
     };
-    const row = ({ request, time }) => {
+    const row = (/** @type {Json} */ { request, time }) => {
       const letter = chip({ run, index: Infinity }, request);
       const id = h("bdi", { class: "slow-id clip", title: request.id }, request.id);
       const [bound] = time.limits;
@@ -119,11 +129,11 @@ function table(app, go) {
 }
 
 /** Show the card about the run on screen. finds: focus the field that finds a request. */
-export function showSlow(app, finds = false) {
+export function showSlow(/** @type {App} */ app, finds = false) {
   const { run } = app;
   if (!run?.delays) return app.toast("Where the time went is known when the run has ended.");
   const dialog = bareCard(app.root, "What was slow?", "runs-card slow-card");
-  const go = (step, pin) => {
+  const go = (/** @type {number | null} */ step, /** @type {string} */ pin) => {
     dialog.close();
     app.look({ step, pin });
   };

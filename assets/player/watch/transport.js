@@ -10,6 +10,7 @@ import { showSlow } from "./slow.js";
 
 export const SPEEDS = [1, 2, 4, 8, 15, 30, 60];
 
+/** @type {Record<string, string>} */
 const KEYS = {
   ArrowRight: "next",
   ArrowLeft: "prev",
@@ -25,7 +26,7 @@ const KEYS = {
 };
 
 export class Transport {
-  constructor(bar, app) {
+  constructor(/** @type {Json} */ bar, /** @type {App} */ app) {
     this.app = app;
     this.bar = bar;
     this.speed = 2;
@@ -49,9 +50,9 @@ export class Transport {
     this.select = bar.querySelector(".speed");
     this.kind = bar.querySelector(".kind");
     this.progress = app.root.querySelector(".progress-line i");
-    bar.addEventListener("click", (e) => {
+    bar.addEventListener("click", (/** @type {Happened} */ e) => {
       const button = e.target.closest("[data-act]");
-      if (button) this.act(button.dataset.act);
+      if (button) this.act(/** @type {Json} */ (button).dataset.act);
     });
     this.select.addEventListener("change", () => {
       this.speed = Number(this.select.value);
@@ -72,8 +73,9 @@ export class Transport {
    * Do what a button (data-act) or key (KEYS) stands for. far: how many steps at once. False if
    * there is no such action.
    */
-  act(name, far = 1) {
+  act(/** @type {string} */ name, far = 1) {
     const { app } = this;
+    /** @type {Record<string, () => unknown>} */
     const verbs = {
       first: () => app.seek(0, true),
       last: () => app.seek(Infinity, true),
@@ -92,14 +94,14 @@ export class Transport {
     return name in verbs;
   }
 
-  jump(direction, kind = this.app.detail.simple ? "any" : this.kind.value) {
+  jump(/** @type {number} */ direction, kind = this.app.detail.simple ? "any" : this.kind.value) {
     const { app } = this;
     if (!app.run) return;
     const steps = this.track.eventSteps(kind);
     const isLater = direction > 0;
     const target = isLater
-      ? steps.find((i) => i > this.place)
-      : steps.findLast((i) => i < this.place);
+      ? steps.find((/** @type {number} */ i) => i > this.place)
+      : steps.findLast((/** @type {number} */ i) => i < this.place);
     const what = `${isLater ? "later" : "earlier"} ${kind === "any" ? "event" : kind}`;
     if (target === undefined) app.toast(`No ${what} in this run.`, 2500);
     else app.seek(target, true);
@@ -122,7 +124,7 @@ export class Transport {
     this.played = this.place;
     let last = performance.now();
     let due = 0;
-    const tick = (t) => {
+    const tick = (/** @type {number} */ t) => {
       if (!this.playing) return;
       const from = this.place;
       const { rate, goal } = this._pace;
@@ -162,19 +164,19 @@ export class Transport {
     this.progress.style.transform = `scaleX(${share})`;
   }
 
-  faster(by) {
+  faster(/** @type {number} */ by) {
     const at = clamp(SPEEDS.indexOf(this.speed) + by, 0, SPEEDS.length - 1);
     this.setSpeed(SPEEDS[at]);
   }
 
-  setSpeed(speed) {
+  setSpeed(/** @type {number} */ speed) {
     this.speed = speed;
     this.select.value = String(speed);
   }
 }
 
 /** Esc leaves one thing at a time, the innermost first. */
-function leave(app) {
+function leave(/** @type {App} */ app) {
   if (app.menu.close() || app.clear()) return;
   if (!app.narration.list.hidden) app.narration.open(false);
   else if (!app.editor.drawer.hidden) app.editor.toggle(false);
@@ -183,7 +185,7 @@ function leave(app) {
 }
 
 /** Select the next request: first those in lanes, then those that wait. */
-function selectNext(app, by) {
+function selectNext(/** @type {App} */ app, /** @type {number} */ by) {
   if (!app.frame) return;
   const { lanes, waiting } = app.frame;
   const all = [...lanes, ...waiting].map(({ request }) => request).filter(Boolean);
@@ -192,10 +194,10 @@ function selectNext(app, by) {
   const at = present.indexOf(app.pinned);
   const from = by < 0 ? Math.max(at, 0) : at; // if none is selected: the first, or the last
   const next = present.at((from + by) % present.length);
-  if (next !== app.pinned) app.pin(next);
+  if (next && next !== app.pinned) app.pin(next);
 }
 
-export function playerKeys(app) {
+export function playerKeys(/** @type {App} */ app) {
   document.addEventListener("keydown", (e) => {
     if (!isOurKey(e, app.root) || app.root.querySelector("dialog[open]")) return;
     const el = /** @type {HTMLElement} */ (e.target);
@@ -209,7 +211,7 @@ export function playerKeys(app) {
     else if (e.key === "w") showSlow(app);
     else if (e.key === "/") {
       e.preventDefault(); // otherwise the key would be typed into the field
-      if (app.edge.find) app.edge.find();
+      if (app.edge?.find) app.edge.find();
       else showSlow(app, true);
     } else if (e.key === "d") app.detail.turn();
     else if (e.key === "c") app.setClock(!app.clock);
@@ -218,11 +220,11 @@ export function playerKeys(app) {
     else if (e.key === "x") app.ranks.current ? app.ranks.turn(1) : app.pair.flip();
     else if (e.key === "a" && app.ranks.current) app.ranks.showAll(!app.ranks.all);
     else if (e.key === "z" && app.pinned) app.mask.zoomTo(app.pinned);
-    else if (e.key === "r") app.narration.open(app.narration.list.hidden);
+    else if (e.key === "r") app.narration.open(Boolean(app.narration.list.hidden));
     else if (app.presenter && e.key === "f") toggleFullscreen(app.root);
     else if (app.presenter && /^[1-6]$/.test(e.key)) focusView(app, Number(e.key));
     else if (!app.presenter && /^[0-9]$/.test(e.key))
-      app.ranks.choose(app.ranks.members.find((m) => m.rank === Number(e.key)));
+      app.ranks.choose(app.ranks.members.find((m) => m.rank === Number(e.key)) || null);
     else return;
     app.root.classList.add("by-keys");
   });

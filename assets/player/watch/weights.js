@@ -47,7 +47,7 @@ export class Weights {
     return { offered, on, layer, head, withoutFirst, error, found, loading };
   }
 
-  _soon(key, which) {
+  _soon(/** @type {string | null} */ key, /** @type {Json} */ which) {
     clearTimeout(this._timer);
     const { app } = this;
     this._timer = setTimeout(async () => {
@@ -57,7 +57,7 @@ export class Weights {
       let answer;
       try {
         answer = await app.engines?.call("attention", app.runId, ...which);
-      } catch (error) {
+      } catch (/** @type {Foreign} */ error) {
         answer = { error: `The weights could not be fetched: ${error.message}.` };
       }
       if (app.run !== run) return;
@@ -66,7 +66,11 @@ export class Weights {
         if (this.head > 0 && /no head/.test(answer.error)) this.head = 0;
         else this.error = { key, says: answer.error };
         this.known.delete(key);
-      } else this.known.set(key, new Map(answer.segments.map((s) => [s.request, s])));
+      } else
+        this.known.set(
+          key,
+          new Map(answer.segments.map((/** @type {Json} */ s) => [s.request, s])),
+        );
       app.redraw();
     }, 250);
   }

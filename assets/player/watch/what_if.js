@@ -11,6 +11,7 @@ import { Run } from "../run/run.js";
 import { viewState } from "./view_state.js";
 
 // the setting behind each limit
+/** @type {Record<string, string>} */
 const KNOB_OF = { lanes: "max_num_seqs", budget: "max_num_batched_tokens", blocks: "num_blocks" };
 /**
  * @type {[knob: string, name: string, others: (n: number, config: Json) => number[], words: (n:
@@ -51,7 +52,7 @@ const insteadOf = (policy, config) => `the policy “${policy}” instead of “
  * @param {Json} config @param {Policy[]} policies @param {string} binding
  */
 export function changesOf(config, policies, binding = "none") {
-  const has = (knob) => takes(policies, config.policy, knob);
+  const has = (/** @type {Json} */ knob) => takes(policies, config.policy, knob);
   const elsewhere = policies.map((p) => p.name).filter((p) => p !== config.policy);
   /**
    * @type {{knob: string, name: string, now: string, others: {text: string, value: string | number | boolean, says:
@@ -91,7 +92,7 @@ export function changesOf(config, policies, binding = "none") {
 }
 
 /** What the button's title says; another engine's run cannot be run again, but may be planned. */
-export function aboutWhatIf(app) {
+export function aboutWhatIf(/** @type {App} */ app) {
   const { engine } = app.run.header;
   if (!engine) return t("The same requests with one setting changed: where do the runs diverge?");
   const says = canPlan(app)
@@ -101,7 +102,7 @@ export function aboutWhatIf(app) {
 }
 
 /** Open Compare's form for a plan of the run on screen, with its settings and others to try. */
-function showPlan(app) {
+function showPlan(/** @type {App} */ app) {
   const { config, num_blocks: blocks } = app.run.header;
   const own = { ...config, num_blocks: blocks };
   const [lanes, budgets, pools] = NUMBERS.map(([knob, , others]) =>
@@ -112,11 +113,11 @@ function showPlan(app) {
 }
 
 /** Whether an engine here has the run on screen and can plan it. */
-const canPlan = ({ run, runId, engines }) =>
+const canPlan = (/** @type {Json} */ { run, runId, engines }) =>
   Boolean(!run.isSimulated && runId && engines?.can("plan", runId));
 
 /** Show the card with changes to the run on screen. */
-export async function showWhatIf(app) {
+export async function showWhatIf(/** @type {App} */ app) {
   if (app.run?.header.engine) return canPlan(app) ? showPlan(app) : app.toast(aboutWhatIf(app));
   if (app.running) return app.toast("A run is in progress: wait for it to end, or cancel it.");
   const { editor } = app;
@@ -125,18 +126,22 @@ export async function showWhatIf(app) {
   const { event } = viewState(app).frame;
   const { binding } = event.budget;
   const message = h("p", { class: "what-message", role: "status" });
+  /** @type {HTMLButtonElement[]} */
   const buttons = [];
-  const act = async (change, button) => {
+  const act = async (/** @type {Json} */ change, /** @type {HTMLButtonElement} */ button) => {
     for (const other of buttons) other.disabled = true;
     button.classList.add("on");
-    const failed = await fork(app, spec, change, (words) => setText(message, t(words)));
+    const failed = await fork(app, spec, change, (/** @type {Json} */ words) =>
+      setText(message, t(words)),
+    );
     if (failed === null) return card.close();
     setText(message, failed);
     for (const other of buttons) other.disabled = false;
     button.classList.remove("on");
   };
-  const choice = (knob, { text, value, says }) => {
-    const policy = knob === "policy" && editor.state.policies.find((p) => p.name === value);
+  const choice = (/** @type {Json} */ knob, /** @type {Json} */ { text, value, says }) => {
+    const policy =
+      knob === "policy" && editor.state.policies.find((/** @type {Json} */ p) => p.name === value);
     const words = policy ? [h("b", {}, text), h("small", {}, t(policy.shows))] : [t(text)];
     const kind = `button what-choice${policy ? " what-policy" : ""}`;
     const onclick = () => act({ knob, value, says }, button);
@@ -174,14 +179,17 @@ export async function showWhatIf(app) {
 
 /**
  * Run what a link describes again: its spec with the change that it names (`knob:value`). Resolves
- * to whether that is one of the changes offered.
+ * to whether that is one of the changes offered. @param {App} app @param {Json} spec
+ * @param {Wanted} wanted
  */
 export async function restoreFork(app, spec, wanted) {
-  const [knob, text] = wanted.what.split(":");
+  const [knob, text] = (wanted.what || "").split(":");
   const setting = changesOf(spec.config, app.editor.state.policies).find((s) => s.knob === knob);
   const change = setting?.others.find(({ value }) => String(value) === text);
   if (!change) return false;
-  const failed = await fork(app, spec, { knob, ...change }, (words) => app.toast(t(words), 8000));
+  const failed = await fork(app, spec, { knob, ...change }, (/** @type {Json} */ words) =>
+    app.toast(t(words), 8000),
+  );
   if (failed) app.toast(failed, 8000);
   else if (app.pair.members.length) {
     // otherwise another run was opened meanwhile
@@ -193,7 +201,7 @@ export async function restoreFork(app, spec, wanted) {
 
 /**
  * Run the requests on screen under their policy and another one, and show both; returns a sentence
- * if that failed.
+ * if that failed. @param {App} app @param {string} policy @param {Json} tell
  */
 export async function runBeside(app, policy, tell) {
   if (app.running) return t("A run is in progress: wait for it to end, or cancel it.");
@@ -207,13 +215,19 @@ export async function runBeside(app, policy, tell) {
  * Run both and show them where they diverge, or at the step on screen if `beside`; returns a
  * sentence if that failed.
  */
-async function fork(app, spec, { says, knob, value }, tell, beside = false) {
+async function fork(
+  /** @type {App} */ app,
+  /** @type {Json} */ spec,
+  /** @type {Json} */ { says, knob, value },
+  /** @type {Json} */ tell,
+  beside = false,
+) {
   const { editor } = app;
   const before = app.run;
   const title = editor.titleOf(spec);
   try {
     tell("Starting the engine.");
-    const progress = ({ ahead, total, index, loading }) => {
+    const progress = (/** @type {Json} */ { ahead, total, index, loading }) => {
       const runs = total ? `Run ${index + 1} of ${total}.` : "Loading the model.";
       tell(loading ? loadingWords(loading)[1] : ahead ? `${ahead} ahead of yours.` : runs);
     };
@@ -222,7 +236,7 @@ async function fork(app, spec, { says, knob, value }, tell, beside = false) {
     const { runs, ...doc } = await app.fetch(answer.url);
     if (app.run !== before) return null; // another run was opened meanwhile
     const said = inLanguage(doc);
-    const members = runs.map((one, n) => {
+    const members = runs.map((/** @type {Json} */ one, /** @type {number} */ n) => {
       const replay = { ...one, ...said.runs?.[n] };
       const entry = { name: null, ...answer.runs[n] };
       return { run: new Run(replay), entry, replay, name: () => inLanguage(doc).names[n] };
@@ -241,11 +255,11 @@ async function fork(app, spec, { says, knob, value }, tell, beside = false) {
     };
     app.pair.open({
       members,
-      link: packed && { spec: packed, what: `${knob}:${value}` },
+      link: !packed ? null : { spec: packed, what: `${knob}:${value}` },
       ...(beside ? whole(members, app.run.stepOf(app.index)) : apart),
     });
     return null;
-  } catch (error) {
+  } catch (/** @type {Foreign} */ error) {
     return error.message;
   }
 }

@@ -33,20 +33,24 @@ export async function loadWorkload(editor, input) {
 
 /**
  * Read a service's published workload, scaled to the form's model, with a sentence about the
- * scaling.
+ * scaling. @param {import("./editor.js").Editor} editor @param {string} text @param {string} name
  */
 async function published(editor, text, name) {
   editor.frame.busy(true);
   editor.frame.say(`Reading ${name}.`);
   const answer = await editor.app.engines
     .send(`inflight/datasets?${new URLSearchParams({ name, model: editor.model.value })}`, text)
-    .catch((error) => ({ error: `The engine cannot be reached: ${error.message}.` }));
+    .catch((/** @type {Json} */ error) => ({
+      error: `The engine cannot be reached: ${error.message}.`,
+    }));
   editor.frame.busy(false);
   if (!answer || answer.error)
     return editor.frame.say(answer ? answer.error : "Nothing came back.", true);
   const { workload, block_size: shared, says } = answer;
   const now = editor.spec();
-  const policy = editor.state.policies.find((p) => p.name === now.config.policy);
+  const policy = editor.state.policies.find(
+    (/** @type {Json} */ p) => p.name === now.config.policy,
+  );
   const config =
     shared && policy.knobs.includes("prefix_caching")
       ? { ...now.config, prefix_caching: true, block_size: shared }
@@ -54,6 +58,7 @@ async function published(editor, text, name) {
   edit(editor, { ...now, workload, config }, `${workload.name}: ${says.join(" ")}`);
 }
 
+/** @param {import("./editor.js").Editor} editor @param {Json} spec */
 function edit(editor, spec, says = "") {
   editor.setAside(() => editor.edit(spec));
   editor.field("preset").selectedIndex = -1; // neither a preset nor the run on screen

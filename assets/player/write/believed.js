@@ -14,7 +14,7 @@ const ADDRESS = /:\/\/|^\s*\/\/|javascript:|<\s*a\b|<[^>]*\bstyle\s*=/i;
 const MOST = { lanes: 1024, blocks: 65536, depth: 40 };
 
 /** Returns a delta of a trial of the right form; else throws an error with a sentence. */
-export function believed(delta) {
+export function believed(/** @type {Json} */ delta) {
   try {
     if (isTrial(delta)) return delta;
   } catch {
@@ -23,16 +23,26 @@ export function believed(delta) {
   throw new Error("This code answered with something that is not an answer.");
 }
 
-const isText = (value) => typeof value === "string";
-const isNumber = (value) => Number.isSafeInteger(value) && value >= 0;
-const isRecord = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-const orNone = (is) => (value) => value === null || is(value);
-const isList = (is) => (value) => Array.isArray(value) && value.every(is);
-const isRecordOf = (is) => (value) => isRecord(value) && Object.values(value).every(is);
-const has = (parts) => (value) =>
-  isRecord(value) && Object.entries(parts).every(([name, is]) => is(value[name]));
+const isText = (/** @type {Json} */ value) => typeof value === "string";
+const isNumber = (/** @type {Json} */ value) => Number.isSafeInteger(value) && value >= 0;
+const isRecord = (/** @type {Json} */ value) =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+const orNone = (/** @type {(value: Json) => boolean} */ is) => (/** @type {Json} */ value) =>
+  value === null || is(value);
+const isList = (/** @type {(value: Json) => boolean} */ is) => (/** @type {Json} */ value) =>
+  Array.isArray(value) && value.every(is);
+const isRecordOf = (/** @type {(value: Json) => boolean} */ is) => (/** @type {Json} */ value) =>
+  isRecord(value) && Object.values(value).every(is);
+const has =
+  (/** @type {Record<string, (value: unknown) => boolean>} */ parts) =>
+  (/** @type {Json} */ value) =>
+    isRecord(value) && Object.entries(parts).every(([name, is]) => is(value[name]));
 
-const isGoal = has({ name: isText, met: (met) => typeof met === "boolean", says: orNone(isText) });
+const isGoal = has({
+  name: isText,
+  met: (/** @type {unknown} */ met) => typeof met === "boolean",
+  says: orNone(isText),
+});
 const isFault = has({
   says: isText,
   line: orNone(isNumber),
@@ -51,12 +61,15 @@ const isAttempt = has({
   help: orNone(isText),
   fault: orNone(isFault),
   replay: orNone(isRun),
-  case: (value) => value === undefined || orNone(isCase)(value),
-  printed: (value) => value === undefined || isText(value),
+  case: (/** @type {Json} */ value) => value === undefined || orNone(isCase)(value),
+  printed: (/** @type {Json} */ value) => value === undefined || isText(value),
 });
 const isFigure = has({
   name: isText,
-  figure: has({ data: isList(has({ type: (type) => CHARTS.includes(type) })), layout: isRecord }),
+  figure: has({
+    data: isList(has({ type: (/** @type {Json} */ type) => CHARTS.includes(type) })),
+    layout: isRecord,
+  }),
 });
 const isComparison = has({
   name: isText,
@@ -67,7 +80,7 @@ const isComparison = has({
   translations: isRecordOf(has({ figures: isList(isFigure) })),
 });
 
-function isTrial(delta) {
+function isTrial(/** @type {Json} */ delta) {
   if (!delta.done)
     return isRecord(delta.loading ?? {}) && isRecordOf(isNumber)(delta.progress ?? {});
   if (!isHarmless(delta, 0)) return false;
@@ -76,7 +89,10 @@ function isTrial(delta) {
   return "comparison" in delta ? isComparison(delta.comparison) : isAttempt(delta.attempt);
 }
 
-/** Whether a value has no address at any depth, except in the learner's own words. */
+/**
+ * Whether a value has no address at any depth, except in the learner's own words.
+ * @param {Json} value @param {number} depth @returns {boolean}
+ */
 function isHarmless(value, depth, isOwn = false) {
   if (isText(value)) return isOwn || !ADDRESS.test(value);
   if (typeof value !== "object" || value === null) return true;
@@ -91,7 +107,7 @@ function isHarmless(value, depth, isOwn = false) {
 }
 
 /** Whether a run can be followed from its first step to its last. */
-function isRun(replay) {
+function isRun(/** @type {Replay} */ replay) {
   const { max_num_seqs: lanes = 1, num_blocks: blocks } = replay.header.config;
   if (!(lanes <= MOST.lanes && (replay.header.num_blocks ?? blocks ?? 0) <= MOST.blocks))
     return false;

@@ -89,7 +89,7 @@ export class CodeField {
     this.view.focus();
   }
 
-  _become(cm) {
+  _become(/** @type {Json} */ cm) {
     this.cm = cm;
     const hadFocus = document.activeElement === this.field;
     this.view = new cm.EditorView({ state: this._state(this.field.value), parent: this.holder });
@@ -98,7 +98,7 @@ export class CodeField {
     if (hadFocus) this.view.focus();
   }
 
-  _state(code) {
+  _state(/** @type {string} */ code) {
     const { cm, options } = this;
     const run = () => {
       options.run();
@@ -126,7 +126,7 @@ export class CodeField {
           "aria-label": t("Your code, in Python"),
           "aria-describedby": options.describedBy,
         }),
-        cm.EditorView.updateListener.of((update) => {
+        cm.EditorView.updateListener.of((/** @type {Json} */ update) => {
           if (update.docChanged) options.changed();
         }),
       ],

@@ -22,7 +22,7 @@ const codeOf = (label, lines) =>
   h("pre", { class: "case box", tabindex: "0", "aria-label": t(label) }, lines.join("\n"));
 
 /** The smallest case that shows the fault, to be run by hand; the rest are Python comments. */
-const caseOf = ({ lines, expected, got, printed }) =>
+const caseOf = (/** @type {Json} */ { lines, expected, got, printed }) =>
   codeOf("The smallest case that shows it", [
     ...lines,
     ...(expected === null ? [] : [`# ${t("expected")} ${expected}`]),
@@ -47,7 +47,7 @@ function howFar(loading, { step, index = 0, total, cases }) {
 
 export class Outcome {
   /** part: the Write tab. */
-  constructor(part) {
+  constructor(/** @type {Json} */ part) {
     this.part = part;
     this.box = part.$(".outcome");
     this.bar = part.$(".progress");
@@ -76,13 +76,13 @@ export class Outcome {
   }
 
   /** Show one sentence instead of an attempt. */
-  say(sentence) {
+  say(/** @type {string | null} */ sentence) {
     this.sentence = sentence;
     this.named();
   }
 
   /** attempt: {goals, help, fault, case}, see attempt.py and exercises.py of visualizer/write */
-  show(attempt) {
+  show(/** @type {Json} */ attempt) {
     this.attempt = attempt;
     this.named();
   }
@@ -100,7 +100,7 @@ export class Outcome {
     this.goals();
   }
 
-  _said({ fault, help, goals, case: shown = null }) {
+  _said(/** @type {Json} */ { fault, help, goals, case: shown = null }) {
     const { part } = this;
     const isUnseen = shown && this.attempt.replay && fault?.step === null;
     if (fault)
@@ -111,7 +111,7 @@ export class Outcome {
           h("p", { class: "help" }, t("No run reaches this case, so a whole one is drawn.")),
         this._places(fault),
       ];
-    if (!goals.every(({ met }) => met))
+    if (!goals.every((/** @type {Json} */ { met }) => met))
       return [help && h("p", { class: "help" }, ...coded(t(help)))];
     const { tasks } = part.options;
     const at = tasks.indexOf(part.task);
@@ -128,8 +128,9 @@ export class Outcome {
   }
 
   /** Buttons that lead to the fault: to its line in the code and its step in the picture. */
-  _places({ line, step }) {
+  _places(/** @type {Json} */ { line, step }) {
     const { part } = this;
+    /** @param {string} word @param {number} n @param {Json} side @param {() => void} go */
     const place = (word, n, side, go) => {
       const onclick = () => {
         part.side(side);
@@ -152,9 +153,9 @@ export class Outcome {
     const { part, attempt } = this;
     if (!part.task) return;
     part.$(".goals").replaceChildren(
-      ...part.task.goals.map(({ name, asks }) => {
+      ...part.task.goals.map((/** @type {Json} */ { name, asks }) => {
         const { met = false, says = null } =
-          attempt?.goals.find((goal) => goal.name === name) || {};
+          attempt?.goals.find((/** @type {Json} */ goal) => goal.name === name) || {};
         const heard = `${t(met ? "Met:" : "Not met yet:")} `;
         return goalItem({ met, asks: [t(asks)], says: says && [` ${t(says)}`], heard });
       }),

@@ -18,12 +18,12 @@ export class OwnCode {
     return typeof code === "string" ? code : null;
   }
 
-  isDone(task) {
+  isDone(/** @type {Json} */ task) {
     return Boolean(this._all[task]?.done);
   }
 
   /** Keep a change: {code} or {done}; null code is forgotten. */
-  keep(task, changed) {
+  keep(/** @type {Json} */ task, /** @type {object} */ changed) {
     this._all = keepEntry("good", KEY, this._all, task, changed);
   }
 }

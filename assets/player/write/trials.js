@@ -17,6 +17,7 @@ export class Trials {
     this.engine = engine;
     this.model = model;
     this.tab = tab;
+    /** @type {Foreign} */
     this._sandbox = null;
   }
 
@@ -29,12 +30,12 @@ export class Trials {
   /** Called when the tab is left: gives back the sandbox that waits for the next trial. */
   rest() {
     this._sandbox?.then(
-      (sandbox) => sandbox.end(),
+      (/** @type {Json} */ sandbox) => sandbox.end(),
       () => {},
     );
   }
 
-  _made(signal) {
+  _made(/** @type {AbortSignal | undefined} */ signal) {
     this._sandbox ??= (async () => {
       const base = new URL(this.engine, document.baseURI).href;
       const [{ Sandbox }, { Files }] = await Promise.all(
@@ -44,13 +45,14 @@ export class Trials {
       return Sandbox.of(base, this.model);
     })();
     this._sandbox.catch(() => {
+      /** @type {Foreign} */
       this._sandbox = null;
     });
     return this._sandbox;
   }
 
   /** Throws the reason, which the page's own engine knows. @returns {Promise<never>} */
-  async _unreached(signal) {
+  async _unreached(/** @type {AbortSignal | undefined} */ signal) {
     await this.tab()?.ready("", signal);
     throw new Error("The engine's files cannot be reached: try again, or load the page again.");
   }
@@ -59,7 +61,7 @@ export class Trials {
    * A sandbox starts in a quarter of the time from a snapshot of the interpreter's memory, which
    * only the page's own engine may take: start that engine once, if a snapshot can be kept.
    */
-  async _pictured(files, signal) {
+  async _pictured(/** @type {Json} */ files, /** @type {AbortSignal | undefined} */ signal) {
     const tab = this.tab();
     await files.manifest(); // says whether this browser keeps anything
     if (!tab || !files.keeps || (await files.snapshot())) return;

@@ -27,11 +27,11 @@ export class Write {
    * root: the element of write.html. options: {tabs, tasks: see visualizer/write/tasks.py, model:
    * the one that they run on, engine: the address of its files, codemirror: url}
    */
-  constructor(root, /** @type {Json} */ options) {
+  constructor(/** @type {Root} */ root, /** @type {Json} */ options) {
     this.root = root;
     this.options = { tabs: [], tasks: [], engine: null, codemirror: "", ...options };
     this.page = document.documentElement;
-    this.$ = (s) => root.querySelector(s);
+    /** @type {Finder} */ this.$ = (s) => root.querySelector(s);
     this.own = new OwnCode();
     this.task = null;
     /** @type {string | null} */
@@ -80,7 +80,7 @@ export class Write {
   async _follow() {
     const wanted = addressed();
     const task =
-      this.options.tasks.find(({ name }) => name === wanted.get("task")) ||
+      this.options.tasks.find((/** @type {Json} */ { name }) => name === wanted.get("task")) ||
       this.task ||
       this._next();
     const code = wanted.has("code") ? await unpacked(wanted.get("code") || "") : null;
@@ -91,11 +91,11 @@ export class Write {
   /** The first task that is not done. */
   _next() {
     const { tasks } = this.options;
-    return tasks.find(({ name }) => !this.own.isDone(name)) || tasks[0];
+    return tasks.find((/** @type {Json} */ { name }) => !this.own.isDone(name)) || tasks[0];
   }
 
   /** Open a task. code: from a link. */
-  open(task, /** @type {string | null} */ code = null) {
+  open(/** @type {Json} */ task, /** @type {string | null} */ code = null) {
     const isOther = task !== this.task;
     const came = code === null ? null : addressed().get("code");
     this.task = task;
@@ -127,18 +127,18 @@ export class Write {
   // -- a trial -----------------------------------------------------------------------------------
 
   run() {
-    return this._try({}, ({ attempt }) => this._tried(attempt));
+    return this._try({}, (/** @type {Json} */ { attempt }) => this._tried(attempt));
   }
 
   /** Time this policy and `continuous` in turns. */
   beside() {
-    return this._try({ beside: true }, ({ comparison, attempt }) => {
+    return this._try({ beside: true }, (/** @type {Json} */ { comparison, attempt }) => {
       if (comparison) goToPart(this.root, "compare", { made: comparison });
       else this._tried(attempt);
     });
   }
 
-  async _try(how, done) {
+  async _try(/** @type {Json} */ how, /** @type {(delta: Json) => void} */ done) {
     if (this.stop) return;
     const { task } = this;
     const { code } = this.code;
@@ -153,7 +153,7 @@ export class Write {
         if (delta.done) this._take(done, delta);
         else this.outcome.progress(delta);
       }
-    } catch (error) {
+    } catch (/** @type {Foreign} */ error) {
       if (stop.signal.aborted) this.task === task && this.outcome.say("Stopped.");
       else this.outcome.say(error.message);
     } finally {
@@ -164,7 +164,7 @@ export class Write {
   }
 
   /** Use an answer of the sandbox, which may be anything; if that fails, say so. */
-  _take(done, delta) {
+  _take(/** @type {(delta: Json) => void} */ done, /** @type {Json} */ delta) {
     try {
       done(delta);
     } catch {
@@ -174,11 +174,11 @@ export class Write {
     }
   }
 
-  _tried(attempt) {
+  _tried(/** @type {Json} */ attempt) {
     const { task } = this;
     const { replay, goals, fault } = attempt;
     this.attempt = attempt;
-    if (goals.every(({ met }) => met)) this.own.keep(task.name, { done: true });
+    if (goals.every((/** @type {Json} */ { met }) => met)) this.own.keep(task.name, { done: true });
     this.entry = replay && { title: task.title, written: task.name };
     if (replay) this._open(fault ? { step: fault.step } : {});
     this.code.mark(fault?.line ?? null, fault ? t(fault.says, fault.holes) : "");
@@ -188,12 +188,12 @@ export class Write {
   }
 
   /** Draw the run of the last trial, with its sentences in the page's language. */
-  _open(wanted) {
+  _open(/** @type {Wanted} */ wanted) {
     this.watch.openTranslated(inLanguage(this.attempt.replay), wanted, this.entry);
   }
 
   /** Choose what a phone shows: the code or the picture. */
-  side(side) {
+  side(/** @type {Json} */ side) {
     this.page.dataset.side = side;
     this.watch?.redraw();
   }
@@ -217,7 +217,7 @@ export class Write {
     this.own.keep(task.name, { code: this.code.code });
   }
 
-  _put(code) {
+  _put(/** @type {string} */ code) {
     this._clear();
     this.code.code = code;
     this.own.keep(this.task.name, { code });
@@ -288,7 +288,7 @@ export class Write {
     $(".beside-button").hidden = !isOurs || task.kind !== "policy" || Boolean(this.attempt?.fault);
     setText($(".hidden-run p"), t(task.before));
     $(".task-list").replaceChildren(
-      ...this.options.tasks.map((one, i) => {
+      ...this.options.tasks.map((/** @type {Json} */ one, /** @type {number} */ i) => {
         const isDone = own.isDone(one.name);
         const title = t(one.title);
         const props = {
@@ -318,13 +318,13 @@ export class Write {
     this._remember();
   }
 
-  toast(sentence, /** @type {Action | null} */ action = null) {
+  toast(/** @type {string} */ sentence, /** @type {Action | null} */ action = null) {
     showToast(this.root, sentence, action ? 2 * LINK : LINK, action);
   }
 }
 
 /** Fill `holder` with the Write tab, once. */
-window.inflightWriteMount = (holder, options) => {
+window.inflightWriteMount = (/** @type {Root} */ holder, /** @type {Json} */ options) => {
   const { tasks, model, ...files } = window.inflightWriteFiles;
   return (window.inflightWrite = new Write(fillPart(holder, files, ".inflight-write"), {
     ...options,

@@ -48,7 +48,12 @@ def article(model: Any, work: Work, lanes: int) -> BaselineRun:
                 outputs[row.request.id] = row.output
         running = [row for row in running if not row.request.is_over(row.output)]
     return BaselineRun(
-        outputs, time.perf_counter() - started, prompt_lengths(work), times, steps, {"lanes": lanes}
+        outputs=outputs,
+        wall_s=time.perf_counter() - started,
+        prompts=prompt_lengths(work),
+        token_times=times,
+        steps=steps,
+        about={"lanes": lanes},
     )
 
 

@@ -65,7 +65,15 @@ def generate_waves(
             if cut:
                 break
     wall, about = clock() - started, {"lanes": lanes, "padding": "left"}
-    return BaselineRun(outputs, wall, prompt_lengths(work), times, steps, about, cut)
+    return BaselineRun(
+        outputs=outputs,
+        wall_s=wall,
+        prompts=prompt_lengths(work),
+        token_times=times,
+        steps=steps,
+        about=about,
+        cut=cut,
+    )
 
 
 def generate_serial(model: Any, work: Work) -> BaselineRun:

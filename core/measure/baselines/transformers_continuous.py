@@ -216,7 +216,13 @@ def ready(
             times = {r: [t - stamped for t in of_request] for r, of_request in stamps.items()}
         about = continuous_settings(work, lanes, budget, variant)
         return BaselineRun(
-            driver.outputs, wall, prompt_lengths(work), times, driver.steps, about, cut
+            outputs=driver.outputs,
+            wall_s=wall,
+            prompts=prompt_lengths(work),
+            token_times=times,
+            steps=driver.steps,
+            about=about,
+            cut=cut,
         )
 
     try:

@@ -194,10 +194,10 @@ def pack(
     shape = (output.rows, output.width)
     tensors = torch.tensor([ids, positions, mapping], device=device)
     return PackedBatch(
-        output.layout,
-        tensors[0].view(shape),
-        tensors[1].view(shape),
-        tensors[2],
-        torch.tensor(samples, device=device, dtype=torch.long),
-        tuple(segments),
+        layout=output.layout,
+        input_ids=tensors[0].view(shape),
+        position_ids=tensors[1].view(shape),
+        slot_mapping=tensors[2],
+        sample_rows=torch.tensor(samples, device=device, dtype=torch.long),
+        segments=tuple(segments),
     )

@@ -81,7 +81,12 @@ class Observation:
             altered = attention_mask is not None and rule is None
             shape = KVShape(key.shape[1], key.shape[3], value.shape[3])
             self.calls[layer] = LayerCall(
-                query.shape[1], shape, sliding_window, rule, altered, softcap
+                num_heads=query.shape[1],
+                shape=shape,
+                passed_window=sliding_window,
+                rule=rule,
+                altered=altered,
+                softcap=softcap,
             )
         rows, heads, width, _ = query.shape
         return value.new_zeros(rows, width, heads, value.shape[3]), None

@@ -271,7 +271,15 @@ def _run(adapter: ModelAdapter, backend: Backend) -> None:
     ids = torch.arange(1, 11).remainder(adapter.vocab_size).tolist()
     parts = (("prompt", ids[:6], 0), ("far", ids[6:9], 0), ("decode", ids[9:], 5))
     scheduled = tuple(
-        ScheduledRequest(name, lane, "prefill", tuple(tokens), start, BlockTable((lane,)), True)
+        ScheduledRequest(
+            request=name,
+            lane=lane,
+            phase="prefill",
+            tokens=tuple(tokens),
+            start=start,
+            block_table=BlockTable((lane,)),
+            samples=True,
+        )
         for lane, (name, tokens, start) in enumerate(parts)
     )
     batch = pack(SchedulerOutput("packed", scheduled), size, pool.trash_slot, adapter.device)

@@ -35,11 +35,24 @@ def obstacle(dtype: torch.dtype) -> str | None:
     slots = torch.tensor([2, 8, 17, 18, 19])
     segments = tuple(
         AttentionSegment(
-            0, first, end, kv_len - end + first, kv_len, 0, slice(begin, begin + kv_len)
+            row=0,
+            first=first,
+            end=end,
+            start=kv_len - end + first,
+            kv_len=kv_len,
+            num_pads=0,
+            slots=slice(begin, begin + kv_len),
         )
         for first, end, begin, kv_len in ((0, 1, 0, 3), (1, 2, 4, 5), (2, 5, 9, 11))
     )
-    batch = PackedBatch("packed", slots[None], slots[None], slots, slots, segments)
+    batch = PackedBatch(
+        layout="packed",
+        input_ids=slots[None],
+        position_ids=slots[None],
+        slot_mapping=slots,
+        sample_rows=slots,
+        segments=segments,
+    )
     spec = AttentionSpec(0.25)
     logits = 3 * torch.randn(3, 1500, generator=draw).to(dtype)
     try:

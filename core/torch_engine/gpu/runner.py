@@ -302,7 +302,14 @@ class PagedRunner:
         tiles = self._tiles(host)
         samples, prefills = len(host.sample_rows), len(tiles.prefill_first)
         decodes = len(tiles.decode_first)
-        shape = PassShape(host.layout, host.rows, host.width, samples, prefills, decodes)
+        shape = PassShape(
+            layout=host.layout,
+            rows=host.rows,
+            width=host.width,
+            samples=samples,
+            prefill_tiles=prefills,
+            decode_tiles=decodes,
+        )
         buffers = self._buffers(shape)
         return _Planned(buffers, buffers.stage(host, tiles), lambda: self._forward(buffers), None)
 
@@ -335,9 +342,23 @@ class PagedRunner:
         lanes = min(tokens, self.num_lanes)
         decodes = decode_capacity(lanes, self._num_kv_heads, self._processors)
         if layout == "padded":
-            return PassShape(layout, tokens, 1, tokens, 0, decodes)
+            return PassShape(
+                layout=layout,
+                rows=tokens,
+                width=1,
+                samples=tokens,
+                prefill_tiles=0,
+                decode_tiles=decodes,
+            )
         prefills = prefill_capacity(tokens, lanes, self._queries) if mixed else 0
-        return PassShape(layout, 1, tokens, lanes, prefills, decodes)
+        return PassShape(
+            layout=layout,
+            rows=1,
+            width=tokens,
+            samples=lanes,
+            prefill_tiles=prefills,
+            decode_tiles=decodes,
+        )
 
     def _replay(self, shape: PassShape) -> tuple[Buffers, Callable[[], torch.Tensor]] | None:
         """The graph of a shape, captured now if it is new; a model that cannot be captured runs

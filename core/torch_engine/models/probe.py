@@ -194,7 +194,15 @@ class _Unfit(Exception):
 
 def _part(lane: int, tokens: list[int], start: int, samples: bool = True) -> ScheduledRequest:
     table = BlockTable((2 * lane, 2 * lane + 1))
-    return ScheduledRequest(f"probe{lane}", lane, "prefill", tuple(tokens), start, table, samples)
+    return ScheduledRequest(
+        request=f"probe{lane}",
+        lane=lane,
+        phase="prefill",
+        tokens=tuple(tokens),
+        start=start,
+        block_table=table,
+        samples=samples,
+    )
 
 
 def _agree(mine: torch.Tensor, theirs: torch.Tensor) -> bool:

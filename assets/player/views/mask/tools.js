@@ -93,10 +93,10 @@ function mini(words, onclick, { title, on, kind = "" } = {}) {
  * @param {number} now @param {(n: number) => void} chosen
  */
 function choice(label, names, now, chosen) {
-  const onchange = () => chosen(select.selectedIndex);
   const options = names.map((name, n) => h("option", { value: String(n) }, t(name)));
-  const select = h("select", { class: "mini", "aria-label": t(label), onchange }, ...options);
+  const select = h("select", { class: "mini", "aria-label": t(label) }, ...options);
   select.selectedIndex = now;
+  select.addEventListener("change", () => chosen(select.selectedIndex));
   return select;
 }
 
