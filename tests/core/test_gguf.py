@@ -539,7 +539,9 @@ def alone(answering):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("policy", ["static", "dynamic", "split", "split-chunked", "priority-first"])
+@pytest.mark.parametrize(
+    "policy", ["static", "dynamic", "split", "split-chunked", "priority-first"]
+)
 def test_chats_are_answered_as_generate_does(answering, alone, policy):
     """However they are laid out, and with `continuous` below; all policies are tried with models
     that are smaller.

@@ -169,8 +169,7 @@ def test_the_python_of_the_documents_runs_there_and_is_typed(
         " Trace\nreveal_type(Trace.load('a'))\nEngine.from_pretrained(3)\n"
     )
     (tmp_path / "mypy.ini").write_text(
-        "[mypy]\nstrict = true\nfollow_imports = skip\n"
-        "[mypy-inflight.*]\nfollow_imports = normal\n"
+        "[mypy]\nstrict = true\nfollow_imports = skip\n[mypy-inflight.*]\nfollow_imports = normal\n"
     )
     told = run(
         python, "-m", "mypy", "--config-file", "mypy.ini", "theirs.py", folder=tmp_path, code=1

@@ -67,16 +67,6 @@ def walk(page: Page, lessons: list[dict]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
-def test_static_batching_by_keyboard_alone(learn, world, size):  # noqa: F811
-    lessons = json.loads(world[2]["learn/en.json"])["lessons"]
-    walk(
-        learn(size=size),
-        [lesson for lesson in lessons if lesson["name"] in ("static-batching", "ragged-batching")],
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", ["desk", "phone"])
 def test_every_lesson_by_keyboard_alone(learn, world, size):  # noqa: F811
     walk(learn(size=size), json.loads(world[2]["learn/en.json"])["lessons"])
 
