@@ -13,10 +13,12 @@ from pathlib import Path
 from time import perf_counter
 
 import pytest
+from typer.testing import CliRunner
 
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.torch_engine.engine import Engine
+from measure import app_of, start
 from measure.bench.synthetic import gpt2, requests
 from measure.bookkeeping import recording_share
 from measure.threads import CONDITIONS, WAYS, Waits
@@ -25,10 +27,10 @@ HERE = Path(__file__).resolve().parent
 SCRIPTS = sorted(
     path.name for path in HERE.glob("*.py") if not path.name.startswith(("test_", "conftest", "__"))
 )
+RECORDED = "check of a recorded run"
 SMALLEST = {
     "bookkeeping.py": ["--quick", "--json"],
     "threads.py": ["--quick", "--repeats", "1", "--json"],
-    "start.py": ["--repeats", "1", "--no-page", "--json"],
     "serve.py": [
         "--requests",
         "3",
@@ -130,11 +132,25 @@ def test_it_runs_at_its_smallest(called, script):
         )
     elif script == "serve.py":
         assert data["requests"] == 3 and data["differing_requests"] == 0
-    elif script == "start.py":
-        here = {name: values[0] for name, values in data["seconds"]["here"].items()}
-        assert len(here) == 4 and all(seconds > 0 for seconds in here.values())
     else:
         assert data["viewers"] == 2 and data["messages_per_viewer_s"] > 0
+
+
+@pytest.mark.slow
+def test_starts_are_timed_in_rounds_after_one_that_does_not_count(monkeypatch, tmp_path, capsys):
+    """Of half of its commands, since each loads torch; of the others, that they can be run."""
+    every = start.commands(tmp_path)
+    exec(start.LIBRARIES)
+    assert capsys.readouterr().out == "imported\n" and Path(every.pop(RECORDED)[-1]).is_file()
+    some = ["--version", "run to its first step"]
+    assert [*every] == [*some, "torch and transformers alone"]
+    commands = start.commands
+    monkeypatch.setattr(
+        start, "commands", lambda work: {name: commands(work)[name] for name in some}
+    )
+    ran = CliRunner().invoke(app_of(start.start), ["--repeats", "1", "--no-page", "--json"])
+    here = json.loads(ran.stdout)["seconds"]["here"]
+    assert [*here] == some and all(len(of) == 1 and of[0] > 0 for of in here.values())
 
 
 @pytest.mark.slow
