@@ -576,7 +576,7 @@ def test_up_to_a_stop_string_it_answers_as_generate_does(answering, alone):
 def test_in_bfloat16_another_token_is_chosen_only_where_two_are_almost_level(
     answering, alone, users_models, monkeypatch
 ):
-    """On one CPU 7 of 20 answers part from those of float32, at margins of up to 0.18."""
+    """Of twenty such answers on one CPU, 7 parted from float32's, at margins of up to 0.18."""
     monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_models)
     config = EngineConfig(policy="continuous", **LIMITS)
     exact = Engine(*answering, config).run(chats())
