@@ -13,7 +13,7 @@ PYTHON ?= python3
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * os.cpu_count())')
 VENV := .venv
 BIN := $(VENV)/bin
-MARKS := $(if $(SLOW),not page,(smoke or not page) and not slow)
+WHICH := $(if $(SLOW),--ignore tests/page,-m "(smoke or not page) and not slow")
 # CONSTRAINTS=requirements-lowest.txt sets up, where nothing is set up yet, with the lowest versions that are allowed.
 LIMITS := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 TORCH := $(if $(CONSTRAINTS),$(shell sed -n 's/^torch==//p' $(CONSTRAINTS)),2.13.0)
@@ -28,7 +28,7 @@ run: $(VENV)/.run
 test: $(VENV)/.test
 	@.ci/browser $(BIN)/python
 	@.ci/javascript test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(MARKS)" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(WHICH) $(ARGS)
 
 test-page: $(VENV)/.test
 	@.ci/browser $(BIN)/python

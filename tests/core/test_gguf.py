@@ -497,17 +497,8 @@ QUESTIONS = (
     "Translate 'good morning' into French.",
     "What is the largest planet?",
     "Count from 1 to 20.",
-    "Name the four seasons.",
-    "Why is the sky blue?",
-    "What is the first month of the year?",
-    "Name a famous painter.",
-    "How many legs does a spider have?",
-    "Write one sentence about the sea.",
-    "What do bees make?",
-    "What is the opposite of hot?",
-    "Where does the sun rise?",
-    "Tell me a joke.",
 )
+LIMITS = {"max_num_seqs": 4, "max_num_batched_tokens": 64}
 
 
 @pytest.fixture(scope="module")
@@ -549,11 +540,13 @@ def alone(answering):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "policy", ["static", "dynamic", "split", "split-chunked", "continuous", "priority-first"]
+    "policy", ["static", "dynamic", "split", "split-chunked", "priority-first"]
 )
 def test_chats_are_answered_as_generate_does(answering, alone, policy):
-    """However they are laid out; all policies are tried with models that are smaller."""
-    config = EngineConfig(policy=policy, max_num_seqs=8, max_num_batched_tokens=96)
+    """However they are laid out, and with `continuous` below; all policies are tried with models
+    that are smaller.
+    """
+    config = EngineConfig(policy=policy, **LIMITS)
     assert Engine(*answering, config).run(chats()).outputs == alone
 
 
@@ -561,9 +554,7 @@ def test_chats_are_answered_as_generate_does(answering, alone, policy):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("caching", [False, True])
 def test_with_little_memory_it_answers_as_generate_does(answering, alone, caching):
-    config = EngineConfig(
-        max_num_seqs=8, max_num_batched_tokens=96, num_blocks=16, prefix_caching=caching
-    )
+    config = EngineConfig(**LIMITS, num_blocks=10, prefix_caching=caching)
     trace = Engine(*answering, config).run(chats())
     assert trace.outputs == alone
     assert any(event.preempted for event in trace.events)
@@ -573,8 +564,7 @@ def test_with_little_memory_it_answers_as_generate_does(answering, alone, cachin
 @pytest.mark.slow
 def test_up_to_a_stop_string_it_answers_as_generate_does(answering, alone):
     _, tokenizer = answering
-    config = EngineConfig(max_num_seqs=8, max_num_batched_tokens=96)
-    found = Engine(*answering, config).run(chats(".")).outputs
+    found = Engine(*answering, EngineConfig(**LIMITS)).run(chats(".")).outputs
     for request, tokens in found.items():
         assert tokens == alone[request][: len(tokens)]
         assert tokens == alone[request] or "." in tokenizer.decode(tokens[-1:])
@@ -586,10 +576,11 @@ def test_up_to_a_stop_string_it_answers_as_generate_does(answering, alone):
 def test_in_bfloat16_another_token_is_chosen_only_where_two_are_almost_level(
     answering, alone, users_models, monkeypatch
 ):
-    """On one CPU 7 of 20 answers part from those of float32, at margins of up to 0.18."""
+    """Of twenty such answers on one CPU, 7 parted from float32's, at margins of up to 0.18."""
     monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_models)
-    config = EngineConfig(max_num_seqs=8, max_num_batched_tokens=96)
+    config = EngineConfig(policy="continuous", **LIMITS)
     exact = Engine(*answering, config).run(chats())
+    assert exact.outputs == alone
     rounded = Engine(*load_adapter(SMOLLM2, "cpu", "bfloat16"), config).run(chats()).outputs
     margins = {request: [] for request in alone}
     for event in exact.events:

@@ -59,7 +59,7 @@ KERNEL_RUNS = dict.fromkeys(
 )
 def test_the_kernel_says_the_tokens_of_generate(name, how):
     """Interpreted: of all families in chunks the first tokens alone."""
-    most = 6 if how == "chunked" else 100
+    most = 3 if how == "chunked" else 100
     expected = {request: tokens[:most] for request, tokens in world(name).expected.items()}
     assert run(name, RUNS[how], most, fused=True).outputs == expected
 

@@ -28,12 +28,9 @@ from core.recorders.texts import tokenizer_of
 from core.torch_engine.models import gguf
 from core.torch_engine.models.load import load_adapter
 from core.torch_engine.models.names import PACKED, packed_smollm2
-from core.trace.trace import Trace
 from core.workload.chat import chat_ids, chat_text, has_template
-from core.workload.presets import PRESETS
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
-from visualizer.documents.catalogue import TRACES
 from worlds.node_model import node_model
 from worlds.own_models import tokenizer as small_tokenizer
 from worlds.texts import texts
@@ -266,11 +263,3 @@ def test_attention_weights_are_torchs(here, model):
         ours = executor.attention(ids, layer, head)
         for row, other in zip(ours, attentions[layer][0, head].tolist(), strict=True):
             assert row == pytest.approx(other, abs=1e-4)
-
-
-def test_a_recording_is_computed_again(model):
-    preset = PRESETS["six-questions"]
-    recorded = Trace.load(TRACES / f"{preset.name}.jsonl")
-    trace = engine(model, preset.config).run(preset.workload)
-    assert trace.header.model == recorded.header.model
-    assert trace.outputs == recorded.outputs and trace.texts.output == recorded.texts.output

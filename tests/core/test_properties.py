@@ -189,7 +189,7 @@ def test_every_rule_after_every_step(case: Case) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(0)  # it ends by its examples, however slow the machine
 @given(cases())
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_every_rule_after_every_step_at_length(case: Case) -> None:
     follow(case)
 

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -31,7 +32,6 @@ from core.torch_engine.gpu.paged_layout import (
     plan_tiles,
     prefill_capacity,
 )
-from worlds.examples import examples
 from worlds.passes import BLOCK, passes
 from worlds.triton_cases import DEVICE, Case, case, triton_paged
 
@@ -95,16 +95,9 @@ ragged = {
 
 
 @pytest.mark.slow
-@examples(30)
-@given(**ragged)
-def test_agrees_with_the_oracle(scheduled, kind, window, key_block):
-    check_against_the_oracle(case(*scheduled, window=window, key_block=key_block, **KINDS[kind]))
-
-
-@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(**ragged)
-def test_agrees_with_the_oracle_often(scheduled, kind, window, key_block):
+def test_agrees_with_the_oracle(scheduled, kind, window, key_block):
     check_against_the_oracle(case(*scheduled, window=window, key_block=key_block, **KINDS[kind]))
 
 
@@ -289,14 +282,14 @@ SPILLED = {"Qwen3-0.6B in float32": 32}
 A_REGISTER_OR_TWO = 8
 
 
-def compiled(capability: int, *shapes: str) -> list[dict[str, Any]]:
-    """What the kernels take; see compile_kernels.py."""
+@cache
+def compiled(capability: int) -> list[dict[str, Any]]:
+    """What the kernels of all models take; see compile_kernels.py."""
     command = [
         sys.executable,
         "-P",
         str(Path(__file__).parents[1] / "worlds" / "compile_kernels.py"),
         str(capability),
-        *shapes,
     ]
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -314,8 +307,10 @@ def check_resources(capability: int, kernels: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_compiles_for_hopper():
-    kernels = compiled(90, "Llama-3.1-8B", "sampling, bfloat16")
+    ours = ("Llama-3.1-8B", "sampling, bfloat16")
+    kernels = [kernel for kernel in compiled(90) if kernel["shape"] in ours]
     assert [k["kernel"] for k in kernels] == [
         "prefill_kernel",
         "decode_kernel",
@@ -325,7 +320,6 @@ def test_compiles_for_hopper():
         "_stretch",
         "_row",
     ]
-    check_resources(90, kernels)
     for kernel in kernels[:2]:
         # K and V are fetched one round ahead and in full width
         assert kernel["stack"] == 0 and kernel["copies"] == [16]

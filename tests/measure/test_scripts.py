@@ -5,16 +5,20 @@ timed here.
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
 import pytest
+from typer.testing import CliRunner
 
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.torch_engine.engine import Engine
+from measure import app_of, start
 from measure.bench.synthetic import gpt2, requests
 from measure.bookkeeping import recording_share
 from measure.threads import CONDITIONS, WAYS, Waits
@@ -23,10 +27,10 @@ HERE = Path(__file__).resolve().parent
 SCRIPTS = sorted(
     path.name for path in HERE.glob("*.py") if not path.name.startswith(("test_", "conftest", "__"))
 )
+RECORDED = "check of a recorded run"
 SMALLEST = {
     "bookkeeping.py": ["--quick", "--json"],
     "threads.py": ["--quick", "--repeats", "1", "--json"],
-    "start.py": ["--repeats", "1", "--no-page", "--json"],
     "serve.py": [
         "--requests",
         "3",
@@ -54,13 +58,23 @@ SMALLEST = {
 }
 
 
-def called(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(HERE / script), *arguments],
-        capture_output=True,
-        text=True,
-        cwd=HERE.parent,
-    )
+@pytest.fixture
+def called(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """`called("serve.py", "--json")`: the exit code of a script, and what it printed. It runs as
+    Python would run it, but in this process, which has loaded torch already.
+    """
+
+    def call(script: str, *arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", [str(HERE / script), *arguments])
+        monkeypatch.setattr(sys, "path", sys.path.copy())
+        monkeypatch.chdir(HERE.parent)
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(str(HERE / script), run_name="__main__")
+        return end.value.code or 0, *capsys.readouterr()
+
+    return call
 
 
 def test_the_package_and_docs_name_every_script():
@@ -102,10 +116,10 @@ def test_every_script_has_help():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", SMALLEST)
-def test_it_runs_at_its_smallest(script):
-    done = called(script, *SMALLEST[script])
-    assert done.returncode == 0, done.stderr[-1500:]
-    data = json.loads(done.stdout)
+def test_it_runs_at_its_smallest(called, script):
+    code, told, errors = called(script, *SMALLEST[script])
+    assert code == 0, errors[-1500:]
+    data = json.loads(told)
     if script == "bookkeeping.py":
         assert len(data["limits"]) == 5 and all(limit["value"] > 0 for limit in data["limits"])
     elif script == "threads.py":
@@ -118,19 +132,31 @@ def test_it_runs_at_its_smallest(script):
         )
     elif script == "serve.py":
         assert data["requests"] == 3 and data["differing_requests"] == 0
-    elif script == "start.py":
-        here = {name: values[0] for name, values in data["seconds"]["here"].items()}
-        assert len(here) == 4 and all(seconds > 0 for seconds in here.values())
     else:
         assert data["viewers"] == 2 and data["messages_per_viewer_s"] > 0
 
 
 @pytest.mark.slow
-def test_a_refusal_is_a_sentence():
-    done = called("vllm_ranks.py", "magic", "--python", "python")
-    assert done.returncode == 2 and done.stderr.startswith(
-        "There is no run of several ranks called 'magic'"
+def test_starts_are_timed_in_rounds_after_one_that_does_not_count(monkeypatch, tmp_path, capsys):
+    """Of half of its commands, since each loads torch; of the others, that they can be run."""
+    every = start.commands(tmp_path)
+    exec(start.LIBRARIES)
+    assert capsys.readouterr().out == "imported\n" and Path(every.pop(RECORDED)[-1]).is_file()
+    some = ["--version", "run to its first step"]
+    assert [*every] == [*some, "torch and transformers alone"]
+    commands = start.commands
+    monkeypatch.setattr(
+        start, "commands", lambda work: {name: commands(work)[name] for name in some}
     )
+    ran = CliRunner().invoke(app_of(start.start), ["--repeats", "1", "--no-page", "--json"])
+    here = json.loads(ran.stdout)["seconds"]["here"]
+    assert [*here] == some and all(len(of) == 1 and of[0] > 0 for of in here.values())
+
+
+@pytest.mark.slow
+def test_a_refusal_is_a_sentence(called):
+    code, _, errors = called("vllm_ranks.py", "magic", "--python", "python")
+    assert code == 2 and errors.startswith("There is no run of several ranks called 'magic'")
 
 
 def test_the_best_way_to_wait_is_the_one_that_fares_best_where_it_fares_worst():
@@ -157,7 +183,7 @@ def test_recording_is_measured_where_events_are_made():
 
 
 @pytest.mark.slow
-def test_a_script_that_is_given_nothing_runs():
+def test_a_script_that_is_given_nothing_runs(called):
     """It has no commands among which to choose, so it does not print its help instead."""
-    done = called("fits.py")
-    assert done.returncode == 0 and "ours, SmolLM2" in done.stdout and "Usage" not in done.stdout
+    code, told, _ = called("fits.py")
+    assert code == 0 and "ours, SmolLM2" in told and "Usage" not in told

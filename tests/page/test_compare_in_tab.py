@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from worlds.compare_in_tab import accept, measure, site
+from worlds.compare_in_tab import PRESET, accept, measure, site
 
 pytestmark = pytest.mark.slow
 # the latter if a step takes too long
@@ -40,6 +40,7 @@ def test_a_cancelled_comparison_says_so_and_another_one_is_measured(address, fre
     expect(form).to_contain_text("Run 1 of 8: static, warm-up.")
     form.get_by_role("button", name="Cancel", exact=True).click()
     expect(form).to_contain_text(CANCELLED)
+    form.locator("[name=preset]").select_option(PRESET)
     form.locator("[name=repeats]").fill("1")
     form.get_by_role("button", name="Run", exact=True).click()
     page.wait_for_function("inflightCompare.doc.source === 'live'")

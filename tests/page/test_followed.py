@@ -8,6 +8,7 @@ import gzip
 import math
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -193,13 +194,10 @@ def test_all_ranks_are_followed_on_one_clock(url, folder, visit):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", ["desk", "phone"])
-def test_ranks_are_followed_one_by_one_or_all_and_axe_finds_nothing_serious(
-    url, folder, visit, size
-):
+def test_ranks_are_followed_one_by_one_or_all_and_axe_finds_nothing_serious(url, folder, visit):
     for rank, file in enumerate(RANKS):
         (folder / f"run.rank{rank}.raw.jsonl").write_bytes(gzip.decompress(file.read_bytes()))
-    for scheme in ("light", "dark"):
+    for size, scheme in product(("desk", "phone"), ("light", "dark")):
         page = opened(visit, url, size=size, color_scheme=scheme)
         settled(page, "inflight.drawn >= 0 && inflightLive.batch.state.followed.ranks.length === 2")
         expect(page.locator(".followed h2")).to_contain_text("rank 0 of 2")
@@ -216,13 +214,12 @@ def test_ranks_are_followed_one_by_one_or_all_and_axe_finds_nothing_serious(
                 button(page, "All ranks").click()
                 settled(page, WHOLE)
                 expect(page.locator(".followed h2")).to_contain_text("2 ranks")
-            assert serious(page) == [], (scheme, shown)
+            assert serious(page) == [], (size, scheme, shown)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", ["desk", "phone"])
-def test_engines_that_send_to_the_page_are_listed_and_shown_together(tmp_path, visit, size):
+def test_engines_that_send_to_the_page_are_listed_and_shown_together(tmp_path, visit):
     """Two engines, one of them with two ranks, send what was recorded of them: a row each, with
     what it has to do, all on one clock.
     """
@@ -234,27 +231,30 @@ def test_engines_that_send_to_the_page_are_listed_and_shown_together(tmp_path, v
             sending_again(RANKS[0], sender, instance="b", host="node2", pid=2),
             sending_again(RANKS[1], sender, instance="b", host="node2", pid=3),
         ):
-            page = opened(visit, url, size=size)
-            page.meant.append(
-                "status of 422"
-                # while engines come in, one may have another name than when it was listed; it is
-                # asked for again
-            )
-            rows = page.locator(".engines tbody tr")
-            expect(rows).to_have_count(3)
-            names = {row.split("\n")[0] for row in rows.all_inner_texts()}
-            assert names == {"node1:1", "node2:2, rank 0", "node2:2, rank 1"}
-            expect(rows.filter(has_text="node1:1").locator("td").nth(2)).to_contain_text("%")
-            button(page, "All engines").click()
-            settled(page, "inflight.ranks.all && inflight.ranks.members.length === 3")
-            expect(page.locator(".followed h2")).to_have_text("2 engines")
-            expect(page.locator(".band h4 button").first).to_contain_text("node")
-            assert serious(page) == []
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-            rows.get_by_role("button", name="node2:2, rank 1").click()
-            settled(page, f"!inflight.ranks.all && inflightLive.batch.run?.length === {STEPS[1]}")
-            expect(page.locator(".engines [aria-pressed=true]")).to_have_text("node2:2, rank 1")
-            button(page, "All ranks").click()
-            settled(page, "inflight.ranks.all && inflight.ranks.members.length === 2")
+            for size in ("desk", "phone"):
+                page = opened(visit, url, size=size)
+                page.meant.append(
+                    "status of 422"
+                    # while engines come in, one may have another name than when it was listed; it
+                    # is asked for again
+                )
+                rows = page.locator(".engines tbody tr")
+                expect(rows).to_have_count(3)
+                names = {row.split("\n")[0] for row in rows.all_inner_texts()}
+                assert names == {"node1:1", "node2:2, rank 0", "node2:2, rank 1"}
+                expect(rows.filter(has_text="node1:1").locator("td").nth(2)).to_contain_text("%")
+                button(page, "All engines").click()
+                settled(page, "inflight.ranks.all && inflight.ranks.members.length === 3")
+                expect(page.locator(".followed h2")).to_have_text("2 engines")
+                expect(page.locator(".band h4 button").first).to_contain_text("node")
+                assert serious(page) == []
+                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+                rows.get_by_role("button", name="node2:2, rank 1").click()
+                settled(
+                    page, f"!inflight.ranks.all && inflightLive.batch.run?.length === {STEPS[1]}"
+                )
+                expect(page.locator(".engines [aria-pressed=true]")).to_have_text("node2:2, rank 1")
+                button(page, "All ranks").click()
+                settled(page, "inflight.ranks.all && inflight.ranks.members.length === 2")
         expect(rows.filter(has_text="node1:1")).to_contain_text("ended")
     assert len(list(folder.glob("*.jsonl"))) == 3

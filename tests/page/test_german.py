@@ -34,15 +34,16 @@ SAID = """() => {
     if (!window.drawnTexts) ink.fillText = function (text, ...at) { window.drawnTexts.push(text); return fill.call(this, text, ...at); };
     window.drawnTexts = [];
     const held = '.person-words, .person-name, .house-prompts bdi, .racer-name, .who, .headline .name, .saying, .own-words, .followed-file, .source, .texts, .policy-chip, .run-facts, dialog bdi, .live, .paint, code, style, script, .vllm, .names td, .row .table-holder td:nth-child(5)';
-    const said = [...new Set(drawn)];
+    const said = new Set(drawn), named = ['title', 'aria-label', 'placeholder', 'alt', 'aria-valuetext'];
+    const words = (text) => /\\p{L}/u.test(text) && !said.has(text);
     for (const root of document.querySelectorAll('#watch .inflight, .inflight-learn, .inflight-compare, .inflight-live')) if (root.checkVisibility()) {
         const shown = (el) => !el.closest(held) && el.checkVisibility({ visibilityProperty: true });
         const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-        while (walker.nextNode()) if (shown(walker.currentNode.parentElement)) said.push(walker.currentNode.data);
-        for (const el of root.querySelectorAll('*')) if (shown(el))
-            for (const name of ['title', 'aria-label', 'placeholder', 'alt', 'aria-valuetext']) said.push(el.getAttribute(name) || '');
+        while (walker.nextNode()) if (words(walker.currentNode.data) && shown(walker.currentNode.parentElement)) said.add(walker.currentNode.data);
+        for (const name of named) for (const el of root.querySelectorAll(`[${name}]`))
+            if (words(el.getAttribute(name)) && shown(el)) said.add(el.getAttribute(name));
     }
-    return said; }"""  # noqa: E501
+    return [...said]; }"""  # noqa: E501
 
 
 # What German usage takes from English, and what both languages write alike. Whatever else our

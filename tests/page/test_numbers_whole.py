@@ -12,7 +12,7 @@ _CUT = r"""() => {
     const words = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (words.nextNode()) {
         const { currentNode: node } = words, el = node.parentElement;
-        if (el.closest('script, style, select, textarea, .hidden-text') || !el.checkVisibility({ visibilityProperty: true, opacityProperty: true })) continue;
+        if (!/\d/.test(node.data) || el.closest('script, style, select, textarea, .hidden-text') || !el.checkVisibility({ visibilityProperty: true, opacityProperty: true })) continue;
         for (const { 0: number, index } of node.data.matchAll(/\d[\d.,]*( ?(ms|s|%)\b)?/g)) {
             const range = document.createRange();
             range.setStart(node, index);

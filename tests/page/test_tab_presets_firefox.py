@@ -19,4 +19,4 @@ def engine(firefox, engine_site):
 
 @pytest.mark.parametrize("name", [*OF_EACH_POLICY.values(), "kv-pressure"])
 def test_a_preset(name, engine):
-    accept(engine, name, "Firefox", RUN_IN_A_TAB[name])
+    accept(engine, name, "Firefox")

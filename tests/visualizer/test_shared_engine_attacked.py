@@ -290,7 +290,9 @@ def test_a_flood_of_orders_while_people_ask(page):
 
 
 @pytest.mark.slow
-def test_a_thousand_connections(page):
+def test_three_hundred_connections(page):
+    """As core/test_serving_security tries a thousand."""
+
     def one(number: int) -> None:
         body = ENDLESS if number % 3 else {"prompt": "Hark", "max_tokens": 2}
         with connected(page, ask(body)[: None if number % 2 else -5]) as made:
@@ -298,7 +300,7 @@ def test_a_thousand_connections(page):
                 made.recv(100)
 
     with ThreadPoolExecutor(64) as pool:
-        list(pool.map(one, range(1000)))
+        list(pool.map(one, range(300)))
 
 
 @pytest.mark.slow
@@ -409,9 +411,9 @@ def test_openais_own_client_and_fifty_of_them_at_once(page):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_five_hundred_streaming_clients_of_the_page(page):
+def test_two_hundred_streaming_clients_of_the_page(page):
     """None lost, none answered twice, tokens in order, texts as if alone; meanwhile the page itself
-    answers.
+    answers. core/test_serving_load tries five hundred.
     """
     kinds = [
         (
@@ -434,19 +436,19 @@ def test_five_hundred_streaming_clients_of_the_page(page):
         reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
         writer.write(
             ask({**body, "stream": True})
-        )  # in one piece: five hundred clients of a library in one process would be slow themselves
+        )  # in one piece: two hundred clients of a library in one process would be slow themselves
         text = (await reader.read()).decode()
         writer.close()
         assert text.startswith("HTTP/1.1 200 ")
         return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
 
     async def everybody() -> list[list[dict]]:
-        asked = asyncio.gather(*(one(kinds[i % 20][0]) for i in range(500)))
+        asked = asyncio.gather(*(one(kinds[i % 20][0]) for i in range(200)))
         assert "Inflight" in (await asyncio.to_thread(page.get, "/")).text
         return await asked
 
     answers = asyncio.run(everybody())
-    assert len({events[-1]["id"] for events in answers}) == len(answers) == 500
+    assert len({events[-1]["id"] for events in answers}) == len(answers) == 200
     for number, (*tokens, rest) in enumerate(answers):
         ids, text = alone[number % 20]
         assert [t["index"] for t in tokens] == list(range(len(tokens))) and [

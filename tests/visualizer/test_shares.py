@@ -266,7 +266,7 @@ def test_exports_of_one_address_do_not_remove_the_runs_of_others(http, other):
         others, own = (
             last_of(run(client, url, spec(new=40), "me"))["url"] for client in (other, http)
         )
-        made = [call(http, url, "export", "html", own, step) for step in range(30)]
+        made = [call(http, url, "export", "html", own, step) for step in range(16)]
         gone = [http.get(f"{url}/{export['url']}").status_code for export in made]
         assert gone == sorted(gone, reverse=True) and set(gone) == {
             404,

@@ -36,6 +36,7 @@ FLAGS = (
 # milliseconds: a machine with other work is slow, not wrong
 PATIENCE = int(os.environ.get("INFLIGHT_PATIENCE", 240_000))
 expect.set_options(timeout=PATIENCE)
+LOOKS = 20  # milliseconds; a page that is looked at in every frame costs three times as much
 SIZES = {
     "desk": (1440, 900),
     "tablet": (1024, 768),
@@ -208,8 +209,7 @@ def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
         page.route("**/*", lambda route: _answer(route, page, url or HERE, answers))
         page.goto((url or HERE) + (f"#{hash}" if hash else ""))
         if drawn:
-            page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
-            settled(page)
+            settled(page, "inflight.drawn >= 0")
         return page
 
     yield open_page
@@ -266,7 +266,7 @@ def settled(page: Page | Frame, once: str = "true", arg: object = None) -> None:
         catch {{ return false; }}
         return ({_SETTLED})(); }}"""  # noqa: E501
     try:
-        page.wait_for_function(waits, arg=arg)
+        page.wait_for_function(waits, arg=arg, polling=LOOKS)
     except NeverCame as error:
         raise AssertionError(
             f"{once} never came at {page.url}; the page says: {page.inner_text('body')[:3000]}"
