@@ -87,6 +87,11 @@ class Verdict:
         """Whether so one-sided a split is improbable enough by chance (`SURE`)."""
         return self.chance <= SURE
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the rounds neither agree nor give a verdict."""
+        return self.rounds > 1 and not self.agrees and not self.decided
+
     def to_json(self) -> dict[str, Any]:
         """Plain data, without the ratios."""
         return {
@@ -184,7 +189,7 @@ class Comparison(OnPage):
                 sentences.append(
                     f"{name}: a single run says nothing about spread; use more repeats."
                 )
-            elif not found.agrees and not found.decided:
+            elif found.is_open:
                 sentences.append(
                     f"{name} against {self.baseline}: faster in {found.faster} of {found.rounds}"
                     f" rounds ({min(found.ratios):.2f} to {max(found.ratios):.2f} times as fast),"

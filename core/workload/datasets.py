@@ -8,7 +8,8 @@ the model in use.
                2023 and 2024)
     BurstGPT   CSV: Timestamp (s), Model, Request tokens, Response tokens, …; others from its third
                file on (github.com/HPMLL/BurstGPT)
-    ShareGPT   JSON: a list of `conversations`; a prompt and its answer as text, no arrivals
+    ShareGPT   JSON: a list, or lines, of `conversations`; a prompt and its answer as text, no
+               arrivals
     our own    JSONL: see `core.workload.arrivals.sizes_in`
 
 Only ShareGPT has texts. Prompts are made up: equal `hash_ids` become equal tokens, so that prefixes
@@ -212,11 +213,12 @@ def dataset_of(
     """
     first = file.readline()
     file.seek(0)
-    if first.lstrip().startswith("["):
+    begins = first.lstrip()[:1]
+    if begins == "[" or '"conversation' in first:
         if (chat := _conversations(file.read())) is not None:
             return _dataset(name, _sharegpt(name, chat, count), most)
         file.seek(0)
-    elif "," in first and not first.lstrip().startswith("{"):
+    elif begins not in ("{", ""):
         return _dataset(name, _table(name, file.read()), most)
     elif '"input_length"' in first:
         return _dataset(name, _mooncake(name, file), most)
@@ -259,7 +261,8 @@ def _mooncake(name: str, lines: Iterable[str]) -> Iterator[Row]:
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             raise InvalidWorkload(
-                f"{name}, line {number}: this is no request of a Mooncake trace."
+                f"{name}, line {number}: a request of Mooncake needs timestamp, input_length,"
+                f" output_length, and in hash_ids a number for each {HASHED_TOKENS} tokens."
             ) from None
         yield size, ids
 
@@ -287,7 +290,8 @@ def _table(name: str, text: str) -> Iterator[Row]:
             )
     except (ValueError, TypeError, csv.Error):
         raise InvalidWorkload(
-            f"{name}, line {rows.line_num}: this is no request of {kind}'s trace."
+            f"{name}, line {rows.line_num}: {', '.join(_TABLES[kind])} must be a time and two"
+            " numbers of tokens."
         ) from None
 
 
@@ -306,9 +310,14 @@ def _seconds(text: str) -> float:
 
 
 def _conversations(text: str) -> list[Any] | None:
-    """ShareGPT's list, or None for a list of something else."""
+    """ShareGPT's list, or its lines; None for something else."""
+    is_list = text.lstrip().startswith("[")
     try:
-        data = json.loads(text)
+        data = (
+            json.loads(text)
+            if is_list
+            else [*map(json.loads, filter(str.strip, io.StringIO(text)))]
+        )
     except (ValueError, RecursionError):
         return None  # JSON lines of our own begin so too
     first = data[0] if isinstance(data, list) and data else None

@@ -5711,8 +5711,8 @@ FAULTS = (
     Fault(
         "KV is said in bytes",
         "core/simulate/engine.py",
-        "most.kv_bytes / 2**20:,.1f",
-        "most.kv_bytes:,.1f",
+        "most.kv_bytes // self.cost.kv_bytes_per_token:,",
+        "most.kv_bytes:,",
         ("core/test_simulate.py::test_no_share_is_said_to_be_nothing",),
     ),
     Fault(
