@@ -165,8 +165,9 @@ def headline(trace: Trace) -> Text:
     threads = ""
     if header.device == "cpu" and header.threads:
         threads = english(f", {header.threads:,} [thread|threads]")
+    device = "device not recorded" if header.device == "not recorded" else header.device
     rest = (
-        f" · {config.policy.name}, {lanes}{budget} · {model.name}{size} · {header.device},"
+        f" · {config.policy.name}, {lanes}{budget} · {model.name}{size} · {device},"
         f" {header.dtype}{threads}"
     )
     return Text(unbroken(header.workload), style="bold").append(unbroken(rest), style="not bold")

@@ -29,6 +29,10 @@ export function sourceOf({ goesOn, header }) {
   return SOURCES[header.source] || SOURCES.recorded;
 }
 
+/** Where a run ran; empty if its engine did not record it. @param {any} header */
+export const deviceOf = ({ device = "" }) =>
+  device === "not recorded" ? "" : device.toUpperCase();
+
 /** The header as [name, words] rows, one for each fact that it has. */
 export function factsOf(run) {
   const { header } = run;
@@ -38,7 +42,7 @@ export function factsOf(run) {
     model.parameters >= 1e6
       ? t(`${(model.parameters / unit).toPrecision(3)} ${letter} parameters`)
       : model.parameters && t(`${count(model.parameters)} parameters`);
-  const device = String(header.device || "").toUpperCase();
+  const device = deviceOf(header);
   const hasThreads = header.threads && !/cuda/i.test(header.device);
   const threads = hasThreads && t(`${count(header.threads)} [thread|threads]`);
   const ran = [
@@ -73,7 +77,7 @@ export function factsOf(run) {
     [sourceOf(run), list(ran)],
     ["Engine", list(other)],
     ["Model", list([model.name, size, layers, header.dtype])],
-    ["Device", list([device, header.device_name, threads])],
+    ["Device", device ? list([device, header.device_name, threads]) : t(header.device || "")],
     ["Cost model", costOf(header)],
     ["Leak", header.leak && leaks],
     ["Policy", list(limits)],
