@@ -8,8 +8,7 @@ the model in use.
                2023 and 2024)
     BurstGPT   CSV: Timestamp (s), Model, Request tokens, Response tokens, …; others from its third
                file on (github.com/HPMLL/BurstGPT)
-    ShareGPT   JSON: a list, or lines, of `conversations`; a prompt and its answer as text, no
-               arrivals
+    ShareGPT   JSON: a list, or lines, of `conversations`: texts of prompts and answers, no arrivals
     our own    JSONL: see `core.workload.arrivals.sizes_in`
 
 Only ShareGPT has texts. Prompts are made up: equal `hash_ids` become equal tokens, so that prefixes
@@ -311,13 +310,10 @@ def _seconds(text: str) -> float:
 
 def _conversations(text: str) -> list[Any] | None:
     """ShareGPT's list, or its lines; None for something else."""
-    is_list = text.lstrip().startswith("[")
+    if not text.lstrip().startswith("["):
+        text = f"[{','.join(filter(str.strip, io.StringIO(text)))}]"
     try:
-        data = (
-            json.loads(text)
-            if is_list
-            else [*map(json.loads, filter(str.strip, io.StringIO(text)))]
-        )
+        data = json.loads(text)
     except (ValueError, RecursionError):
         return None  # JSON lines of our own begin so too
     first = data[0] if isinstance(data, list) and data else None

@@ -82,7 +82,7 @@ def test_every_refusal_has_its_type_code_and_headers_and_is_counted(server):
     found = server.post("/v1/responses", HARK, headers=KEY)
     assert (found.status_code, found.json()["error"]["message"]) == (
         404,
-        "There is no such address here; /openapi.json lists those that there are.",
+        "There is no such address here; openapi.json lists those that there are.",
     )
     found = ask(server, model="another")
     assert (found.status_code, found.json()["error"]["code"]) == (404, "model_not_found")

@@ -101,9 +101,10 @@ def add_handlers(app: FastAPI, refused: Callable[[int], None]) -> None:
         refused(error.status_code)
         said = str(error.detail)
         if said == "Not Found":  # the router's word, as the next one
-            said = "There is no such address here; /openapi.json lists those that there are"
+            said = "There is no such address here; openapi.json lists those that there are"
         elif said == "Method Not Allowed":
-            said = f"This address takes {(error.headers or {})['Allow']}, not {request.method}"
+            takes = (error.headers or {}).get("Allow", "another method")
+            said = f"This address takes {takes}, not {request.method}"
         return error_response(error.status_code, said.rstrip(".") + ".", headers=error.headers)
 
     async def unforeseen(request: Request, error: Exception) -> JSONResponse:
