@@ -109,7 +109,7 @@ class TopLogprobs:
         found = self._found.get(sampled.request, {}).pop(position, None)
         if found is None:
             return ()
-        own = {sampled.token_id: sampled.logprob}
+        own: dict[int, Any] = {sampled.token_id: sampled.logprob}
         pairs = zip(found[0].tolist(), found[1].tolist(), strict=True)
         return tuple(TopLogprob(i, own.get(i, round(logprob, 5))) for i, logprob in pairs)
 
