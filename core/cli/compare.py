@@ -275,10 +275,19 @@ def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
     print_line(f"Setup and teardown, not in these times: {apart}.")
     print_line(_outputs_sentence(result))
     if len(result.names) > 2:
-        print_line(f"The fastest: {result.fastest}.")
+        print_line(_fastest_sentence(result))
     for warning in result.warnings:
         print_line(f"Warning: {warning}")
     print_line(measured_on(data["environment"]))
+
+
+def _fastest_sentence(result: Comparison) -> str:
+    """Which contender was fastest, and the others for which the rounds do not show it."""
+    fastest = result.fastest
+    others = [name for name in result.names if name != fastest]
+    close = ", ".join(name for name in others if result.verdict(fastest, name).is_open)
+    but = f" by its median, but the rounds do not decide between it and {close}" if close else ""
+    return f"The fastest: {fastest}{but}."
 
 
 def _outputs_sentence(result: Comparison) -> str:

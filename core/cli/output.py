@@ -130,14 +130,15 @@ def table(
     columns: Sequence[str],
     rows: Iterable[Sequence[str]],
     *,
-    stretch: str | None = None,
+    stretch: Iterable[str] = (),
     right: Iterable[str] = (),
 ) -> None:
-    """Print a table. stretch: the column that is cut to fit; right: columns of numbers."""
+    """Print a table. stretch: the columns that are cut to fit; right: columns of numbers."""
     made, numbers = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0)), frozenset(right)
+    cut = frozenset(stretch)
     for name in columns:
         justify: Literal["left", "right"] = "right" if name in numbers else "left"
-        made.add_column(Text(name), justify=justify, no_wrap=name != stretch)
+        made.add_column(Text(name), justify=justify, no_wrap=name not in cut)
     for row in rows:
         made.add_row(*(Text(unbroken(cell), no_wrap=True, overflow="ellipsis") for cell in row))
     out().print(made)

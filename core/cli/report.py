@@ -74,7 +74,7 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
     table(
         columns,
         rows,
-        stretch="text",
+        stretch=("text",),
         right=("prompt", "new", "first step", "finish step", "TTFT", "E2E"),
     )
     if len(lives) > MOST_ROWS:
@@ -125,14 +125,15 @@ def print_worst(trace: Trace) -> None:
             )
             for g in found.gaps
         ]
-        table(("longest gaps", "step", "before tokens of", "most of it"), rows, right=("step",))
+        columns = ("longest gaps", "step", "before tokens of", "most of it")
+        table(columns, rows, stretch=columns[2:], right=("step",))
     if found.waits:
         print_line()
         rows = [
             (seconds(d.us[QUEUED] / 1e6), _step(d.first_step), names[d.request], _wait(d))
             for d in found.waits
         ]
-        table(("longest waits", "step", "of", "why"), rows, right=("step",))
+        table(("longest waits", "step", "of", "why"), rows, stretch=("why",), right=("step",))
 
 
 def _gap(gap: Gap, names: Mapping[str, str]) -> str:
@@ -165,8 +166,9 @@ def headline(trace: Trace) -> Text:
     threads = ""
     if header.device == "cpu" and header.threads:
         threads = english(f", {header.threads:,} [thread|threads]")
+    device = "device not recorded" if header.device == "not recorded" else header.device
     rest = (
-        f" · {config.policy.name}, {lanes}{budget} · {model.name}{size} · {header.device},"
+        f" · {config.policy.name}, {lanes}{budget} · {model.name}{size} · {device},"
         f" {header.dtype}{threads}"
     )
     return Text(unbroken(header.workload), style="bold").append(unbroken(rest), style="not bold")

@@ -87,6 +87,11 @@ class Verdict:
         """Whether so one-sided a split is improbable enough by chance (`SURE`)."""
         return self.chance <= SURE
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the rounds neither agree nor give a verdict."""
+        return self.rounds > 1 and not self.agrees and not self.decided
+
     def to_json(self) -> dict[str, Any]:
         """Plain data, without the ratios."""
         return {
@@ -176,15 +181,13 @@ class Comparison(OnPage):
     def warnings(self) -> list[str]:
         """A sentence for each contender whose rounds do not decide between it and the baseline."""
         sentences = []
-        for name in self.names[1:]:
+        for name in () if self.is_simulated else self.names[1:]:
             found = self.verdict(name)
-            if self.is_simulated:
-                continue
             if found.rounds < 2:
                 sentences.append(
                     f"{name}: a single run says nothing about spread; use more repeats."
                 )
-            elif not found.agrees and not found.decided:
+            elif found.is_open:
                 sentences.append(
                     f"{name} against {self.baseline}: faster in {found.faster} of {found.rounds}"
                     f" rounds ({min(found.ratios):.2f} to {max(found.ratios):.2f} times as fast),"

@@ -372,6 +372,8 @@ def _setting(trace: Trace) -> tuple[EngineConfig, list[str]]:
     engine = header.engine
     if engine is not None and engine.long_prefill_token_threshold:
         notes.append("A simulated run has no limit to the chunks of long prompts but the budget.")
+    if any(event.drafts for event in trace.events):
+        notes.append("A simulated run drafts no tokens: a request gets one a pass.")
     if any(group.window for group in header.groups):
         notes.append("In a simulated run no block leaves a request as its window passes.")
     if any(event.resumed is not None for event in trace.events):

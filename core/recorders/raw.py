@@ -52,12 +52,12 @@ class Recording:
     @property
     def engine(self) -> str:
         """The engine that was recorded."""
-        return self.header.get("engine", "vllm")  # the first recordings did not say
+        return self.header.get("engine", "vllm")
 
     @property
     def version(self) -> str | None:
         """The engine's version; None if it is not on record."""
-        return self.header.get("version", self.header.get("vllm"))
+        return self.header.get("version")
 
     @property
     def has_priorities(self) -> bool:
@@ -145,7 +145,7 @@ def is_raw(first_line: str) -> bool:
         isinstance(data, dict)
         and data.get("kind") == "header"
         and "crc" not in data
-        and ("raw" in data or "vllm" in data)
+        and "raw" in data
     )
 
 

@@ -27,7 +27,7 @@ from core.serving.metrics import ServingMetrics
 from core.serving.stream import Piece, TokenStream, TopLogprob, call_in, put_all
 from core.torch_engine.sampling import adjust_logits
 from core.trace.detokenize import AnswerText
-from core.trace.events import RECORDS, StepEvent
+from core.trace.events import RECORDS, Sampled, StepEvent
 from core.trace.header import Header
 from core.workload.request import Request
 
@@ -102,15 +102,16 @@ class TopLogprobs:
         self._asked.clear()
         self._found.clear()
 
-    def take(self, request: str, position: int) -> tuple[TopLogprob, ...]:
-        """The top tokens at a position, most probable first; none if they were not asked for."""
-        found = self._found.get(request, {}).pop(position, None)
+    def take(self, sampled: Sampled, position: int) -> tuple[TopLogprob, ...]:
+        """The top tokens at a position, most probable first; none if they were not asked for. The
+        one that was sampled has the log-probability on record, whose last digit may be another.
+        """
+        found = self._found.get(sampled.request, {}).pop(position, None)
         if found is None:
             return ()
-        ids, logprobs = found[0].tolist(), found[1].tolist()
-        return tuple(
-            TopLogprob(i, round(logprob, 5)) for i, logprob in zip(ids, logprobs, strict=True)
-        )
+        own: dict[int, Any] = {sampled.token_id: sampled.logprob}
+        pairs = zip(found[0].tolist(), found[1].tolist(), strict=True)
+        return tuple(TopLogprob(i, own.get(i, round(logprob, 5))) for i, logprob in pairs)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -232,7 +233,7 @@ class OutputProcessor:
                 texts.setdefault(stream.id, []).append(piece)
                 t = self._began + event.passes[sampled.pass_index].t_end
                 index, token_id = stream.num_tokens, sampled.token_id
-                likely = self.top_logprobs.take(stream.id, len(stream.prompt) + index)
+                likely = self.top_logprobs.take(sampled, len(stream.prompt) + index)
                 made = Piece(
                     index=index,
                     token_id=token_id,

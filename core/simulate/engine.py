@@ -246,6 +246,6 @@ class SimulatedEngine(EngineCore):
         shown = f"{100 * share:.0f}" if share > 0.005 else f"{100 * share:.1g}"  # never 0 %
         return (
             f"{shown} % of the simulated passes lie beyond what was measured (at most"
-            f" {most.tokens:,} positions and {most.kv_bytes / 2**20:,.1f} MiB of KV in a pass):"
-            " there the model is extrapolated."
+            f" {most.tokens:,} positions and {most.kv_bytes // self.cost.kv_bytes_per_token:,}"
+            " tokens of KV cache in a pass): there the model is extrapolated."
         )

@@ -8,7 +8,7 @@ the model in use.
                2023 and 2024)
     BurstGPT   CSV: Timestamp (s), Model, Request tokens, Response tokens, …; others from its third
                file on (github.com/HPMLL/BurstGPT)
-    ShareGPT   JSON: a list of `conversations`; a prompt and its answer as text, no arrivals
+    ShareGPT   JSON: a list, or lines, of `conversations`: texts of prompts and answers, no arrivals
     our own    JSONL: see `core.workload.arrivals.sizes_in`
 
 Only ShareGPT has texts. Prompts are made up: equal `hash_ids` become equal tokens, so that prefixes
@@ -212,11 +212,12 @@ def dataset_of(
     """
     first = file.readline()
     file.seek(0)
-    if first.lstrip().startswith("["):
+    begins = first.lstrip()[:1]
+    if begins == "[" or '"conversation' in first:
         if (chat := _conversations(file.read())) is not None:
             return _dataset(name, _sharegpt(name, chat, count), most)
         file.seek(0)
-    elif "," in first and not first.lstrip().startswith("{"):
+    elif begins not in ("{", ""):
         return _dataset(name, _table(name, file.read()), most)
     elif '"input_length"' in first:
         return _dataset(name, _mooncake(name, file), most)
@@ -259,7 +260,8 @@ def _mooncake(name: str, lines: Iterable[str]) -> Iterator[Row]:
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             raise InvalidWorkload(
-                f"{name}, line {number}: this is no request of a Mooncake trace."
+                f"{name}, line {number}: a request of Mooncake needs timestamp, input_length,"
+                f" output_length, and in hash_ids a number for each {HASHED_TOKENS} tokens."
             ) from None
         yield size, ids
 
@@ -287,7 +289,8 @@ def _table(name: str, text: str) -> Iterator[Row]:
             )
     except (ValueError, TypeError, csv.Error):
         raise InvalidWorkload(
-            f"{name}, line {rows.line_num}: this is no request of {kind}'s trace."
+            f"{name}, line {rows.line_num}: {', '.join(_TABLES[kind])} must be a time and two"
+            " numbers of tokens."
         ) from None
 
 
@@ -306,7 +309,9 @@ def _seconds(text: str) -> float:
 
 
 def _conversations(text: str) -> list[Any] | None:
-    """ShareGPT's list, or None for a list of something else."""
+    """ShareGPT's list, or its lines; None for something else."""
+    if not text.lstrip().startswith("["):
+        text = f"[{','.join(filter(str.strip, io.StringIO(text)))}]"
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):

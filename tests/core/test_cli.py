@@ -580,6 +580,14 @@ def test_compare_as_a_table(capsys):
     assert "single run" in text
 
 
+def test_the_worst_gaps_are_whole_numbers_beside_words_that_are_cut(capsys):
+    """Thirty requests wait for a wide prompt: more letters than a line has room for."""
+    rows = [("659.1 ms", "27", "A B C D E F " * 20, "others' prompts 88.5 % " * 20)]
+    for stretch, is_whole in ((("of", "why"), True), ((), False)):
+        output.table(("gap", "step", "of", "why"), rows, stretch=stretch, right=("step",))
+        assert ("659.1 ms    27  A B" in capsys.readouterr().out) is is_whole
+
+
 # -- refusals --------------------------------------------------------------------------------------
 
 

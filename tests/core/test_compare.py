@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.cli.compare import _fastest_sentence
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidConfig
 from core.measure.compare import (
@@ -59,6 +60,18 @@ def test_every_round_runs_all_in_rotated_order_after_a_warm_up():
         (2, 12, 0),
         (3, 12, 1),
     ]
+
+
+def test_the_fastest_is_named_with_those_from_whom_the_rounds_do_not_tell_it():
+    track = Track()
+    times = {"a": [9, 9, 9], "b": [1, 3, 2], "c": [2, 2.5, 2.5], "d": [4, 4, 4]}
+    made = [track.contender(name, [1, *walls]) for name, walls in times.items()]
+    result = compare(made, 3, clock=track.clock)
+    assert _fastest_sentence(result) == (
+        "The fastest: b by its median, but the rounds do not decide between it and c."
+    )
+    result.walls["c"] = [2, 3.5, 2.5]
+    assert _fastest_sentence(result) == "The fastest: b."
 
 
 @pytest.mark.slow

@@ -142,6 +142,8 @@ def test_conversations_need_a_tokenizer(tmp_path):
     path = put(tmp_path / "chat.json", json.dumps(CHAT))
     chat = read_dataset(path, count=lambda text: len(text.split()))
     assert chat.sizes == (RequestSize(3, 2, 0.0), RequestSize(1, 1, 0.0)) and chat.skipped == 1
+    lines = put(tmp_path / "chat.jsonl", "".join(json.dumps(row) + "\r\n\r\n" for row in CHAT))
+    assert read_dataset(lines, count=lambda text: len(text.split())) == chat
     with pytest.raises(InvalidWorkload, match="without a tokenizer"):
         read_dataset(path)
 
@@ -225,8 +227,14 @@ def test_what_fits_is_not_scaled(mooncake):
                 " --workload"
             ),
         ),
-        (AZURE.replace("396", "-3"), "line 3: this is no request of Azure LLM's trace"),
-        (BURST.replace("472", "many"), "line 2: this is no request of BurstGPT's trace"),
+        (
+            AZURE.replace("396", "-3"),
+            "line 3: TIMESTAMP, ContextTokens, GeneratedTokens must be a time and two numbers of",
+        ),
+        (
+            BURST.replace("472", "many"),
+            "line 2: Timestamp, Request tokens, Response tokens must be a time and two numbers of",
+        ),
         (AZURE.splitlines()[0] + "\n", "holds no requests"),
         (
             "\n".join([*AZURE.splitlines()[:1], *reversed(AZURE.splitlines()[1:])]),
@@ -234,9 +242,10 @@ def test_what_fits_is_not_scaled(mooncake):
         ),
         (
             '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1]}\n',
-            "line 1: this is no request of a Mooncake",
+            "line 1: a request of Mooncake needs .* in hash_ids a number for each 512 tokens",
         ),
-        ('{"timestamp": 0, "input_length": 600\n', "line 1: this is no request of a Mooncake"),
+        ('{"timestamp": 0, "input_length": 600\n', "line 1: a request of Mooncake needs"),
+        (AZURE.replace(",", ";"), "the columns 'TIMESTAMP;C.*s', which .* are TIMESTAMP, Con"),
         ("", "holds no requests"),
     ],
 )

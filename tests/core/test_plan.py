@@ -25,7 +25,7 @@ from core.recorders.convert import open_run
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear, fit
-from core.trace.events import Resumed
+from core.trace.events import Draft, Resumed
 from core.trace.header import EngineFacts
 from visualizer.words.language import speaking, t
 
@@ -317,6 +317,9 @@ def test_limits_and_steps_that_a_simulated_run_lacks_are_said() -> None:
     engine = EngineFacts(name="vllm", long_prefill_token_threshold=32)
     (note,) = _setting(replace(trace, header=replace(trace.header, engine=engine)))[1]
     assert "chunks of long prompts" in note
+    drafted = trace.events[3]._replace(drafts=(Draft("r0", 3, 1),))
+    (note,) = _setting(replace(trace, events=[*trace.events[:3], drafted, *trace.events[4:]]))[1]
+    assert note == "A simulated run drafts no tokens: a request gets one a pass."
     back = trace.events[3]._replace(resumed=Resumed(2, 2, 1, (), (), (), ()))
     (note,) = _setting(replace(trace, events=[*trace.events[:2], back, *trace.events[4:]]))[1]
     assert note.startswith("Some steps are not on record")

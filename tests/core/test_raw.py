@@ -52,11 +52,11 @@ def test_a_clock_may_stand_but_not_run_backwards():
     assert fault.startswith("The clock of this recording runs backwards")
 
 
-def test_a_trace_of_ours_is_no_raw_recording_and_the_first_recordings_were():
+def test_a_recording_has_a_header_with_the_version_of_its_format_and_no_checksum():
     trace = json.loads(next(iter(Trace.load(ASSETS / "traces" / "one-request.jsonl").lines())))
     assert "crc" in trace and not is_raw(json.dumps(trace | {"kind": "header", "raw": 1}))
-    assert is_raw(json.dumps({"kind": "header", "vllm": "0.9"}))
-    assert not is_raw(json.dumps({"kind": "header"})) and not is_raw("[1]")
+    assert is_raw(json.dumps({"kind": "header", "raw": 1}))
+    assert not is_raw(json.dumps({"kind": "header", "vllm": "0.9"})) and not is_raw("[1]")
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,16 @@ from typing import Any
 import httpx
 import openai
 import pytest
+import torch
 
-from core import Engine, EngineConfig
+from core import Engine, EngineConfig, SamplingParams
+from core.engine.runner import SamplingRow
 from core.serving.http.openai import TokenNames, _Completions, _room
 from core.serving.http.schemas import StreamOptions
+from core.serving.output_processor import TopLogprobs
 from core.serving.stream import Piece
+from core.torch_engine.sampling import sample
+from core.trace.events import Sampled
 from worlds.serving import Served, chat_engine, served
 
 MODEL = "shakespeare-bpe"
@@ -298,6 +303,22 @@ def test_a_part_of_a_character_has_its_true_byte_and_a_name_of_its_own(server, c
     told, (token,) = choice.logprobs.top_logprobs[0], choice.logprobs.tokens
     assert len(told) == 20 and {"bytes:\\xc3", "bytes:\\xa9", token} <= set(told)
     assert told[token] == choice.logprobs.token_logprobs[0] == max(told.values())
+
+
+def test_a_token_has_the_same_logprob_as_the_sampled_one_and_among_the_likely_ones():
+    """They are computed apart, and rounding sets some of them apart in the last digit."""
+    logits = 25 * torch.randn(400, 64, generator=torch.Generator().manual_seed(0))
+    rows = [SamplingRow(SamplingParams(), at, request="a") for at in range(400)]
+    top = TopLogprobs()
+    top.ask("a", 3)
+    top._observe(rows, logits)
+    for at, made in enumerate(sample(logits, rows)):
+        best, *others = top.take(Sampled(0, "a", *made), at)
+        assert (best.token_id, best.logprob) == (made.token_id, made.logprob)
+        own = logits[at].log_softmax(-1)
+        assert [near.logprob for near in others] == [
+            round(own[near.token_id].item(), 5) for near in others
+        ]
 
 
 def test_the_bytes_of_the_tokens_are_those_of_the_text(client):

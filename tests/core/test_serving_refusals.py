@@ -77,7 +77,12 @@ def test_every_refusal_has_its_type_code_and_headers_and_is_counted(server):
     assert (found.status_code, found.headers["allow"], found.json()["error"]["message"]) == (
         405,
         "POST",
-        "Method Not Allowed.",
+        "This address takes POST, not GET.",
+    )
+    found = server.post("/v1/responses", HARK, headers=KEY)
+    assert (found.status_code, found.json()["error"]["message"]) == (
+        404,
+        "There is no such address here; openapi.json lists those that there are.",
     )
     found = ask(server, model="another")
     assert (found.status_code, found.json()["error"]["code"]) == (404, "model_not_found")
@@ -100,7 +105,7 @@ def test_every_refusal_has_its_type_code_and_headers_and_is_counted(server):
     with connected(server, call(b"x" * 100, "Authorization: Bearer secret")[:-90]) as made:
         answer = made.recv(65536).lower()
         assert answer.startswith(b"http/1.1 408 ") and b"\r\nconnection: close\r\n" in answer
-    assert counted(server) - before == Counter({"405": 1, "404": 1, "429": 1, "503": 1, "408": 1})
+    assert counted(server) - before == Counter({"405": 1, "404": 2, "429": 1, "503": 1, "408": 1})
 
 
 def test_what_fails_unforeseen_is_answered_in_a_sentence_counted_and_ends_its_connection(server):

@@ -173,7 +173,7 @@ def test_no_share_is_said_to_be_nothing():
     engine = SimulatedEngine(replace(COST, most=Load(8, 10**6)))
     engine.run(Workload(list(_requests(1, prompt=9, new=200))))
     assert engine.beyond.startswith("0.5 % of the simulated passes lie beyond")
-    assert "at most 8 positions and 1.0 MiB of KV in a pass" in engine.beyond
+    assert "at most 8 positions and 10,000 tokens of KV cache in a pass" in engine.beyond
     assert SimulatedEngine(COST).beyond is None  # nothing has run
 
 

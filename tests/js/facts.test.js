@@ -33,6 +33,8 @@ test("threads are of a processor's run", () => {
   const device = (name) => facts({ device: name, device_name: "a card", threads: 2 }).Device;
   assert.equal(device("cpu"), "CPU, a card, 2 threads");
   assert.equal(device("cuda:0"), "CUDA:0, a card");
+  assert.equal(device("not recorded"), "not recorded");
+  assert.equal(facts({}).Device, undefined);
 });
 
 test("times of a data sheet are told with what is assumed, or not at all", () => {

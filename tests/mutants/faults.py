@@ -1398,19 +1398,30 @@ FAULTS = (
     Fault(
         "a refusal of HTTP's is no sentence",
         "core/serving/http/errors.py",
-        'str(error.detail).rstrip(".") + "."',
-        "str(error.detail)",
+        'said.rstrip(".") + "."',
+        "said",
         (REFUSALS,),
     ),
     Fault(
         "a refusal of HTTP's loses its headers",
         "core/serving/http/errors.py",
-        "return error_response(\n"
-        '            error.status_code, str(error.detail).rstrip(".") + ".", '
-        "headers=error.headers\n"
-        "        )",
-        'return error_response(error.status_code, str(error.detail).rstrip(".") + ".")',
+        'said.rstrip(".") + ".", headers=error.headers)',
+        'said.rstrip(".") + ".")',
         (REFUSALS,),
+    ),
+    Fault(
+        "the sampled token is told with another logprob among the likely ones",
+        "core/serving/output_processor.py",
+        "own.get(i, round(logprob, 5))",
+        "round(logprob, 5)",
+        ("core/test_serving_openai.py",),
+    ),
+    Fault(
+        "the fastest is named though the rounds do not decide",
+        "core/cli/compare.py",
+        "if result.verdict(fastest, name).is_open",
+        "if not result",
+        ("core/test_compare.py",),
     ),
     Fault(
         "a refusal of HTTP's is not counted",
@@ -5711,8 +5722,8 @@ FAULTS = (
     Fault(
         "KV is said in bytes",
         "core/simulate/engine.py",
-        "most.kv_bytes / 2**20:,.1f",
-        "most.kv_bytes:,.1f",
+        "most.kv_bytes // self.cost.kv_bytes_per_token:,",
+        "most.kv_bytes:,",
         ("core/test_simulate.py::test_no_share_is_said_to_be_nothing",),
     ),
     Fault(

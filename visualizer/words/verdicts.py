@@ -59,7 +59,7 @@ def headline(comparison: Comparison) -> str:
     found, longer = comparison.verdict(mine), walls[mine] - walls[base]
     if _is_disputed(found, longer):
         then = ", in {other} with {base}; the rounds and the medians disagree on which is faster"
-    elif _is_open(found):
+    elif found.is_open:
         then = ", in {other} with {base}; the rounds do not say which is faster"
     elif time == other:
         then = ", and with {base} in the same time to a thousandth"
@@ -103,7 +103,7 @@ def total_time(comparison: Comparison) -> str:
     numbers = t("{mine} took {time}, {base} {other}", **holes)
     found = comparison.verdict(mine)
     ratios, ratio = _range(found.ratios), divided(walls[base], walls[mine])
-    if _is_open(found):
+    if found.is_open:
         said = numbers + t(
             f": faster in {found.faster} of {found.rounds} rounds ({{ratios}}), so neither wins.",
             ratios=ratios,
@@ -145,11 +145,6 @@ def racing(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys([base, mine, *limited]))
 
 
-def _is_open(found: Verdict) -> bool:
-    """Whether the rounds neither agree nor give a verdict."""
-    return found.rounds > 1 and not found.agrees and not found.decided
-
-
 def _is_disputed(found: Verdict, longer: float) -> bool:
     """Whether rounds and median times disagree on the winner. longer: ratio of the medians."""
     return found.decided and (found.faster - found.slower) * longer > 0
@@ -173,14 +168,14 @@ def _other_limits(comparison: Comparison, name: str, mine: str) -> str:
         for k, (was, to) in changed.items()
     ]
     found, own = comparison.verdict(name), comparison.verdict(mine)
-    won = _is_open(found) or found.faster > found.slower
+    won = found.is_open or found.faster > found.slower
     how = (
         "it ties with {base}, faster"
-        if _is_open(found)
+        if found.is_open
         else f"it is {'faster' if won else 'slower'} than {{base}},"
     )
     rounds = f"{found.faster if won else found.slower} of {found.rounds} rounds"
-    spared = won and own.slower > own.faster and not _is_open(own)
+    spared = won and own.slower > own.faster and not own.is_open
     due = f", so the loss is due to [={len(said)} that limit|these limits], not to the policy"
     loss = t(due) if spared else ""
     with_limits = t(
@@ -196,7 +191,7 @@ def _fastest(comparison: Comparison, fastest: str, mine: str, walls: Mapping[str
     found = comparison.verdict(fastest, against=mine)
     but = (
         ", which is a tie"
-        if _is_open(found)
+        if found.is_open
         else ", so rounds and medians disagree"
         if _is_disputed(found, walls[fastest] - walls[mine])
         else ""

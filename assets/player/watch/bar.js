@@ -8,7 +8,7 @@ import { fillTabs, goToPart, hrefOf } from "../parts/look.js";
 import { showKeys } from "../parts/floating.js";
 import { t } from "../parts/speech.js";
 import { exportMenu, item } from "./export.js";
-import { factsOf, limitsOf, notesOf, showFacts, showPolicy, sourceOf } from "./facts.js";
+import { deviceOf, factsOf, limitsOf, notesOf, showFacts, showPolicy, sourceOf } from "./facts.js";
 import { showRuns } from "./runs_card.js";
 import { showSlow } from "./slow.js";
 import { aboutWhatIf, showWhatIf } from "./what_if.js";
@@ -143,7 +143,7 @@ export class Bar {
     const model = (header.model && header.model.name) || "";
     const mark = app.$(".source");
     setText(mark.querySelector(".word"), t(sourceOf(app.run)));
-    const more = [model.split("/").at(-1), String(header.device || "").toUpperCase()];
+    const more = [model.split("/").at(-1), deviceOf(header)];
     const rest = more.map((word) => word && ` · ${word}`);
     setText(mark.querySelector(".rest"), rest.join(""));
     mark.title = factsOf(app.run)

@@ -30,6 +30,10 @@ export function sourceOf(/** @type {Json} */ { goesOn, header }) {
   return SOURCES[header.source] || SOURCES.recorded;
 }
 
+/** Where a run ran; empty if its engine did not record it. @param {any} header */
+export const deviceOf = ({ device = "" }) =>
+  device === "not recorded" ? "" : device.toUpperCase();
+
 /** The header as [name, words] rows, one for each fact that it has. */
 export function factsOf(/** @type {Run} */ run) {
   const { header } = run;
@@ -39,7 +43,7 @@ export function factsOf(/** @type {Run} */ run) {
     model.parameters >= 1e6
       ? t(`${(model.parameters / unit).toPrecision(3)} ${letter} parameters`)
       : model.parameters && t(`${count(model.parameters)} parameters`);
-  const device = String(header.device || "").toUpperCase();
+  const device = deviceOf(header);
   const hasThreads = header.threads && !/cuda/i.test(header.device);
   const threads = hasThreads && t(`${count(header.threads)} [thread|threads]`);
   const ran = [
@@ -74,7 +78,7 @@ export function factsOf(/** @type {Run} */ run) {
     [sourceOf(run), list(ran)],
     ["Engine", list(other)],
     ["Model", list([model.name, size, layers, header.dtype])],
-    ["Device", list([device, header.device_name, threads])],
+    ["Device", device ? list([device, header.device_name, threads]) : t(header.device || "")],
     ["Cost model", costOf(header)],
     ["Leak", header.leak && leaks],
     ["Policy", list(limits)],

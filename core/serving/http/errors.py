@@ -99,9 +99,13 @@ def add_handlers(app: FastAPI, refused: Callable[[int], None]) -> None:
     async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         refused(error.status_code)
-        return error_response(
-            error.status_code, str(error.detail).rstrip(".") + ".", headers=error.headers
-        )
+        said = str(error.detail)
+        if said == "Not Found":  # the router's word, as the next one
+            said = "There is no such address here; openapi.json lists those that there are"
+        elif said == "Method Not Allowed":
+            takes = (error.headers or {}).get("Allow", "another method")
+            said = f"This address takes {takes}, not {request.method}"
+        return error_response(error.status_code, said.rstrip(".") + ".", headers=error.headers)
 
     async def unforeseen(request: Request, error: Exception) -> JSONResponse:
         refused(500)

@@ -214,9 +214,7 @@ class _Completions(_Shape):
 
     def _top(self, piece: Piece, token_id: int) -> dict[str, float | None]:
         """The top tokens after the chosen one, whose name is therefore the same as in `tokens`."""
-        logprobs = {token_id: piece.logprob} | {
-            i: logprob for i, logprob in piece.top_logprobs if i != token_id
-        }
+        logprobs = {token_id: piece.logprob} | dict(piece.top_logprobs)
         return {name: logprobs[i] for i, name in self.tokens.distinct(logprobs).items()}
 
 
