@@ -330,7 +330,7 @@ class EngineThread:
                 else:
                     stream.times.admitted = None  # it was admitted only in the run that has ended
                     self.submit(stream)
-            except BaseException as error:  # the others are still to be queued, or told
+            except BaseException as error:  # the others are still to be queued
                 _log.error("A request could not be queued again.", exc_info=error)
                 self._outputs.fail(stream, step_failed())
 

@@ -2851,8 +2851,8 @@ FAULTS = (
     Fault(
         "a panic as a next run begins leaves those who were held for it without an answer",
         "core/serving/engine_thread.py",
-        "            except BaseException as error:  # the others are still to be queued, or told\n",
-        "            except Exception as error:  # the others are still to be queued, or told\n",
+        "            except BaseException as error:  # the others are still to be queued\n",
+        "            except Exception as error:  # the others are still to be queued\n",
         (
             "core/test_serving_failures.py::test_a_panic_as_the_next_run_begins_leaves_nobody_without_an_answer",
         ),
