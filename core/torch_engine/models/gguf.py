@@ -341,7 +341,7 @@ def _ends(facts: Mapping[str, Any]) -> list[int]:
     """
     tokens, kinds = facts["tokenizer.ggml.tokens"], facts.get("tokenizer.ggml.token_type", ())
     ends = {id for id, kind in enumerate(kinds) if kind == _CONTROL and tokens[id] in _OF_A_TURN}
-    named = (facts.get(f"tokenizer.ggml.{end}_token_id") for end in ("eos", "eot"))
+    named: list[Any] = [facts.get(f"tokenizer.ggml.{end}_token_id") for end in ("eos", "eot")]
     return sorted(ends.union(id for id in named if id in range(len(tokens))))
 
 
