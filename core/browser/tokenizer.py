@@ -11,7 +11,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from heapq import heappop, heappush
 from typing import Any
 
 from core.errors import UnsupportedModel
@@ -163,12 +163,34 @@ class PlainTokenizer:
             parts = [character for character in characters if character in self._ids]
             if self._whole_words and "".join(parts) in self._ids:
                 parts = ["".join(parts)]
-            while len(parts) > 1:
-                pairs = [self._ranks.get(pair, len(self._ranks)) for pair in pairwise(parts)]
-                rank = min(pairs)
-                if rank == len(self._ranks):
-                    break
-                at = pairs.index(rank)
-                parts[at : at + 2] = [parts[at] + parts[at + 1]]
-            self._known[word] = [self._ids[part] for part in parts]
+            self._merge(parts)
+            self._known[word] = [self._ids[part] for part in parts if part]
         return self._known[word]
+
+    def _merge(self, parts: list[str]) -> None:
+        """Merge parts in place, each into the one before it, which leaves an empty one behind. A
+        text without a blank is one word, so the time must not grow with its square.
+        """
+        after, before = [*range(1, len(parts)), -1], [*range(-1, len(parts) - 1)]
+        due: list[tuple[int, int]] = []  # ranks of pairs and the places of their first parts
+
+        def consider(at: int) -> None:
+            if at >= 0 and after[at] >= 0:
+                rank = self._ranks.get((parts[at], parts[after[at]]))
+                if rank is not None:
+                    heappush(due, (rank, at))
+
+        for at in range(len(parts)):
+            consider(at)
+        while due:
+            rank, at = heappop(due)
+            gone = after[at]
+            if gone < 0 or self._ranks.get((parts[at], parts[gone])) != rank:
+                continue  # one of the pair has been merged with another part
+            parts[at] += parts[gone]
+            parts[gone] = ""
+            after[at] = after[gone]
+            if after[at] >= 0:
+                before[after[at]] = at
+            consider(before[at])
+            consider(at)

@@ -374,8 +374,8 @@ class EngineCore:
         state = RequestState(request, prompt, arrival_index=self._num_requests)
         self._num_requests += 1
         self.outputs.begin(request, prompt)
-        self._arrivals.future.add(state)
         self.recorder.request(request, prompt)
+        self._arrivals.future.add(state)  # last: nothing runs that is not on record
 
     def _wait_for_arrival(self) -> None:
         """Sleep until the next request arrives, if arrivals count in seconds."""

@@ -20,6 +20,7 @@ from core.recorders.raw import MAX_LINE_BYTES, Recording, header_in
 # seconds without a change after which a recording counts as abandoned; a recorder touches its file
 # every ten seconds
 STILL_S = 25.0
+_AHEAD_S = 600.0
 RawHeader = dict[str, Any]
 
 
@@ -70,7 +71,8 @@ def engine_of(header: RawHeader) -> str:
 def is_written(path: Path) -> bool:
     """Whether the file's recorder was still writing a moment ago."""
     with suppress(OSError):
-        return time.time() - path.stat().st_mtime < STILL_S
+        # written in the future: before a clock was set back, if not by a server's that is ahead
+        return -_AHEAD_S < time.time() - path.stat().st_mtime < STILL_S
     return False
 
 

@@ -96,9 +96,9 @@ class ServingEngine:
     @property
     def status(self) -> Status:
         """The state of the server. failed: the next request tries to restore the engine."""
-        if self._draining or self._thread.has_ended:
+        if self._draining:
             return "draining"
-        return "ok" if self._thread.works else "failed"
+        return "ok" if self._thread.works and not self._thread.has_ended else "failed"
 
     @property
     def num_requests(self) -> int:

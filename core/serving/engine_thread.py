@@ -161,18 +161,25 @@ class EngineThread:
     def _run(self) -> None:
         try:
             while not self._stopping:
-                self._handle_all(self.pace.wait_s if self._engine.has_work else None)
-                if self._may_step:
-                    with CORE_SHARES.at_work():
-                        while self._may_step:
-                            CORE_SHARES.apply()
-                            self.pace.stepped()
-                            self._step()
-                            self._handle_all()
-                if not self._engine.has_work:
-                    self.pace.rest()
+                try:
+                    self._work()
+                # the server continues without the requests concerned
+                except BaseException as error:  # such as a panic in Rust
+                    self._recover(error)
         finally:
             self._end()
+
+    def _work(self) -> None:
+        self._handle_all(self.pace.wait_s if self._engine.has_work else None)
+        if self._may_step:
+            with CORE_SHARES.at_work():
+                while self._may_step:
+                    CORE_SHARES.apply()
+                    self.pace.stepped()
+                    self._step()
+                    self._handle_all()
+        if not self._engine.has_work:
+            self.pace.rest()
 
     @property
     def _may_step(self) -> bool:
@@ -186,21 +193,17 @@ class EngineThread:
                 try:
                     call(*args)
                     self._announce()
-                except BaseException as error:  # handled like a failed step
+                except BaseException:  # handled like a failed step
                     if call == self.submit:
                         self._outputs.fail(args[0], step_failed())
-                    self._recover(error)
+                    raise
                 wait_s = 0.0
 
     def _step(self) -> None:
-        try:
-            with self._outputs.top_logprobs.watching():
-                event = self._engine.step()
-            if event is not None:
-                self._outputs.process(event)
-        # any error, such as a panic in Rust: the server continues without the requests concerned
-        except BaseException as error:
-            self._recover(error)
+        with self._outputs.top_logprobs.watching():
+            event = self._engine.step()
+        if event is not None:
+            self._outputs.process(event)
         self._begin_next_run()
         self._announce()
 
@@ -214,14 +217,15 @@ class EngineThread:
         for event in list(self._session.latest):
             if event.step > self._outputs.last_step:
                 self._outputs.process(event)
-        streams = self._outputs.let_go()
+        streams = list(self._outputs.streams.values())
         begun = {*self._engine.running, *(stream.id for stream in streams if stream.num_tokens)}
         for stream in streams:
             if stream.id in begun or not begun:
                 self._outputs.fail(stream, step_failed())
         self._restart()
-        self._rejoin(stream for stream in streams if begun and stream.id not in begun)
+        self._rejoin(self._outputs.let_go())
         self._begin_next_run()  # there may be no request left, and so no further step
+        self._announce()
 
     def _end(self) -> None:
         """Release every waiting client, because the thread ends, perhaps due to a bug."""
@@ -326,7 +330,7 @@ class EngineThread:
                 else:
                     stream.times.admitted = None  # it was admitted only in the run that has ended
                     self.submit(stream)
-            except Exception as error:
+            except BaseException as error:  # the others are still to be queued
                 _log.error("A request could not be queued again.", exc_info=error)
                 self._outputs.fail(stream, step_failed())
 
@@ -342,7 +346,7 @@ class EngineThread:
         """Begin again after a failure, if possible."""
         try:
             self._begin_run(config)
-        except Exception as error:
+        except BaseException as error:
             _log.error("The engine cannot be made ready.", exc_info=error)
             self.works = False
 
@@ -370,7 +374,7 @@ class EngineThread:
         before, self.next_change = self._engine.config, None
         try:
             self._begin_run(change.config)
-        except Exception as error:
+        except BaseException as error:
             _log.error("The engine cannot have these limits.", exc_info=error)
             self._restart(before)
         self.last_change = change

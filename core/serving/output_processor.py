@@ -259,7 +259,7 @@ class OutputProcessor:
 
     def cancelled(self, stream: TokenStream) -> None:
         """A request was cancelled before it reached the engine."""
-        with suppress(Exception):  # whoever waits is told, whatever becomes of the count
+        with suppress(BaseException):  # whoever waits is told, whatever becomes of the count
             self.metrics.finished(stream, "cancelled")
         self._hand_over([(stream, Piece(stream.num_tokens, None, "", None, "cancelled"))])
 
@@ -278,9 +278,9 @@ class OutputProcessor:
 
     def fail(self, stream: TokenStream, error: InflightError) -> None:
         """End a request with an error."""
-        self._end(stream)
-        if not isinstance(error, InvalidRequest):
-            with suppress(Exception):  # as above
+        with suppress(BaseException):  # as above
+            self._end(stream)
+            if not isinstance(error, InvalidRequest):
                 self.metrics.finished(stream, "error")
         stream.call(stream.fail, error)
 
@@ -291,10 +291,13 @@ class OutputProcessor:
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[TokenStream, Piece]]] = {}
         for stream, piece in handed:
             by_loop.setdefault(stream.loop, []).append((stream, piece))
-            if piece.finish_reason is not None:
-                self._end(stream)
-        for loop, pieces in by_loop.items():
-            call_in(loop, put_all, pieces)
+        try:
+            for stream, piece in handed:
+                if piece.finish_reason is not None:
+                    self._end(stream)
+        finally:
+            for loop, pieces in by_loop.items():
+                call_in(loop, put_all, pieces)
 
     def _end(self, stream: TokenStream) -> None:
         """Free the place of a request that ended or never began, and forget the request."""

@@ -56,10 +56,9 @@ class Session(TraceRecorder):
 
     def request(self, request: Request, prompt: Sequence[int]) -> None:
         with self._lock:
-            run = self._now
-            run.open.add(request.id)
             if self._has_room(len(prompt) + _REQUEST):
                 super().request(request, prompt)
+            self._now.open.add(request.id)
 
     def record(self, event: Callable[[], StepEvent]) -> StepEvent:
         made = event()
@@ -67,11 +66,12 @@ class Session(TraceRecorder):
         with self._lock:
             run = self._now
             self.latest.append(made)
-            run.open.difference_update(finished.request for finished in made.finished)
             if self._has_room(weight):
                 run.events.append(made)
             else:
                 run.num_lost += 1
+            # last: a run is whole only if the ends of its requests are kept
+            run.open.difference_update(finished.request for finished in made.finished)
         return made
 
     @property

@@ -389,6 +389,24 @@ def test_of_two_special_tokens_the_longer_is_found_where_it_begins_with_the_othe
     assert PlainTokenizer(made)("x<e>x<e>") == {"input_ids": [0, 2, 1]}
 
 
+def test_the_work_on_a_word_grows_with_its_length_and_not_with_the_square():
+    """A prompt without a blank is one word: a page's longest kept a tab busy for a minute."""
+
+    class Counted(dict):
+        looked_up = 0
+
+        def get(self, key, default=None):
+            self.looked_up += 1
+            return super().get(key, default)
+
+    ours, text = tokenizer("shakespeare-bpe"), "romeo" * 400
+    ours._ranks = counted = Counted(ours._ranks)
+    library = Tokenizer.from_file(str(BUILTIN_FOLDER / "shakespeare-bpe" / "tokenizer.json"))
+    assert ours(text)["input_ids"] == library.encode(text).ids
+    # each pair once, and for each merge the pair itself and its two new neighbours
+    assert counted.looked_up < 4 * len(text)
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [

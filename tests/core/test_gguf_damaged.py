@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import tempfile
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -91,3 +92,24 @@ def test_sizes_that_do_not_fit_are_refused(tmp_path, name, skip, number, said):
     with pytest.raises(BadWeights, match=said):
         read(changed(content, at, number), tmp_path / "made")
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "value", "said"),
+    [
+        ("general.alignment", 6, float("nan"), "no GGUF file, or not a whole one"),
+        ("llama.block_count", 6, 2.5, "block_count” is “2.5” is not read here"),
+        ("llama.rope.freq_base", 6, float("inf"), "freq_base” is “inf” is not read here"),
+        ("llama.attention.key_length", 4, 2**31, "positions scaled unlike those of Llama 3"),
+        ("tokenizer.ggml.eos_token_id", 6, 0.5, ""),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_or_passed_over(tmp_path, name, kind, value, said):
+    """They were errors of Python; a head of so many numbers was counted through first."""
+    path = tmp_path / "tiny.gguf"
+    write(path, rope=FITTING, alignment=64)
+    content = path.read_bytes()
+    at = content.find(name.encode()) + len(name)
+    wrong = changed(content, at, struct.pack("<If" if kind == 6 else "<II", kind, value))
+    with pytest.raises(BadWeights, match=said) if said else nullcontext():
+        read(wrong, tmp_path / "made")

@@ -137,7 +137,16 @@ def test_damaged_weights(folder):
 
 
 @pytest.mark.parametrize(
-    "otherwise", [{"shape": None}, {"shape": ["a", 2]}, {"dtype": ["F32"]}, {"data_offsets": [0]}]
+    "otherwise",
+    [
+        {"shape": None},
+        {"shape": ["a", 2]},
+        {"shape": [2**63, 1]},
+        {"shape": [1] * 65},
+        {"dtype": ["F32"]},
+        {"data_offsets": [0]},
+        {"data_offsets": [0, 4.0]},
+    ],
 )
 def test_weights_whose_header_is_damaged(folder, otherwise):
     path = folder / "model.safetensors"

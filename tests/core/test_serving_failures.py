@@ -5,15 +5,27 @@ sentence, and everybody else goes on.
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
 
 import pytest
 
-from core import Engine, SamplingParams
+from core import Engine, SamplingParams, Workload
 from core.config import EngineConfig
 from core.errors import ExecutionFailed, InvalidRequest, Unavailable
 from core.serving.engine import ServingEngine
-from worlds.serving import Fragile, between_two_steps, breaks, greedy, idle, serving, tokens, whole
+from core.torch_engine.cpu.threads import CORE_SHARES
+from worlds.serving import (
+    Fragile,
+    between_two_steps,
+    breaks,
+    checked,
+    greedy,
+    idle,
+    serving,
+    tokens,
+    whole,
+)
 from worlds.small import generate, memory_engine, request
 
 
@@ -238,6 +250,107 @@ def test_a_bug_between_two_steps_does_not_put_off_the_next_run():
         assert ends == generate(request("r", (8, 9), 3)) and made.engine.config.max_num_seqs == 2
 
 
+@pytest.mark.parametrize("what", ["begin", "add_request"])
+def test_a_panic_as_the_next_run_begins_leaves_nobody_without_an_answer(monkeypatch, what):
+    """The thread ended, and whoever was held for that run waited for ever."""
+
+    async def while_two_are_held(made: ServingEngine):
+        made.set_pace(0)
+        begun = await made.submit((4, 5), greedy(3))
+        made.step(1)
+        await anext(aiter(begun))
+        made.change(EngineConfig(max_num_seqs=2), "barrier")
+        held = [await made.submit((8, 9), greedy(3)) for _ in range(2)]
+        works = getattr(made.engine, what)
+
+        def panics_once(*args, **options):
+            monkeypatch.setattr(made.engine, what, works)
+            raise Panic("retry-limit-in-match over")
+
+        monkeypatch.setattr(made.engine, what, panics_once)
+        made.set_pace(None)
+        found = await asyncio.gather(*map(whole, held), return_exceptions=True)
+        await idle(made)
+        return found
+
+    with serving(memory_engine(max_num_seqs=1)) as made:
+        first, second = asyncio.run(asyncio.wait_for(while_two_are_held(made), 30))
+        assert made.status == "ok"
+    assert tokens(second) == generate(request("r", (8, 9), 3))
+    assert isinstance(first, ExecutionFailed) if what == "add_request" else first == second
+
+
+def test_a_bug_outside_a_step_does_not_end_the_thread(monkeypatch):
+    async def shared_wrongly(made: ServingEngine):
+        with monkeypatch.context() as broken:
+            broken.setattr(CORE_SHARES, "apply", lambda: 1 / 0)
+            with pytest.raises(ExecutionFailed, match="the server goes on"):
+                await whole(await made.submit((4, 5), greedy(3)))
+        pieces = await whole(await made.submit((4, 5), greedy(3)))
+        await idle(made)
+        return tokens(pieces)
+
+    with serving(memory_engine()) as made:
+        assert asyncio.run(shared_wrongly(made)) == generate(request("r", (4, 5), 3))
+        assert made.status == "ok"
+
+
+def test_a_thread_that_has_ended_by_itself_is_no_server_that_is_closing(monkeypatch):
+    async def ends(made: ServingEngine):
+        monkeypatch.setattr(made._thread, "_recover", lambda error: 1 / 0)
+        made._thread.send(lambda: 1 / 0)
+        with pytest.raises(Unavailable, match="was closed"):
+            await whole(await made.submit((4, 5), greedy(3)))
+        return made.status, made.num_requests
+
+    with serving(memory_engine()) as made, suppress(ZeroDivisionError):
+        monkeypatch.setattr(threading, "excepthook", lambda _: None)
+        assert asyncio.run(ends(made)) == ("failed", 0)
+
+
+def test_nothing_runs_that_could_not_be_recorded(monkeypatch):
+    """It ran, and the step failed in which its first token found nobody."""
+
+    async def recorded_wrongly(made: ServingEngine):
+        begun = aiter(await made.submit((4, 5), greedy(90)))
+        pieces = [await anext(begun)]
+        has_room = made._session._has_room
+        with monkeypatch.context() as broken:
+            # only a request needs as much
+            broken.setattr(made._session, "_has_room", lambda n: has_room(n) if n < 9 else 1 / 0)
+            with pytest.raises(ExecutionFailed):
+                await made.submit((8, 9), greedy(3))
+        pieces += [piece async for piece in begun]
+        await idle(made)
+        return tokens(pieces)
+
+    with serving(memory_engine()) as made:
+        assert asyncio.run(recorded_wrongly(made)) == generate(request("r", (4, 5), 90))
+        assert made.num_step_failures == 0
+        assert not checked(made.session()).warnings
+
+
+def test_a_run_whose_last_step_was_not_recorded_is_not_called_complete(monkeypatch):
+    async def recorded_wrongly(made: ServingEngine):
+        pieces = await whole(await made.submit((4, 5), greedy(3)))
+        await whole(await made.submit((4, 5), greedy(2)))  # in the run after it
+        return tokens(pieces)
+
+    with serving(memory_engine()) as made:
+        events = type(made._session._now.events)
+        append = events.append
+
+        def fails(self, event):
+            if event.finished and event.step == 2:
+                raise MemoryError
+            append(self, event)
+
+        monkeypatch.setattr(events, "append", fails)
+        assert asyncio.run(recorded_wrongly(made)) == generate(request("r", (4, 5), 3))
+        found = checked(made.session(0))
+        assert not found.complete and found.num_steps == 2
+
+
 def fragile_ahead(**limits: int) -> Engine:
     """As `Fragile`, where a step is launched before the one before it is read."""
     pytest.importorskip("triton", reason="the paged runner needs the package triton")
@@ -250,6 +363,16 @@ def fragile_ahead(**limits: int) -> Engine:
             return super().forward(batch, pool, backend)
 
     return paged_engine(model=Breaks(), **limits)
+
+
+def test_the_block_tables_of_a_failed_pass_are_brought_to_the_device_by_the_next_run(monkeypatch):
+    """They counted as brought: the next run read slots of somebody else."""
+    engine, workload = fragile_ahead(block_size=2), Workload([request("r", 5)])
+    with monkeypatch.context() as broken:
+        broken.setattr("core.torch_engine.gpu.runner.plan_tiles", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            engine.run(workload)
+    assert engine.run(workload).outputs == {"r": generate(request("r", 5))}
 
 
 def test_running_ahead_nothing_is_lost_or_said_twice_when_a_launch_fails():

@@ -331,8 +331,11 @@ def test_engines_are_listed_with_their_load_each_with_its_own_ranks_and_all_on_o
     )
 
 
-def test_an_engine_at_work_is_not_left_for_a_newer_one(tmp_path):
-    """And the newest that writes is shown before a newer one that does not."""
+@pytest.mark.parametrize("long_ago", [3600, -3600])
+def test_an_engine_at_work_is_not_left_for_a_newer_one(tmp_path, long_ago):
+    """And the newest that writes is shown before a newer one that does not, also where the clock
+    was set back since then.
+    """
     header, *steps = gzip.decompress(VLLM.read_bytes()).decode().splitlines(keepends=True)[:9]
 
     def write(name: str, age: float, **facts: str) -> Path:
@@ -344,7 +347,7 @@ def test_an_engine_at_work_is_not_left_for_a_newer_one(tmp_path):
         return path
 
     first = write("first", 0, created="1")
-    write("dead", 3600, created="9")
+    write("dead", long_ago, created="9")
     follower = Follower(tmp_path)
     follower.poll()
     assert follower.name == "first.raw.jsonl"
@@ -352,7 +355,7 @@ def test_an_engine_at_work_is_not_left_for_a_newer_one(tmp_path):
     follower.poll()
     assert follower.name == "first.raw.jsonl"
     assert [engine.key for engine in at_work(tmp_path)] == ["first", "second"]
-    os.utime(first, (time.time() - 3600,) * 2)
+    os.utime(first, (time.time() - long_ago,) * 2)
     follower.poll()
     assert follower.name == "second.raw.jsonl"
 

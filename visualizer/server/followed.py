@@ -367,7 +367,7 @@ class Followed:
 def at_work(folder: Path) -> list[EngineThere]:
     """The engines that were active in the last minutes, but at least the newest."""
     engines = engines_in(folder)
-    return [engine for engine in engines if time.time() - engine.at < RECENT_S] or engines[-1:]
+    return [engine for engine in engines if abs(time.time() - engine.at) < RECENT_S] or engines[-1:]
 
 
 def title_of(facts: dict[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Runs a learner's file in a Python process of its own, which answers cases within a time limit.
 
 The answers come over a pipe that its prints do not reach, and are judged here. The process is
-killed, with all processes it has started, when its time is up and when it is no longer needed. It
-is not a sandbox: it may read and write whatever its user may.
+killed, with the processes of its group, when its time is up and when it is no longer needed. It is
+not a sandbox: it may read and write whatever its user may.
 """
 
 from __future__ import annotations

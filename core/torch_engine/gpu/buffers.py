@@ -25,6 +25,10 @@ class LaneTables:
         self.blocks = np.zeros((num_lanes, blocks), np.int32)
         self._held: list[tuple[int, ...]] = [()] * num_lanes
 
+    def forget(self) -> None:
+        """A run begins: what the device has of the last one is unknown if a pass of it failed."""
+        self._held = [()] * len(self._held)
+
     def update(self, output: SchedulerOutput) -> tuple[np.ndarray, np.ndarray]:
         """Store a pass's tables; returns the flat indices that changed and their new values."""
         indices: list[int] = []

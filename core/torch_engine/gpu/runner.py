@@ -186,8 +186,8 @@ class PagedRunner:
         self._place = device = adapter.device  # looking it up on the model takes microseconds
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, device)
         self._device_clock: DeviceClock
-        self.begin()
         self._tables = LaneTables(num_lanes, max(1, min(num_blocks, -(-longest // block_size))))
+        self.begin()
         self._device_tables = torch.zeros(
             self._tables.blocks.shape, dtype=torch.int32, device=device
         )
@@ -210,6 +210,7 @@ class PagedRunner:
 
     def begin(self) -> None:
         """See `Runner`."""
+        self._tables.forget()
         with self._device():
             self._device_clock = (
                 CudaClock(self._clock) if self.own_clock else HostClock(self._clock)

@@ -116,7 +116,7 @@ class GgufFile:
         self.tensors: dict[str, Tensor] = {}
         try:
             self._read_header()
-        except (ArithmeticError, IndexError, RecursionError, ValueError, struct.error):
+        except (ArithmeticError, IndexError, RecursionError, TypeError, ValueError, struct.error):
             raise BadWeights(_NO_FILE) from None
         del self._head
 
@@ -233,10 +233,11 @@ _HAS = {
     "qwen3": {"attn_q_norm.weight", "attn_k_norm.weight"},
 }
 _MORE = re.compile(r".*\.bias|attn_[qk]_norm\.weight")
-_FACTS = re.compile(
-    r"(embedding|feed_forward|context)_length|block_count|vocab_size|rope\.freq_base|"
-    r"attention\.(head_count(_kv)?|key_length|layer_norm_rms_epsilon)"
+_COUNTS = re.compile(
+    r"(embedding|feed_forward|context)_length|block_count|vocab_size|"
+    r"attention\.(head_count(_kv)?|key_length)"
 )
+_FRACTIONS = ("rope.freq_base", "attention.layer_norm_rms_epsilon")
 
 
 def config_of(file: GgufFile) -> dict[str, Any]:
@@ -263,8 +264,13 @@ def config_of(file: GgufFile) -> dict[str, Any]:
         **dict.fromkeys(("expert_count", "expert_used_count"), 0),
     }
     for name, value in of.items():  # ignoring one could change every logit
-        is_number = isinstance(value, int | float)
-        if not is_number if _FACTS.fullmatch(name) else value != changes_nothing.get(name):
+        if not (
+            isinstance(value, int)
+            if _COUNTS.fullmatch(name)
+            else isinstance(value, float) and math.isfinite(value)
+            if name in _FRACTIONS
+            else value == changes_nothing.get(name)
+        ):
             raise BadWeights(
                 f"a GGUF file whose {shown_quoted(name)} is {shown_quoted(value)} is not read here"
             )
@@ -317,8 +323,10 @@ def _scale_positions(config: dict[str, Any], file: GgufFile) -> None:
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 8192,
     }
-    wanted, is_near = rope_factors(config), partial(math.isclose, rel_tol=1e-4)
-    if len(divisors) != len(wanted) or not all(map(is_near, divisors, wanted)):
+    # the lengths first: a head's size may be anything that a file says
+    if 2 * len(divisors) != config["head_dim"] or not all(
+        map(partial(math.isclose, rel_tol=1e-4), divisors, rope_factors(config))
+    ):
         raise BadWeights(
             "a GGUF file with positions scaled unlike those of Llama 3 is not read here"
         )
@@ -333,8 +341,8 @@ def _ends(facts: Mapping[str, Any]) -> list[int]:
     """
     tokens, kinds = facts["tokenizer.ggml.tokens"], facts.get("tokenizer.ggml.token_type", ())
     ends = {id for id, kind in enumerate(kinds) if kind == _CONTROL and tokens[id] in _OF_A_TURN}
-    named = (facts.get(f"tokenizer.ggml.{end}_token_id") for end in ("eos", "eot"))
-    return sorted(ends.union(id for id in named if id is not None))
+    named: list[Any] = [facts.get(f"tokenizer.ggml.{end}_token_id") for end in ("eos", "eot")]
+    return sorted(ends.union(id for id in named if id in range(len(tokens))))
 
 
 # -- weights ---------------------------------------------------------------------------------------
@@ -487,7 +495,7 @@ def tokenizer_config_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     names = {
         f"{name}_token": tokens[id]
         for name, at in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"))
-        if (id := facts.get(f"tokenizer.ggml.{at}_token_id")) is not None and id < len(tokens)
+        if (id := facts.get(f"tokenizer.ggml.{at}_token_id")) in range(len(tokens))
     }
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",

@@ -15,6 +15,7 @@ from core.errors import shown
 _ONE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 _MOST_HEADER = 100 * 2**20  # bytes, as safetensors itself allows
+_MOST_DIMENSIONS = 64  # as torch allows: longer products of sizes take hours
 _NAMES = {
     "F64": "float64",
     "F32": "float32",
@@ -91,15 +92,19 @@ def _header(path: str, name: str) -> dict[str, Any]:
                 raise ValueError
             header = json.loads(file.read(length))
         header.pop("__metadata__", None)
-        ends = [int(tensor["data_offsets"][1]) for tensor in header.values()]
-        whole = 8 + length + max(ends, default=0)
         if any(
             len(tensor["data_offsets"]) != 2
             or not isinstance(tensor["dtype"], str)
-            or not all(isinstance(length, int) for length in tensor["shape"])
+            or len(tensor["shape"]) > _MOST_DIMENSIONS
+            or not all(
+                isinstance(number, int) and number < 2**63
+                for number in (*tensor["data_offsets"], *tensor["shape"])
+            )
             for tensor in header.values()
         ):
             raise ValueError
+        ends = [tensor["data_offsets"][1] for tensor in header.values()]
+        whole = 8 + length + max(ends, default=0)
     except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError):
         raise BadWeights(f"{name} is damaged: its header cannot be read") from None
     if size < whole:
