@@ -7,10 +7,12 @@ after `python tests/measure/told.py` has written them anew. Drawings are there b
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import io
 import json
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -52,7 +54,8 @@ from visualizer.words.findings import fork
 from visualizer.words.vocabulary import plain
 from worlds.comparison import CURVE, ENVIRONMENT, measured
 
-FOLDER = Path(__file__).parents[1] / "told"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "tests" / "told"
 DATA = Path(__file__).parents[1] / "data"
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
 READ = 40  # steps of a run whose sentences are there in words
@@ -117,7 +120,32 @@ def texts() -> dict[str, Callable[[], str]]:
             made[f"{DRAWN}{name}"] = lambda trace=trace: of_page(trace(), "drawn.js")
     made[f"{DRAWN}story"] = lambda: told_by("drawn_story.js", story_data("en", "."))
     made[f"{DRAWN}learn"] = lambda: told_by("drawn_learn.js", lessons(runs()))
-    return made | {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
+    return made | {
+        "comparison": of_comparison,
+        "lessons": of_lessons,
+        "forks": of_forks,
+        "sentences": of_sources,
+    }
+
+
+def of_sources() -> str:
+    """Every sentence and part of one that the sources can say, refusals that nobody met included,
+    with # for what is filled in.
+    """
+    said: set[str] = set()
+    for path in (file for room in ("core", "visualizer") for file in (ROOT / room).rglob("*.py")):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        parts = {
+            id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values
+        }
+        parts |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
+        for node in nodes:
+            whole = node.values if isinstance(node, ast.JoinedStr) else [node]
+            if id(node) not in parts and isinstance(node, ast.JoinedStr | ast.Constant):
+                values = (part.value if isinstance(part, ast.Constant) else "#" for part in whole)
+                said.add("".join(value if isinstance(value, str) else "" for value in values))
+    sentences = (text for text in said if re.search("[a-z]{2,} [a-z]{2,}", text))
+    return "".join(f"{json.dumps(text, ensure_ascii=False)}\n" for text in sorted(sentences))
 
 
 def recorded(name: str) -> Trace:
