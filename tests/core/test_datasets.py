@@ -236,6 +236,10 @@ def test_what_fits_is_not_scaled(mooncake):
             '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1]}\n',
             "line 1: this is no request of a Mooncake",
         ),
+        (
+            '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1, "2"]}\n',
+            "line 1: this is no request of a Mooncake",
+        ),
         ('{"timestamp": 0, "input_length": 600\n', "line 1: this is no request of a Mooncake"),
         ("", "holds no requests"),
     ],
