@@ -422,6 +422,7 @@ def test_a_prefix_hit_is_told_with_its_blocks():
         f" {len(trace.prompts[cached.request])} tokens in the prefix cache" in s
         for s in why(trace, hit.step)
     )
+    assert f"as {cached.num_cached_tokens} were in the prefix cache" in say(trace, hit.step)
 
 
 def worlds() -> list[Trace]:
