@@ -8882,7 +8882,7 @@ FAULTS = (
         "core/trace/rules/followable.py",
         "request in state.finished or lost < 0:",
         "request in state.finished:",
-        (UNFOLLOWABLE,),
+        (RECORDED_RULES,),
     ),
     Fault(
         "a whole prompt is found in the cache",
