@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -395,6 +396,27 @@ def test_with_a_devices_clock_the_hosts_parts_fit_unless_steps_overlap(
     event = trace.events[0]._replace(t_start=0.0, t_end=1.0, timings=Timings(*seconds))
     assert parts_fit(event, one_clock=False, is_asynchronous=False) == in_turn
     assert parts_fit(event, one_clock=False, is_asynchronous=True) == ahead
+
+
+def test_a_prompt_is_that_of_its_request_and_what_model_and_pool_can_hold(trace):
+    """Seven tokens and 14 more, where ten blocks of four tokens hold 40."""
+    asked = next(iter(trace.asked.values()))
+    of = f"the prompt of request “{asked.request.id}”"
+
+    def fault(prompt: object, request: Request = asked.request) -> str | None:
+        return Checker(trace.header).fault_of_request(request, prompt)
+
+    assert fault(asked.prompt) is None
+    for none in (None, "text", [], tuple(asked.prompt), [True], [-1], [1.0]):
+        assert fault(none) == f"{of} is not a list of token ids."
+    free = replace(asked.request, prompt_token_ids=None, prompt="a")
+    assert fault([VOCAB_SIZE - 1], free) is None
+    assert fault([VOCAB_SIZE], free) == (
+        f"{of} has a token id beyond the vocabulary of {VOCAB_SIZE}."
+    )
+    assert fault([1, *asked.prompt]) == f"{of} is not the workload's."
+    assert fault([1] * 26, free) is None
+    assert "may come to 41 tokens, more than the model or the pool" in (fault([1] * 27, free) or "")
 
 
 def test_where_finished_requests_are_forgotten_their_ids_come_again(trace):

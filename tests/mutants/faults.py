@@ -9021,13 +9021,6 @@ FAULTS = (
         ("visualizer/test_captions.py::test_a_prefix_hit_is_told_with_its_blocks",),
     ),
     Fault(
-        "a chunk of the mask's exercise is as long as its two ends together",
-        "visualizer/write/masks.py",
-        "phase, start, end - start, end))",
-        "phase, start, end + start, end))",
-        ("test_exercises.py::test_the_solution_is_right_and_the_stub_is_not_written[mask-0]",),
-    ),
-    Fault(
         "the rates of a sweep are not held against its counts",
         "core/measure/load.py",
         "wrong_time(numbers, [wall], True) is None",
