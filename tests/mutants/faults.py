@@ -9152,4 +9152,11 @@ FAULTS = (
             "core/test_rules.py::test_a_prompt_is_that_of_its_request_and_what_model_and_pool_can_hold",
         ),
     ),
+    Fault(
+        "who leaves while a model is loaded has it loaded to its end",
+        "visualizer/server/jobs.py",
+        "                raise Stopped\n",
+        "                pass\n",
+        ("visualizer/test_jobs.py::test_who_leaves_while_a_model_is_loaded_stops_it",),
+    ),
 )
