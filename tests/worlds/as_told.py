@@ -124,16 +124,17 @@ def texts() -> dict[str, Callable[[], str]]:
         "comparison": of_comparison,
         "lessons": of_lessons,
         "forks": of_forks,
-        "sentences": of_sources,
+        "sentences-core": lambda: of_sources("core"),
+        "sentences-visualizer": lambda: of_sources("visualizer"),
     }
 
 
-def of_sources() -> str:
-    """Every sentence and part of one that the sources can say, refusals that nobody met included,
+def of_sources(room: str) -> str:
+    """Every sentence and part of one that the sources of a room can say, refusals that nobody met included,
     with # for what is filled in.
     """
     said: set[str] = set()
-    for path in (file for room in ("core", "visualizer") for file in (ROOT / room).rglob("*.py")):
+    for path in (ROOT / room).rglob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
         parts = {
             id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values
