@@ -130,21 +130,24 @@ def texts() -> dict[str, Callable[[], str]]:
 
 
 def of_sources(room: str) -> str:
-    """Every sentence and part of one that the sources of a room can say, refusals that nobody met included,
-    with # for what is filled in.
+    """Every sentence and part of one that the sources of a room can say, those of refusals that
+    nobody met included, with # for what is filled in.
     """
     said: set[str] = set()
     for path in (ROOT / room).rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-        parts = {
-            id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values
-        }
-        parts |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
-        for node in nodes:
-            whole = node.values if isinstance(node, ast.JoinedStr) else [node]
-            if id(node) not in parts and isinstance(node, ast.JoinedStr | ast.Constant):
-                values = (part.value if isinstance(part, ast.Constant) else "#" for part in whole)
-                said.add("".join(value if isinstance(value, str) else "" for value in values))
+        texts, others = list[ast.JoinedStr | ast.Constant](), set[int]()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr | ast.Constant):
+                texts.append(node)
+            if isinstance(node, ast.JoinedStr):
+                others.update(map(id, node.values))  # its parts
+            elif isinstance(node, ast.Expr):
+                others.add(id(node.value))  # a docstring
+        for text in texts:
+            if id(text) not in others:
+                parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+                values = (part.value if isinstance(part, ast.Constant) else "#" for part in parts)
+                said.add("".join(value for value in values if isinstance(value, str)))
     sentences = (text for text in said if re.search("[a-z]{2,} [a-z]{2,}", text))
     return "".join(f"{json.dumps(text, ensure_ascii=False)}\n" for text in sorted(sentences))
 
