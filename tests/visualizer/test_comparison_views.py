@@ -393,6 +393,8 @@ def test_axes_say_what_their_numbers_are_and_a_legend_names_colours(comparison, 
         layout = drawn(chart.draw(zoo if name == "pressure" else comparison)).layout
         titles = [layout[axis].title.text for axis in sorted(layout) if axis[1:5] == "axis"]
         said[name] = [*filter(None, titles), layout.showlegend is not False]
+        if layout.xaxis.range:
+            assert layout.xaxis.range[0] == 0, "bars begin at their axis"
     since = "seconds since the run began"
     assert said == {
         "total_time": ["wall time, seconds", False],
