@@ -8861,7 +8861,7 @@ FAULTS = (
         "",
         ("js/write.test.js",),
     ),
-    # -- of a sample at random, those that got past the tests
+    # -- from a sample at random, and the neighbours of those that got past the tests
     Fault(
         "a request computes in a lane that it does not hold",
         "core/trace/rules/followable.py",
