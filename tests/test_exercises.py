@@ -20,7 +20,8 @@ from core.trace.messages import key_of
 from visualizer.__main__ import main as run_command
 from visualizer.words.language import catalogue
 from visualizer.write import cases, process
-from visualizer.write.cases import Case, Result, here
+from visualizer.write.cases import AGAIN, CHANGED, NOTHING, Case, Result, called, here
+from visualizer.write.code import Fault
 from visualizer.write.exercises import EXERCISES, SAYS, Check, cases_of, checking
 from visualizer.write.grade import ended
 from visualizer.write.masks import ChunkInRow, _mask
@@ -73,6 +74,27 @@ def test_a_wrong_answer_is_told_why_and_where_to_see_it(name, title):
             ("values", "itself")
         )
         assert found.expected is None or repr(got) != found.expected
+
+
+@pytest.mark.parametrize(
+    ("values", "wrong"),
+    [
+        ([None], None),
+        ([None, 2, [1], 2], None),
+        ([None, None, [1], 2], (1, NOTHING)),
+        ([None, 3], (1, "too many")),
+        ([None, 2, [9], 2], (2, CHANGED)),
+        ([None, 2, [1], 3], (3, AGAIN)),
+    ],
+)
+def test_a_case_names_the_line_whose_value_is_wrong(values, wrong):
+    """The call, what is left of its arguments, or the same call once more."""
+    case = called(
+        ["a = [1]"], "f(a)", {"a": [1]}, 2, lambda got: Fault("too many") if got > 2 else None
+    )
+    assert case.lines == ("a = [1]", "f(a)", "a", "f(a)") and case.due == (None, "2", "[1]", "2")
+    found = case.judge(values)
+    assert wrong == (None if found is None else (found[0], str(found[1])))
 
 
 def test_what_numpy_counts_and_decides_is_taken_as_python_takes_it():

@@ -136,6 +136,8 @@ def test_tables_are_read(tmp_path):
         burst.sizes == (RequestSize(472, 18, 0.0), RequestSize(417, 276, 113.5))
         and burst.skipped == 1
     )
+    left_out = "Left out because a prompt or an answer is missing: 1."
+    assert left_out in burst.sentences() and not any("Left out" in s for s in azure.sentences())
 
 
 def test_conversations_need_a_tokenizer(tmp_path):
@@ -246,12 +248,27 @@ def test_what_fits_is_not_scaled(mooncake):
         ),
         ('{"timestamp": 0, "input_length": 600\n', "line 1: a request of Mooncake needs"),
         (AZURE.replace(",", ";"), "the columns 'TIMESTAMP;C.*s', which .* are TIMESTAMP, Con"),
+        (
+            '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1, "2"]}\n',
+            "line 1: a request of Mooncake needs",
+        ),
         ("", "holds no requests"),
+        ("a," + 2**17 * "b" + "b\n", "line 1: this is no table"),  # one beyond csv's longest
     ],
+    ids=lambda value: value[:40],
 )
 def test_what_is_no_trace_is_refused_with_its_line(tmp_path, text, sentence):
     with pytest.raises(InvalidWorkload, match=sentence):
         read_dataset(put(tmp_path / "x.csv", text))
+
+
+def test_a_file_that_is_too_large_is_refused_unread(tmp_path, monkeypatch):
+    path = put(tmp_path / "x.csv", AZURE)
+    monkeypatch.setattr("core.workload.datasets.MAX_DATASET_BYTES", len(AZURE))
+    assert len(read_dataset(path).sizes) == 3
+    monkeypatch.setattr("core.workload.datasets.MAX_DATASET_BYTES", len(AZURE) - 1)
+    with pytest.raises(InvalidWorkload, match="x.csv is larger than 0 MiB"):
+        read_dataset(path)
 
 
 def test_the_command_shows_the_scale(mooncake, tmp_path, capsys):

@@ -202,6 +202,36 @@ def test_unknown_facts_survive_in_a_trace() -> None:
         ("engine", "vLLM", "the header does not say which engine this was."),
         ("engine", {"name": "vLLM", "rank": "first"}, "the engine's rank is of the wrong kind."),
         ("execution", [1], "the header's execution is not an object."),
+        ("kv_groups", 5, "the header's kv_groups are not a list."),
+        *(
+            ("kv_groups", [group], "the header's kv_groups have numbers that none can have.")
+            for group in (
+                {"window": 0},
+                {"block_size": 0},
+                {"units": 0},
+                {"most_blocks": 0},
+                {"layers": [1, -1]},
+            )
+        ),
+        (
+            "kv_groups",
+            [{"window": 1, "block_size": 1, "units": 1, "most_blocks": 1, "layers": [0]}],
+            "all layers of this engine share one block table.",
+        ),
+        *(
+            ("batching", batching, "the header does not have the fields of a policy.")
+            for batching in (None, {}, POLICIES["continuous"].to_json() | {"mood": "good"})
+        ),
+        (
+            "batching",
+            POLICIES["continuous"].to_json() | {"watermark": 1.1},
+            "the fields of the policy are out of range.",
+        ),
+        (
+            "batching",
+            POLICIES["continuous"].to_json() | {"order_by": 81 * "x"},
+            "the policy's words are longer than a sentence can hold.",
+        ),
         ("policy", "static", "the policy is not that of the config."),
         (
             "batching",

@@ -17,6 +17,7 @@ from core.config import EngineConfig
 from core.policy import POLICIES, RecordedPolicy
 from core.trace.events import (
     KV,
+    NOT_RECORDED,
     NOTHING_BINDS,
     UNRECORDED,
     Admitted,
@@ -770,6 +771,18 @@ def test_who_is_first_in_the_queue_waits_for_a_reason():
             "unknown layout",
             id="a packed row has a row of who has ended",
         ),
+        pytest.param(
+            followable.preemptions,
+            {"preempted": (Preempted("a", -1, 0),)},
+            "was not running",
+            id="fewer than no tokens are lost",
+        ),
+        pytest.param(
+            followable.preemptions,
+            {"preempted": (Preempted("a", 0, 0),)},
+            None,
+            id="no tokens are lost",
+        ),
     ],
 )
 def test_what_no_step_can_tell_cannot_be_followed(part, facts, fault):
@@ -786,11 +799,37 @@ def test_what_no_step_can_tell_cannot_be_followed(part, facts, fault):
         ({"arrived": (Arrived("a", 0.0),)}, "cannot have arrived"),
         ({"running": (Carried("a", 0, 4, (-1,)),)}, "cannot have the state"),
         ({"running": (Carried("a", 0, 4, (1,)),)}, None),
+        ({"first": 3, "last": 2}, "cannot be missing"),
+        ({"first": -1}, "cannot be missing"),
+        ({"missing": 0}, "cannot be missing"),
+        ({"missing": 4}, "cannot be missing"),
+        ({"arrived": (Arrived("x", 0.0),)}, "cannot have arrived"),
+        ({"arrived": (Arrived("d", 0.0),) * 2}, "there twice"),
+        ({"ended": (Finished("a", "stop"),) * 2}, "there twice"),
+        ({"running": (Carried("a", 0, 4), Carried("a", 1, 4))}, "there twice"),
+        ({"running": ()}, "not those that can be there"),
+        ({"waiting": (Carried("d", None, 0),)}, "not those that can be there"),
+        ({"arrived": (Arrived("d", 0.0),), "waiting": (Carried("d", None, 0),)}, None),
+        ({"running": (), "ended": (Finished("a", "bored"),)}, "cannot have ended as it says"),
+        ({"running": (), "ended": (Finished("a", NOT_RECORDED),)}, None),
+        ({"running": (), "waiting": (Carried("a", None, 0),)}, None),
+        ({"running": (), "waiting": (Carried("a", 0, 4),)}, "not those that run"),
+        ({"running": (Carried("a", None, 4),)}, "not those that run"),
+        (
+            {"arrived": (Arrived("d", 0.0),), "running": (Carried("a", 0, 4), Carried("d", 0, 4))},
+            "not those that run",
+        ),
+        ({"running": (Carried("a", 3, 4),)}, "there is no lane 3"),
+        ({"running": (Carried("a", 0, -1),)}, "cannot have the state"),
+        ({"running": (Carried("a", 0, 4, (), ((0,), (1,))),)}, "cannot have the state"),
+        ({"running": (Carried("a", 0, 4, (), ((9,),)),)}, "a block that the pool does not have"),
+        ({"running": (Carried("a", 0, 4, (), ((8, None),)),)}, None),
     ],
 )
 def test_who_goes_on_after_a_gap_was_there_or_came_in_it(facts, fault):
+    """a was in lane 0; d has not come yet, and nobody knows x."""
     known = state((4, [0]))
-    known.arrived["a"] = 0
+    known.arrived["a"], known.num_tokens["d"] = 0, 4
     resumed = GAP._replace(**({"running": (Carried("a", 0, 4),)} | facts))
     says(resumption.followable(event(4, resumed=resumed), known, header()), fault)
 
@@ -805,6 +844,26 @@ def test_after_a_gap_only_who_writes_on_has_no_more_positions_than_tokens_and_bl
     known = state((20, [0]))
     says(resumption.oddity(long, known, header()), "too few blocks")
     says(resumption.oddity(long, known, header(groups=(STATES,))), None)
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "shares", "fault"),
+    [
+        ((0, 1), (2, 3), False, None),
+        ((0, 1), (0, 3), True, None),
+        ((0, 1), (0, 3), False, "two owners"),
+        ((0, 1), (3, 0), True, "two owners"),
+        ((None, 1), (None, 3), False, None),
+    ],
+)
+def test_after_a_gap_a_block_is_shared_by_prefixes_that_have_it_in_one_place(
+    of_a, of_b, shares, fault
+):
+    of = header()
+    of = replace(of, config=replace(of.config, prefix_caching=shares))
+    both = (Carried("a", 0, 8, (), (of_a,)), Carried("b", 1, 8, (), (of_b,)))
+    known = state((8, []), (8, []))
+    says(resumption.oddity(GAP._replace(running=both), known, of), fault)
 
 
 # -- rows for nobody -------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from zipfile import ZipFile
 import pytest
 
 from core.errors import InvalidTrace
-from core.recorders.raw import MissingSteps, Recording, read_raw
+from core.recorders.raw import RAW, MissingSteps, Recording, read_raw
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.vllm.inflight_vllm import recorder as inflight_vllm
 from core.recorders.vllm.inflight_vllm.recorder import Recorder, _place
@@ -196,6 +196,11 @@ def test_a_recording_says_what_was_decided(path):
     assert first["blocks"] == [["a", [[3]], "table"], ["b", [[3]], "table"]]
     # the stand-in has none, and the header says so
     assert "vllm_config.model_config.model" in recording.header["missing"]
+
+
+def test_what_is_recorded_is_of_the_version_that_is_read():
+    """The recorder runs where none of our other packages is, and has the number once more."""
+    assert inflight_vllm.RAW == RAW
 
 
 def test_what_an_engine_does_beside_its_steps_is_noted(path):

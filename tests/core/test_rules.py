@@ -4,15 +4,35 @@ should be.
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
+from dataclasses import replace
+from types import ModuleType
+
 import pytest
 
 from core import Request, SamplingParams, Workload
-from core.trace.events import Preempted, StepEvent, Timings
+from core.trace.events import (
+    BlockChange,
+    Draft,
+    Finished,
+    FinishedRow,
+    LaneReleased,
+    LimitReached,
+    Overrun,
+    Preempted,
+    PrefixHit,
+    StepEvent,
+    Timings,
+    Waiting,
+)
+from core.trace.rules import followable
 from core.trace.rules.bounds import parts_fit
 from core.trace.rules.checker import Checker
 from core.trace.trace import Trace
 from worlds.serving import char_engine
-from worlds.small import checker_of, memory_trace
+from worlds.small import VOCAB_SIZE, checker_of, memory_trace
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +97,259 @@ def test_a_cache_has_no_holes(trace):
     assert "do not follow its cache" in (checked_to(trace, index).fault(forged) or "")
 
 
+def with_first(event: StepEvent, **changed: dict) -> StepEvent:
+    """The event with fields changed in the first row of a list: `with_first(e, passes={…})`."""
+    return event._replace(
+        **{
+            name: (getattr(event, name)[0]._replace(**fields), *getattr(event, name)[1:])
+            for name, fields in changed.items()
+        }
+    )
+
+
+def with_kv(event: StepEvent, **changed: object) -> StepEvent:
+    return event._replace(kv=event.kv._replace(**changed))
+
+
+def with_change(event: StepEvent, *change: object) -> StepEvent:
+    """The event with one more change of the block tables."""
+    return with_kv(event, changes=(*event.kv.changes, BlockChange(*change)))
+
+
+# What makes the second step one that no engine can take, by the sentence about it. In that step r0
+# and r1 compute in lanes 0 and 1, r2 joins lane 2, and r3 waits at the head of the queue.
+UNFOLLOWABLE = {
+    "it follows step 0": lambda e: e._replace(step=0),
+    "its times run backwards": lambda e: e._replace(t_end=e.t_start - 1),
+    "request “r0” cannot arrive": lambda e: with_first(e, arrived={"request": "r0"}),
+    "request “nobody” cannot arrive": lambda e: with_first(e, arrived={"request": "nobody"}),
+    "request “r0” cannot finish by “bored”": lambda e: e._replace(
+        finished=(Finished("r0", "bored"),)
+    ),
+    "request “r5” cannot be cancelled": lambda e: e._replace(
+        finished=(Finished("r5", "cancelled"),)
+    ),
+    "a request finishes twice": lambda e: e._replace(finished=(Finished("r0", "cancelled"),) * 2),
+    "a request leaves a lane that it does not hold": lambda e: e._replace(
+        released=(LaneReleased("r0", 1, "before"),)
+    ),
+    "request “r0” was not running as the preemption says": lambda e: e._replace(
+        preempted=(Preempted("r0", 7, 1),)
+    ),
+    "request “r1” was not running as the preemption says": lambda e: e._replace(
+        preempted=(Preempted("r1", -1, 1),)
+    ),
+    "a request is preempted twice": lambda e: e._replace(preempted=(Preempted("r1", 2, 1),) * 2),
+    "request “r0” was admitted before another that came first": lambda e: with_first(
+        e, admitted={"request": "r0"}
+    ),
+    "lane 0 is taken": lambda e: with_first(e, admitted={"lane": 0}),
+    "there is no lane 3": lambda e: with_first(e, admitted={"lane": 3}),
+    "there is no lane -1": lambda e: with_first(e, admitted={"lane": -1}),
+    "a prefix was found for a request that was not admitted": lambda e: with_kv(
+        e, prefix_hits=(PrefixHit("r0", 4),)
+    ),
+    "a prefix was found twice for one request": lambda e: with_kv(
+        e, prefix_hits=(PrefixHit("r2", 4),) * 2
+    ),
+    "a prefix of 7 tokens cannot be found for request “r2”": lambda e: with_kv(
+        e, prefix_hits=(PrefixHit("r2", 7),)
+    ),
+    "a prefix of -1 tokens cannot be found for request “r2”": lambda e: with_kv(
+        e, prefix_hits=(PrefixHit("r2", -1),)
+    ),
+    "its queue is not made of those that wait": lambda e: e._replace(queue=("r0",)),
+    "its queue is impossible": lambda e: e._replace(waiting=Waiting(0, "r5", e.waiting.why)),
+    "the pool does not have 11 blocks": lambda e: with_kv(e, total=11),
+    "11 of 10 blocks cannot be in use": lambda e: with_kv(e, used=11),
+    "-1 of 10 blocks cannot be in use": lambda e: with_kv(e, used=-1),
+    "request “r5” has blocks but never arrived": lambda e: with_change(e, "r5", (9,), False),
+    "there is no KV cache group 1": lambda e: with_change(e, "r0", (9,), False, 1),
+    "request “r0” got a block that the pool does not have": lambda e: with_change(
+        e, "r0", (10,), False
+    ),
+    "request “r3” got blocks but is not running": lambda e: with_change(e, "r3", (9,), False),
+    "segments and passes do not match": lambda e: with_first(e, segments={"pass_index": 1}),
+    "pass 0 has an unknown layout": lambda e: with_first(e, passes={"layout": "sideways"}),
+    "the positions of pass 0 do not add up": lambda e: with_first(e, passes={"padding": 1}),
+    "pass 0 computes a finished row that has no lane": lambda e: with_first(
+        e,
+        passes={
+            "layout": "padded",
+            "rows": 4,
+            "width": 5,
+            "padding": 11,
+            "finished_rows": (FinishedRow("r9", 0),),
+        },
+    ),
+    "pass 0 computes a request twice": lambda e: with_first(
+        e, segments={"request": e.segments[1].request}
+    ),
+    "1 tokens cannot have been drafted for request “r0”": lambda e: e._replace(
+        drafts=(Draft("r0", 1, 0),)
+    ),
+    "request “r0” does not hold lane 1": lambda e: with_first(e, segments={"lane": 1}),
+    "request “r0” computes positions that do not follow its cache": lambda e: with_first(
+        e, segments={"kv_len": e.segments[0].kv_len + 1}
+    ),
+    "request “r0” computes tokens that it does not have": lambda e: with_first(
+        e, segments={"start": 99, "kv_len": 100}
+    ),
+    "request “r0” is not in the phase “pause”": lambda e: with_first(
+        e, segments={"phase": "pause"}
+    ),
+    "a token was sampled in no pass": lambda e: with_first(e, sampled={"pass_index": 1}),
+    "token -1 of request “r0” is not one that can be sampled": lambda e: with_first(
+        e, sampled={"token_id": -1}
+    ),
+    "an overrun or a stall names a request without a lane": lambda e: e._replace(
+        overrun=(Overrun("r3", 1),)
+    ),
+    "request “r3” cannot finish by “length”": lambda e: e._replace(
+        finished=(Finished("r3", "length"),)
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", UNFOLLOWABLE)
+def test_a_step_that_no_engine_can_take_is_refused_for_what_is_wrong_with_it(trace, sentence):
+    event = trace.events[1]
+    assert checked_to(trace, 1).fault(event) is None
+    forged = UNFOLLOWABLE[sentence](event)
+    assert checked_to(trace, 1).fault(forged) == f"step {forged.step}: {sentence}."
+
+
+# The same step as one that can be followed and that this engine does not take.
+BROKEN = {
+    "only steps of another engine may have warnings": lambda e: e._replace(warnings=("Odd.",)),
+    "the recorded parts of the step are not those that the header names": lambda e: e._replace(
+        timings=e.timings._replace(prepare=None)
+    ),
+    "request “r2” cannot have arrived at that time": lambda e: with_first(e, arrived={"t": 9.0}),
+    "request “r0” cannot have been cancelled at that time": lambda e: e._replace(
+        finished=(Finished("r0", "cancelled", 0.001),)
+    ),
+    "request “r1” was not running as the preemption says": lambda e: e._replace(
+        preempted=(Preempted("r1", 1, 1),)
+    ),
+    "request “r0” was preempted but is not the newest": lambda e: e._replace(
+        preempted=(Preempted("r0", 7, 0),)
+    ),
+    "a prefix was found though nothing is cached": lambda e: with_kv(
+        e, prefix_hits=(PrefixHit("r2", 4),)
+    ),
+    "request “r3” was admitted before another that came first": lambda e: with_first(
+        e, admitted={"request": "r3"}
+    ),
+    "the order of its queue is that in which requests came": lambda e: e._replace(queue=("r3",)),
+    "the queue has a length of 1, but the step says 2": lambda e: e._replace(
+        waiting=e.waiting._replace(count=2)
+    ),
+    "request “r2” is said to be the head of the queue, but is not": lambda e: e._replace(
+        waiting=e.waiting._replace(request="r2")
+    ),
+    "the head of the queue is said to wait for a lane, but one is free": lambda e: e._replace(
+        admitted=(), waiting=e.waiting._replace(count=2, request="r2")
+    ),
+    "the head of the queue is said to wait for “budget”, but needs 7 and 7 are left": (
+        lambda e: e._replace(waiting=Waiting(1, "r3", LimitReached("budget", 7, 7, 9)))
+    ),
+    "pass 0 cannot have been a CUDA graph of 16 positions": lambda e: with_first(
+        e, passes={"bucket": 16}
+    ),
+    "pass 0 is not in lane order": lambda e: e._replace(segments=(*e.segments[1:], e.segments[0])),
+    "request “r0” computes positions that do not follow its cache": lambda e: with_first(
+        e, segments={"start": 8, "kv_len": 9}
+    ),
+    "request “r0” computes tokens that it does not have": lambda e: with_first(
+        e, segments={"length": 2, "kv_len": 9}, passes={"width": 10, "tokens": 10}
+    ),
+    "request “r0” is not in the phase “prefill”": lambda e: with_first(
+        e, segments={"phase": "prefill"}
+    ),
+    "pass 0 samples for other requests than those whose tokens are all computed": (
+        lambda e: e._replace(sampled=e.sampled[:1])
+    ),
+    "request “r0” got 2 tokens in one pass": lambda e: e._replace(
+        sampled=(e.sampled[0], *e.sampled)
+    ),
+    "the numbers of token 33 of request “r0” are missing": lambda e: with_first(
+        e, sampled={"margin": None}
+    ),
+    f"token {VOCAB_SIZE} of request “r0” is not one that can be sampled": lambda e: with_first(
+        e, sampled={"token_id": VOCAB_SIZE}
+    ),
+    "token 33 of request “r0” cannot have that probability at that margin": lambda e: with_first(
+        e, sampled={"logprob": -5.0}
+    ),
+    "nothing was drafted": lambda e: with_first(
+        e._replace(
+            segments=(e.segments[0], e.segments[1]._replace(length=6, kv_len=8), e.segments[2]),
+            drafts=(Draft("r1", 1, 0),),
+        ),
+        passes={"width": 10, "tokens": 10},
+    ),
+    "an overrun is listed twice": lambda e: e._replace(
+        overrun=(Overrun("r0", 1),) * 2, sampled=e.sampled[1:]
+    ),
+    "only asynchronous execution has overruns": lambda e: e._replace(
+        overrun=(Overrun("r0", 1),), sampled=e.sampled[1:]
+    ),
+    "a running request neither computed nor stalled": lambda e: with_first(
+        e._replace(segments=e.segments[1:], sampled=e.sampled[1:]), passes={"width": 8, "tokens": 8}
+    ),
+    "request “r0” ended in the step, at no time before it": lambda e: e._replace(
+        finished=(Finished("r0", "length", 0.001),)
+    ),
+    "request “r0” has not come to its end by “length”": lambda e: e._replace(
+        finished=(Finished("r0", "length"),)
+    ),
+    "the requests that leave their lanes after the passes are not those that have to": (
+        lambda e: with_change(
+            e._replace(released=(LaneReleased("r0", 0, "after"),)), "r0", (), True
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", BROKEN)
+def test_a_step_that_this_engine_does_not_take_is_refused_for_the_rule_that_it_breaks(
+    trace, sentence
+):
+    forged = BROKEN[sentence](trace.events[1])
+    assert checked_to(trace, 1).fault(forged) == f"step 1: {sentence}."
+
+
+def sentences(module: ModuleType) -> set[str]:
+    """What a module can return in words, as patterns."""
+    texts = {
+        text
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.Return) and node.value
+        for text in ast.walk(node.value)
+        if isinstance(text, ast.JoinedStr)
+        or (isinstance(text, ast.Constant) and " " in str(text.value))
+    }
+    texts -= {part for text in texts if isinstance(text, ast.JoinedStr) for part in text.values}
+    return {
+        ".+".join(re.escape(part.value) for part in text.values if isinstance(part, ast.Constant))
+        if isinstance(text, ast.JoinedStr)
+        else re.escape(text.value)
+        for text in texts
+    }
+
+
+def test_every_reason_why_a_step_cannot_be_followed_has_been_met():
+    """But for values of the wrong kind and a time that no clock shows, which only files have."""
+    assert len(sentences(followable)) > 30
+    assert {
+        said for said in sentences(followable) if not re.search(said, "\n".join(UNFOLLOWABLE))
+    } == {
+        r"the\ values\ of\ .+\ are\ of\ the\ wrong\ kind",
+        r"it\ ends\ later\ than\ any\ clock\ shows",
+    }
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -123,6 +396,27 @@ def test_with_a_devices_clock_the_hosts_parts_fit_unless_steps_overlap(
     event = trace.events[0]._replace(t_start=0.0, t_end=1.0, timings=Timings(*seconds))
     assert parts_fit(event, one_clock=False, is_asynchronous=False) == in_turn
     assert parts_fit(event, one_clock=False, is_asynchronous=True) == ahead
+
+
+def test_a_prompt_is_that_of_its_request_and_what_model_and_pool_can_hold(trace):
+    """Seven tokens and 14 more, where ten blocks of four tokens hold 40."""
+    asked = next(iter(trace.asked.values()))
+    of = f"the prompt of request “{asked.request.id}”"
+
+    def fault(prompt: object, request: Request = asked.request) -> str | None:
+        return Checker(trace.header).fault_of_request(request, prompt)
+
+    assert fault(asked.prompt) is None
+    for none in (None, "text", [], tuple(asked.prompt), [True], [-1], [1.0]):
+        assert fault(none) == f"{of} is not a list of token ids."
+    free = replace(asked.request, prompt_token_ids=None, prompt="a")
+    assert fault([VOCAB_SIZE - 1], free) is None
+    assert fault([VOCAB_SIZE], free) == (
+        f"{of} has a token id beyond the vocabulary of {VOCAB_SIZE}."
+    )
+    assert fault([1, *asked.prompt]) == f"{of} is not the workload's."
+    assert fault([1] * 26, free) is None
+    assert "may come to 41 tokens, more than the model or the pool" in (fault([1] * 27, free) or "")
 
 
 def test_where_finished_requests_are_forgotten_their_ids_come_again(trace):

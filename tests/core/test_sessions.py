@@ -166,6 +166,8 @@ def test_limits_that_change_while_nothing_runs_leave_no_runs_behind():
             room.configure(max_num_seqs=lanes)
         asyncio.run(whole_of(made))
         assert [steps for _, steps in made.sessions] == [3, 3]
+        last, _ = made.sessions[-1]
+        assert made.session().events == made.session(last).events != made.session(0).events
         assert len(made._session._runs) <= 3
 
 

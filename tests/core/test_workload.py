@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import InflightError, Request, SamplingParams, Workload
-from core.errors import InvalidWorkload
+from core.errors import InvalidRequest, InvalidWorkload
 from core.workload.presets import PRESETS, preset
 from core.workload.workload import SavedWorkload
 from worlds.examples import examples
@@ -265,3 +265,35 @@ def test_requests_without_texts_have_no_stop_strings_and_messages_end() -> None:
     (tokens,), (said,) = text.without_texts(), text.as_messages()
     assert tokens.prompt_token_ids == (1, 2) and tokens.sampling.stop == ()
     assert said.messages and not said.sampling.ignore_eos and said.sampling.stop == ("x",)
+
+
+ASKED = {"role": "user", "content": "Why?"}
+
+
+def test_messages_are_kept_as_they_were_whatever_becomes_of_the_callers() -> None:
+    mine = [dict(ASKED)]
+    kept = Request("r0", messages=mine).messages
+    mine[0]["content"] = "What?"
+    assert kept == (ASKED,)
+
+
+@pytest.mark.parametrize(
+    ("messages", "says"),
+    [
+        ("Why?", "messages must be a list."),
+        *(
+            ([ASKED, odd], "a message has a role (system, user, assistant) and a content")
+            for odd in (
+                5,
+                {"role": "user"},
+                ASKED | {"role": "pirate"},
+                ASKED | {"name": "Ann"},
+            )
+        ),
+        *(([ASKED, ASKED | {"content": no}], "it has an empty message.") for no in ("", 5, None)),
+    ],
+)
+def test_messages_that_are_none_are_refused(messages: object, says: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Request("r0", messages=messages)  # type: ignore[arg-type]
+    assert says in str(caught.value) and caught.value.param == "messages"

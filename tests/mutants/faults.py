@@ -88,6 +88,16 @@ DOOR = (
 )
 RACE = "page/test_compare_tab.py::test_it_opens_where_the_first_is_done_and_every_run_says_how_far_it_is"  # noqa: E501
 
+UNFOLLOWABLE = (
+    "core/test_rules.py::test_a_step_that_no_engine_can_take_is_refused_for_what_is_wrong_with_it"
+)
+BROKEN = (
+    "core/test_rules.py::"
+    "test_a_step_that_this_engine_does_not_take_is_refused_for_the_rule_that_it_breaks"
+)
+AXES = "visualizer/test_comparison_views.py::test_axes_say_what_their_numbers_are_and_a_legend_names_colours"  # noqa: E501
+CONTEXT_IS_FULL = "visualizer/test_captions.py::test_a_limit_that_was_cut_to_the_context_is_not_what_a_request_asked_for"  # noqa: E501
+
 TOLD = "visualizer/test_told.py::test_what_is_said_is_what_was_kept"
 
 FAULTS = (
@@ -8886,5 +8896,303 @@ FAULTS = (
         'if (!isOurs && this.page.dataset.side !== "code") this.side("code");',
         "",
         ("js/write.test.js",),
+    ),
+    # -- from a sample at random, and the neighbours of those that got past the tests
+    Fault(
+        "a request computes in a lane that it does not hold",
+        "core/trace/rules/followable.py",
+        '            return f"request {quoted(s.request)} does not hold lane {s.lane}"\n'
+        "        if s.length < 1",
+        "            return None\n        if s.length < 1",
+        (UNFOLLOWABLE,),
+    ),
+    Fault(
+        "a step follows one of its own number",
+        "core/trace/rules/followable.py",
+        "    if event.step <= step:",
+        "    if event.step < step:",
+        (UNFOLLOWABLE,),
+    ),
+    Fault(
+        "a preempted request lost fewer than no tokens",
+        "core/trace/rules/followable.py",
+        "request in state.finished or lost < 0:",
+        "request in state.finished:",
+        (RECORDED_RULES,),
+    ),
+    Fault(
+        "a whole prompt is found in the cache",
+        "core/trace/rules/followable.py",
+        "if not 0 <= cached < state.num_tokens[request]:",
+        "if not 0 <= cached <= state.num_tokens[request]:",
+        (UNFOLLOWABLE,),
+    ),
+    Fault(
+        "a block has the number of the pool's size",
+        "core/trace/rules/followable.py",
+        "not 0 <= b < total for b in change.added",
+        "not 0 <= b <= total for b in change.added",
+        (UNFOLLOWABLE,),
+    ),
+    Fault(
+        "a lane has the number of lanes",
+        "core/trace/rules/followable.py",
+        "if not 0 <= lane < header.config.num_lanes:",
+        "if not 0 <= lane <= header.config.num_lanes:",
+        (UNFOLLOWABLE,),
+    ),
+    Fault(
+        "a step of ours finds a prefix without a cache of them",
+        "core/trace/rules/steps.py",
+        "if hits and not self._config.prefix_caching:",
+        "if False:",
+        (BROKEN,),
+    ),
+    Fault(
+        "a step of ours drafts tokens",
+        "core/trace/rules/steps.py",
+        "if self._own and of_pass:",
+        "if False:",
+        (BROKEN,),
+    ),
+    Fault(
+        "an overrun is there without asynchronous execution",
+        "core/trace/rules/steps.py",
+        "if not self._runs_ahead:\n",
+        "if False:\n",
+        (BROKEN,),
+    ),
+    Fault(
+        "a token is sampled for fewer requests than are due",
+        "core/trace/rules/steps.py",
+        "groupby(s.request for s in sampled)] != due:",
+        "groupby(s.request for s in sampled)] > due:",
+        (BROKEN,),
+    ),
+    Fault(
+        "a step of ours has a recorded queue",
+        "core/trace/rules/steps.py",
+        "if self._own and event.queue:",
+        "if False:",
+        (BROKEN,),
+    ),
+    Fault(
+        "a setting without a limit of blocks cannot be watched",
+        "visualizer/jobs/planned.py",
+        "self._config.num_blocks or 0)",
+        "self._config.num_blocks)",
+        ("visualizer/test_planned.py::test_a_setting_that_is_too_large_is_not_simulated",),
+    ),
+    Fault(
+        "a setting one above its limit is watched",
+        "visualizer/jobs/planned.py",
+        "self._config.max_num_batched_tokens) > _MOST:",
+        "self._config.max_num_batched_tokens) > _MOST + 1:",
+        ("visualizer/test_planned.py::test_a_setting_that_is_too_large_is_not_simulated",),
+    ),
+    Fault(
+        "changed arguments are said of the line after the one that shows them",
+        "visualizer/write/cases.py",
+        "return asked + 1, Fault(CHANGED)",
+        "return asked + 2, Fault(CHANGED)",
+        ("test_exercises.py::test_a_case_names_the_line_whose_value_is_wrong",),
+    ),
+    Fault(
+        "a stopped attempt's run does not say what stopped it",
+        "visualizer/write/attempt.py",
+        "notes=(*trace.header.notes, str(fault)))",
+        "notes=trace.header.notes)",
+        (
+            "visualizer/test_write.py::test_an_exception_names_its_line_and_the_step_up_to_which_is_drawn",
+        ),
+    ),
+    Fault(
+        "the first run of a session is copied in place of the latest",
+        "core/serving/session.py",
+        "kept = there[-1]",
+        "kept = there[0]",
+        ("core/test_sessions.py::test_limits_that_change_while_nothing_runs_leave_no_runs_behind",),
+    ),
+    Fault(
+        "the chart of waiting times has a legend of its colours",
+        "visualizer/charts/comparison.py",
+        '("ttft_s", "itl_s"), showlegend=False)',
+        '("ttft_s", "itl_s"), showlegend=True)',
+        (AXES,),
+    ),
+    Fault(
+        "a chart over time does not name its axis",
+        "visualizer/charts/comparison.py",
+        '    picture.update_xaxes(title=t("seconds since the run began"), rangemode="tozero")\n'
+        '    picture.update_yaxes(title=t("output tok/s")',
+        '    picture.update_yaxes(title=t("output tok/s")',
+        (AXES,),
+    ),
+    Fault(
+        "the recorder counts the versions of its format by itself",
+        "core/recorders/vllm/inflight_vllm/recorder.py",
+        "RAW = 1 ",
+        "RAW = 2 ",
+        ("core/test_recorders.py::test_what_is_recorded_is_of_the_version_that_is_read",),
+    ),
+    Fault(
+        "a request of ours is said to fill the context",
+        "visualizer/words/context.py",
+        "return not self.own and self.prompt.get(request, 0) + tokens == self.context",
+        "return not self.own or self.prompt.get(request, 0) + tokens == self.context",
+        (CONTEXT_IS_FULL, CAPTIONS),
+    ),
+    Fault(
+        "a request with a limit cut to the context is said to have asked for it",
+        "visualizer/words/reasons.py",
+        "if asked and m.fills_context(request, asked):",
+        "if False:",
+        (CONTEXT_IS_FULL,),
+    ),
+    Fault(
+        "the rest of a prompt is read without a word of the prefix that was found",
+        "visualizer/words/narration.py",
+        'were in the prefix cache" if cached else ""]',
+        'were in the prefix cache" if False else ""]',
+        ("visualizer/test_captions.py::test_a_prefix_hit_is_told_with_its_blocks",),
+    ),
+    Fault(
+        "the rates of a sweep are not held against its counts",
+        "core/measure/load.py",
+        "wrong_time(numbers, [wall], True) is None",
+        "wrong_time(numbers, [wall], False) is None",
+        ("core/test_load.py::test_a_sweep_that_was_altered_does_not_add_up",),
+    ),
+    Fault(
+        "a page with a shared engine has no Live tab",
+        "visualizer/page/tabs.py",
+        "    if live is not None:\n        found",
+        "    if live is None:\n        found",
+        (
+            "visualizer/test_shared_engine.py::test_a_page_has_the_live_tab_where_there_is_an_engine_and_write_where_code_can_run",
+        ),
+    ),
+    Fault(
+        "bots that have begun once are beginning for good",
+        "visualizer/server/live_requests.py",
+        "        finally:\n            self._is_beginning = False",
+        "        finally:\n            self._is_beginning = True",
+        ("visualizer/test_live_bots.py::test_each_asks_its_rounds_under_a_bots_name_and_stops",),
+    ),
+    Fault(
+        "a refusal names an export that there is not",
+        "visualizer/server/store.py",
+        "there are jsonl, perfetto, html and plotly.",
+        "there are jsonl, perfetto, svg and plotly.",
+        ("visualizer/test_told.py::test_what_is_said_is_what_was_kept[sentences-visualizer]",),
+    ),
+    Fault(
+        "a definition speaks of each token in place of each request",
+        "core/account/metrics.py",
+        "one number for each finished",
+        "one number for every finished",
+        ("visualizer/test_told.py::test_what_is_said_is_what_was_kept[sentences-core]",),
+    ),
+    Fault(
+        "a class is told of the tokens of another limit",
+        "core/serving/classroom.py",
+        "tokens in a step's budget",
+        "tokens in a step's pass",
+        ("visualizer/test_told.py::test_what_is_said_is_what_was_kept[sentences-core]",),
+    ),
+    Fault(
+        "a request ends in a gap for a reason that there is not",
+        "core/trace/rules/resumption.py",
+        "if any(f.finish_reason not in (*FINISH_REASONS, NOT_RECORDED) for f in resumed.ended):",
+        "if False:",
+        ("core/test_recorded_rules.py::test_who_goes_on_after_a_gap_was_there_or_came_in_it",),
+    ),
+    Fault(
+        "a request that runs after a gap has no lane",
+        "core/trace/rules/resumption.py",
+        "        None in lanes\n        or len",
+        "        len",
+        ("core/test_recorded_rules.py::test_who_goes_on_after_a_gap_was_there_or_came_in_it",),
+    ),
+    Fault(
+        "two requests share a lane after a gap",
+        "core/trace/rules/resumption.py",
+        "        or len(set(lanes)) < len(lanes)\n",
+        "",
+        ("core/test_recorded_rules.py::test_who_goes_on_after_a_gap_was_there_or_came_in_it",),
+    ),
+    Fault(
+        "more steps are missing than lie between the first and the last",
+        "core/trace/rules/resumption.py",
+        "<= resumed.last - resumed.first + 1",
+        "<= resumed.last - resumed.first + 2",
+        ("core/test_recorded_rules.py::test_who_goes_on_after_a_gap_was_there_or_came_in_it",),
+    ),
+    Fault(
+        "after a gap a shared block may stand anywhere",
+        "core/trace/rules/resumption.py",
+        "or places[block] != (group, place)",
+        "or False",
+        (
+            "core/test_recorded_rules.py::test_after_a_gap_a_block_is_shared_by_prefixes_that_have_it_in_one_place",
+        ),
+    ),
+    Fault(
+        "blocks of no tokens are a KV cache group",
+        "core/trace/header.py",
+        "if any(n is not None and n < 1 for n in lengths)",
+        "if any(n is not None and n < 0 for n in lengths)",
+        ("core/test_header.py::test_what_cannot_be_is_refused",),
+    ),
+    Fault(
+        "a policy on record may have fields of its own though it is installed",
+        "core/trace/header.py",
+        "        or (found and own)\n",
+        "",
+        ("core/test_header.py::test_what_cannot_be_is_refused",),
+    ),
+    Fault(
+        "a message may have a name",
+        "core/workload/request.py",
+        'or set(message) != {"role", "content"}',
+        'or not set(message) >= {"role", "content"}',
+        ("core/test_workload.py::test_messages_that_are_none_are_refused",),
+    ),
+    Fault(
+        "a message may be empty",
+        "core/workload/request.py",
+        'is_text(message["content"]) or not message["content"]:',
+        'is_text(message["content"]):',
+        ("core/test_workload.py::test_messages_that_are_none_are_refused",),
+    ),
+    Fault(
+        "requests without an answer are left out without a word",
+        "core/workload/datasets.py",
+        "        if self.skipped:\n",
+        "        if not self.skipped:\n",
+        ("core/test_datasets.py::test_tables_are_read",),
+    ),
+    Fault(
+        "the blocks of a prompt have names in place of numbers",
+        "core/workload/datasets.py",
+        "if len(ids) != blocks or not all(type(i) is int for i in ids):",
+        "if len(ids) != blocks:",
+        ("core/test_datasets.py::test_what_is_no_trace_is_refused_with_its_line",),
+    ),
+    Fault(
+        "a truth is a token",
+        "core/trace/rules/checker.py",
+        "all([type(i) is int and i >= 0 for i in prompt])",
+        "all([isinstance(i, int) and i >= 0 for i in prompt])",
+        (
+            "core/test_rules.py::test_a_prompt_is_that_of_its_request_and_what_model_and_pool_can_hold",
+        ),
+    ),
+    Fault(
+        "who leaves while a model is loaded has it loaded to its end",
+        "visualizer/server/jobs.py",
+        "                raise Stopped\n",
+        "                pass\n",
+        ("visualizer/test_jobs.py::test_who_leaves_while_a_model_is_loaded_stops_it",),
     ),
 )

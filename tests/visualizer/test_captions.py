@@ -422,6 +422,10 @@ def test_a_prefix_hit_is_told_with_its_blocks():
         f" {len(trace.prompts[cached.request])} tokens in the prefix cache" in s
         for s in why(trace, hit.step)
     )
+    assert say(trace, 2).endswith(
+        "r3 reads the last of its 17 prompt tokens and writes its first token, as 16 were in the"
+        " prefix cache."
+    )
 
 
 def worlds() -> list[Trace]:

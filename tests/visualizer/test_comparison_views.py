@@ -387,6 +387,26 @@ def test_every_figure_states_its_finding_and_is_json(comparison, zoo, name):
     assert figure.data
 
 
+def test_axes_say_what_their_numbers_are_and_a_legend_names_colours(comparison, zoo):
+    said = {}
+    for name, chart in FIGURES.items():
+        layout = drawn(chart.draw(zoo if name == "pressure" else comparison)).layout
+        titles = [layout[axis].title.text for axis in sorted(layout) if axis[1:5] == "axis"]
+        said[name] = [*filter(None, titles), layout.showlegend is not False]
+        if layout.xaxis.range:
+            assert layout.xaxis.range[0] == 0, "bars begin at their axis"
+    since = "seconds since the run began"
+    assert said == {
+        "total_time": ["wall time, seconds", False],
+        "difference": ["seconds of the runs that race", False],
+        "throughput": [since, "output tok/s", True],
+        "latency": ["TTFT, ms", "ITL, ms", False],
+        "lane_steps": ["share of all lane-steps", True],
+        "kv_use": [since, "KV blocks in use", True],
+        "pressure": ["count", True],
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [entry["name"] for entry in recorded()])
 def test_every_figure_that_ships_is_one_that_plotly_knows(name):

@@ -160,6 +160,29 @@ def test_the_time_in_which_a_model_is_loaded_is_not_the_runs():
     assert not {"error", "stopped"} & job.answer.keys() and job.work.trace.complete
 
 
+class Interrupted(ModelCache):
+    """Its visitor leaves while it loads a model."""
+
+    job: Job
+
+    def get(self, *which: Any) -> Any:
+        *_, watch = which
+        watch("weights", 1, 2)
+        self.seen = self.job.work.progress
+        self.job.cancel()
+        watch("weights", 2, 2)
+        raise AssertionError("nothing asked whether to go on")
+
+
+def test_who_leaves_while_a_model_is_loaded_stops_it():
+    models, spec = Interrupted(), check(asked({}), HERE)
+    models.job = Job(Run(spec, HERE), HERE, models)
+    models.job.run()
+    assert models.seen["loading"] == {"phase": "weights", "done": 1, "total": 2}
+    assert models.job.answer == {"stopped": "The run was cancelled before it began."}
+    assert "loading" not in models.job.work.progress
+
+
 # -- the queue -------------------------------------------------------------------------------------
 
 

@@ -198,10 +198,13 @@ def test_what_is_no_setting_is_refused(trace: Trace, spec: dict[str, Any], why: 
         [*done(PlanJob({"run": "it", **spec}, HERE), Kept(trace))]
 
 
-def test_a_setting_that_is_too_large_is_not_simulated() -> None:
-    config = {"policy": "continuous", "num_blocks": 2**30}
+@pytest.mark.parametrize("limit", ["max_num_seqs", "max_num_batched_tokens", "num_blocks"])
+def test_a_setting_that_is_too_large_is_not_simulated(limit: str) -> None:
+    """In any of its limits, of which the cache need not have one."""
+    most = {"policy": "static"}
+    SettingJob({"run": "it", "config": most | {limit: 2**20}}, HERE)
     with pytest.raises(Refused, match="whole numbers from 1"):
-        SettingJob({"run": "it", "config": config}, HERE)
+        SettingJob({"run": "it", "config": most | {limit: 2**20 + 1}}, HERE)
 
 
 @pytest.mark.slow

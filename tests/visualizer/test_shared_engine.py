@@ -10,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
 
 from core.torch_engine.models.cache import ModelCache
 from visualizer.jobs.limits import HERE
+from visualizer.page.tabs import options
 from visualizer.server.limits import SPACE
 from visualizer.server.shared_engine import PACE, SharedEngine, class_address, is_loopback, qr_code
 from worlds.page_server import ROOT, serve
@@ -272,3 +274,21 @@ def test_the_picture_of_the_address_is_one_svg_without_script():
         and "script" not in picture
         and "viewBox" in picture
     )
+
+
+def test_a_page_has_the_live_tab_where_there_is_an_engine_and_write_where_code_can_run():
+    paths = {name: Path(f"{name}.js") for name in ("compare", "learn", "live", "write")}
+    paths |= {name: Path(f"{name}.gz") for name in ("plotly", "codemirror")}
+    bare = options(paths, str)
+    shared = options(paths, str, live={"token": "t"})
+    whole = options(paths, str, live={}, engine={"engine": "e.js"})
+    assert set(bare) == {"compare", "learn"} and set(shared) == {*bare, "live"}
+    assert set(whole) == {*shared, "write"}
+    for made, names, lacks in (
+        (bare, ["watch", "compare", "learn", "write", "story"], True),
+        (shared, ["watch", "compare", "live", "learn", "write", "story"], True),
+        (whole, ["watch", "compare", "live", "learn", "write", "story"], None),
+    ):
+        for page_part in made.values():
+            tabs = page_part["options"]["tabs"]
+            assert [tab["name"] for tab in tabs] == names and tabs[-2].get("lacks") is lacks

@@ -234,7 +234,8 @@ def fault(task: str, code: str) -> tuple[str, int | None, int | None, int]:
     said = found["fault"]
     events = found["replay"]["events"] if found["replay"] else []
     if events:
-        assert not found["replay"]["complete"] and found["replay"]["header"]["notes"]
+        note = found["replay"]["header"]["notes"][-1]
+        assert not found["replay"]["complete"] and said["says"].format(**said["holes"]) in note
     return said["says"].format(**said["holes"]), said["line"], said["step"], len(events)
 
 

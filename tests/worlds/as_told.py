@@ -7,10 +7,12 @@ after `python tests/measure/told.py` has written them anew. Drawings are there b
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import io
 import json
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -52,7 +54,8 @@ from visualizer.words.findings import fork
 from visualizer.words.vocabulary import plain
 from worlds.comparison import CURVE, ENVIRONMENT, measured
 
-FOLDER = Path(__file__).parents[1] / "told"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "tests" / "told"
 DATA = Path(__file__).parents[1] / "data"
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
 READ = 40  # steps of a run whose sentences are there in words
@@ -117,7 +120,36 @@ def texts() -> dict[str, Callable[[], str]]:
             made[f"{DRAWN}{name}"] = lambda trace=trace: of_page(trace(), "drawn.js")
     made[f"{DRAWN}story"] = lambda: told_by("drawn_story.js", story_data("en", "."))
     made[f"{DRAWN}learn"] = lambda: told_by("drawn_learn.js", lessons(runs()))
-    return made | {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
+    return made | {
+        "comparison": of_comparison,
+        "lessons": of_lessons,
+        "forks": of_forks,
+        "sentences-core": lambda: of_sources("core"),
+        "sentences-visualizer": lambda: of_sources("visualizer"),
+    }
+
+
+def of_sources(room: str) -> str:
+    """Every sentence and part of one that the sources of a room can say, those of refusals that
+    nobody met included, with # for what is filled in.
+    """
+    said: set[str] = set()
+    for path in (ROOT / room).rglob("*.py"):
+        texts, others = list[ast.JoinedStr | ast.Constant](), set[int]()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr | ast.Constant):
+                texts.append(node)
+            if isinstance(node, ast.JoinedStr):
+                others.update(map(id, node.values))  # its parts
+            elif isinstance(node, ast.Expr):
+                others.add(id(node.value))  # a docstring
+        for text in texts:
+            if id(text) not in others:
+                parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+                values = (part.value if isinstance(part, ast.Constant) else "#" for part in parts)
+                said.add("".join(value for value in values if isinstance(value, str)))
+    sentences = (text for text in said if re.search("[a-z]{2,} [a-z]{2,}", text))
+    return "".join(f"{json.dumps(text, ensure_ascii=False)}\n" for text in sorted(sentences))
 
 
 def recorded(name: str) -> Trace:

@@ -157,13 +157,11 @@ class Job:
     def sleep(self, seconds: float) -> None:
         """Wait for an arrival unless cancelled; another job may use the place meanwhile."""
         self.is_idle = True
-        self._wake()
         try:
             if self._cancelled.wait(seconds):
                 raise Cancelled
         finally:
             self.is_idle = False
-            self._wake()
 
     def run(self) -> None:
         """Do the work and set `answer`, even if it fails."""
