@@ -252,7 +252,7 @@ class _RecordedArrivals:
         ids = tuple(request.prompt_token_ids or prompt)
         self.future.add(RequestState(request, ids, self._num_requests))
         self._num_requests += 1
-        if request.leaves_after is not None and not self._header.is_interactive:
+        if request.leaves_after is not None:
             heappush(self._leaving, (request.arrival + request.leaves_after, request.id))
 
     def deliver(self, loop: StepLoop[None]) -> None:

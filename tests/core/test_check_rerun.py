@@ -213,6 +213,17 @@ def test_a_request_that_is_said_to_have_ended_early_is_run_on() -> None:
     )
 
 
+def test_who_would_have_left_waits_in_a_rerun_where_all_come_at_once() -> None:
+    """One lane, and r1 comes when it is free; for its turn here it waits longer than its client."""
+    left = replace(request("r1", 9, 4, arrival=8), leaves_after=7)
+    rows = made(request("r0", 5, 8), left, request("r2", 5, 8, arrival=20))
+    waits = memory_engine(max_num_seqs=1, max_num_batched_tokens=6, block_size=4)
+    assert checked(rows, engine=lambda _: waits).rerun.tokens == 20
+    lie = copy.deepcopy(rows)
+    next(s for s in steps(lie) if s["step"] == 9)["sampled"][0][2] += 1
+    assert "of request 'r1' is" in refusal(lie, engine=lambda _: waits)
+
+
 def test_where_two_tokens_are_equally_good_the_other_one_is_no_lie_and_is_counted() -> None:
     near = made(model=Undecided(-4e-4))
     found = checked(near, engine=lambda _: memory_engine(model=Undecided(4e-4), **LIMITS))

@@ -672,17 +672,26 @@ def test_a_client_that_is_said_to_have_left_was_served_no_longer(unit: Any) -> N
     assert "request 'r0' does not leave as the workload says" in refusal(rows)
 
 
-def test_who_leaves_before_the_step_that_takes_it_up_comes_in_turn() -> None:
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_who_leaves_before_the_step_that_takes_it_up_comes_in_turn(one_by_one: bool) -> None:
     """The others that come in that step stand before and after it, and one more leaves in it."""
     engine = memory_engine(max_num_seqs=1, block_size=4)
     asked_for = [request("a", 3, 4), request("b", 3, 2, 1.5), request("c", 3, 2, 1.6)]
     asked_for += [request("d", 3, 2, 1.7), request("e", 3, 2)]
     leaves = {"c": 0.3, "d": 0.1, "e": 1.95}
     asked_for = [replace(r, leaves_after=leaves.get(r.id)) for r in asked_for]
-    trace = engine.run(Workload(asked_for))
+    if one_by_one:
+        for coming in asked_for:
+            engine.add_request(coming)
+        while engine.has_work:
+            engine.step()
+    trace = engine.trace if one_by_one else engine.run(Workload(asked_for))
     assert [a.request for a in trace[2].arrived] == ["b", "c", "d"]
     assert [f.request for f in trace[2].finished] == ["d", "c", "e"]
-    assert checked(rows_of(trace)).from_outside == {"cancelled": 3}
+    rows = rows_of(trace)
+    assert checked(rows).from_outside == {"cancelled": 3}
+    asked(rows, "e")["leaves_after"] = 0.5
+    assert "request 'e' does not leave as the workload says" in refusal(rows)
 
 
 def test_what_a_header_says_beyond_this_version_is_named(copied: Callable[[str], Rows]) -> None:
