@@ -22,7 +22,7 @@ from core.recorders.texts import tokenizer_of
 from core.trace.detokenize import plain
 from visualizer.documents.catalogue import TRACES
 from worlds.forging import Rows, checked, refusal, rows_of, sealed, steps
-from worlds.small import MemoryModel, memory_engine, request
+from worlds.small import MemoryModel, Words, memory_engine, request
 
 LIMITS = {"max_num_seqs": 2, "max_num_batched_tokens": 6, "block_size": 4}
 
@@ -182,16 +182,6 @@ def test_a_request_that_is_said_to_have_ended_in_an_error_is_computed_again() ->
     )
     # it has no token to be compared
     assert "the logits of request 'r1' were not finite" in refusal(alone, engine=again)
-
-
-class Words:
-    """Every token is a word with its id."""
-
-    def decode(self, ids: Any, **_: Any) -> str:
-        return "".join(f"w{i} " for i in ids)
-
-    def __call__(self, text: str) -> dict[str, list[int]]:
-        raise AssertionError("no prompt was given as a text")
 
 
 def test_a_request_that_is_said_to_have_ended_early_is_run_on() -> None:

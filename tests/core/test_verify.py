@@ -29,7 +29,7 @@ from core.trace.messages import listed
 from visualizer.documents.catalogue import TRACES
 from worlds.examples import tries
 from worlds.forging import Rows, checked, refusal, rows_of, small_runs, steps
-from worlds.small import MemoryModel, memory_engine, memory_trace, request
+from worlds.small import MemoryModel, Words, memory_engine, memory_trace, request
 
 DOCS = Path(__file__).parents[2] / "docs" / "checks.md"
 
@@ -65,6 +65,7 @@ def test_real_runs_hold_whatever_happens_in_them(policy: str) -> None:
         draw = random.Random(seed)
         engine = memory_engine(
             policy,
+            Words(),
             max_num_seqs=draw.choice((1, 2, 3)),
             max_num_batched_tokens=draw.choice((5, 9, 32)),
             block_size=draw.choice((2, 4)),
@@ -79,6 +80,7 @@ def test_real_runs_hold_whatever_happens_in_them(policy: str) -> None:
                 draw.randint(1, 8),
                 draw.choice((0, 0, 1, 3, 7.5, 30)),
                 ignore_eos=draw.random() < 0.5,
+                stop=draw.choice(((), (), ("1 ", "3 "))),
             )
             for i in range(draw.randint(1, 9))
         ]
@@ -90,6 +92,17 @@ def test_real_runs_hold_whatever_happens_in_them(policy: str) -> None:
         assert (
             found.not_replayed is None and found.num_steps == len(trace.events) and found.complete
         )
+
+
+@pytest.mark.parametrize("num_tokens", [1, 2])
+def test_a_stop_string_ends_a_request_in_the_pass_that_wrote_it(num_tokens: int) -> None:
+    """Under `split` the first two tokens come in one step, and either may be the last."""
+    written = memory_trace((5, 8), policy="split").outputs["r0"]
+    stop = f"w{written[num_tokens - 1]} "
+    trace = memory_engine("split", Words()).run(Workload([request("r0", 5, 8, stop=(stop,))]))
+    assert trace.outputs["r0"] == written[:num_tokens]
+    assert [len(event.passes) for event in trace] == [num_tokens]
+    assert checked(rows_of(trace)).complete
 
 
 @pytest.mark.parametrize("policy", ["continuous", "static"])
