@@ -428,6 +428,16 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any]]] = {
         "continuous",
         lambda r: first(r, "sampled")["sampled"][0].__setitem__(3, -9.0),
     ),
+    **{
+        f"a drawn token's probability of {odd} beside a margin of 9": (
+            "continuous",
+            lambda r, odd=odd: [
+                asked(r, first(r, "sampled")["sampled"][0][1])["sampling"].update(temperature=0.5),
+                first(r, "sampled")["sampled"][0].__setitem__(3, odd),
+            ],
+        )
+        for odd in (-0.02, -8.9)  # less than the best has, and more than any other
+    },
     "a margin without its probability": (
         "continuous",
         lambda r: first(r, "sampled")["sampled"][0].__setitem__(4, 0.0),
@@ -455,6 +465,21 @@ def test_a_forged_trace_is_refused(copied: Callable[[str], Rows], forgery: str) 
     checked(rows)
     forge(rows)
     refusal(rows)
+
+
+def test_a_drawn_token_may_be_any_that_its_margin_leaves_room_for(copied: Any) -> None:
+    """Of 50 tokens the best leads by 9: it has at least 1 / (1 + 49 e^-9), any other at most e^-9,
+    and with top_k 1 only the best can be drawn.
+    """
+    rows = copied("continuous")
+    token = first(rows, "sampled")["sampled"][0]
+    sampling = asked(rows, token[1])["sampling"]
+    sampling["temperature"] = 0.5
+    for logprob in (-0.006, -9.001, -20.0):
+        token[3] = logprob
+        checked(rows)
+    sampling["top_k"] = 1
+    assert "cannot have that probability at that margin" in refusal(rows)
 
 
 def test_texts_are_decoded_again() -> None:
@@ -485,8 +510,7 @@ def test_tokens_and_margins_are_computed_again() -> None:
     assert "and the model writes" in refusal(swapped, engine=engine)
     rows[-1]["complete"] = True
     sampled = first(rows, "sampled")["sampled"][0]
-    sampled[3:] = [sampled[3] - 0.01, sampled[4]]
-    asked(rows, "r0")["sampling"]["temperature"] = 0.5  # else the margin gives it away
+    sampled[3:] = [sampled[3] - 0.01, sampled[4] - 1]  # alone, each gives the other away
     checked(rows)
     assert "what the model gives it" in refusal(rows, engine=engine)
 
