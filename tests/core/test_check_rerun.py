@@ -366,7 +366,7 @@ def test_a_simulated_run_has_no_texts_but_those_of_its_prompts() -> None:
     texts.update(prompt=["w4 ", "w5 "], output=[""] * 3)
     assert checked(rows, tokenizer=lambda _: Words()).not_decoded is None
     texts["output"][0] = "I"
-    assert "texts of request 'r0' are not those" in refusal(rows, tokenizer=lambda _: Words())
+    assert "request “r0” has a text, but no model ran" in refusal(rows)
 
 
 def test_of_a_model_that_processes_share_the_facts_of_the_whole_are_compared() -> None:
