@@ -318,7 +318,10 @@ CALLS = {
     "no engines": (lambda: inflight.sweep_load(None, inflight.Sweep()), "engines by name, not"),
     "no engine": (lambda: inflight.sweep_load({"a": None}, inflight.Sweep()), "on engines, not"),
     "no sweep": (lambda: inflight.sweep_load({"a": simulated()}, None), "is a Sweep, such as"),
-    "bytes for a length": (lambda: inflight.Lengths(b"5"), "A length is text, as '16-96', not bytes"),
+    "bytes for a length": (
+        lambda: inflight.Lengths(b"5"),
+        "A length is text, as '16-96', not bytes",
+    ),
     "a long length": (lambda: inflight.Lengths("9" * 5000), r"^'9+\.\.\.9+' is no length"),
     "no size": (lambda: inflight.Roofline.named("h100", None), "is a name, not None"),
     "no data sheet": (lambda: inflight.Roofline.from_json(None), "no cost by data sheet"),

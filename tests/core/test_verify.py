@@ -731,6 +731,24 @@ def test_who_leaves_before_the_step_that_takes_it_up_comes_in_turn(one_by_one: b
     assert "request 'e' does not leave as the workload says" in refusal(rows)
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_who_is_cancelled_before_others_come_is_not_said_to_have_left_in_turn(
+    cancelled: bool,
+) -> None:
+    """By the workload c would come after b, and leave, in the same step in which it is cancelled."""
+    engine = memory_engine(max_num_seqs=2, block_size=4)
+    c = replace(request("c", 3, 2, 3.5), leaves_after=0.2)
+    for event in engine.stream(Workload([request("a", 3, 8), request("b", 3, 2, 3.2), c])):
+        if event.step == 3 and cancelled:
+            engine.cancel("c")
+    rows = rows_of(engine.trace)
+    order = [["c"], ["b"]] if cancelled else [["b"], ["c"]]
+    assert [a[:1] for a in steps(rows)[4]["arrived"]] == order
+    assert checked(rows).from_outside == {"cancelled": 1}
+    steps(rows)[4]["arrived"] = steps(rows)[4]["arrived"][1:]
+    refusal(rows)
+
+
 def test_what_a_header_says_beyond_this_version_is_named(copied: Callable[[str], Rows]) -> None:
     rows = copied("continuous")
     assert checked(rows).header.unknown == ()
