@@ -260,8 +260,8 @@ class _RecordedArrivals:
             heappush(self._leaving, (request.arrival + request.leaves_after, request.id))
 
     def deliver(self, loop: StepLoop[None]) -> None:
-        """See `Source`: cancellations up to the last of a request that comes out of turn, each after
-        its own arrival; then due arrivals, and then all others that leave.
+        """See `Source`: cancellations up to the last one of a request that comes out of turn, each
+        after its own arrival; then due arrivals, and then all others that leave.
         """
         event = self.event
         assert event is not None

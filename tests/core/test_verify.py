@@ -735,7 +735,7 @@ def test_who_leaves_before_the_step_that_takes_it_up_comes_in_turn(one_by_one: b
 def test_who_is_cancelled_before_others_come_is_not_said_to_have_left_in_turn(
     cancelled: bool,
 ) -> None:
-    """By the workload c would come after b, and leave, in the same step in which it is cancelled."""
+    """By the workload c would come after b, and leave, in the step in which it is cancelled."""
     engine = memory_engine(max_num_seqs=2, block_size=4)
     c = replace(request("c", 3, 2, 3.5), leaves_after=0.2)
     for event in engine.stream(Workload([request("a", 3, 8), request("b", 3, 2, 3.2), c])):
