@@ -13,7 +13,7 @@ from core.cli.report import cost_sentences
 from core.files import require_file, require_writable
 from core.recorders.convert import open_run
 from core.simulate.cost import Load
-from core.simulate.fitted import Linear
+from core.simulate.fitted import SCHEMA, Linear
 from core.simulate.named import cost_in
 
 _PROMPT, _CACHE = 1000, 500  # tokens in the passes that are given as examples
@@ -39,7 +39,7 @@ def fit(
     require_writable(out, read=[file])
     with ProgressReporter(f"Reading {file.name}"):
         cost = cost_in(file, open_run)
-    data = {"schema": "fit/1", **cost.to_json(), "examples": examples(cost)}
+    data = {"schema": SCHEMA, **cost.to_json(), "examples": examples(cost)}
     finish(data, lambda _: _print(cost, data["examples"]), json, out)
     if out is not None:
         worth = ", for what it is worth" if cost.is_useless else ""

@@ -42,6 +42,11 @@ class FutureRequests:
         self._states[state.id] = state
         heappush(self._heap, (state.request.arrival, state.arrival_index, state))
 
+    def turn(self, request: str) -> tuple[float, int]:
+        """When a request arrives, and its place among those that arrive then; it must be here."""
+        state = self._states[request]
+        return state.request.arrival, state.arrival_index
+
     def take(self, request: str) -> RequestState:
         """Take out a request before its arrival; it must be here."""
         return self._states.pop(request)

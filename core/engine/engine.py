@@ -178,9 +178,10 @@ class EngineCore:
         """Drop all work and start a new trace at step 0, with the runner ready and the clock at 0.
 
         arrival_unit: the unit of the requests' arrivals. config: new limits from now on. Raises
-        InvalidConfig, changing nothing, for limits that are not possible here, and ExecutionFailed
-        if the KV pool cannot be made.
+        InvalidConfig or InvalidWorkload, changing nothing, for limits that are not possible here or
+        another unit than "step" or "s", and ExecutionFailed if the KV pool cannot be made.
         """
+        Workload((), name, arrival_unit)  # refuses a name or a unit that no workload can have
         if config is not None and require(config, EngineConfig, _A_CONFIG) != self.config:
             self.check_config(config)
             self.config, self._made_runner = config, None

@@ -34,6 +34,8 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
     """What is wrong, as a sentence without its subject and full stop; None if nothing is. recorded:
     what the record claims, in the form of `Comparison.to_json`.
     """
+    if len({len(walls) for walls in comparison.walls.values()}) > 1:
+        return "has more rounds of one contender than of another"
     follows = json.loads(json.dumps(comparison.to_json()))
     for name in ("baseline", "fastest", "repeats", "outputs_identical", "warnings"):
         if recorded.get(name) != follows[name]:

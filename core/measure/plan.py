@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -207,7 +207,7 @@ def plan(
     lanes: Iterable[int] = (),
     budgets: Iterable[int] = (),
     blocks: Iterable[int] = (),
-    policies: Iterable[PolicyOrName] = (),
+    policies: Sequence[PolicyOrName] = (),
     slos: SLOs | None = None,
     on_point: Callable[[str], object] = lambda name: None,
 ) -> Plan:
@@ -240,15 +240,16 @@ def planning(
     lanes: Iterable[int],
     budgets: Iterable[int],
     blocks: Iterable[int],
-    policies: Iterable[PolicyOrName],
+    policies: Sequence[PolicyOrName],
     slos: SLOs | None = None,
 ) -> Generator[str | None, None, Plan]:
     """`plan` as a generator, which yields the name of each setting before it is simulated, and None
     after each simulated step.
     """
     require_trace(trace)
-    for given in (lanes, budgets, blocks, policies):
+    for given in (lanes, budgets, blocks):
         require(given, Iterable, "What is to be tried of a limit is a list")
+    require(policies, (list, tuple), "Policies to be tried are a list of names or policies")
     limits = require(SLOs() if slos is None else slos, SLOs, "Limits are SLOs, as SLOs(ttft_s=1)")
     recorded, notes = _setting(trace)
     axes: dict[str, tuple[Any, ...]] = {

@@ -55,7 +55,7 @@ def compare(*traces: Trace, names: Sequence[str] = ()) -> Comparison:
         require(name, str, "The name of a trace is text")
     called = list(names or (trace.header.policy.name for trace in traces))
     if len(called) != len(traces):
-        raise InflightError(f"There are {len(traces)} traces and {len(called)} names.")
+        raise InflightError(f"{len(traces)} traces need as many names, not {len(called)}.")
     if any(trace.asked != traces[0].asked for trace in traces):
         raise InflightError("These runs were asked for different requests.")
     if len(set(called)) < len(called):

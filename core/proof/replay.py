@@ -151,9 +151,13 @@ class Replay:
         self._loop.number = step
 
     def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
-        """Requests that ended by their text; no others, if the end tokens are recorded."""
+        """Requests that ended by their text in this pass, the last of the step that computed them;
+        no others, if the end tokens are recorded.
+        """
         assert self._launched is not None
-        stopped = {f.request for f in self._launched.finished if f.finish_reason == "stop"}
+        last = {segment.request: segment.start for segment in self._launched.segments}
+        here = {s.request for s in output.scheduled if s.start == last.get(s.request)}
+        stopped = {f.request for f in self._launched.finished if f.finish_reason == "stop"} & here
         if self._header.model.eos_token_ids is None:
             return frozenset(stopped)
         return frozenset(stopped & self._stops)
@@ -252,19 +256,19 @@ class _RecordedArrivals:
         ids = tuple(request.prompt_token_ids or prompt)
         self.future.add(RequestState(request, ids, self._num_requests))
         self._num_requests += 1
-        if request.leaves_after is not None and not self._header.is_interactive:
+        if request.leaves_after is not None:
             heappush(self._leaving, (request.arrival + request.leaves_after, request.id))
 
     def deliver(self, loop: StepLoop[None]) -> None:
-        """See `Source`: cancellations, each after its own arrival, then due arrivals, then requests
-        that arrive and leave by the workload in this step, and those that leave after that.
+        """See `Source`: cancellations up to the last one of a request that comes out of turn, each
+        after its own arrival; then due arrivals, and then all others that leave.
         """
         event = self.event
         assert event is not None
         times = {arrived.request: arrived.t for arrived in event.arrived}
         ended = [finished.request for finished in event.finished if finished.when == "before"]
-        leaving = [n for n, r in enumerate(ended) if self._comes_and_leaves(r, event)]
-        first = min(leaving, default=len(ended))
+        early = [n for n, r in enumerate(ended) if r in self.future and self._is_early(r, times)]
+        first = max(early, default=-1) + 1
         for request in ended[:first]:
             if request in self.future:
                 loop.arrive(self.future.take(request), times.get(request, 0.0))
@@ -288,10 +292,20 @@ class _RecordedArrivals:
                     f"step {event.step}: request {request!r} does not leave as the workload says"
                 )
 
-    def _comes_and_leaves(self, request: str, event: StepEvent) -> bool:
-        """Whether a request that ended in this step arrived and left in it by the workload."""
-        now = event.step if self._header.counts_steps else event.t_start + _EARLY
-        return request in self.future and any(t <= now for t, r in self._leaving if r == request)
+    def _is_early(self, request: str, times: Mapping[str, float]) -> bool:
+        """Whether a future request that left in this step came out of turn, since it was cancelled:
+        before it was due, or before others whose turn it was.
+        """
+        turn, came = self.future.turn(request), list(times)
+        if request not in times:
+            return True
+        is_due = (
+            turn[0] <= self._now
+            if self._header.counts_steps
+            else times[request] == round(turn[0], 6)
+        )
+        after = came[came.index(request) + 1 :]
+        return not is_due or any(self.future.turn(r) < turn for r in after if r in self.future)
 
     def _due(self, event: StepEvent, times: Mapping[str, float]) -> Iterator[str]:
         """The requests that arrive now. Arrivals in steps follow from the workload; arrivals in

@@ -101,14 +101,15 @@ class ModelRerun:
             if not self._own and request.sampling.temperature > 0:
                 drawn += len(tokens)
             elif tokens or (self._own and record.ends.get(request.id) == "error"):
-                arrival, sampling = request.arrival if self._header.leak else 0, request.sampling
+                again = request.of_tokens(prompt)
+                if not self._header.leak:  # here it may wait longer than its client would
+                    again = replace(again, arrival=0, leaves_after=None)
                 if not self._own:
                     sampling = replace(
-                        sampling, max_new_tokens=len(tokens), ignore_eos=True, stop=()
+                        request.sampling, max_new_tokens=len(tokens), ignore_eos=True, stop=()
                     )
-                to_run.append(
-                    (replace(request.of_tokens(prompt), arrival=arrival, sampling=sampling), 0)
-                )
+                    again = replace(again, sampling=sampling)
+                to_run.append((again, 0))
         num_tokens = sum(len(record.tokens.get(request.id, ())) for request, _ in to_run)
         while to_run:
             here = _WrittenTokens()

@@ -81,7 +81,11 @@ def checked_trace(recording: Recording, tokenizer: Any = None) -> Trace:
     """The trace of one rank, checked as if it had been read from a file, so that its steps carry
     their warnings. tokenizer: see `to_trace`. Raises InvalidTrace.
     """
-    return Trace.from_lines(to_trace(recording, tokenizer).lines())
+    lines = to_trace(recording, tokenizer).lines()
+    try:
+        return Trace.from_lines(lines)
+    except InvalidTrace as error:  # its line would be the trace's, which nobody has seen
+        raise InvalidTrace(f"{recording.name} is damaged: {error.message}") from None
 
 
 def import_recording(*parts: str | os.PathLike[str]) -> Trace:

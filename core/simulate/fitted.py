@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
-from core.errors import InflightError
+from core.errors import InflightError, shown
 from core.simulate.cost import Coefficients, Deployment, Load
 from core.simulate.least_squares import least_squares, predictions
 from core.trace.events import StepEvent
@@ -20,6 +20,7 @@ from core.trace.header import Header, ModelFacts
 from core.trace.messages import english
 from core.trace.trace import Trace, require_trace
 
+SCHEMA = "fit/1"  # of a saved cost
 FOLDS = 5  # parts of a run; each is left out of a fit and predicted by that fit
 LEAST = 8  # the fewest passes that can be fitted
 USELESS = 0.5
@@ -150,6 +151,8 @@ class Linear:
         """Inverse of `to_json`; raises InflightError for other data."""
         if not isinstance(data, dict) or data.get("kind") != "fitted":
             raise InflightError("it is no cost that was fitted")
+        if (schema := data.get("schema", SCHEMA)) != SCHEMA:
+            raise InflightError(f"it has schema {shown(schema)}, and this version reads {SCHEMA}")
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         try:
             for side in ("least", "most"):
@@ -159,6 +162,8 @@ class Linear:
             numbers = (*made.coefficients, made.kv_bytes_per_token)
             if (
                 not all(0 <= number <= _MOST for number in numbers)
+                or made.kv_bytes_per_token < 1
+                or any(least > most for least, most in zip(made.least, made.most, strict=True))
                 or not 0 < made.seconds(made.most) <= _MOST
                 or type(made.kv_bytes_per_token) is not int
                 or not isinstance(made.error, dict)

@@ -80,7 +80,7 @@ class Lengths:
 
 def _parsed(text: str) -> Callable[[random.Random], int]:
     try:
-        if require(text, str, "A length is text").startswith("~"):
+        if require(text, str, "A length is text, as '16-96'").startswith("~"):
             mean = float(text[1:])
             if not 1 <= mean <= MOST_TOKENS:
                 raise ValueError

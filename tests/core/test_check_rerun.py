@@ -22,7 +22,7 @@ from core.recorders.texts import tokenizer_of
 from core.trace.detokenize import plain
 from visualizer.documents.catalogue import TRACES
 from worlds.forging import Rows, checked, refusal, rows_of, sealed, steps
-from worlds.small import MemoryModel, memory_engine, request
+from worlds.small import MemoryModel, Words, memory_engine, request
 
 LIMITS = {"max_num_seqs": 2, "max_num_batched_tokens": 6, "block_size": 4}
 
@@ -184,16 +184,6 @@ def test_a_request_that_is_said_to_have_ended_in_an_error_is_computed_again() ->
     assert "the logits of request 'r1' were not finite" in refusal(alone, engine=again)
 
 
-class Words:
-    """Every token is a word with its id."""
-
-    def decode(self, ids: Any, **_: Any) -> str:
-        return "".join(f"w{i} " for i in ids)
-
-    def __call__(self, text: str) -> dict[str, list[int]]:
-        raise AssertionError("no prompt was given as a text")
-
-
 def test_a_request_that_is_said_to_have_ended_early_is_run_on() -> None:
     """By a stop string that is only in the texts of a trace whose tokenizer is not here: nothing
     but the model knows that it had more to say.
@@ -211,6 +201,17 @@ def test_a_request_that_is_said_to_have_ended_early_is_run_on() -> None:
     assert "ends after 2 tokens on record, and the model goes on" in refusal(
         rows, engine=lambda _: engine
     )
+
+
+def test_who_would_have_left_waits_in_a_rerun_where_all_come_at_once() -> None:
+    """One lane, and r1 comes when it is free; for its turn here it waits longer than its client."""
+    left = replace(request("r1", 9, 4, arrival=8), leaves_after=7)
+    rows = made(request("r0", 5, 8), left, request("r2", 5, 8, arrival=20))
+    waits = memory_engine(max_num_seqs=1, max_num_batched_tokens=6, block_size=4)
+    assert checked(rows, engine=lambda _: waits).rerun.tokens == 20
+    lie = copy.deepcopy(rows)
+    next(s for s in steps(lie) if s["step"] == 9)["sampled"][0][2] += 1
+    assert "of request 'r1' is" in refusal(lie, engine=lambda _: waits)
 
 
 def test_where_two_tokens_are_equally_good_the_other_one_is_no_lie_and_is_counted() -> None:
@@ -308,7 +309,7 @@ def test_what_a_rerun_cannot_tell_apart_is_said_with_its_size() -> None:
     rows = made(request("r0", 5, 3, temperature=0.5, seed=1))
     assert checked(rows, engine=again).rerun.apart == 0
     rows[0]["dtype"] = "bfloat16"
-    steps(rows)[0]["sampled"][0][4] += 0.2
+    steps(rows)[0]["sampled"][0][3:] = [-0.005, 9.2]  # of 49 others each at most e^-9.2
     asked = next(line["asked"] for line in rows if line.get("kind") == "request")
     asked["sampling"]["stop"] = ["never said"]
     found = checked(rows, engine=lambda _: memory_engine(tokenizer=Words(), **LIMITS))
@@ -365,7 +366,7 @@ def test_a_simulated_run_has_no_texts_but_those_of_its_prompts() -> None:
     texts.update(prompt=["w4 ", "w5 "], output=[""] * 3)
     assert checked(rows, tokenizer=lambda _: Words()).not_decoded is None
     texts["output"][0] = "I"
-    assert "texts of request 'r0' are not those" in refusal(rows, tokenizer=lambda _: Words())
+    assert "request “r0” has a text, but no model ran" in refusal(rows)
 
 
 def test_of_a_model_that_processes_share_the_facts_of_the_whole_are_compared() -> None:

@@ -85,6 +85,11 @@ def test_what_is_said_follows_from_the_rounds(real: Comparison, lie: str) -> Non
     assert fact in str(fault_of(real, told))
 
 
+def test_all_contenders_have_the_same_rounds(real: Comparison) -> None:
+    fewer = replace(real, walls=real.walls | {"static": real.walls["static"][1:]})
+    assert fault_of(fewer, told_of(real)) == "has more rounds of one contender than of another"
+
+
 def slower(comparison: Comparison) -> None:
     comparison.walls["static"] = [wall + 1 for wall in comparison.walls["static"]]
 

@@ -489,6 +489,8 @@ def test_requests_that_name_no_model_are_meant_for_the_one_that_was_measured(tmp
         {"base_s": float("nan")},
         {"per_token_s": -1},
         {"kv_bytes_per_token": 1.5},
+        {"kv_bytes_per_token": 0},
+        {"least": {"tokens": 10**6, "kv_bytes": 0, "pairs": 0}},
         {"most": {"tokens": 1}},
         {"about": {"model": "x"}},
         {"about": []},
@@ -513,6 +515,15 @@ def test_a_saved_cost_that_was_changed_is_refused(change, tmp_path):
     assert Linear.from_json(json.loads(json.dumps(whole))).to_json() == whole
     with pytest.raises(InflightError, match="no cost that was fitted|not those of a fitted cost"):
         Linear.from_json(json.loads(json.dumps(whole | change)))
+
+
+def test_a_cost_that_a_later_version_saved_is_not_read_as_if_it_were_ours(tmp_path):
+    saved = tmp_path / "cost.json"
+    saved.write_text(json.dumps({"schema": "fit/1", **COST.to_json()}), encoding="utf-8")
+    assert cost_in(saved) == COST
+    saved.write_text(json.dumps({"schema": "fit/2", **COST.to_json()}), encoding="utf-8")
+    with pytest.raises(InflightError, match="it has schema 'fit/2', and this version reads fit/1"):
+        cost_in(saved)
 
 
 @pytest.mark.parametrize("data", [None, [], "fitted", {}])

@@ -397,6 +397,15 @@ def test_a_moment_beyond_all_clocks_is_refused_in_a_sentence(raw):
         open_text("".join(json.dumps(record) + "\n" for record in (raw[0], late)))
 
 
+def test_a_value_that_no_trace_can_have_is_named_with_the_recording_and_no_line_of_a_trace(raw):
+    step = next(record for record in raw if record["kind"] == "step")
+    odd = {**step, "waiting": ["a", "b"]}
+    with pytest.raises(InvalidTrace) as refused:
+        open_text("".join(json.dumps(record) + "\n" for record in (raw[0], odd)))
+    said = "This file is damaged: step 0: the values of waiting are of the wrong kind."
+    assert str(refused.value) == said
+
+
 @pytest.mark.slow
 def test_a_forged_recording_is_refused_in_a_sentence(raw):
     """Each field of a header and of a step replaced by something else: a trace that obeys the

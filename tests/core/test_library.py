@@ -250,6 +250,15 @@ CALLS = {
     "a dict for a request": (lambda: simulated().add_request({"id": "a"}), "takes a Request"),
     "requests to cancel": (lambda: simulated().cancel(["a"]), "by its id"),
     "a number for limits": (lambda: simulated().begin("s", "x", 5), "are an EngineConfig"),
+    "a unit of no workload": (
+        lambda: simulated().begin("min"),
+        'must be "step" or "s", not \'min\'',
+    ),
+    "a number for a name": (lambda: simulated().begin("s", 5), "name must be text, not 5"),
+    "a word for policies to be tried": (
+        lambda: inflight.plan(SHORT, policies="static"),
+        "Policies to be tried are a list",
+    ),
     "a name for limits": (lambda: inflight.SimulatedEngine(COST, "static"), "are an EngineConfig"),
     "a name for a cost": (lambda: inflight.SimulatedEngine("h100"), "needs a cost, such as"),
     "a name for a model": (lambda: inflight.Engine("shakespeare-bpe"), "Engine.from_pretrained"),
@@ -309,7 +318,10 @@ CALLS = {
     "no engines": (lambda: inflight.sweep_load(None, inflight.Sweep()), "engines by name, not"),
     "no engine": (lambda: inflight.sweep_load({"a": None}, inflight.Sweep()), "on engines, not"),
     "no sweep": (lambda: inflight.sweep_load({"a": simulated()}, None), "is a Sweep, such as"),
-    "bytes for a length": (lambda: inflight.Lengths(b"5"), "A length is text, not bytes"),
+    "bytes for a length": (
+        lambda: inflight.Lengths(b"5"),
+        "A length is text, as '16-96', not bytes",
+    ),
     "a long length": (lambda: inflight.Lengths("9" * 5000), r"^'9+\.\.\.9+' is no length"),
     "no size": (lambda: inflight.Roofline.named("h100", None), "is a name, not None"),
     "no data sheet": (lambda: inflight.Roofline.from_json(None), "no cost by data sheet"),
@@ -407,7 +419,7 @@ def test_traces_are_compared_by_the_times_they_have():
     assert steps == {"two": 1, "one": 4}
     for traces, names, refusal in (
         ((one, other), (), "called alike"),
-        ((one, other), ["x"], "2 traces and 1 names"),
+        ((one, other), ["x"], "2 traces need as many names, not 1"),
         ((one, memory_trace((9, 3))), (), "different requests"),
     ):
         with pytest.raises(InflightError, match=refusal):

@@ -29,7 +29,7 @@ from core.trace.messages import listed
 from visualizer.documents.catalogue import TRACES
 from worlds.examples import tries
 from worlds.forging import Rows, checked, refusal, rows_of, small_runs, steps
-from worlds.small import MemoryModel, memory_engine, memory_trace, request
+from worlds.small import MemoryModel, Words, memory_engine, memory_trace, request
 
 DOCS = Path(__file__).parents[2] / "docs" / "checks.md"
 
@@ -65,6 +65,7 @@ def test_real_runs_hold_whatever_happens_in_them(policy: str) -> None:
         draw = random.Random(seed)
         engine = memory_engine(
             policy,
+            Words(),
             max_num_seqs=draw.choice((1, 2, 3)),
             max_num_batched_tokens=draw.choice((5, 9, 32)),
             block_size=draw.choice((2, 4)),
@@ -79,6 +80,7 @@ def test_real_runs_hold_whatever_happens_in_them(policy: str) -> None:
                 draw.randint(1, 8),
                 draw.choice((0, 0, 1, 3, 7.5, 30)),
                 ignore_eos=draw.random() < 0.5,
+                stop=draw.choice(((), (), ("1 ", "3 "))),
             )
             for i in range(draw.randint(1, 9))
         ]
@@ -90,6 +92,17 @@ def test_real_runs_hold_whatever_happens_in_them(policy: str) -> None:
         assert (
             found.not_replayed is None and found.num_steps == len(trace.events) and found.complete
         )
+
+
+@pytest.mark.parametrize("num_tokens", [1, 2])
+def test_a_stop_string_ends_a_request_in_the_pass_that_wrote_it(num_tokens: int) -> None:
+    """Under `split` the first two tokens come in one step, and either may be the last."""
+    written = memory_trace((5, 8), policy="split").outputs["r0"]
+    stop = f"w{written[num_tokens - 1]} "
+    trace = memory_engine("split", Words()).run(Workload([request("r0", 5, 8, stop=(stop,))]))
+    assert trace.outputs["r0"] == written[:num_tokens]
+    assert [len(event.passes) for event in trace] == [num_tokens]
+    assert checked(rows_of(trace)).complete
 
 
 @pytest.mark.parametrize("policy", ["continuous", "static"])
@@ -415,6 +428,16 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any]]] = {
         "continuous",
         lambda r: first(r, "sampled")["sampled"][0].__setitem__(3, -9.0),
     ),
+    **{
+        f"a drawn token's probability of {odd} beside a margin of 9": (
+            "continuous",
+            lambda r, odd=odd: [
+                asked(r, first(r, "sampled")["sampled"][0][1])["sampling"].update(temperature=0.5),
+                first(r, "sampled")["sampled"][0].__setitem__(3, odd),
+            ],
+        )
+        for odd in (-0.02, -8.9)  # less than the best has, and more than any other
+    },
     "a margin without its probability": (
         "continuous",
         lambda r: first(r, "sampled")["sampled"][0].__setitem__(4, 0.0),
@@ -442,6 +465,21 @@ def test_a_forged_trace_is_refused(copied: Callable[[str], Rows], forgery: str) 
     checked(rows)
     forge(rows)
     refusal(rows)
+
+
+def test_a_drawn_token_may_be_any_that_its_margin_leaves_room_for(copied: Any) -> None:
+    """Of 50 tokens the best leads by 9: it has at least 1 / (1 + 49 e^-9), any other at most e^-9,
+    and with top_k 1 only the best can be drawn.
+    """
+    rows = copied("continuous")
+    token = first(rows, "sampled")["sampled"][0]
+    sampling = asked(rows, token[1])["sampling"]
+    sampling["temperature"] = 0.5
+    for logprob in (-0.006, -9.001, -20.0):
+        token[3] = logprob
+        checked(rows)
+    sampling["top_k"] = 1
+    assert "cannot have that probability at that margin" in refusal(rows)
 
 
 def test_texts_are_decoded_again() -> None:
@@ -472,8 +510,7 @@ def test_tokens_and_margins_are_computed_again() -> None:
     assert "and the model writes" in refusal(swapped, engine=engine)
     rows[-1]["complete"] = True
     sampled = first(rows, "sampled")["sampled"][0]
-    sampled[3:] = [sampled[3] - 0.01, sampled[4]]
-    asked(rows, "r0")["sampling"]["temperature"] = 0.5  # else the margin gives it away
+    sampled[3:] = [sampled[3] - 0.01, sampled[4] - 1]  # alone, each gives the other away
     checked(rows)
     assert "what the model gives it" in refusal(rows, engine=engine)
 
@@ -672,17 +709,44 @@ def test_a_client_that_is_said_to_have_left_was_served_no_longer(unit: Any) -> N
     assert "request 'r0' does not leave as the workload says" in refusal(rows)
 
 
-def test_who_leaves_before_the_step_that_takes_it_up_comes_in_turn() -> None:
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_who_leaves_before_the_step_that_takes_it_up_comes_in_turn(one_by_one: bool) -> None:
     """The others that come in that step stand before and after it, and one more leaves in it."""
     engine = memory_engine(max_num_seqs=1, block_size=4)
     asked_for = [request("a", 3, 4), request("b", 3, 2, 1.5), request("c", 3, 2, 1.6)]
     asked_for += [request("d", 3, 2, 1.7), request("e", 3, 2)]
     leaves = {"c": 0.3, "d": 0.1, "e": 1.95}
     asked_for = [replace(r, leaves_after=leaves.get(r.id)) for r in asked_for]
-    trace = engine.run(Workload(asked_for))
+    if one_by_one:
+        for coming in asked_for:
+            engine.add_request(coming)
+        while engine.has_work:
+            engine.step()
+    trace = engine.trace if one_by_one else engine.run(Workload(asked_for))
     assert [a.request for a in trace[2].arrived] == ["b", "c", "d"]
     assert [f.request for f in trace[2].finished] == ["d", "c", "e"]
-    assert checked(rows_of(trace)).from_outside == {"cancelled": 3}
+    rows = rows_of(trace)
+    assert checked(rows).from_outside == {"cancelled": 3}
+    asked(rows, "e")["leaves_after"] = 0.5
+    assert "request 'e' does not leave as the workload says" in refusal(rows)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_who_is_cancelled_before_others_come_is_not_said_to_have_left_in_turn(
+    cancelled: bool,
+) -> None:
+    """By the workload c would come after b, and leave, in the step in which it is cancelled."""
+    engine = memory_engine(max_num_seqs=2, block_size=4)
+    c = replace(request("c", 3, 2, 3.5), leaves_after=0.2)
+    for event in engine.stream(Workload([request("a", 3, 8), request("b", 3, 2, 3.2), c])):
+        if event.step == 3 and cancelled:
+            engine.cancel("c")
+    rows = rows_of(engine.trace)
+    order = [["c"], ["b"]] if cancelled else [["b"], ["c"]]
+    assert [a[:1] for a in steps(rows)[4]["arrived"]] == order
+    assert checked(rows).from_outside == {"cancelled": 1}
+    steps(rows)[4]["arrived"] = steps(rows)[4]["arrived"][1:]
+    refusal(rows)
 
 
 def test_what_a_header_says_beyond_this_version_is_named(copied: Callable[[str], Rows]) -> None:

@@ -3279,9 +3279,9 @@ FAULTS = (
     ),
     Fault(
         "a simulated run may have any texts",
-        "core/proof/verify.py",
-        "(self._is_simulated and not any(of_one.output))",
-        "self._is_simulated",
+        "core/trace/rules/checker.py",
+        "if self._header.is_simulated and any(output):",
+        "if False:",
         ("core/test_check_rerun.py::test_a_simulated_run_has_no_texts_but_those_of_its_prompts",),
     ),
     Fault(

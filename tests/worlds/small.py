@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 
@@ -192,6 +193,16 @@ class MemoryModel(ModelAdapter):
                 if self.fails_after == segment.kv_len:
                     logits[wanted.index(flat)] = torch.nan
         return logits
+
+
+class Words:
+    """Every token is a word with its id."""
+
+    def decode(self, ids: Any, **_: Any) -> str:
+        return "".join(f"w{i} " for i in ids)
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        raise AssertionError("no prompt was given as a text")
 
 
 def memory_engine(

@@ -61,13 +61,15 @@ def plausible_arrival(arrived: Arrived, event: StepEvent, one_clock: bool, by_st
     return earliest <= arrived.t <= latest
 
 
-def plausible_greedy(s: Sampled, vocab_size: int | None) -> bool:
-    """Whether a token can be the most probable one, given its probability and its margin: no other
-    token can be more probable than the runner-up.
+def plausible_numbers(s: Sampled, vocab_size: int | None, is_greedy: bool) -> bool:
+    """Whether a token can have its probability and its margin: if it is the most probable one, no
+    other can be more probable than the runner-up; if not, it cannot be either.
     """
-    runner_up, others = math.exp(-(s.margin or 0.0)), (vocab_size or 2**31) - 1
+    margin, logprob = s.margin or 0.0, s.logprob or 0.0
+    runner_up, others = math.exp(-margin), (vocab_size or 2**31) - 1
     least, most = -math.log1p(others * runner_up), -math.log1p(runner_up)
-    return least - _LOGITS <= (s.logprob or 0.0) <= most + _LOGITS
+    is_best = least - _LOGITS <= logprob <= most + _LOGITS
+    return is_best or (not is_greedy and logprob <= most - margin + _LOGITS)
 
 
 def plausible_margin(s: Sampled) -> bool:

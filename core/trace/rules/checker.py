@@ -146,6 +146,8 @@ class Checker:
                 return f"the texts of request {quoted(request)} do not match its tokens."
             if not is_text("".join(pieces)):
                 return f"the texts of request {quoted(request)} are no text."
+        if self._header.is_simulated and any(output):
+            return f"request {quoted(request)} has a text, but no model ran that wrote it."
         if (
             self._own
             and self._requests[request].sampling.stop

@@ -329,9 +329,12 @@ class StepRules:
                     f"token {s.token_id} of request {quoted(s.request)} is not one that can be"
                     " sampled"
                 )
-            is_greedy = is_measured and not self._requests[s.request].sampling.temperature
-            if (not self._own and not bounds.plausible_margin(s)) or (
-                is_greedy and not bounds.plausible_greedy(s, self._vocab_size)
+            sampling = self._requests[s.request].sampling
+            is_greedy = not sampling.temperature or sampling.top_k == 1
+            if not (
+                bounds.plausible_numbers(s, self._vocab_size, is_greedy)
+                if is_measured
+                else self._own or bounds.plausible_margin(s)
             ):
                 return (
                     f"token {s.token_id} of request {quoted(s.request)} cannot have that"
