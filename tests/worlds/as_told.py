@@ -39,15 +39,22 @@ from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.charts.plots import kv, lanes
 from visualizer.charts.step_figure import step_figure
-from visualizer.documents.catalogue import thumbnail
-from visualizer.documents.comparison import Shown, document
-from visualizer.documents.replay import replay
+from visualizer.documents.catalogue import RUNS, recorded_ranks, thumbnail
+from visualizer.documents.catalogue import recorded_runs as recorded_ones
+from visualizer.documents.comparison import RECORDED as COMPARISONS
+from visualizer.documents.comparison import Shown, document, load
+from visualizer.documents.comparison import recorded as recorded_comparisons
+from visualizer.documents.opening import opening
+from visualizer.documents.replay import captions_in, ranks_document, replay
 from visualizer.lessons.document import document as lessons
 from visualizer.lessons.document import lesson_document, terms
 from visualizer.lessons.document import recorded as recorded_runs
 from visualizer.lessons.lessons import LESSONS, QUESTIONS
 from visualizer.lessons.sheets import KINDS, sheet
+from visualizer.lessons.texts import LANGUAGES
+from visualizer.page.bundle import markup
 from visualizer.page.story import story_data
+from visualizer.page.tabs import TABS, WRITE, part, player_options, tab_files
 from visualizer.words.findings import fork
 from visualizer.words.vocabulary import plain
 from worlds.comparison import CURVE, ENVIRONMENT, measured
@@ -57,7 +64,7 @@ DATA = Path(__file__).parents[1] / "data"
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
 READ = 40  # steps of a run whose sentences are there in words
 SEEN = 14  # steps of a run that the page is asked about
-PAGE, DRAWN = "page-", "drawn-"
+PAGE, DRAWN, WALK = "page-", "drawn-", "drawn-walk-"
 SCRIPTS = Path(__file__).parents[1] / "js"
 ON_SCREEN = (
     "chunk-7-7-6",
@@ -71,6 +78,8 @@ ON_SCREEN = (
     "vllm-0.32-speculation",
     "vllm-http-async",
 )
+WALKED = ("gpt2-six", "kv-pressure", "long-prompt-arrives", "long-prompt-chunked", "shared-prefix")
+COMPARED = ("gpt2-six", "equal-lengths")
 GOALS = SLOs(ttft_s=0.05, tpot_s=0.02, e2e_s=1.0)
 SHIPPED = (
     "chunk-7-7-6",
@@ -117,6 +126,9 @@ def texts() -> dict[str, Callable[[], str]]:
             made[f"{DRAWN}{name}"] = lambda trace=trace: of_page(trace(), "drawn.js")
     made[f"{DRAWN}story"] = lambda: told_by("drawn_story.js", story_data("en", "."))
     made[f"{DRAWN}learn"] = lambda: told_by("drawn_learn.js", lessons(runs()))
+    for path in (SCRIPTS / "deeds").iterdir():
+        deeds = path.read_text(encoding="utf-8").splitlines()
+        made[f"{WALK}{path.stem}"] = partial(walked, deeds)
     return made | {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
 
 
@@ -175,6 +187,56 @@ def told_by(script: str, given: dict[str, Any]) -> str:
         command = ["node", str(SCRIPTS / script), str(file), str(SEEN)]
         asked = subprocess.run(command, check=True, capture_output=True, text=True)
     return "".join(f"{shortened(line, 400)}\n" for line in asked.stdout.splitlines())
+
+
+def walked(deeds: list[str]) -> str:
+    """What the page tells on a walk, a deed a line."""
+    return told_by("drawn_page.js", the_page() | {"walk": deeds})
+
+
+@cache
+def the_page() -> dict[str, Any]:
+    """The page as a site has it: its markup, its options, its parts, and what it fetches."""
+    fetched: dict[str, Any] = {"opening": opening(), "plotly": ""}
+    catalogue = []
+    for listed, path in recorded_ones():
+        if listed["name"] in WALKED:
+            fetched[path.stem] = replay(Trace.load(path))
+            catalogue.append(listed | {"url": path.stem})
+    for listed, ranks in recorded_ranks():
+        fetched[listed["name"]] = ranks_document(ranks)
+        catalogue.append(listed | {"url": listed["name"]})
+    compared = [listed | {"url": f"c-{listed['name']}"} for listed in recorded_comparisons()]
+    compared = [listed for listed in compared if listed["name"] in COMPARED]
+    for listed in compared:
+        fetched[listed["url"]] = document(load(COMPARISONS / listed["name"]))
+    documents = {language: f"learn-{language}" for language in LANGUAGES}
+    for language, url in documents.items():
+        fetched[url] = lessons(runs(), language)
+    captions = {
+        listed["name"]: {"de": f"de-{listed['name']}"}
+        for listed in catalogue
+        if listed["name"] in RUNS
+    }
+    for name, urls in captions.items():
+        fetched[urls["de"]] = captions_in(runs()(name), "de")
+    given = {
+        "compare": {"server": False, "plotly": "plotly", "comparisons": compared},
+        "learn": {"server": False, "documents": documents, "captions": captions},
+        "write": {"engine": "engine", "codemirror": "codemirror"},
+    }
+    tabs = [*TABS, WRITE]
+    options = player_options(catalogue, tabs) | {
+        "comparisons": [{k: e[k] for k in ("name", "url")} for e in compared],
+        "opening": {"url": "opening"},
+    }
+    return {
+        "markup": markup(),
+        "options": options,
+        "parts": {name: part(name, "", {"tabs": tabs, **more}) for name, more in given.items()},
+        "files": {name: tab_files(name) | {"style": ""} for name in given},
+        "answers": fetched,
+    }
 
 
 def _of_run(trace: Trace) -> Iterator[str]:
