@@ -7,10 +7,10 @@ import process from "node:process";
 import { happen, later, page, parse, resize, teller } from "./page.js";
 import { print } from "./seen.js";
 
-const { walk, markup, options, answers, parts, files } = JSON.parse(
+const { walk, markup, options, answers, streams, parts, files } = JSON.parse(
   readFileSync(process.argv[2], "utf8"),
 );
-Object.assign(page.answers, answers);
+Object.assign(page, { answers, streams });
 
 /** The first that is on screen. */
 const find = (selector) => {
@@ -81,16 +81,16 @@ const watch = document.createElement("div");
 watch.setAttribute("id", "watch");
 watch.append(...parse(markup));
 document.body.append(watch);
-for (const [name, given] of Object.entries(files ?? {}))
+for (const [name, given] of Object.entries(files))
   window[`inflight${name[0].toUpperCase()}${name.slice(1)}Files`] = given;
 const tell = teller();
 const [begin, ...deeds] = walk;
 location.hash = begin;
 await import("../../assets/player/watch/player.js");
 await import("../../assets/player/parts/tabs.js");
-for (const name of Object.keys(files ?? {})) await import(`../../assets/player/${name}/${name}.js`);
+for (const name of Object.keys(files)) await import(`../../assets/player/${name}/${name}.js`);
 window.Inflight.mount(find(".inflight"), options);
-if (parts) window.inflightParts(document.body, parts);
+window.inflightParts(document.body, parts);
 await later(700);
 print(`open ${begin}`, tell());
 for (const deed of deeds) {

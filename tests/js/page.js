@@ -10,7 +10,7 @@ const EMPTY = new Set(["input", "meta", "link", "br", "hr", "img"]);
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', nbsp: "\u00a0" };
 const inData = (name) => name.slice(5).replace(/-(.)/g, (_, letter) => letter.toUpperCase());
 const SIMPLE =
-  /([#.])([\w-]+)|\[([\w-]+)(?:=["']?(.*?)["']?)?\]|:(not|is|nth-child)\(([^)]*)\)|:([\w-]+)|([\w-]+|\*)/g;
+  /([#.])([\w-]+)|\[([\w-]+)(?:(\^?)=["']?(.*?)["']?)?\]|:(not|is|nth-child)\(([^)]*)\)|:([\w-]+)|([\w-]+|\*)/g;
 
 /** Of the whole page: the visitor's window, what is stored, what was asked of the server. */
 export const page = {
@@ -22,12 +22,13 @@ export const page = {
   stored: { good: new Map(), visit: new Map() },
   /** @type {Record<string, any>} */
   answers: {},
-  asked: /** @type {string[]} */ ([]),
+  /** @type {Record<string, string[]>} What each connection to a stream brings until it breaks off. */
+  streams: {},
   copied: "",
 };
 
 const size = () => ({ width: page.width, height: page.height });
-let timers = [];
+const timers = [];
 let frames = [];
 
 /** What listens, and tells those around it of what happened. */
@@ -154,6 +155,14 @@ export class Page extends Seen {
 
   set value(value) {
     this._value = String(value);
+  }
+
+  /** As a browser judges a number. */
+  get validity() {
+    const [value, least, most] = [this.value, this.getAttribute("min"), this.getAttribute("max")];
+    const isIn = Number(value) >= Number(least ?? -Infinity) && Number(value) <= (most ?? Infinity);
+    const isNumber = this.type !== "number" || value === "" || isIn;
+    return { valid: isNumber && !(value === "" && this.hasAttribute("required")) };
   }
 
   get elements() {
@@ -373,7 +382,9 @@ export class Page extends Seen {
   }
 
   isOf(compound) {
-    for (const [, sign, name, key, value, of, list, state, tag] of compound.matchAll(SIMPLE)) {
+    for (const [, sign, name, key, begins, value, of, list, state, tag] of compound.matchAll(
+      SIMPLE,
+    )) {
       const fits =
         sign === "#"
           ? this.id === name
@@ -382,7 +393,9 @@ export class Page extends Seen {
             : key
               ? value === undefined
                 ? this.hasAttribute(key)
-                : this.getAttribute(key) === value
+                : begins
+                  ? Boolean(this.getAttribute(key)?.startsWith(value))
+                  : this.getAttribute(key) === value
               : of
                 ? of === "nth-child"
                   ? this.number === Number(list)
@@ -405,7 +418,7 @@ export class Page extends Seen {
     if (state === "checked") return this.checked;
     if (state === "focus-visible") return page.focus === this;
     if (state === "modal") return this.tagName === "DIALOG" && this.open;
-    if (state === "last-child") return this.parentElement.lastElementChild === this;
+    if (state === "last-child") return this.parentElement?.lastElementChild === this;
     throw new Error(`no test asks yet for :${state}`);
   }
 
@@ -605,8 +618,9 @@ Object.assign(globalThis, {
   matchMedia: () => ({ matches: false, addEventListener() {} }),
   scrollTo() {},
   fetch: async (url) => {
-    page.asked.push(String(url));
-    const answer = page.answers[String(url)];
+    const streamed = page.streams[String(url).split("?")[0]]?.shift();
+    if (streamed !== undefined) return new globalThis.Response(streamed);
+    const answer = page.answers[url];
     return answer === undefined
       ? new globalThis.Response("", { status: 404 })
       : globalThis.Response.json(answer);

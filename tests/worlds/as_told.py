@@ -44,8 +44,11 @@ from visualizer.documents.catalogue import recorded_runs as recorded_ones
 from visualizer.documents.comparison import RECORDED as COMPARISONS
 from visualizer.documents.comparison import Shown, document, load
 from visualizer.documents.comparison import recorded as recorded_comparisons
+from visualizer.documents.live import LiveRun
 from visualizer.documents.opening import opening
 from visualizer.documents.replay import captions_in, ranks_document, replay
+from visualizer.jobs import offers
+from visualizer.jobs.limits import IN_TAB
 from visualizer.lessons.document import document as lessons
 from visualizer.lessons.document import lesson_document, terms
 from visualizer.lessons.document import recorded as recorded_runs
@@ -79,6 +82,7 @@ ON_SCREEN = (
     "vllm-http-async",
 )
 WALKED = ("gpt2-six", "kv-pressure", "long-prompt-arrives", "long-prompt-chunked", "shared-prefix")
+WITH_SERVER = ("editor", "live")
 COMPARED = ("gpt2-six", "equal-lengths")
 GOALS = SLOs(ttft_s=0.05, tpot_s=0.02, e2e_s=1.0)
 SHIPPED = (
@@ -127,8 +131,7 @@ def texts() -> dict[str, Callable[[], str]]:
     made[f"{DRAWN}story"] = lambda: told_by("drawn_story.js", story_data("en", "."))
     made[f"{DRAWN}learn"] = lambda: told_by("drawn_learn.js", lessons(runs()))
     for path in (SCRIPTS / "deeds").iterdir():
-        deeds = path.read_text(encoding="utf-8").splitlines()
-        made[f"{WALK}{path.stem}"] = partial(walked, deeds)
+        made[f"{WALK}{path.stem}"] = partial(walked, path.stem)
     return made | {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
 
 
@@ -189,14 +192,15 @@ def told_by(script: str, given: dict[str, Any]) -> str:
     return "".join(f"{shortened(line, 400)}\n" for line in asked.stdout.splitlines())
 
 
-def walked(deeds: list[str]) -> str:
-    """What the page tells on a walk, a deed a line."""
-    return told_by("drawn_page.js", the_page() | {"walk": deeds})
+def walked(name: str) -> str:
+    """What the page tells on a walk, a deed a line; some have a server, which runs nothing."""
+    walk = (SCRIPTS / "deeds" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    return told_by("drawn_page.js", {**the_page(name in WITH_SERVER), "walk": walk})
 
 
 @cache
-def the_page() -> dict[str, Any]:
-    """The page as a site has it: its markup, its options, its parts, and what it fetches."""
+def the_page(has_server: bool) -> dict[str, Any]:
+    """The page with its markup, options and parts, and what it fetches: a site's, or a server's."""
     fetched: dict[str, Any] = {"opening": opening(), "plotly": ""}
     catalogue = []
     for listed, path in recorded_ones():
@@ -220,15 +224,26 @@ def the_page() -> dict[str, Any]:
     }
     for name, urls in captions.items():
         fetched[urls["de"]] = captions_in(runs()(name), "de")
-    given = {
-        "compare": {"server": False, "plotly": "plotly", "comparisons": compared},
+    given: dict[str, Any] = {
+        "compare": {"server": has_server, "plotly": "plotly", "comparisons": compared},
         "learn": {"server": False, "documents": documents, "captions": captions},
-        "write": {"engine": "engine", "codemirror": "codemirror"},
     }
-    tabs = [*TABS, WRITE]
+    if has_server:
+        fetched["inflight/call/lessons"] = {"url": documents["de"]}
+        fetched["inflight/state"] = offers.for_runs(IN_TAB)
+        fetched["inflight/comparisons"] = offers.for_comparisons(IN_TAB) | {
+            "recorded": compared,
+            "note": "",
+        }
+        policies = [{"name": policy.name, "shows": policy.shows} for policy in POLICIES.values()]
+        given["live"] = {"base": "", "policies": policies, "prompts": ["ROMEO:", "KING:"]}
+    else:
+        given["write"] = {"engine": "engine", "codemirror": "codemirror"}
+    tabs = [*TABS, {"name": "live", "title": "Live"}, WRITE]
     options = player_options(catalogue, tabs) | {
         "comparisons": [{k: e[k] for k in ("name", "url")} for e in compared],
         "opening": {"url": "opening"},
+        "server": has_server,
     }
     return {
         "markup": markup(),
@@ -236,7 +251,22 @@ def the_page() -> dict[str, Any]:
         "parts": {name: part(name, "", {"tabs": tabs, **more}) for name, more in given.items()},
         "files": {name: tab_files(name) | {"style": ""} for name in given},
         "answers": fetched,
+        "streams": {"inflight/live/steps": streamed(runs()("kv-pressure"))} if has_server else {},
     }
+
+
+def streamed(trace: Trace) -> list[str]:
+    """A run as the Live tab gets it, step by step, over connections that break off."""
+    run, messages = LiveRun(trace.header, trace.tokenizer), []
+    messages.append(run.beginning())
+    for event in trace.events:
+        for arrived in event.arrived:
+            request = arrived.request
+            asked = trace.asked[request].request.sampling.max_new_tokens
+            run.meet(request, trace.prompts[request], asked, f"by {request}", request == "r2")
+        messages.append(run.delta([event]))
+    told = [f"id: {n}\ndata: {json.dumps([message])}\n\n" for n, message in enumerate(messages)]
+    return ["".join(told[:20]), *("".join(told[n : n + 3]) for n in range(20, len(told), 3))]
 
 
 def _of_run(trace: Trace) -> Iterator[str]:
