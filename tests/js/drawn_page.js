@@ -35,10 +35,16 @@ const DEEDS = {
     const on = document.activeElement;
     const given = { key, shiftKey: names[0] === "Shift", ctrlKey: names[0] === "Control" };
     const goesOn = happen(on, "keydown", given);
-    if (goesOn && key === "Escape") document.querySelector("dialog[open]")?.close();
+    const popped = document.querySelectorAll("[popover]").find(({ isShut }) => !isShut);
+    if (goesOn && key === "Escape") (popped ?? document.querySelector("dialog[open]"))?.close();
     if (goesOn && key === "Enter" && on.tagName === "BUTTON") on.click(0);
   },
   click: (selector) => find(selector).click(),
+  /** A button of the open menu or card, by its first words. */
+  pick(words) {
+    const all = document.querySelectorAll(".menu button, dialog button");
+    all.find((el) => el.getClientRects().length && el.textContent.startsWith(words)).click();
+  },
   focus: (selector) => find(selector).focus(),
   point: (selector, x, y) => point(surface(selector), x, y),
   leave: (selector) => happen(surface(selector), "pointerleave", { bubbles: false }),

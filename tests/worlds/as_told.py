@@ -39,7 +39,7 @@ from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.charts.plots import kv, lanes
 from visualizer.charts.step_figure import step_figure
-from visualizer.documents.catalogue import RUNS, recorded_ranks, thumbnail
+from visualizer.documents.catalogue import LEAKS, RUNS, recorded_ranks, thumbnail
 from visualizer.documents.catalogue import recorded_runs as recorded_ones
 from visualizer.documents.comparison import RECORDED as COMPARISONS
 from visualizer.documents.comparison import Shown, document, load
@@ -81,7 +81,14 @@ ON_SCREEN = (
     "vllm-0.32-speculation",
     "vllm-http-async",
 )
-WALKED = ("gpt2-six", "kv-pressure", "long-prompt-arrives", "long-prompt-chunked", "shared-prefix")
+WALKED = (
+    "gpt2-six",
+    "kv-pressure",
+    "long-prompt-arrives",
+    "long-prompt-chunked",
+    "shared-prefix",
+    "three-lengths",
+)
 WITH_SERVER = ("editor", "live")
 COMPARED = ("gpt2-six", "equal-lengths")
 GOALS = SLOs(ttft_s=0.05, tpot_s=0.02, e2e_s=1.0)
@@ -207,6 +214,10 @@ def the_page(has_server: bool) -> dict[str, Any]:
         if listed["name"] in WALKED:
             fetched[path.stem] = replay(Trace.load(path))
             catalogue.append(listed | {"url": path.stem})
+            if path.stem in LEAKS:
+                catalogue[-1]["leak"] = LEAKS[path.stem]
+                leaking = Trace.load(path.with_name("leaks") / path.name)
+                fetched[LEAKS[path.stem]] = replay(leaking)
     for listed, ranks in recorded_ranks():
         fetched[listed["name"]] = ranks_document(ranks)
         catalogue.append(listed | {"url": listed["name"]})
