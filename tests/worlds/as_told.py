@@ -7,12 +7,10 @@ after `python tests/measure/told.py` has written them anew. Drawings are there b
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import hashlib
 import io
 import json
-import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -41,15 +39,25 @@ from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.charts.plots import kv, lanes
 from visualizer.charts.step_figure import step_figure
-from visualizer.documents.catalogue import thumbnail
-from visualizer.documents.comparison import Shown, document
-from visualizer.documents.replay import replay
+from visualizer.documents.catalogue import LEAKS, RUNS, recorded_ranks, thumbnail
+from visualizer.documents.catalogue import recorded_runs as recorded_ones
+from visualizer.documents.comparison import RECORDED as COMPARISONS
+from visualizer.documents.comparison import Shown, document, load
+from visualizer.documents.comparison import recorded as recorded_comparisons
+from visualizer.documents.live import LiveRun
+from visualizer.documents.opening import opening
+from visualizer.documents.replay import captions_in, ranks_document, replay
+from visualizer.jobs import offers
+from visualizer.jobs.limits import IN_TAB
 from visualizer.lessons.document import document as lessons
 from visualizer.lessons.document import lesson_document, terms
 from visualizer.lessons.document import recorded as recorded_runs
 from visualizer.lessons.lessons import LESSONS, QUESTIONS
 from visualizer.lessons.sheets import KINDS, sheet
+from visualizer.lessons.texts import LANGUAGES
+from visualizer.page.bundle import markup
 from visualizer.page.story import story_data
+from visualizer.page.tabs import TABS, WRITE, part, player_options, tab_files
 from visualizer.words.findings import fork
 from visualizer.words.vocabulary import plain
 from worlds.comparison import CURVE, ENVIRONMENT, measured
@@ -60,7 +68,7 @@ DATA = Path(__file__).parents[1] / "data"
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
 READ = 40  # steps of a run whose sentences are there in words
 SEEN = 14  # steps of a run that the page is asked about
-PAGE, DRAWN = "page-", "drawn-"
+PAGE, DRAWN, WALK = "page-", "drawn-", "drawn-walk-"
 SCRIPTS = Path(__file__).parents[1] / "js"
 ON_SCREEN = (
     "chunk-7-7-6",
@@ -74,6 +82,16 @@ ON_SCREEN = (
     "vllm-0.32-speculation",
     "vllm-http-async",
 )
+WALKED = (
+    "gpt2-six",
+    "kv-pressure",
+    "long-prompt-arrives",
+    "long-prompt-chunked",
+    "shared-prefix",
+    "three-lengths",
+)
+WITH_SERVER = ("editor", "live")
+COMPARED = ("gpt2-six", "equal-lengths")
 GOALS = SLOs(ttft_s=0.05, tpot_s=0.02, e2e_s=1.0)
 SHIPPED = (
     "chunk-7-7-6",
@@ -120,36 +138,9 @@ def texts() -> dict[str, Callable[[], str]]:
             made[f"{DRAWN}{name}"] = lambda trace=trace: of_page(trace(), "drawn.js")
     made[f"{DRAWN}story"] = lambda: told_by("drawn_story.js", story_data("en", "."))
     made[f"{DRAWN}learn"] = lambda: told_by("drawn_learn.js", lessons(runs()))
-    return made | {
-        "comparison": of_comparison,
-        "lessons": of_lessons,
-        "forks": of_forks,
-        "sentences-core": lambda: of_sources("core"),
-        "sentences-visualizer": lambda: of_sources("visualizer"),
-    }
-
-
-def of_sources(room: str) -> str:
-    """Every sentence and part of one that the sources of a room can say, those of refusals that
-    nobody met included, with # for what is filled in.
-    """
-    said: set[str] = set()
-    for path in (ROOT / room).rglob("*.py"):
-        texts, others = list[ast.JoinedStr | ast.Constant](), set[int]()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.JoinedStr | ast.Constant):
-                texts.append(node)
-            if isinstance(node, ast.JoinedStr):
-                others.update(map(id, node.values))  # its parts
-            elif isinstance(node, ast.Expr):
-                others.add(id(node.value))  # a docstring
-        for text in texts:
-            if id(text) not in others:
-                parts = text.values if isinstance(text, ast.JoinedStr) else [text]
-                values = (part.value if isinstance(part, ast.Constant) else "#" for part in parts)
-                said.add("".join(value for value in values if isinstance(value, str)))
-    sentences = (text for text in said if re.search("[a-z]{2,} [a-z]{2,}", text))
-    return "".join(f"{json.dumps(text, ensure_ascii=False)}\n" for text in sorted(sentences))
+    for path in (SCRIPTS / "deeds").iterdir():
+        made[f"{WALK}{path.stem}"] = partial(walked, path.stem)
+    return made | {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
 
 
 def recorded(name: str) -> Trace:
@@ -207,6 +198,87 @@ def told_by(script: str, given: dict[str, Any]) -> str:
         command = ["node", str(SCRIPTS / script), str(file), str(SEEN)]
         asked = subprocess.run(command, check=True, capture_output=True, text=True)
     return "".join(f"{shortened(line, 400)}\n" for line in asked.stdout.splitlines())
+
+
+def walked(name: str) -> str:
+    """What the page tells on a walk, a deed a line; some have a server, which runs nothing."""
+    walk = (SCRIPTS / "deeds" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    return told_by("drawn_page.js", {**the_page(name in WITH_SERVER), "walk": walk})
+
+
+@cache
+def the_page(has_server: bool) -> dict[str, Any]:
+    """The page with its markup, options and parts, and what it fetches: a site's, or a server's."""
+    fetched: dict[str, Any] = {"opening": opening(), "plotly": ""}
+    catalogue = []
+    for listed, path in recorded_ones():
+        if listed["name"] in WALKED:
+            fetched[path.stem] = replay(Trace.load(path))
+            catalogue.append(listed | {"url": path.stem})
+            if path.stem in LEAKS:
+                catalogue[-1]["leak"] = LEAKS[path.stem]
+                leaking = Trace.load(path.with_name("leaks") / path.name)
+                fetched[LEAKS[path.stem]] = replay(leaking)
+    for listed, ranks in recorded_ranks():
+        fetched[listed["name"]] = ranks_document(ranks)
+        catalogue.append(listed | {"url": listed["name"]})
+    compared = [listed | {"url": f"c-{listed['name']}"} for listed in recorded_comparisons()]
+    compared = [listed for listed in compared if listed["name"] in COMPARED]
+    for listed in compared:
+        fetched[listed["url"]] = document(load(COMPARISONS / listed["name"]))
+    documents = {language: f"learn-{language}" for language in LANGUAGES}
+    for language, url in documents.items():
+        fetched[url] = lessons(runs(), language)
+    captions = {
+        listed["name"]: {"de": f"de-{listed['name']}"}
+        for listed in catalogue
+        if listed["name"] in RUNS
+    }
+    for name, urls in captions.items():
+        fetched[urls["de"]] = captions_in(runs()(name), "de")
+    given: dict[str, Any] = {
+        "compare": {"server": has_server, "plotly": "plotly", "comparisons": compared},
+        "learn": {"server": False, "documents": documents, "captions": captions},
+    }
+    if has_server:
+        fetched["inflight/call/lessons"] = {"url": documents["de"]}
+        fetched["inflight/state"] = offers.for_runs(IN_TAB)
+        fetched["inflight/comparisons"] = offers.for_comparisons(IN_TAB) | {
+            "recorded": compared,
+            "note": "",
+        }
+        policies = [{"name": policy.name, "shows": policy.shows} for policy in POLICIES.values()]
+        given["live"] = {"base": "", "policies": policies, "prompts": ["ROMEO:", "KING:"]}
+    else:
+        given["write"] = {"engine": "engine", "codemirror": "codemirror"}
+    tabs = [*TABS, {"name": "live", "title": "Live"}, WRITE]
+    options = player_options(catalogue, tabs) | {
+        "comparisons": [{k: e[k] for k in ("name", "url")} for e in compared],
+        "opening": {"url": "opening"},
+        "server": has_server,
+    }
+    return {
+        "markup": markup(),
+        "options": options,
+        "parts": {name: part(name, "", {"tabs": tabs, **more}) for name, more in given.items()},
+        "files": {name: tab_files(name) | {"style": ""} for name in given},
+        "answers": fetched,
+        "streams": {"inflight/live/steps": streamed(runs()("kv-pressure"))} if has_server else {},
+    }
+
+
+def streamed(trace: Trace) -> list[str]:
+    """A run as the Live tab gets it, step by step, over connections that break off."""
+    run, messages = LiveRun(trace.header, trace.tokenizer), []
+    messages.append(run.beginning())
+    for event in trace.events:
+        for arrived in event.arrived:
+            request = arrived.request
+            asked = trace.asked[request].request.sampling.max_new_tokens
+            run.meet(request, trace.prompts[request], asked, f"by {request}", request == "r2")
+        messages.append(run.delta([event]))
+    told = [f"id: {n}\ndata: {json.dumps([message])}\n\n" for n, message in enumerate(messages)]
+    return ["".join(told[:20]), *("".join(told[n : n + 3]) for n in range(20, len(told), 3))]
 
 
 def _of_run(trace: Trace) -> Iterator[str]:

@@ -42,8 +42,8 @@ def story_tab() -> dict[str, Any]:
 
 
 @cache
-def tab_script(name: str) -> str:
-    """A classic script that sets `window.inflight<Name>Mount(holder, options)`."""
+def tab_files(name: str) -> dict[str, Any]:
+    """What a tab brings besides its code: its style and markup, and the data of its figures."""
     sheets = [PLAYER / "figure" / "figure.css"] * (name == "compare") + [
         PLAYER / name / f"{name}.css"
     ]
@@ -55,9 +55,15 @@ def tab_script(name: str) -> str:
         files["hand"] = hand.shipped()
     if name == "write":
         files |= {"model": MODEL, "tasks": [task.to_json() for task in tasks().values()]}
+    return files
+
+
+@cache
+def tab_script(name: str) -> str:
+    """A classic script that sets `window.inflight<Name>Mount(holder, options)`."""
     return (
         f"window.inflight{name.capitalize()}Files ="
-        f" {inert_json(files)};\n{script(f'{name}/{name}.js')}"
+        f" {inert_json(tab_files(name))};\n{script(f'{name}/{name}.js')}"
     )
 
 

@@ -1,0 +1,212 @@
+// The window of a page without a browser: its address, what it stores and fetches, and a clock that
+// stands until it is set on. Imported before what is drawn in it.
+
+import process from "node:process";
+
+import { happen, Hearing, Page, page } from "./page_elements.js";
+import { digest } from "./seen.js";
+
+export { happen, page, parse } from "./page_elements.js";
+
+const { setImmediate } = globalThis; // not the page's own clock
+const timers = [];
+
+const html = new Page("html");
+const head = new Page("head");
+const body = new Page("body");
+const noted = (store) => ({
+  getItem: (key) => store.get(key) ?? null,
+  setItem: (key, value) => store.set(key, String(value)),
+  removeItem: (key) => store.delete(key),
+});
+const never = class {
+  observe() {}
+
+  disconnect() {}
+
+  unobserve() {}
+};
+const fitted = new Set();
+/** The window has another size. */
+export function resize(width, height) {
+  Object.assign(page, { width, height });
+  Object.assign(window, { innerWidth: width, innerHeight: height });
+  for (const act of fitted) act();
+}
+class Address {
+  constructor() {
+    this.url = new URL("http://page/");
+  }
+
+  get hash() {
+    return this.url.hash;
+  }
+
+  set hash(hash) {
+    this.url.hash = hash;
+    happen(window, "hashchange", { bubbles: false });
+  }
+
+  get search() {
+    return this.url.search;
+  }
+
+  get href() {
+    return this.url.href;
+  }
+
+  get origin() {
+    return this.url.origin;
+  }
+
+  get protocol() {
+    return this.url.protocol;
+  }
+}
+const place = new Address();
+const turned = (_state, _title, url) => {
+  place.url = new URL(url, place.url);
+};
+const told = new Hearing();
+const { getComputedStyle } = globalThis;
+const DARK = { "--scheme": "dark", "--panel": "#16181d", "--empty": "#22252b", "--ink": "#eeeeee" };
+Object.assign(globalThis, {
+  getComputedStyle: (el) => ({
+    getPropertyValue: (name) =>
+      (el.dataset.theme === "dark" && DARK[name]) || getComputedStyle(el).getPropertyValue(name),
+  }),
+  addEventListener: told.addEventListener.bind(told),
+  removeEventListener: told.removeEventListener.bind(told),
+  dispatchEvent: told.dispatchEvent.bind(told),
+  hear: told.hear.bind(told),
+  HTMLElement: Page,
+  Node: Page,
+  document: Object.assign(new Hearing(), {
+    documentElement: html,
+    head,
+    body,
+    hidden: false,
+    referrer: "",
+    baseURI: "http://page/",
+    title: "",
+    querySelector: (selector) => (html.matches(selector) ? html : html.querySelector(selector)),
+    querySelectorAll: (selector) => html.querySelectorAll(selector),
+    getElementById: (id) => html.querySelector(`#${id}`),
+    createElement: (tag) => new Page(tag),
+    createElementNS: (_, tag) => new Page(tag),
+    createTextNode: (data) => Object.assign(new Page("text"), { data: String(data) }),
+    createTreeWalker: (root) => {
+      const texts = (el) =>
+        el.children.flatMap((child) => (child.tagName === "TEXT" ? child : texts(child)));
+      const left = texts(root);
+      return {
+        nextNode() {
+          this.currentNode = left.shift();
+          return this.currentNode;
+        },
+      };
+    },
+  }),
+  location: place,
+  history: { state: null, replaceState: turned, pushState: turned },
+  localStorage: noted(page.stored.good),
+  sessionStorage: noted(page.stored.visit),
+  innerWidth: page.width,
+  innerHeight: page.height,
+  parent: globalThis,
+  ResizeObserver: class extends never {
+    constructor(act) {
+      super();
+      this.act = act;
+    }
+
+    observe() {
+      fitted.add(this.act);
+      page.frames.push(() => this.act());
+    }
+  },
+  MutationObserver: never,
+  IntersectionObserver: class extends never {
+    constructor(act) {
+      super();
+      this.observe = (target) => page.frames.push(() => act([{ isIntersecting: true, target }]));
+    }
+  },
+  Plotly: { newPlot: async (el, ...given) => (el.dataset.figure = digest(given)) },
+  CSS: { escape: (text) => text },
+  matchMedia: () => ({ matches: false, addEventListener() {} }),
+  scrollTo() {},
+  fetch: async (url) => {
+    const streamed = page.streams[String(url).split("?")[0]]?.shift();
+    if (streamed !== undefined) return new globalThis.Response(streamed);
+    const answer = page.answers[url];
+    return answer === undefined
+      ? new globalThis.Response("", { status: 404 })
+      : globalThis.Response.json(answer);
+  },
+  requestAnimationFrame: (act) => page.frames.push(act),
+  cancelAnimationFrame: (n) => {
+    page.frames[n - 1] = null;
+  },
+  setTimeout: (act, ms = 0) => timers.push({ act, at: page.now + ms }),
+  clearTimeout: (n) => {
+    if (timers[n - 1]) timers[n - 1].act = null;
+  },
+});
+Object.defineProperty(document, "activeElement", { get: () => page.focus ?? body });
+Object.defineProperty(globalThis, "navigator", {
+  value: { language: "en", clipboard: { writeText: async (text) => (page.copied = text) } },
+  configurable: true,
+});
+performance.now = () => page.now;
+performance.mark = () => {};
+html.append(head, body);
+process.on("unhandledRejection", (error) => {
+  throw error;
+});
+
+/** What is due, by its order; what it asks for is not. */
+async function turn() {
+  for (let n = 0; n < 6; n += 1) await new Promise((done) => setImmediate(done));
+  const [drawn, due] = [page.frames, timers.filter(({ act, at }) => act && at <= page.now)];
+  page.frames = [];
+  for (const act of drawn) act?.(page.now);
+  for (const timer of due) {
+    const { act } = timer;
+    timer.act = null;
+    act?.();
+  }
+}
+
+/** So many milliseconds later, ten pictures of the screen a second. */
+export async function later(ms = 0) {
+  for (const due = page.now + ms; page.now < due; page.now = Math.min(due, page.now + 100))
+    await turn();
+  for (let n = 0; n < 3; n += 1) await turn();
+}
+
+/** What the page says: each text, name and title that is on screen, and what is on its canvases. */
+function said() {
+  return html.querySelectorAll("*").flatMap((el) => {
+    if (!el.getClientRects().length || el.tagName === "STYLE") return [];
+    const own = el.children.flatMap(({ tagName, data }) => (tagName === "TEXT" ? data : []));
+    const drawn = el.g?.done.flatMap(([name, text]) => (name === "fillText" ? text : [])) ?? [];
+    return [...own, drawn.join(" "), el.title, el.getAttribute("aria-label") ?? ""].flatMap(
+      (text) => text.replace(/\s+/g, " ").trim().slice(0, 90) || [],
+    );
+  });
+}
+
+/** Tells what the page says now and did not the time before, its address, all else by a digest. */
+export function teller() {
+  let before = new Set();
+  return () => {
+    const now = new Set(said());
+    const news = [...now].filter((text) => !before.has(text));
+    before = now;
+    const { copied } = page;
+    page.copied = "";
+    const taken = copied && `, taken: ${copied}`;
+    return `${digest(html.seen)} ${place.hash}${taken} ${news.join(" | ")}`;
+  };
+}
