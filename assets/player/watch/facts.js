@@ -30,7 +30,7 @@ export function sourceOf(/** @type {Json} */ { goesOn, header }) {
   return SOURCES[header.source] || SOURCES.recorded;
 }
 
-/** Where a run ran; empty if its engine did not record it. @param {any} header */
+/** Where a run ran; empty if its engine did not record it. @param {Json} header */
 export const deviceOf = ({ device = "" }) =>
   device === "not recorded" ? "" : device.toUpperCase();
 
