@@ -4,15 +4,11 @@ type App = import("./watch/player.js").Player;
 type Engines = import("./engine/engines.js").Engines;
 type Compare = import("./compare/compare.js").Compare;
 type Live = import("./live/live.js").Live;
+type Learn = import("./learn/learn.js").Learn;
 /** What an element can have as a child, see `h`. */
 type Child = import("./parts/dom.js").Child;
-type Learn = import("./learn/learn.js").Learn;
 /** Watch as the other parts of the page see it: see watch/page_actions.js. */
 type Watch = ReturnType<typeof import("./watch/page_actions.js").pageActions>;
-
-/** An event of a pointer, a key or a field, as the listeners of elements get it. */
-type Happened = PointerEvent &
-  KeyboardEvent & { target: HTMLInputElement; currentTarget: HTMLElement };
 
 /** Finds an element of a part by its selector. The part's markup says of which kind it is. */
 type Finder = (selector: string) => Foreign;
@@ -22,12 +18,6 @@ interface Root extends HTMLElement {
   querySelector(selector: string): Foreign;
   querySelectorAll(selector: string): NodeListOf<Foreign>;
 }
-
-/** Attributes of a new element, and its listeners by "onclick" and the like. */
-type Props = {
-  [listener: `on${string}`]: ((e: Happened) => unknown) | false | null | undefined;
-  [attribute: string]: unknown;
-};
 
 /** Where new steps come from while a run goes on. back: shows that run; find: opens the search for a request by id. */
 interface Edge {

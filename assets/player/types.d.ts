@@ -15,6 +15,16 @@ type Json = any;
 /** Objects that come without types: from Pyodide, WebAssembly, Plotly, CodeMirror. Their own documentation describes them. */
 type Foreign = any;
 
+/** An event of a pointer, a key or a field, as the listeners of elements get it. */
+type Happened = PointerEvent &
+  KeyboardEvent & { target: HTMLInputElement; currentTarget: HTMLElement };
+
+/** Attributes of a new element, and its listeners by "onclick" and the like. */
+type Props = {
+  [listener: `on${string}`]: ((e: Happened) => unknown) | false | null | undefined;
+  [attribute: string]: unknown;
+};
+
 /** A request as `Run` tracks it. Steps are indices of events. */
 interface RunRequest {
   id: string;
