@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import test from "node:test";
 
 import { recolour } from "../../assets/player/compare/charts.js";
 import { contrast, dealHue, HUES, mix } from "../../assets/player/parts/colours.js";
 import { Glossary } from "../../assets/player/parts/glossary.js";
 import { speak, Speech, t } from "../../assets/player/parts/speech.js";
+import { pause } from "../../assets/player/parts/dom.js";
 import { keep } from "../../assets/player/parts/kept.js";
 import { wantedLanguage } from "../../assets/player/parts/language.js";
 import { fillTabs } from "../../assets/player/parts/look.js";
@@ -221,4 +223,13 @@ test("another language changes a title that stands as it was, not one that was c
   const words = { Play: "Abspielen", Close: "Schließen" };
   assert.deepEqual(titles({ name: "de", words }), ["Pause", "Schließen"]);
   assert.deepEqual(titles(null), ["Pause", "Close"]);
+});
+
+test("a pause ends with its time or with its signal, which keeps no listener of one that is over", async () => {
+  const stop = new AbortController();
+  await pause(1, stop.signal);
+  assert.equal(getEventListeners(stop.signal, "abort").length, 0);
+  const waiting = pause(60_000, stop.signal);
+  stop.abort(new Error("left"));
+  await assert.rejects(waiting, /left/);
 });

@@ -35,7 +35,6 @@ export class Learn {
       papers: {},
       captions: {},
       only: null,
-      base: undefined,
       ...options,
     };
     this.page = document.documentElement;

@@ -41,7 +41,7 @@ export class Live {
    */
   constructor(/** @type {Root} */ root, /** @type {Json} */ options = {}) {
     this.root = root;
-    this.options = { tabs: [], base: undefined, policies: [], prompts: [], asks: true, ...options };
+    this.options = { tabs: [], policies: [], prompts: [], asks: true, ...options };
     this.page = document.documentElement;
     this.below = h("div", { class: "inflight inflight-live live" });
     /** @type {Finder} */ this.$ = (s) => root.querySelector(s) || this.below.querySelector(s);

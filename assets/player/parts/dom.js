@@ -182,8 +182,15 @@ export function download(name, blob) {
 /** Wait; throws if aborted. @type {(ms: number, signal?: AbortSignal) => Promise<unknown>} */
 export const pause = (ms, signal) =>
   new Promise((resolve, reject) => {
-    setTimeout(resolve, ms);
-    signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
+    const stop = () => {
+      clearTimeout(over);
+      reject(signal?.reason);
+    };
+    const over = setTimeout(() => {
+      signal?.removeEventListener("abort", stop); // a signal outlives many pauses
+      resolve(undefined);
+    }, ms);
+    signal?.addEventListener("abort", stop, { once: true });
   });
 
 /**
