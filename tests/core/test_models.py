@@ -21,7 +21,7 @@ from transformers import (
 from transformers.utils import logging
 
 from core import Engine, EngineConfig, Workload
-from core.config import BUILTIN_MODELS
+from core.config import BUILTIN_FOLDER, BUILTIN_MODELS
 from core.errors import UnsupportedModel
 from core.recorders.texts import named_tokenizer, tokenizer_of
 from core.torch_engine.models import load as models
@@ -187,6 +187,55 @@ def test_a_tokenizer_that_contradicts_itself_is_refused(folder, read, file, cont
     (folder / file).write_text(content)
     with pytest.raises(UnsupportedModel, match="its tokenizer contradicts itself"):
         read(str(folder))
+
+
+def _replaced(pattern, content):
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def with_step(folder, stage, step):
+    """The folder with a built-in model's tokenizer, one stage of which is another."""
+    built = BUILTIN_FOLDER / "shakespeare-bpe"
+    shutil.copy(built / "tokenizer_config.json", folder)
+    made = json.loads((built / "tokenizer.json").read_text(encoding="utf-8"))
+    (folder / "tokenizer.json").write_text(json.dumps(made | {stage: step}))
+
+
+_THRICE = [_replaced({"String": "a"}, 5 * "a")] * 3  # 125 letters of one
+
+
+@pytest.mark.parametrize(
+    ("stage", "step"),
+    [
+        ("normalizer", {"type": "Sequence", "normalizers": _THRICE}),
+        ("normalizer", _replaced({"Regex": "."}, 65 * "a")),
+        ("decoder", {"type": "Sequence", "decoders": [{"type": "Sequence", "decoders": _THRICE}]}),
+        (
+            "post_processor",
+            {
+                "type": "TemplateProcessing",
+                "single": 65 * [{"Sequence": {"id": "A", "type_id": 0}}],
+                "pair": [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"],
+                "special_tokens": {},
+            },
+        ),
+    ],
+)
+@pytest.mark.parametrize("read", [describe_model, named_tokenizer])
+def test_a_tokenizer_that_makes_much_of_a_letter_is_refused(folder, read, stage, step):
+    with_step(folder, stage, None)
+    read(str(folder))
+    with_step(folder, stage, step)
+    with pytest.raises(UnsupportedModel, match="could make a text more than 64 times as long"):
+        read(str(folder))
+
+
+@pytest.mark.parametrize("content", [64 * "a", "", 128 * "a"])
+def test_a_tokenizer_may_lengthen_what_it_replaces(folder, content):
+    with_step(
+        folder, "normalizer", _replaced({"String": "ab" if content > 64 * "a" else "a"}, content)
+    )
+    assert describe_model(str(folder)).tokenizer
 
 
 DOORS = {

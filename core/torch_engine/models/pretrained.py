@@ -8,10 +8,14 @@ a file redirected there could answer.
 
 from __future__ import annotations
 
+import json
+from math import prod
 from typing import Any
 
 from core.config import BUILTIN_MODELS
 from core.errors import UnsupportedModel, first_sentence
+
+_MOST_GROWTH = 64  # no tokenizer that is known makes more than a few letters of one
 
 
 def import_tokenizers() -> Any:
@@ -34,16 +38,43 @@ def read_config(source: str, *, offline: bool = True) -> Any:
 
 def read_tokenizer(source: str, *, offline: bool = True) -> Any:
     """The tokenizer in a folder or, unless `offline`, of a hub id; raises what transformers raises,
-    ValueError if it needs code of its own or contradicts itself.
+    ValueError if it needs code of its own, contradicts itself, or makes a text so much longer that
+    a short prompt could take all memory.
     """
     try:
-        return import_tokenizers().from_pretrained(
+        tokenizer = import_tokenizers().from_pretrained(
             source, local_files_only=offline, trust_remote_code=False
         )
     except (OSError, ValueError):
         raise
     except Exception as error:  # from the tokenizers library, or for a file of another form
         raise ValueError(f"its tokenizer contradicts itself: {first_sentence(error)}") from None
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    for stage in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+        part = getattr(backend, stage, None)
+        if part is not None and _growth(json.loads(part.__getstate__())) > _MOST_GROWTH:
+            raise ValueError(
+                f"its tokenizer could make a text more than {_MOST_GROWTH} times as long"
+            )
+    return tokenizer
+
+
+def _growth(part: Any) -> int:
+    """How many times as long a tokenizer's step, with those in it, could make a text: by what it
+    puts in place of a piece, or by how often its template repeats the text.
+    """
+    if isinstance(part, list):
+        return prod(map(_growth, part))
+    if not isinstance(part, dict):
+        return 1
+    match part.get("type"):
+        case "Replace":
+            replaced = part["pattern"].get("String") or " "  # a pattern may match one letter
+            return max(1, -(-len(part["content"]) // len(replaced)))
+        case "TemplateProcessing":
+            return max(1, sum("Sequence" in piece for piece in part["single"]))
+        case _:
+            return prod(map(_growth, part.values()))
 
 
 def read_model(folder: str, **options: Any) -> tuple[Any, dict[str, Any]]:
