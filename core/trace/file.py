@@ -332,7 +332,7 @@ def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict) or "crc" not in data:
-        is_raw = isinstance(data, dict) and ("raw" in data or "vllm" in data)
+        is_raw = isinstance(data, dict) and "raw" in data
         raise InvalidTrace(
             "this is another engine's recording: `python -m inflight import` makes a trace of it."
             if number == 1 and is_raw

@@ -387,6 +387,8 @@ def test_a_text_is_opened_by_what_is_in_it(raw, trace):
         open_text(text).events == trace.events == open_text("\n".join(trace.lines()) + "\n").events
     )
     with pytest.raises(InvalidTrace, match="does not say its max_num_seqs"):
+        open_text(json.dumps({key: raw[0][key] for key in raw[0] if key != "max_num_seqs"}) + "\n")
+    with pytest.raises(InvalidTrace, match="this is no trace"):
         open_text('{"kind":"header","vllm":"1"}\n')
 
 
