@@ -318,18 +318,16 @@ FAULTS = (
     ),
     Fault(
         "ignore_eos is ignored",
-        "core/scheduler/scheduler.py",
-        "if request in stopped or (\n"
-        "            token in self.eos_token_ids and not state.request.sampling.ignore_eos\n"
-        "        ):",
-        "if request in stopped or (token in self.eos_token_ids):",
+        "core/workload/request.py",
+        "return token in end_tokens and not self.ignore_eos",
+        "return token in end_tokens",
         (SCHEDULER, PROPERTIES, ERRORS),
     ),
     Fault(
         "only the largest end token ends a request",
         "core/scheduler/scheduler.py",
-        "token in self.eos_token_ids and",
-        "token == max(self.eos_token_ids, default=None) and",
+        "ends_with(token, self.eos_token_ids)",
+        "ends_with(token, {max(self.eos_token_ids, default=-1)})",
         (SCHEDULER,),
     ),
     Fault(
@@ -7205,8 +7203,8 @@ FAULTS = (
     Fault(
         "Watch from a race leaves the race playing",
         "assets/player/compare/race.js",
-        "this.toggle(false);\n    const { i } = racer.standing",
-        "const { i } = racer.standing",
+        "this.toggle(false);\n    const { i } = racer.stepAt",
+        "const { i } = racer.stepAt",
         ("js/race.test.js",),
     ),
     Fault(

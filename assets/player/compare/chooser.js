@@ -7,7 +7,7 @@ import { t } from "../parts/speech.js";
 
 export class Chooser {
   /** root: the page's element. acts: {open(entry), share()}. */
-  constructor(/** @type {Root} */ root, /** @type {Json} */ acts) {
+  constructor(/** @type {Root} */ root, /** @type {{open(entry: ComparisonEntry | undefined): void, share(): void}} */ acts) {
     this.acts = acts;
     this.root = root;
     this.bar = root.querySelector(".top .presets");
@@ -24,8 +24,8 @@ export class Chooser {
   }
 
   /** recorded: entries of the catalogue. made: comparisons of this visit. */
-  fill(/** @type {Json} */ recorded, /** @type {Json} */ made) {
-    const chip = (/** @type {Json} */ entry, /** @type {string} */ says) =>
+  fill(/** @type {ComparisonEntry[]} */ recorded, /** @type {ComparisonEntry[]} */ made) {
+    const chip = (/** @type {ComparisonEntry} */ entry, /** @type {string} */ says) =>
       newButton(
         {
           class: "button",
@@ -57,7 +57,7 @@ export class Chooser {
   }
 
   /** A list of the comparisons under a heading. */
-  _list(/** @type {string} */ group, /** @type {Json} */ entries) {
+  _list(/** @type {string} */ group, /** @type {ComparisonEntry[]} */ entries) {
     return h(
       "select",
       {

@@ -25,7 +25,7 @@ export class NewComparison {
     });
     /** @type {Finder} */ this.$ = (s) => form.querySelector(s);
     this.fields = /** @type {Foreign} */ (form.elements);
-    /** @type {Json[]} */
+    /** @type {Preset[]} */
     this.presets = [];
     this.model = new ModelField(form, {
       ...options.engines?.forModels,
@@ -42,15 +42,7 @@ export class NewComparison {
   }
 
   /** Set the available choices. */
-  fill(
-    /** @type {Json} */ {
-      presets,
-      policies,
-      most_repeats: most,
-      note,
-      offered = /** @type {Json} what the server says about its models */ (undefined),
-    },
-  ) {
+  fill(/** @type {ComparisonOffers} */ { presets, policies, most_repeats: most, note, offered }) {
     if (offered) this.model.fill(offered);
     if (offered?.model) this.model.choose(offered);
     this.presets = presets;

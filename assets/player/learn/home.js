@@ -114,7 +114,7 @@ export class Home {
             `${lesson.minutes} ${words.minutes} · ${lesson.stops.length} ${words.stops} · `,
             h("span", { class: "lesson-asked" }, done ? words.done : open),
           ),
-          ...PAPERS.filter(() => this._hasPapers(lesson)).map((kind) =>
+          ...(this._hasPapers(lesson) ? PAPERS : []).map((kind) =>
             newButton({ class: "link", onclick: () => this._paper(lesson, kind) }, words[kind]),
           ),
         ),
@@ -172,11 +172,11 @@ export class Home {
     tab.location.replace(new URL(made.url, document.baseURI).href);
   }
 
-  _questions(/** @type {Root} */ section, /** @type {Json} */ questions) {
+  _questions(/** @type {Root} */ section, /** @type {Lesson} */ questions) {
     const { learn } = this;
     section.hidden = Boolean(learn.options.only);
     setText(section.querySelector("h2"), questions.title);
-    const asked = questions.stops.flatMap((/** @type {Json} */ q, /** @type {number} */ i) => {
+    const asked = questions.stops.flatMap((/** @type {Stop} */ q, /** @type {number} */ i) => {
       const says = q.text.flatMap((/** @type {LessonSpan[]} */ spans) =>
         sentence(spans, learn.watch.state, learn.doc.terms),
       );
@@ -188,7 +188,7 @@ export class Home {
   }
 
   /** A button that opens a term's run at its step in the Watch tab. */
-  _see(/** @type {Json} */ { run, step, view }) {
+  _see(/** @type {Term} */ { run, step, view }) {
     const { learn } = this;
     const { watch, words } = learn;
     const entry = watch.recorded(run);

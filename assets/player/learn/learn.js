@@ -102,6 +102,7 @@ export class Learn {
     if (this.engines?.can("lessons")) url = (await this.engines.call("lessons", language)).url;
     const doc = await fetchJson(url);
     if (this._asked !== language) return false;
+    /** @type {LessonsDocument} */
     this.doc = doc;
     /** @type {Record<string, string>} */
     this.words = Object.fromEntries(
@@ -289,7 +290,7 @@ export class Learn {
   }
 
   /** A table below the text: what things are called elsewhere, or what was measured. */
-  _table(/** @type {Json} */ { label, head: columns, rows }) {
+  _table(/** @type {NonNullable<Stop["table"]>} */ { label, head: columns, rows }) {
     const head = (/** @type {Json} */ { name, url }) => {
       const link = url && h("a", { href: url, target: "_blank", rel: "noopener" }, name);
       return h("th", { scope: "col" }, link || name);

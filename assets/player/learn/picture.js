@@ -10,7 +10,7 @@ const MARGIN = 1.04; // the axis is longer than the run, so that the mark at its
 
 export class Picture {
   /** What to show: {run, step, view, clock}. */
-  constructor(/** @type {Watch} */ watch, /** @type {Json} */ { run, step, view, clock }) {
+  constructor(/** @type {Watch} */ watch, /** @type {NonNullable<Lesson["picture"]>} */ { run, step, view, clock }) {
     this.el = h("div", {
       class: "lesson-picture",
       "data-view": view,

@@ -8,7 +8,7 @@ const MOST_REASONS = 3;
 
 class Question {
   /** ask: {text, why} and what its kind needs. answered(right, own); own: found, not shown. */
-  constructor(/** @type {Json} */ ask, /** @type {Json} */ { watch, terms, words, say, answered }) {
+  constructor(/** @type {Ask} */ ask, /** @type {Json} */ { watch, terms, words, say, answered }) {
     this.ask = ask;
     this.watch = watch;
     this.words = words;
@@ -56,7 +56,7 @@ class Question {
 
 /** A question with options: [{text, right, why}]. */
 export class Choose extends Question {
-  constructor(/** @type {Root} */ holder, /** @type {Json} */ ask, /** @type {Json} */ on) {
+  constructor(/** @type {Root} */ holder, /** @type {Ask} */ ask, /** @type {Json} */ on) {
     super(ask, on);
     this.buttons = ask.options.map((/** @type {Json} */ option, /** @type {number} */ i) =>
       newButton(
@@ -89,16 +89,16 @@ export class Choose extends Question {
  * allowed: ["0110", …]}. Rows are queries, columns are keys; the answer is the trace's mask.
  */
 export class Paint extends Question {
-  constructor(/** @type {Root} */ holder, /** @type {Json} */ ask, /** @type {Json} */ on) {
+  constructor(/** @type {Root} */ holder, /** @type {Ask} */ ask, /** @type {Json} */ on) {
     super(ask, on);
     const { words } = this;
-    this.cells = ask.queries.map((/** @type {string} */ query, /** @type {number} */ q) =>
-      ask.keys.map((/** @type {string} */ key, /** @type {number} */ k) => this._cell(q, k)),
+    this.cells = ask.queries.map((/** @type {MaskLabel} */ query, /** @type {number} */ q) =>
+      ask.keys.map((/** @type {MaskLabel} */ key, /** @type {number} */ k) => this._cell(q, k)),
     );
     this.at = [0, 0];
     this.shown = false; // by "Show me", until cleared
     this.cells[0][0].tabIndex = 0;
-    const label = (/** @type {Json} */ p, /** @type {string} */ axis) =>
+    const label = (/** @type {MaskLabel} */ p, /** @type {string} */ axis) =>
       h(
         "span",
         {
@@ -125,9 +125,9 @@ export class Paint extends Question {
           role: "columnheader",
           "aria-label": `${words.query} / ${words.key}`,
         }),
-        ...ask.keys.map((/** @type {string} */ key) => label(key, "of-key")),
+        ...ask.keys.map((/** @type {MaskLabel} */ key) => label(key, "of-key")),
       ),
-      ...ask.queries.map((/** @type {string} */ query, /** @type {number} */ q) =>
+      ...ask.queries.map((/** @type {MaskLabel} */ query, /** @type {number} */ q) =>
         h("div", { class: "line grid", role: "row" }, label(query, "of-query"), ...this.cells[q]),
       ),
     );

@@ -7,7 +7,7 @@ import { t, tell } from "../parts/speech.js";
 import { chip } from "../parts/chips.js";
 import { unbroken, wallClock } from "../parts/format.js";
 import { waitedBy } from "../run/delays.js";
-import { departs } from "../run/moments.js";
+import { differsAt } from "../run/moments.js";
 import { isDone } from "../run/run.js";
 import { movingIn, phase } from "./phases.js";
 
@@ -161,7 +161,7 @@ export class TextsView {
       row.by.hidden = !request.by;
       setText(row.prompt, tail(prompt, prompt.length, PROMPT));
       // the first token that the leak changes
-      const leaves = masked ? (departs(run, masked, request.id) ?? Infinity) : Infinity;
+      const leaves = masked ? (differsAt(run, masked, request.id) ?? Infinity) : Infinity;
       const most = done && request.isOwn ? Infinity : OUTPUT; // the visitor's own is whole
       setText(row.output, written(run, output, Math.min(before, output.length, leaves), most));
       setText(row.changed, clean(output.slice(leaves, before).join("")).slice(-OUTPUT));

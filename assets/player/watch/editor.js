@@ -251,6 +251,7 @@ export class Editor {
 
   async _ask() {
     try {
+      /** @type {Offers} */
       this.state = await this.app.engines.get("inflight/state");
     } catch (/** @type {Foreign} */ error) {
       this.frame.say(`The engine cannot be reached: ${error.message}.`, true);

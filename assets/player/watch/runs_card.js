@@ -63,7 +63,7 @@ function recorded(app, dialog, entry) {
 }
 
 /**
- * @param {App} app @param {HTMLDialogElement} dialog @param {Json} kept @param {() => void} again
+ * @param {App} app @param {HTMLDialogElement} dialog @param {VisitRun} kept @param {() => void} again
  */
 function ofThisVisit(app, dialog, kept, again) {
   const { visit } = app;
@@ -168,8 +168,8 @@ export class Visit {
     this.app = app;
     // identifies the visitor to the server
     this.visitor = randomHex(12);
-    /** @type {Json[]} */
-    this.runs = []; // {title, policy, seconds, at, run, entry, spec, lanes, steps}
+    /** @type {VisitRun[]} */
+    this.runs = [];
   }
 
   /**
@@ -194,11 +194,11 @@ export class Visit {
     this.app.root.dispatchEvent(new CustomEvent("inflight-ran", { detail, bubbles: true }));
   }
 
-  remove(/** @type {Json} */ kept) {
+  remove(/** @type {VisitRun} */ kept) {
     this.runs = this.runs.filter((other) => other !== kept);
   }
 
-  async compare(/** @type {Json} */ kept) {
+  async compare(/** @type {VisitRun} */ kept) {
     this.app.put(kept);
     await this.app.editor.take(kept.spec);
     goToPart(this.app.root, "compare", "watched");

@@ -47,7 +47,7 @@ function howFar(loading, { step, index = 0, total, cases }) {
 
 export class Outcome {
   /** part: the Write tab. */
-  constructor(/** @type {Json} */ part) {
+  constructor(/** @type {import("./write.js").Write} */ part) {
     this.part = part;
     this.box = part.$(".outcome");
     this.bar = part.$(".progress");

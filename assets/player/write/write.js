@@ -29,6 +29,7 @@ export class Write {
    */
   constructor(/** @type {Root} */ root, /** @type {Json} */ options) {
     this.root = root;
+    /** @type {{tabs: Tab[], tasks: WriteTask[], engine: Json, codemirror: string}} */
     this.options = { tabs: [], tasks: [], engine: null, codemirror: "", ...options };
     this.page = document.documentElement;
     /** @type {Finder} */ this.$ = (s) => root.querySelector(s);
@@ -95,7 +96,7 @@ export class Write {
   }
 
   /** Open a task. code: from a link. */
-  open(/** @type {Json} */ task, /** @type {string | null} */ code = null) {
+  open(/** @type {WriteTask} */ task, /** @type {string | null} */ code = null) {
     const isOther = task !== this.task;
     const came = code === null ? null : addressed().get("code");
     this.task = task;

@@ -414,7 +414,7 @@ class StepRules:
             full = state.num_tokens[request] == self._max_tokens(request)
             failed = state.computed[request] == state.num_tokens[request]
             sampling = self._requests[request].sampling
-            stops = request in newest and (not sampling.ignore_eos or bool(sampling.stop))
+            stops = request in newest and sampling.may_stop
             stops |= "tokens" in self._header.absent
             if {"length": not full, "stop": not stops, "error": not failed}[reason]:
                 return f"request {quoted(request)} has not come to its end by “{reason}”"
