@@ -58,13 +58,11 @@ interface PlayerOptions {
 }
 
 /** What can be run here: visualizer/jobs/offers.py. */
-interface Offers {
+type Offers = import("./parts/model_field.js").Offered & {
   presets: Preset[];
   policies: Policy[];
-  models: string[];
   limits: Record<string, number>;
-  [more: string]: Json;
-}
+};
 interface Preset {
   name: string;
   title: string;

@@ -58,6 +58,7 @@ export class Compare {
    */
   constructor(/** @type {Root} */ root, /** @type {Json} */ options = {}) {
     this.root = root;
+    /** @type {{tabs: Tab[], comparisons: ComparisonEntry[], [more: string]: Json}} */
     this.options = { tabs: [], comparisons: [], server: false, watched: null, ...options };
     this.layout = "desk";
     this.presenter = false;
@@ -141,7 +142,7 @@ export class Compare {
       can: Boolean(this.engines?.can("equivalence")),
     });
     this.chooser = new Chooser(root, {
-      open: (/** @type {Json} */ entry) => this.open(entry),
+      open: (entry) => this.open(entry),
       share: () => this._share(),
     });
     this._top();

@@ -28,6 +28,7 @@ export class Learn {
    */
   constructor(/** @type {Root} */ root, /** @type {Json} */ options = {}) {
     this.root = root;
+    /** @type {{tabs: Tab[], [more: string]: Json}} */
     this.options = {
       tabs: [],
       server: false,
@@ -108,6 +109,7 @@ export class Learn {
     this.words = Object.fromEntries(
       Object.entries(this.doc.words).map(([name, text]) => [name, byPointer(text)]),
     );
+    /** @type {string} */
     this.language = this.doc.language;
     this.root.lang = this.language;
     const { title, question: shows, stops: asked } = this.doc.questions;
@@ -156,7 +158,7 @@ export class Learn {
     return [...this.doc.lessons, this.doc.questions].find((l) => l.name === name);
   }
 
-  /** The lesson after the one that is open, if there is one. */
+  /** The lesson after the one that is open, or null. @returns {Json} */
   get nextLesson() {
     return this.options.only ? null : this.doc.lessons[this.lesson.number] || null;
   }
@@ -170,7 +172,7 @@ export class Learn {
       this.close();
       return this.home.go(wanted.get("at") || "");
     }
-    const at = lesson.stops.findIndex((/** @type {Stop} */ s) => s.name === wanted.get("stop"));
+    const at = lesson.stops.findIndex((s) => s.name === wanted.get("stop"));
     await this.open(lesson, Math.max(0, at));
   }
 
@@ -305,7 +307,7 @@ export class Learn {
       },
       tableOf(
         [h("td"), ...columns.map(head)],
-        rows.map((/** @type {string[]} */ [what, ...names]) =>
+        rows.map(([what, ...names]) =>
           h("tr", {}, h("th", { scope: "row" }, what), ...names.map((name) => h("td", {}, name))),
         ),
       ),
@@ -370,7 +372,7 @@ export class Learn {
       this.speak(e.target.value),
     );
     window.addEventListener("resize", () => this._fitType());
-    onSwipe($(".stop-scroll"), (/** @type {number} */ by) => this.go(by));
+    onSwipe($(".stop-scroll"), (by) => this.go(by));
     $(".stop-card").addEventListener("pointerover", (/** @type {Happened} */ e) => {
       if (!hasMoved(e)) return;
       const letter = /** @type {HTMLElement | null} */ (e.target.closest("[data-letter]"))?.dataset

@@ -43,7 +43,7 @@ export const timed = (run, words) => `${run.isSimulated ? `${t("Simulated")}: ` 
  * The end of what a request has written so far. A simulated run has no text.
  * @param {Run} run @param {string[]} pieces @param {number} end @param {number} most
  */
-export const written = (run, pieces, end, most) =>
+export const outputTail = (run, pieces, end, most) =>
   run.isSimulated ? (end > 0 ? ` (${t("simulated: no text")}) ` : "") : tail(pieces, end, most);
 
 /** Text whose line breaks and control characters are shown as marks. @param {string} text */
@@ -163,7 +163,7 @@ export class TextsView {
       // the first token that the leak changes
       const leaves = masked ? (differsAt(run, masked, request.id) ?? Infinity) : Infinity;
       const most = done && request.isOwn ? Infinity : OUTPUT; // the visitor's own is whole
-      setText(row.output, written(run, output, Math.min(before, output.length, leaves), most));
+      setText(row.output, outputTail(run, output, Math.min(before, output.length, leaves), most));
       setText(row.changed, clean(output.slice(leaves, before).join("")).slice(-OUTPUT));
       const other = masked && total > leaves ? masked.answer(request).slice(leaves, total) : null;
       const instead = other && `with the mask: ${clean(other.join("")).slice(-OUTPUT)}`;

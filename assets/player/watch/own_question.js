@@ -30,7 +30,7 @@ export class OwnQuestion {
   async offer(name) {
     const { engines, editor } = this.app;
     if (this.preset || !engines || !(await editor.ready())) return;
-    this.preset = editor.state.presets.find((/** @type {Json} */ one) => one.name === name) || null;
+    this.preset = editor.state.presets.find((one) => one.name === name) || null;
   }
 
   /** @param {string} question */

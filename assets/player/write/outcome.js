@@ -153,7 +153,7 @@ export class Outcome {
     const { part, attempt } = this;
     if (!part.task) return;
     part.$(".goals").replaceChildren(
-      ...part.task.goals.map((/** @type {Json} */ { name, asks }) => {
+      ...part.task.goals.map(({ name, asks }) => {
         const { met = false, says = null } =
           attempt?.goals.find((/** @type {Json} */ goal) => goal.name === name) || {};
         const heard = `${t(met ? "Met:" : "Not met yet:")} `;
