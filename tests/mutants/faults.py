@@ -9189,8 +9189,8 @@ FAULTS = (
     Fault(
         "Write opens with its last task",
         "assets/player/write/write.js",
-        "return tasks.find((/** @type {Json} */ { name }) =>",
-        "return tasks.findLast((/** @type {Json} */ { name }) =>",
+        "return tasks.find(({ name }) =>",
+        "return tasks.findLast(({ name }) =>",
         (f"{TOLD}[drawn-walk-write]",),
     ),
     Fault(

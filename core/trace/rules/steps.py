@@ -421,7 +421,8 @@ class StepRules:
             state.finish(event.step, finished)
             ended.append(request)
             if sampling.stop:
-                self.ends_by[request] = reason, newest.get(request) in (self._end_tokens or ())
+                ends = sampling.ends_with(newest.get(request, -1), self._end_tokens or ())
+                self.ends_by[request] = reason, ends
         for r in newest:
             if r not in state.finished and state.num_tokens[r] >= self._max_tokens(r):
                 return f"request {quoted(r)} goes on beyond its last token"
