@@ -223,7 +223,10 @@ test("settings of a plan are what stands between commas, each once; others are r
 });
 
 test("the keys of a race go to the nearest request that is done, in whichever run", () => {
-  const completions = (...seconds) => ({ completions: seconds.map((s) => ({ seconds: s })), length: 9 });
+  const completions = (...seconds) => ({
+    completions: seconds.map((s) => ({ seconds: s })),
+    length: 9,
+  });
   const race = of(Race, {
     clock: true,
     span: 9,
