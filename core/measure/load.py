@@ -13,10 +13,12 @@ from typing import Any
 
 from core.account.metrics import metrics
 from core.account.request_times import SLOs
+from core.config import POLICIES
 from core.engine.engine import EngineCore
 from core.errors import InflightError, require, shown
+from core.measure.faults import wrong_time
 from core.measure.rounds import rotated
-from core.trace.header import ModelFacts
+from core.trace.header import SIMULATED, ModelFacts
 from core.trace.trace import Trace
 from core.workload.arrivals import Lengths, RequestSize, arrivals, request
 from core.workload.request import is_number
@@ -185,6 +187,139 @@ def sweep_load(
         "slos": asdict(sweep.slos),
         "points": points,
     }
+
+
+def adds_up(load: Mapping[str, Any], model: ModelFacts, is_simulated: bool | None = None) -> bool:
+    """Whether a recorded sweep, as from `sweep_load`, agrees with itself and with the requests made
+    up for its rates, and has no other fields. model: the one that was measured. is_simulated:
+    whether the run was simulated; None if unknown.
+    """
+    if not _KEYS <= set(load) <= _KEYS | _LATER_KEYS or (
+        is_simulated is not None and load["source"] != (SIMULATED if is_simulated else "live")
+    ):
+        return False
+    points, capacities = load["points"], load.get("capacities")
+    rates: dict[str, list[float]] = {}
+    for point in points:
+        rates.setdefault(point["policy"], []).append(point["rate"])
+    is_made_up = isinstance(load["lengths"], Mapping)  # not from a file
+    sweep = Sweep(
+        None,
+        seconds=load["seconds_a_point"],
+        burstiness=load["burstiness"] or 1.0,
+        seed=load["seed"],
+        lengths=Lengths(**load["lengths"]) if is_made_up else Lengths(),
+        slos=SLOs(**load["slos"]),
+    )
+    return (
+        all(of == sorted(set(of)) for of in rates.values())
+        and (not load.get("complete", True) or len(set(map(tuple, rates.values()))) == 1)
+        and (not capacities or load["capacity_requests_per_s"] == max(capacities.values()))
+        and (not load.get("complete", True) or (capacities or {}).keys() <= rates.keys())
+        and all(
+            _fits(point, load, workload(sweep, point["rate"], model) if is_made_up else None)
+            for point in points
+        )
+    )
+
+
+_KEYS = {
+    "source",
+    "capacity_requests_per_s",
+    "seconds_a_point",
+    "burstiness",
+    "seed",
+    "lengths",
+    "slos",
+    "points",
+}
+_LATER_KEYS = {"complete", "capacities"}  # not in the first recordings
+_COUNTS = (
+    "steps",
+    "passes",
+    "prompt_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "preemptions",
+    "tokens_recomputed",
+    "overrun_rows",
+)
+
+
+def _fits(point: Mapping[str, Any], load: Mapping[str, Any], asked: Workload | None) -> bool:
+    numbers, offered, cut = point["numbers"], point["offered"], point["cut"]
+    wall, lanes, positions = numbers["wall_s"], numbers["lane_steps"], numbers["positions"]
+    budget, blocks, goodput = numbers["budget_tokens"], numbers["kv_blocks"], numbers.get("goodput")
+    policy = POLICIES.get(point["policy"])
+    counts = [numbers["finished"], numbers["requests"], offered]
+    # each token but a request's last is computed once, and again after a preemption
+    computed = numbers["prompt_tokens"] + numbers["output_tokens"] - offered
+    computed += numbers["tokens_recomputed"] - numbers["cached_tokens"]
+    shares = [
+        (numbers["padding_waste"], positions["padding"], positions["computed"]),
+        (numbers["lane_occupancy"], lanes["useful"], lanes["total"]),
+        (numbers["budget_use"], budget["used"], budget["limit"]),
+        *([(goodput["share"], goodput["met"], numbers["requests"])] if goodput else ()),
+    ]
+    if asked is not None and not cut:
+        tokens = [len(r.prompt_token_ids or ()) + r.sampling.max_new_tokens for r in asked]
+        several = sum(r.sampling.max_new_tokens > 1 for r in asked)
+        if (
+            numbers["prompt_tokens"] + numbers["output_tokens"] != sum(tokens)
+            or numbers["tpot_s"]["count"] != several
+        ):
+            return False
+    return (
+        set(point) == {"policy", "rate", "offered", "cut", "numbers"}
+        and all(type(numbers[name]) is int and numbers[name] >= 0 for name in _COUNTS)
+        and numbers["steps"] <= numbers["passes"]
+        and (lanes["total"] % numbers["steps"] == 0 if numbers["steps"] else not lanes["total"])
+        and (cut or positions["tokens"] == computed)
+        and bool(numbers["tokens_recomputed"]) <= bool(numbers["preemptions"])
+        and bool(numbers["preemptions"])
+        <= (cut or bool(numbers["tokens_recomputed"] + numbers["cached_tokens"]))
+        and numbers["overrun_rows"] <= positions["padding"]
+        and 0 <= budget["used"] <= budget["limit"]
+        and (policy is None or bool(budget["limit"]) == policy.token_budget)
+        and counts == sorted(counts)
+        and (wall > 0.9 * load["seconds_a_point"] if cut else len(set(counts)) == 1)
+        and (asked is None or offered == len(asked))
+        and all(share == (part / whole if whole else None) for share, part, whole in shares)
+        and positions["computed"] == positions["tokens"] + positions["padding"]
+        and 2 * lanes["total"] == sum(lanes.values())
+        and 0 <= numbers["kv_use"] * blocks["total"] <= blocks["peak"] * (1 + 1e-9)
+        and blocks["peak"] <= blocks["total"]
+        and _are_of_all(numbers)
+        and (goodput is None or _is_of_met(goodput, load["slos"], numbers))
+        and sum(part or 0.0 for part in numbers["time_s"].values()) > 0.99 * wall
+        and wrong_time(numbers, [wall], True) is None
+    )
+
+
+def _are_of_all(numbers: Mapping[str, Any]) -> bool:
+    """Whether each distribution has one value per request, or per gap between tokens."""
+    first, gap, per_token, end, queue = (
+        (numbers[of]["count"], numbers[of]["left_out"])
+        for of in ("ttft_s", "itl_s", "tpot_s", "e2e_s", "queue_s")
+    )
+    return (
+        all(sum(of) == numbers["requests"] for of in (first, end, queue))
+        and per_token[0] <= end[0] == numbers["finished"] <= first[0] <= queue[0]
+        and gap == (numbers["output_tokens"] - first[0], 0)
+        and not per_token[1]
+    )
+
+
+def _is_of_met(
+    goodput: Mapping[str, Any], slos: Mapping[str, Any], numbers: Mapping[str, Any]
+) -> bool:
+    """Whether a goodput has these limits and follows from the requests that met them."""
+    met, wall = goodput["met"], numbers["wall_s"]
+    return (
+        goodput["slos"] == slos
+        and (met == numbers["finished"] or (met < numbers["finished"] and any(slos.values())))
+        and math.isclose(goodput["requests_per_s"], met / wall, rel_tol=1e-6 / wall)
+    )
 
 
 def _run(engine: EngineCore, requests: Workload, seconds: float) -> tuple[Trace, bool]:

@@ -18,13 +18,12 @@ import pytest
 
 from core.errors import InflightError
 from core.measure.compare import Comparison, environment, first_differences
+from core.measure.faults import fault_of, wrong_time
 from core.measure.rounds import RunResult
 from core.trace.trace import Trace
-from visualizer.documents.comparison import RECORDED
+from visualizer.documents.comparison import RECORDED, load
 from visualizer.words.findings import outputs
 from worlds.comparison import measured
-from worlds.comparison_faults import fault_of, wrong_time
-from worlds.saved_comparison import checked
 
 Told = dict[str, Any]
 SUMS = (
@@ -316,7 +315,7 @@ def copied(name: str, into: Path) -> tuple[Path, Told]:
     """A comparison that ships, which is believed, to be altered: its folder, and what it says."""
     folder = into / name
     shutil.copytree(RECORDED / name, folder)
-    checked(folder)
+    load(folder)
     return folder, json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
 
 
@@ -328,9 +327,7 @@ def test_what_is_said_beside_the_runs_adds_up(
     stay as they are, are read once.
     """
     read = functools.cache(Trace.from_lines)
-    monkeypatch.setattr(
-        Trace, "from_lines", lambda lines, trusted=False: read(tuple(lines), trusted)
-    )
+    monkeypatch.setattr(Trace, "from_lines", lambda lines: read(tuple(lines)))
     folder, true = copied("gpt2-six", tmp_path)
     point, alone = ("cost_curve", "by_tokens", 0), ("equivalence", "leak")
     for way, fact in [
@@ -344,7 +341,7 @@ def test_what_is_said_beside_the_runs_adds_up(
         holder[fact] += 1
         (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
         with pytest.raises(InflightError, match="does not add up"):
-            checked(folder)
+            load(folder)
     honest = ("equivalence", "honest")
     waves = ("policies", "generate-waves", "metrics")
     for way, value in [
@@ -379,13 +376,13 @@ def test_what_is_said_beside_the_runs_adds_up(
         functools.reduce(lambda inner, key: inner[key], inside, told)[last] = value
         (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
         with pytest.raises(InflightError):
-            checked(folder)
+            load(folder)
     for name, metric in (("generate-waves", "padding_waste"), ("static", "budget_use")):
         told = copy.deepcopy(true)
         del told["policies"][name]["metrics"][metric]
         (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
         with pytest.raises(InflightError, match=f"{metric} in another form than its run"):
-            checked(folder)
+            load(folder)
     # the same false words in every place that has them
     told = copy.deepcopy(true)
     for switch, names in (("honest", ("solo_text", "batched_text")), ("leak", ("solo_text",))):
@@ -393,7 +390,7 @@ def test_what_is_said_beside_the_runs_adds_up(
             told["equivalence"][switch]["requests"][0][name] = "Other words."
     (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
     with pytest.raises(InflightError, match="does not add up"):
-        checked(folder)
+        load(folder)
 
 
 @pytest.mark.slow
@@ -403,8 +400,8 @@ def test_a_point_of_a_sweep_has_the_numbers_of_a_run_and_no_others(tmp_path: Pat
     # nobody had ended before the time was up, as far as times per token say
     cut["tpot_s"] = dict.fromkeys(cut["tpot_s"]) | {"count": 0, "left_out": 0}
     (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
-    checked(folder)
+    load(folder)
     told["load"]["points"][0]["numbers"]["ttft_s"]["p999"] = 0.1
     (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
     with pytest.raises(InflightError, match="sweep"):
-        checked(folder)
+        load(folder)

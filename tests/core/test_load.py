@@ -13,12 +13,11 @@ import pytest
 
 from core import EngineConfig, InflightError, Workload
 from core.account.request_times import SLOs
-from core.measure.load import Sweep, _run, capacity, sweep_load, workload
+from core.measure.load import Sweep, _run, adds_up, capacity, sweep_load, workload
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
 from core.workload.arrivals import Lengths, RequestSize, arrivals, request, sizes_in
-from worlds.comparison_faults import adds_up
 from worlds.small import requests
 
 COST = Linear(0.010, 0.0001, 0.0, 100, Load(1000, 10**9))

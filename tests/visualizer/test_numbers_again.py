@@ -25,12 +25,11 @@ from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw
 from core.trace.trace import Texts, Trace
 from visualizer.documents.catalogue import TRACES
-from visualizer.documents.comparison import RECORDED, document
+from visualizer.documents.comparison import RECORDED, document, load
 from visualizer.documents.replay import replay
 from visualizer.words.findings import totals
 from worlds import small
 from worlds.asynchronous import real_run
-from worlds.saved_comparison import checked
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[1] / "js" / "numbers.js"
@@ -387,7 +386,7 @@ def test_the_cards_and_the_lanes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", COMPARISONS, ids=lambda folder: folder.name)
 def test_every_number_of_a_comparison(folder: Path) -> None:
     plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
-    made = document(checked(folder))
+    made = document(load(folder))
     titles = [column["title"] for column in made["table"]["columns"]]
     rows = {row[0]: dict(zip(titles, row, strict=True)) for row in made["table"]["rows"]}
     base = plain["policies"][plain["names"][0]]["wall_s"]["runs"]

@@ -15,19 +15,24 @@ import contextlib
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from core.account.metrics import DEFINITIONS
 from core.config import ASSETS, POLICIES
 from core.errors import InflightError, malformed
-from core.measure.compare import Comparison
+from core.measure.compare import Comparison, first_parting
 from core.measure.cost_curve import CostCurve
+from core.measure.faults import fault_of, shape
+from core.measure.load import adds_up
 from core.measure.rounds import RunResult
 from core.recorders.raw import lines_of
 from core.trace.divergence import divergence, knobs
+from core.trace.header import Header
 from core.trace.phrases import letter
 from core.trace.trace import Trace
 from visualizer.charts import cost
@@ -318,13 +323,25 @@ def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
 # -- on disk ---------------------------------------------------------------------------------------
 
 
-_KEPT = ("workload", "environment", "source", "created", "equivalence", "title", "shows", "group")
+def kept_json(shown: Shown, traces: Mapping[str, str]) -> dict[str, Any]:
+    """The content of `comparison.json`. traces: the files of the runs, by contender."""
+    return {
+        "schema": SCHEMA,
+        "title": shown.title,
+        "shows": shown.shows,
+        "group": shown.group,
+        "names": shown.comparison.names,
+        "traces": traces,
+        **shown.data,
+        "equivalence": shown.equivalence,
+    }
 
 
-def load(folder: Path, trusted: bool = True) -> Shown:
-    """The comparison in a folder, which tests hold against its runs; raises InflightError for none.
-    trusted: see `Trace.load`.
-    """
+_TEXTS = ("title", "shows", "group")
+
+
+def load(folder: Path) -> Shown:
+    """The comparison in a folder; raises InflightError for none, or one with contradictions."""
     try:
         plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
@@ -333,11 +350,15 @@ def load(folder: Path, trusted: bool = True) -> Shown:
                 f" schema {SCHEMA}."
             )
         names, entries = plain["names"], plain["policies"]
+        files = {name: file for name, file in plain["traces"].items() if name in names}
+        if any(file != Path(file).name for file in files.values()):
+            raise InflightError(f"The comparison {folder.name} has runs outside of its folder.")
+        traces = {
+            name: Trace.from_lines(map(str.rstrip, lines_of(folder / file)))
+            for name, file in files.items()
+        }
         runs = {name: RunResult({}, entries[name]["metrics"]) for name in names}
-        for name, file in plain["traces"].items():
-            if name in names:
-                lines = map(str.rstrip, lines_of(folder / file))
-                runs[name] = RunResult.of(Trace.from_lines(lines, trusted))
+        runs |= {name: RunResult.of(trace) for name, trace in traces.items()}
 
         def known(key: str) -> dict[str, Any]:
             return {name: entries[name][key] for name in names if key in entries[name]}
@@ -352,13 +373,147 @@ def load(folder: Path, trusted: bool = True) -> Shown:
             shown=known("shown_round"),
             apart=known("apart"),
         )
+        if fault := fault_of(comparison, plain):
+            raise InflightError(f"The comparison {folder.name} {fault}.")
         curve = CostCurve.from_json(plain["cost_curve"]) if "cost_curve" in plain else None
-        facts = {name: plain[name] for name in _KEPT}
-        return Shown(comparison, **facts, cost=curve, load=plain.get("load"))
+        as_it_stands = ("workload", "environment", "source", "created", "equivalence", *_TEXTS)
+        facts = {name: plain[name] for name in as_it_stands}
+        loaded = Shown(comparison, **facts, cost=curve, load=plain.get("load"))
+        for what, holds in (
+            ("date, source or workload", _is_of(loaded, [t.header for t in traces.values()])),
+            ("cost curve", loaded.cost is None or _is_curve(loaded.cost, loaded.environment)),
+            ("sweep", loaded.load is None or _is_swept(loaded.load, comparison)),
+            ("equivalence", all(_adds_up(loaded, switch) for switch in loaded.equivalence)),
+            ("text", all(isinstance(plain[of], str) for of in _TEXTS)),
+            ("machine", _is_machine(loaded.environment)),
+            ("form", json.loads(json.dumps(kept_json(loaded, files))) == plain),
+        ):
+            if not holds:
+                raise InflightError(f"The {what} of the comparison {folder.name} does not add up.")
+        return loaded
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise InflightError(
             f"The comparison {folder.name} cannot be read: {malformed(error)}."
         ) from None
+
+
+def _is_of(shown: Shown, headers: Sequence[Header]) -> bool:
+    """Whether a comparison was made from these runs, and after them."""
+    return all(
+        datetime.fromisoformat(shown.created) >= datetime.fromisoformat(header.created)
+        and header.source == shown.source
+        and shown.workload in (header.workload, f"engines-{header.workload}")
+        for header in headers
+    )
+
+
+def _is_machine(where: Mapping[str, Any]) -> bool:
+    """Whether such a machine can exist."""
+    cpus, busy = where["cpus"], where["load_average"]
+    return (
+        (cpus is None or (type(cpus) is int and cpus > 0))
+        and (busy is None or busy >= 0)
+        and all(isinstance(where[of], str) for of in ("hardware", "system"))
+    )
+
+
+def _is_curve(cost: CostCurve, where: Mapping[str, Any]) -> bool:
+    """Whether a cost curve is of this machine, and has the form that `measuring_cost` gives."""
+    tokens, kv = ([(p.tokens, p.kv_read) for p in of] for of in (cost.by_tokens, cost.by_kv))
+    return (
+        all(getattr(cost, name) == where[name] for name in ("model", "device", "dtype"))
+        and all(of == sorted(set(of)) for of in (tokens, kv))
+        and len({read / n for n, read in tokens}) == len({n for n, _ in kv}) == 1
+        and all(len({len(p.step_s) for p in of}) == 1 for of in (cost.by_tokens, cost.by_kv))
+        and all(read % n == 0 for n, read in kv)
+    )
+
+
+def _is_swept(load: Mapping[str, Any], comparison: Comparison) -> bool:
+    """Whether a sweep is of these contenders, and possible for the model of their runs."""
+    headers, points = [t.header for t in comparison.traces.values()], load["points"]
+    return (
+        {point["policy"] for point in points} <= set(comparison.names)
+        and all(
+            _is_of_form(
+                {name: value for name, value in point["numbers"].items() if name != "goodput"},
+                comparison.runs[point["policy"]].metrics,
+            )
+            for point in points
+            if point["policy"] in comparison.traces
+        )
+        and (not headers or adds_up(load, headers[0].model, headers[0].is_simulated))
+    )
+
+
+def _is_of_form(told: Any, run: Any) -> bool:
+    """Whether numbers have the form of a run's; there are none if no request got that far."""
+    if isinstance(told, Mapping) and isinstance(run, Mapping):
+        return told.keys() == run.keys() and all(_is_of_form(told[key], run[key]) for key in told)
+    return told is None or run is None or shape(told) == shape(run)
+
+
+_SUMS = {"tokens", "differing_tokens", "generated_tokens", "differing_from_generate"}
+_TOGETHER = {"config", "leak", "dtype", "device", "requests", "max_logit_difference"} | _SUMS
+
+
+def _adds_up(shown: Shown, switch: str) -> bool:
+    """Whether an equivalence result fits a run: its sums are those of its requests, and theirs
+    those of their tokens. With a leak the batch differs from any run, so only the texts written
+    alone can be checked.
+    """
+    own = {"request", "compared", "max_logit_difference", "generated", "solo", "solo_text"}
+    own |= {"batched", "batched_text"}
+    found, is_leak = shown.equivalence[switch], switch == "leak"
+    requests, honest = found["requests"], shown.equivalence["honest"]["requests"]
+    traces = shown.comparison.traces.values()
+    trace = next((t for t in traces if t.header.config.to_json() == found["config"]), None)
+    if (
+        trace is None
+        or switch not in ("honest", "leak")
+        or set(found) != _TOGETHER
+        or (found["leak"], found["dtype"], found["device"])
+        != (is_leak, trace.header.dtype, trace.header.device)
+        or [r["request"] for r in requests] != list(trace.asked)
+    ):
+        return False
+    for r, alone in zip(requests, honest, strict=True):
+        solo, batched, known = r["solo"], r["batched"], r["request"]
+        at = first_parting(solo, batched)
+        parting = None
+        if at is not None:
+            both = {"solo": solo[at:], "batched": batched[at:]}
+            parting = {name: next(iter(tokens), None) for name, tokens in both.items()}
+            parting |= {"position": at, "margin": r["parting"]["margin"]}
+        follows = {
+            "parting": parting,
+            "differing_tokens": sum(a != b for a, b in zip_longest(solo, batched)),
+            "differing_from_generate": None
+            if r["generated"] is None
+            else sum(a != b for a, b in zip_longest(r["generated"], batched)),
+            **(
+                {name: alone[name] for name in ("solo", "solo_text", "generated")}
+                if is_leak
+                else {"batched": list(trace.outputs[known]), "batched_text": trace.text(known)}
+            ),
+            **({"solo_text": r["batched_text"]} if at is None else {}),
+        }
+        if (
+            set(r) != own | follows.keys()
+            or r != r | follows
+            or not 0 <= r["compared"] <= (len(solo) if at is None else at + 1)
+        ):
+            return False
+    return bool(
+        found["tokens"] == sum(len(r["solo"]) for r in requests)
+        and found["generated_tokens"] == sum(len(r["generated"] or ()) for r in requests)
+        and all(
+            found[name] == sum(r[name] or 0 for r in requests)
+            for name in ("differing_tokens", "differing_from_generate")
+        )
+        and found["max_logit_difference"]
+        == max((d for r in requests if (d := r["max_logit_difference"]) is not None), default=None)
+    )
 
 
 def trace_in(folder: Path, name: str) -> tuple[str, Trace]:

@@ -166,7 +166,7 @@ def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
         return None
     listed = []
     for entry in entries:
-        made = document(load(comparisons / entry["name"], trusted=False))
+        made = document(load(comparisons / entry["name"]))
         listed.append(entry | {"url": _brought(folder, f"compare/{entry['name']}.js", made)})
     plotly = _brought(folder, "compare/plotly.js", base64.b64encode(packed_plotly()).decode())
     return _tab(folder, "compare", {"server": False, "plotly": plotly, "comparisons": listed})
