@@ -252,10 +252,10 @@ export class Sandbox {
     const frame = new Frame(files);
     frames.add(frame);
     try {
-      await frame.last(null, (/** @type {Json} */ { kind }) => kind === "started", START);
+      await frame.last(null, ({ kind }) => kind === "started", START);
       await frame.last(
         { id: 1, do: "load", model: this.model },
-        (/** @type {Json} */ { kind }) => kind === "ready",
+        ({ kind }) => kind === "ready",
         START,
       );
       return frame;

@@ -53,10 +53,87 @@ interface Entry {
 interface PlayerOptions {
   catalogue: Entry[];
   tabs: Tab[];
+  comparisons?: ComparisonEntry[];
   [more: string]: Json;
 }
 
-/** A lesson, and a stop of it: visualizer/lessons/document.py. */
+/** What can be run here: visualizer/jobs/offers.py. */
+type Offers = import("./parts/model_field.js").Offered & {
+  presets: Preset[];
+  policies: Policy[];
+  limits: Record<string, number>;
+};
+interface Preset {
+  name: string;
+  title: string;
+  shows: string;
+  spec: Json;
+}
+
+/** What can be compared here. offered: what the server says about its models. */
+interface ComparisonOffers {
+  recorded: ComparisonEntry[];
+  presets: Preset[];
+  policies: Policy[];
+  most_repeats: number;
+  note: string;
+  offered?: Json;
+}
+
+/** A run of this visit. lanes: see `thumbnail` of visualizer/documents/catalogue.py. */
+interface VisitRun {
+  title: string;
+  run: Run;
+  entry: Entry;
+  spec: Json;
+  lanes: number[][][];
+  steps: number;
+  at: Date;
+  seconds: number;
+  says: string;
+}
+
+/** A comparison, recorded or of this visit. */
+interface ComparisonEntry {
+  name: string;
+  title: string;
+  shows: string;
+  group?: string;
+  doc?: Json;
+  spec?: Json;
+  [more: string]: Json;
+}
+
+/** A task of Write: visualizer/write/tasks.py. */
+interface WriteTask {
+  name: string;
+  title: string;
+  says: string;
+  code: string;
+  before: string;
+  kind: string;
+  goals: { name: string; asks: string }[];
+}
+
+/** The document of the Learn tab: visualizer/lessons/document.py. */
+interface LessonsDocument {
+  language: string;
+  languages: Record<string, string>;
+  words: Record<string, Json>;
+  lessons: Lesson[];
+  questions: Lesson;
+  terms: Record<string, Term>;
+  catalogue: Record<string, string>;
+}
+interface Term {
+  word: string;
+  means: string;
+  vllm: string;
+  words: string[];
+  run: string;
+  step: number;
+  view: string;
+}
 interface Lesson {
   name: string;
   number: number;
@@ -65,16 +142,39 @@ interface Lesson {
   minutes: number;
   language?: string;
   simple?: boolean;
-  picture: Json;
+  picture: { run: string; step: number; view: string; clock: boolean } | null;
   stops: Stop[];
 }
 interface Stop {
   name: string;
   title: string;
   text: LessonSpan[][];
-  ask: Json;
-  goals?: { name: string; text: LessonSpan[] }[];
-  [more: string]: Json;
+  run: string;
+  step: number;
+  views: string[];
+  pin: string | null;
+  quiet: boolean;
+  ask: Ask | null;
+  then: { run: string; step: number } | null;
+  goals: { name: string; text: LessonSpan[] }[];
+  table?: { label: string; head: { name: string; url: string | null }[]; rows: string[][] } | null;
+}
+
+/** A question: one to choose an answer of, or a mask to paint. */
+interface Ask {
+  kind: "choose" | "paint";
+  text: LessonSpan[];
+  why: LessonSpan[];
+  options: { text: LessonSpan[]; right: boolean; why: LessonSpan[] }[];
+  queries: MaskLabel[];
+  keys: MaskLabel[];
+  allowed: string[];
+}
+interface MaskLabel {
+  r: string;
+  at: number;
+  text: string;
+  new: boolean;
 }
 
 /** A piece of a lesson's sentence, with a term of the glossary, a measured number or words for a pointer or keys. */

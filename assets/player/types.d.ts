@@ -530,6 +530,7 @@ interface Policy {
   name: string;
   shows: string;
   knobs: string[];
+  order_by: string;
 }
 
 /** What can be done about a sentence: the text of a button, and its function. */

@@ -105,10 +105,7 @@ class ModelRerun:
                 if not self._header.leak:  # here it may wait longer than its client would
                     again = replace(again, arrival=0, leaves_after=None)
                 if not self._own:
-                    sampling = replace(
-                        request.sampling, max_new_tokens=len(tokens), ignore_eos=True, stop=()
-                    )
-                    again = replace(again, sampling=sampling)
+                    again = replace(again, sampling=request.sampling.to_length(len(tokens)))
                 to_run.append((again, 0))
         num_tokens = sum(len(record.tokens.get(request.id, ())) for request, _ in to_run)
         while to_run:

@@ -120,8 +120,8 @@ class Trace(OnPage):
         for request, t in arrived.items():
             one, got = self.asked[request], len(tokens[request])
             stayed = max(ended.get(request, end) - t, 1e-6)
-            most = got or one.request.sampling.max_new_tokens
-            sampling = replace(one.request.sampling, max_new_tokens=most, stop=(), ignore_eos=True)
+            asks = one.request.sampling
+            sampling = asks.to_length(got or asks.max_new_tokens)
             asked, leaves = one.request.of_tokens(one.prompt), None if got else stayed
             requests.append(replace(asked, sampling=sampling, arrival=t, leaves_after=leaves))
         return Workload(requests, self.header.workload, "s")

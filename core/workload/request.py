@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -108,6 +108,19 @@ class SamplingParams:
         for (ok, sentence), f in zip(checks, fields(self), strict=True):
             if not ok:
                 raise InvalidRequest(f"{sentence}, not {shown(given[f.name])}.", param=f.name)
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether the request can end before it has all its tokens."""
+        return not self.ignore_eos or bool(self.stop)
+
+    def ends_with(self, token: int, end_tokens: Container[int]) -> bool:
+        """Whether a token ends the request. end_tokens: those that end a text of its model."""
+        return token in end_tokens and not self.ignore_eos
+
+    def to_length(self, tokens: int) -> SamplingParams:
+        """The same for exactly this many tokens, whichever they are."""
+        return replace(self, max_new_tokens=tokens, stop=(), ignore_eos=True)
 
     @property
     def looks_back(self) -> bool:

@@ -21,9 +21,8 @@ from typing import Any
 
 from core.errors import InvalidRequest, Unavailable, first_sentence
 from core.workload import template_process
-from core.workload.template_process import CHARACTERS, SECONDS
+from core.workload.template_process import CHARACTERS, LONGEST, SECONDS
 
-_LONGEST = 20.0  # seconds of any clock: without CPU time, or on a system that does not bound it
 _FOR = 60.0  # seconds for which a template is refused
 _KNOWN = 64  # templates that are remembered
 _LINE = 12 * CHARACTERS + 10_000  # bytes of an answer: escaped, a character takes 12 at most
@@ -71,7 +70,7 @@ class TemplateProcess:
     def _ask(self, asked: bytes) -> dict[str, Any]:
         process, began = self._running(), time.monotonic()
         assert process.stdin is not None and process.stdout is not None
-        overdue = threading.Timer(_LONGEST, process.kill)
+        overdue = threading.Timer(LONGEST, process.kill)
         overdue.start()
         line = b""
         try:
@@ -84,7 +83,7 @@ class TemplateProcess:
             ended = None if line.endswith(b"\n") else self.end()
         if ended is None:
             return dict(json.loads(line))
-        if ended == -getattr(signal, "SIGPROF", 0) or time.monotonic() - began >= _LONGEST:
+        if ended == -getattr(signal, "SIGPROF", 0) or time.monotonic() - began >= LONGEST:
             return {"exceeds": f"takes longer than {SECONDS} s"}
         return {"exceeds": "ends the process that runs it"}
 

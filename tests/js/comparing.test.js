@@ -223,16 +223,19 @@ test("settings of a plan are what stands between commas, each once; others are r
 });
 
 test("the keys of a race go to the nearest request that is done, in whichever run", () => {
-  const landings = (...seconds) => ({ landings: seconds.map((s) => ({ seconds: s })), length: 9 });
+  const completions = (...seconds) => ({
+    completions: seconds.map((s) => ({ seconds: s })),
+    length: 9,
+  });
   const race = of(Race, {
     clock: true,
     span: 9,
-    racers: [landings(1, 4), landings(2, 7)],
+    racers: [completions(1, 4), completions(2, 7)],
     redraw() {},
   });
   const after = (now, by) => {
     race.now = now;
-    race.land(by);
+    race.seekCompletion(by);
     return race.now;
   };
   assert.deepEqual([after(0, 1), after(2, 1), after(7, 1)], [1, 4, 7]);

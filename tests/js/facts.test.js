@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { howItWent, whereabouts, written } from "../../assets/player/live/whereabouts.js";
+import { howItWent, numWritten, whereabouts } from "../../assets/player/live/whereabouts.js";
 import { speak } from "../../assets/player/parts/speech.js";
 import { factsOf, limitsOf, notesOf, sourceOf } from "../../assets/player/watch/facts.js";
 
@@ -90,10 +90,10 @@ test("limits are those that the policy heeds", () => {
 
 test("no more of an answer is counted than is drawn, until it has ended", () => {
   const run = { length: 4, request: (id) => (id === "a" ? { id } : null), numGenerated: () => 2 };
-  assert.equal(written(run, { id: "a", ends: [1, 2, 3] }), 2);
-  assert.equal(written(run, { id: "a", ends: [1] }), 1);
-  assert.equal(written(run, { id: "b", ends: [1] }), 0);
-  assert.equal(written(run, { id: "a", ends: [1, 2, 3], ended: {} }), 3);
+  assert.equal(numWritten(run, { id: "a", ends: [1, 2, 3] }), 2);
+  assert.equal(numWritten(run, { id: "a", ends: [1] }), 1);
+  assert.equal(numWritten(run, { id: "b", ends: [1] }), 0);
+  assert.equal(numWritten(run, { id: "a", ends: [1, 2, 3], ended: {} }), 3);
 });
 
 test("how a request went, whoever it was", () => {

@@ -3,10 +3,10 @@ import test from "node:test";
 
 import {
   busy,
-  departs,
+  differsAt,
   firstChange,
   momentsOf,
-  standing,
+  stepAt,
 } from "../../assets/player/run/moments.js";
 import { event, runOf } from "./worlds.js";
 
@@ -17,7 +17,7 @@ const second = { run: runOf([event(0), event(2)]), offset: 1 };
 
 test("a run stands at the last step that has begun, inside it or after it", () => {
   assert.deepEqual(
-    [-0.1, 0, 0.4, 0.5, 0.9, 1, 3.2, 9].map((t) => standing(first, t)),
+    [-0.1, 0, 0.4, 0.5, 0.9, 1, 3.2, 9].map((t) => stepAt(first, t)),
     [
       { i: -1, inside: false },
       { i: 0, inside: true },
@@ -30,7 +30,7 @@ test("a run stands at the last step that has begun, inside it or after it", () =
     ],
   );
   assert.deepEqual(
-    [0.9, 1, 3.4].map((t) => standing(second, t).i),
+    [0.9, 1, 3.4].map((t) => stepAt(second, t).i),
     [-1, 0, 1],
   );
 });
@@ -67,9 +67,9 @@ test("texts depart at the first other token, or where one of them ends", () => {
     texts({ a: ["x", "y", "z"], b: ["x"] }, { a: [1, 2, 3], b: [1] }),
     texts({ a: ["x", "q", "z"], b: ["x", "y"] }, { a: [1, 2, 3], b: [1, 4] }),
   ];
-  assert.equal(departs(one, other, "a"), 1);
-  assert.equal(departs(one, other, "b"), 1);
-  assert.equal(departs(one, one, "a"), null);
+  assert.equal(differsAt(one, other, "a"), 1);
+  assert.equal(differsAt(one, other, "b"), 1);
+  assert.equal(differsAt(one, one, "a"), null);
 });
 
 test("the first change is that of the earliest step, whoever's it is", () => {

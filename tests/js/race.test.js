@@ -18,7 +18,7 @@ const racerOf = (/** @type {boolean} */ clock) =>
     seconds: 3.5,
     steps: 4,
     tokens: [],
-    landings: [],
+    completions: [],
   });
 
 test("a step without work is none of those counted, on either axis", () => {

@@ -14,7 +14,7 @@ import {
   laneScale,
   queueColumns,
 } from "../../assets/player/run/lane_layout.js";
-import { written as writtenAt } from "../../assets/player/run/passes.js";
+import { written } from "../../assets/player/run/passes.js";
 import { Run } from "../../assets/player/run/run.js";
 import { laneWords } from "../../assets/player/views/lane_chart.js";
 import { LanesView } from "../../assets/player/views/lanes.js";
@@ -25,7 +25,7 @@ import { MaskView } from "../../assets/player/views/mask/mask.js";
 import { PackedRow } from "../../assets/player/views/packed_row.js";
 import { budgetParts, timeParts } from "../../assets/player/views/queue.js";
 import { cacheWords, timesOf } from "../../assets/player/views/request_card.js";
-import { written } from "../../assets/player/views/texts.js";
+import { outputTail } from "../../assets/player/views/texts.js";
 import { factsOf, limitsOf, sourceOf } from "../../assets/player/watch/facts.js";
 import { paceOf } from "../../assets/player/watch/happens.js";
 
@@ -83,8 +83,8 @@ function tellStep(run, i, alsoMask) {
       gaps: gaps.length,
       waited: waitedSoFar(run, request, i),
       steps: stepsWaited(run, request, i),
-      text: written(run, run.texts.output[request.id] || [], run.numGenerated(request, i), 40),
-      at: writtenAt(run, request, i),
+      text: outputTail(run, run.texts.output[request.id] || [], run.numGenerated(request, i), 40),
+      at: written(run, request, i),
     });
   }
   for (const pass of alsoMask ? passes : []) tellMask(run, frame, pass);

@@ -318,18 +318,16 @@ FAULTS = (
     ),
     Fault(
         "ignore_eos is ignored",
-        "core/scheduler/scheduler.py",
-        "if request in stopped or (\n"
-        "            token in self.eos_token_ids and not state.request.sampling.ignore_eos\n"
-        "        ):",
-        "if request in stopped or (token in self.eos_token_ids):",
+        "core/workload/request.py",
+        "return token in end_tokens and not self.ignore_eos",
+        "return token in end_tokens",
         (SCHEDULER, PROPERTIES, ERRORS),
     ),
     Fault(
         "only the largest end token ends a request",
         "core/scheduler/scheduler.py",
-        "token in self.eos_token_ids and",
-        "token == max(self.eos_token_ids, default=None) and",
+        "ends_with(token, self.eos_token_ids)",
+        "ends_with(token, {max(self.eos_token_ids, default=-1)})",
         (SCHEDULER,),
     ),
     Fault(
@@ -7205,8 +7203,8 @@ FAULTS = (
     Fault(
         "Watch from a race leaves the race playing",
         "assets/player/compare/race.js",
-        "this.toggle(false);\n    const { i } = racer.standing",
-        "const { i } = racer.standing",
+        "this.toggle(false);\n    const { i } = racer.stepAt",
+        "const { i } = racer.stepAt",
         ("js/race.test.js",),
     ),
     Fault(
@@ -7668,7 +7666,7 @@ FAULTS = (
     Fault(
         "a policy without a prefix cache is given one by a file",
         "assets/player/watch/workload_file.js",
-        'shared && policy.knobs.includes("prefix_caching")',
+        'shared && takes(editor.state.policies, now.config.policy, "prefix_caching")',
         "shared",
         ("js/brought.test.js",),
     ),
@@ -9191,8 +9189,8 @@ FAULTS = (
     Fault(
         "Write opens with its last task",
         "assets/player/write/write.js",
-        "return tasks.find((/** @type {Json} */ { name }) =>",
-        "return tasks.findLast((/** @type {Json} */ { name }) =>",
+        "return tasks.find(({ name }) =>",
+        "return tasks.findLast(({ name }) =>",
         (f"{TOLD}[drawn-walk-write]",),
     ),
     Fault(

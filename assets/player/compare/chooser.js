@@ -7,7 +7,10 @@ import { t } from "../parts/speech.js";
 
 export class Chooser {
   /** root: the page's element. acts: {open(entry), share()}. */
-  constructor(/** @type {Root} */ root, /** @type {Json} */ acts) {
+  constructor(
+    /** @type {Root} */ root,
+    /** @type {{open(entry: ComparisonEntry | undefined): void, share(): void}} */ acts,
+  ) {
     this.acts = acts;
     this.root = root;
     this.bar = root.querySelector(".top .presets");
@@ -24,8 +27,8 @@ export class Chooser {
   }
 
   /** recorded: entries of the catalogue. made: comparisons of this visit. */
-  fill(/** @type {Json} */ recorded, /** @type {Json} */ made) {
-    const chip = (/** @type {Json} */ entry, /** @type {string} */ says) =>
+  fill(/** @type {ComparisonEntry[]} */ recorded, /** @type {ComparisonEntry[]} */ made) {
+    const chip = (/** @type {ComparisonEntry} */ entry, /** @type {string} */ says) =>
       newButton(
         {
           class: "button",
@@ -37,14 +40,11 @@ export class Chooser {
       );
     const says = "Measured here: {who}. It is lost when the page is closed.";
     const chips = () => [
-      ...recorded
-        .filter((/** @type {Json} */ { group }) => !group)
-        .map((/** @type {Json} */ entry) => chip(entry, t(entry.shows))),
-      ...made.map((/** @type {Json} */ entry) => chip(entry, t(says, { who: entry.shows }))),
+      ...recorded.filter(({ group }) => !group).map((entry) => chip(entry, t(entry.shows))),
+      ...made.map((entry) => chip(entry, t(says, { who: entry.shows }))),
     ];
-    const groups = [...new Set(recorded.flatMap((/** @type {Json} */ { group }) => group || []))];
-    const of = (/** @type {string} */ group) =>
-      recorded.filter((/** @type {Json} */ entry) => entry.group === group);
+    const groups = [...new Set(recorded.flatMap(({ group }) => group || []))];
+    const of = (/** @type {string} */ group) => recorded.filter((entry) => entry.group === group);
     const lists = () => groups.map((group) => this._list(group, of(group)));
     this.more.setAttribute("aria-label", t("More comparisons"));
     this.bar.replaceChildren(...chips());
@@ -57,19 +57,16 @@ export class Chooser {
   }
 
   /** A list of the comparisons under a heading. */
-  _list(/** @type {string} */ group, /** @type {Json} */ entries) {
+  _list(/** @type {string} */ group, /** @type {ComparisonEntry[]} */ entries) {
     return h(
       "select",
       {
         class: "button group",
         "aria-label": t(group),
-        onchange: (e) =>
-          this.acts.open(
-            entries.find((/** @type {Json} */ entry) => entry.name === e.target.value),
-          ),
+        onchange: (e) => this.acts.open(entries.find((entry) => entry.name === e.target.value)),
       },
       h("option", { value: "", disabled: true, selected: true }, t(group)),
-      ...entries.map((/** @type {Json} */ entry) =>
+      ...entries.map((entry) =>
         h("option", { value: entry.name, title: t(entry.shows) }, t(entry.title)),
       ),
     );

@@ -50,8 +50,6 @@ const LEGEND = [
 const UNFOLDED = "inflight-compare-statistics"; // storage key: whether the statistics are open
 const NARROW = 900; // pixels; below this width the comparisons have a strip of their own
 
-/** @typedef {{name: string, spec: object}} Preset requests that the engine offers to run */
-
 export class Compare {
   /**
    * root: the element of compare.html. options: {tabs, plotly: url, server, base, engine: see
@@ -60,15 +58,17 @@ export class Compare {
    */
   constructor(/** @type {Root} */ root, /** @type {Json} */ options = {}) {
     this.root = root;
+    /** @type {{tabs: Tab[], comparisons: ComparisonEntry[], [more: string]: Json}} */
     this.options = { tabs: [], comparisons: [], server: false, watched: null, ...options };
     this.layout = "desk";
     this.presenter = false;
     this.doc = null;
     this.spec = null; // what was run for the document: {workload, config, model, device}
     this.chosen = new Set();
+    /** @type {ComparisonOffers} */
     this.catalogue = {
       recorded: this.options.comparisons,
-      presets: /** @type {Preset[]} */ ([]),
+      presets: [],
       policies: [],
       most_repeats: 1,
       note: "",
@@ -80,8 +80,8 @@ export class Compare {
     this.cause = null;
     /** @type {Palette | null} */
     this.palette = null;
-    /** @type {Json[]} */
-    this.made = []; // comparisons of this visit: catalogue entries with doc and spec
+    /** @type {ComparisonEntry[]} */
+    this.made = []; // comparisons of this visit, with doc and spec
     this.wanted = addressed(); // what the address asks for, until it is shown
     this._theme();
     this._size();
@@ -142,7 +142,7 @@ export class Compare {
       can: Boolean(this.engines?.can("equivalence")),
     });
     this.chooser = new Chooser(root, {
-      open: (/** @type {Json} */ entry) => this.open(entry),
+      open: (entry) => this.open(entry),
       share: () => this._share(),
     });
     this._top();
@@ -174,7 +174,7 @@ export class Compare {
     }
     // a run of vLLM has its race in its comparison with other engines
     const race = wish.race && wish.race.replace(/^vllm-/, "engines-");
-    const entry = race && this.catalogue.recorded.find((/** @type {Entry} */ e) => e.name === race);
+    const entry = race && this.catalogue.recorded.find((e) => e.name === race);
     if (entry) {
       if (entry !== this.entry) await this.open(entry);
       this.race.seek(0);
@@ -203,7 +203,7 @@ export class Compare {
   /** Open the comparison that the address names, at the moment that it names. */
   async _follow() {
     const name = this.wanted.get("comparison");
-    const entry = this.catalogue.recorded.find((/** @type {Entry} */ e) => e.name === name);
+    const entry = this.catalogue.recorded.find((e) => e.name === name);
     if (name && !entry) this.toast(t("There is no comparison {name} here.", { name }));
     if (!entry) return;
     if (entry !== this.entry) await this.open(entry);

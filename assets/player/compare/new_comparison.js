@@ -25,7 +25,7 @@ export class NewComparison {
     });
     /** @type {Finder} */ this.$ = (s) => form.querySelector(s);
     this.fields = /** @type {Foreign} */ (form.elements);
-    /** @type {Json[]} */
+    /** @type {Preset[]} */
     this.presets = [];
     this.model = new ModelField(form, {
       ...options.engines?.forModels,
@@ -35,22 +35,14 @@ export class NewComparison {
     this.fields.device.parentElement.hidden = !options.engines?.tab;
     options.opener.addEventListener("click", () => this.toggle());
     this.fields.preset.addEventListener("change", () => this._chosen());
-    form.addEventListener("submit", (/** @type {SubmitEvent} */ e) => {
+    form.addEventListener("submit", (e) => {
       e.preventDefault();
       this._run();
     });
   }
 
   /** Set the available choices. */
-  fill(
-    /** @type {Json} */ {
-      presets,
-      policies,
-      most_repeats: most,
-      note,
-      offered = /** @type {Json} what the server says about its models */ (undefined),
-    },
-  ) {
+  fill(/** @type {ComparisonOffers} */ { presets, policies, most_repeats: most, note, offered }) {
     if (offered) this.model.fill(offered);
     if (offered?.model) this.model.choose(offered);
     this.presets = presets;
@@ -60,10 +52,10 @@ export class NewComparison {
     this.watched = h("option", { value: WATCHED });
     this.fields.preset.replaceChildren(
       ...(this.options.watched ? [this.watched] : []),
-      ...presets.map((/** @type {Json} */ p) => h("option", { value: p.name })),
+      ...presets.map((p) => h("option", { value: p.name })),
     );
     this.$(".policy-rows").replaceChildren(
-      ...policies.map((/** @type {Json} */ { name: value }) => {
+      ...policies.map(({ name: value }) => {
         const checked = FIRST.includes(value);
         const box = h("input", { type: "checkbox", name: "policy", value, checked });
         return h("label", { class: "check" }, box, h("span", {}, value, h("small")));
@@ -71,7 +63,7 @@ export class NewComparison {
     );
     this.fields.repeats.max = String(most);
     this.fields.repeats.value = String(Math.min(3, most));
-    const first = presets.find((/** @type {Json} */ p) => p.name === "gpt2-six") || presets[0];
+    const first = presets.find((p) => p.name === "gpt2-six") || presets[0];
     if (first) this.fields.preset.value = first.name;
     this.named();
     this._chosen();
@@ -84,8 +76,7 @@ export class NewComparison {
     this.device.named();
     setText(this.watched, t("those of the Watch tab"));
     for (const option of this.fields.preset.options)
-      if (option !== this.watched)
-        option.textContent = t(this.presets.find((p) => p.name === option.value).title);
+      if (option !== this.watched) option.textContent = t(this._preset(option.value).title);
     for (const [n, row] of [...this.$(".policy-rows").querySelectorAll("small")].entries())
       setText(row, t(this.policies[n].shows));
     this._say();
@@ -109,11 +100,15 @@ export class NewComparison {
     return this.drawer.isOpen;
   }
 
+  _preset(/** @type {string} */ name) {
+    return /** @type {Preset} */ (this.presets.find((p) => p.name === name));
+  }
+
   /** The spec of the chosen requests, with the limits they come with; throws a sentence. */
   async _spec() {
     const name = this.fields.preset.value;
     if (name === WATCHED) return this.options.watched();
-    const { spec, shows: says } = this.presets.find((p) => p.name === name);
+    const { spec, shows: says } = this._preset(name);
     return { spec, says };
   }
 

@@ -85,7 +85,7 @@ export class Race {
   /** Show a run in the Watch tab, at the race's moment. */
   watch(/** @type {Racer} */ racer) {
     this.toggle(false);
-    const { i } = racer.standing(Math.min(this.now, racer.length));
+    const { i } = racer.stepAt(Math.min(this.now, racer.length));
     this.watches(racer.name, racer.run.stepOf(Math.max(0, i)));
   }
 
@@ -112,7 +112,7 @@ export class Race {
     this.rows.style.setProperty("--racers", String(this.racers.length));
     this._spread();
     this.toggle(false);
-    this.now = this.opening();
+    this.now = this.firstEnd();
     this.redraw();
   }
 
@@ -121,7 +121,7 @@ export class Race {
   }
 
   /** The moment at which the first run is done, when the gap to the others is visible. */
-  opening() {
+  firstEnd() {
     return Math.min(...this.racers.map((r) => r.length), this.span);
   }
 
@@ -146,10 +146,10 @@ export class Race {
   }
 
   /** Move to the next or previous moment at which any run has a request done. */
-  land(/** @type {number} */ direction) {
+  seekCompletion(/** @type {number} */ direction) {
     this.toggle(false);
     const times = this.racers
-      .flatMap((r) => r.landings.map((l) => l[this.unit]))
+      .flatMap((r) => r.completions.map((l) => l[this.unit]))
       .sort((a, b) => a - b);
     const to =
       direction > 0
@@ -328,8 +328,8 @@ export class RaceBar {
       first: () => race.seek(0),
       last: () => race.seek(Infinity),
       play: () => race.toggle(),
-      prev: () => race.land(-1),
-      next: () => race.land(1),
+      prev: () => race.seekCompletion(-1),
+      next: () => race.seekCompletion(1),
       clock: () => race.setClock(!race.clock),
       table: () => race.showTable(!race.tabled),
     };
@@ -386,14 +386,14 @@ export function raceTable(/** @type {Race} */ race) {
     rows: race.racers.map((racer) => {
       const { run } = racer;
       const done = race.now >= racer.length - 1e-9;
-      const { i, inside } = racer.standing(race.now);
+      const { i, inside } = racer.stepAt(race.now);
       return [
         racer.name,
         done ? t("done") : inside ? String(run.stepOf(i)) : t("idle"),
         inside ? lanesWords(run, i) : "",
         done || i < 0 ? "0" : String(run.numWaiting[i]),
         String(racer.tokensAt(race.now)),
-        t(`${racer.landedAt(race.now).length} of ${racer.landings.length}`),
+        t(`${racer.completedBy(race.now).length} of ${racer.completions.length}`),
         racer.inAll(),
       ];
     }),

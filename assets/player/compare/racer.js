@@ -29,7 +29,7 @@ export class Racer {
     this.tokens = run.events.flatMap((e) =>
       e.sampled.map((s) => this.ends(e, e.passes[s.passIndex].tEnd)),
     );
-    this.landings = run.events.flatMap((e) =>
+    this.completions = run.events.flatMap((e) =>
       whoIsDone(e).map(({ request }) => ({ request: run.request(request), ...this.ends(e) })),
     );
     this.chips = h("span", { class: "landed fixed end flex", "aria-hidden": "true" });
@@ -76,8 +76,8 @@ export class Racer {
     return countUpTo(this.tokens, now + 1e-9, (t) => t[this.race.unit]);
   }
 
-  landedAt(/** @type {number} */ now) {
-    return this.landings.filter((l) => l[this.race.unit] <= now + 1e-9);
+  completedBy(/** @type {number} */ now) {
+    return this.completions.filter((l) => l[this.race.unit] <= now + 1e-9);
   }
 
   /** The run's final number. */
@@ -86,7 +86,7 @@ export class Racer {
   }
 
   /** The last step begun at a moment, -1 before the first. inside: whether it is still running. */
-  standing(/** @type {number} */ now) {
+  stepAt(/** @type {number} */ now) {
     const { events } = this.run;
     const begins = this.race.clock
       ? (/** @type {StepEvent} */ e) => e.tStart
@@ -162,7 +162,7 @@ export class Racer {
     const { now, clock } = race;
     const done = now >= this.length - 1e-9;
     const tokens = this.tokensAt(now);
-    const landed = this.landedAt(now);
+    const landed = this.completedBy(now);
     // as many chips as fit beside the rest of the line
     const most = race.presenter
       ? Math.max(3, Math.floor(this.lanes.surface.w / 160))

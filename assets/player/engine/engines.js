@@ -37,7 +37,7 @@ export class Engines {
   /**
    * The engines of this page; null if it has none. engine: where the files of the tab's engine are; engineModels:
    * the models it has. offers: where a page without a server has what can be run on it.
-   * @param {{server?: boolean, base?: string, engine?: string, engineModels?: string[], offers?: string}} options
+   * @param {{server?: boolean, base?: string, engine?: string, engineModels?: string[], offers?: string, [more: string]: Json}} options
    */
   static of({ server = false, base = "", engine = "", engineModels = [], offers = "" }) {
     if (!found && (server || engine))

@@ -216,11 +216,11 @@ export class Figure extends Card {
   _pointed(at, view) {
     const { canvas } = view.surface;
     const find = (/** @type {PointerEvent} */ e) => this.hover(view.hit(...pointIn(canvas, e)));
-    canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => {
+    canvas.addEventListener("pointermove", (e) => {
       if (e.pointerType === "mouse") find(e);
     });
     canvas.addEventListener("click", find); // a tap
-    canvas.addEventListener("pointerleave", (/** @type {PointerEvent} */ e) => {
+    canvas.addEventListener("pointerleave", (e) => {
       if (e.pointerType === "mouse") this.hover(null); // a finger leaves after every tap
     });
   }

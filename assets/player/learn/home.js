@@ -21,9 +21,7 @@ export class Home {
     setText($(".lead"), words.lead);
     setText($(".keys-line"), words.keys);
     this._howFar();
-    $(".lesson-list").replaceChildren(
-      ...doc.lessons.map((/** @type {Lesson} */ lesson) => this._lesson(lesson)),
-    );
+    $(".lesson-list").replaceChildren(...doc.lessons.map((lesson) => this._lesson(lesson)));
     $(".papers").hidden = !this._hasPapers({ name: "" });
     $(".papers").replaceChildren(
       newButton({ class: "link", onclick: () => this._paper({ name: "" }, "plan") }, words.plan),
@@ -43,11 +41,10 @@ export class Home {
 
   /** Bring a section below the lessons into sight: "questions" or "glossary". */
   go(/** @type {string} */ section) {
-    /** @type {Record<string, string | null>} */
-    const places = { __proto__: null, questions: ".asked", glossary: ".terms" };
-    const found = this.learn.$(places[section] || ".none");
-    found?.scrollIntoView();
-    found?.querySelector("h2").focus({ preventScroll: true });
+    const place = section === "questions" ? ".asked" : section === "glossary" ? ".terms" : null;
+    if (!place) return;
+    this.learn.$(place).scrollIntoView();
+    this.learn.$(`${place} h2`).focus({ preventScroll: true });
   }
 
   /** Show how far the learner is, once a question is answered. */
@@ -55,19 +52,15 @@ export class Home {
     const { learn } = this;
     const { $, words, doc, progress } = learn;
     const { lessons } = doc;
-    const of = lessons.map((/** @type {Lesson} */ lesson) => progress.of(lesson));
+    const of = lessons.map((lesson) => progress.of(lesson));
     const asked = lessons.flatMap(questionsOf).length;
-    const answered = of.flatMap((/** @type {Json} */ one) => one.answered).length;
+    const answered = of.flatMap((one) => one.answered).length;
     $(".how-far").hidden = !answered || lessons.length < 2;
     $(".how-far").replaceChildren(
       h(
         "p",
         {},
-        h(
-          "b",
-          {},
-          `${of.filter((/** @type {Json} */ { done }) => done).length} ${words.of} ${lessons.length}`,
-        ),
+        h("b", {}, `${of.filter(({ done }) => done).length} ${words.of} ${lessons.length}`),
         ` ${words.lessons_done}, `,
         h("b", {}, `${answered} ${words.of} ${asked}`),
         ` ${words.questions_answered}`,
@@ -114,7 +107,7 @@ export class Home {
             `${lesson.minutes} ${words.minutes} · ${lesson.stops.length} ${words.stops} · `,
             h("span", { class: "lesson-asked" }, done ? words.done : open),
           ),
-          ...PAPERS.filter(() => this._hasPapers(lesson)).map((kind) =>
+          ...(this._hasPapers(lesson) ? PAPERS : []).map((kind) =>
             newButton({ class: "link", onclick: () => this._paper(lesson, kind) }, words[kind]),
           ),
         ),
@@ -160,7 +153,7 @@ export class Home {
     const made = engines?.can("lesson_file")
       ? await engines
           .call("lesson_file", lesson.name, kind, language)
-          .catch((/** @type {Json} */ error) => ({ error: error.message }))
+          .catch((error) => ({ error: error.message }))
       : { url: options.papers[lesson.name][`${kind}-${language}`] };
     if (!made.url) {
       tab?.close();
@@ -172,14 +165,12 @@ export class Home {
     tab.location.replace(new URL(made.url, document.baseURI).href);
   }
 
-  _questions(/** @type {Root} */ section, /** @type {Json} */ questions) {
+  _questions(/** @type {Root} */ section, /** @type {Lesson} */ questions) {
     const { learn } = this;
     section.hidden = Boolean(learn.options.only);
     setText(section.querySelector("h2"), questions.title);
-    const asked = questions.stops.flatMap((/** @type {Json} */ q, /** @type {number} */ i) => {
-      const says = q.text.flatMap((/** @type {LessonSpan[]} */ spans) =>
-        sentence(spans, learn.watch.state, learn.doc.terms),
-      );
+    const asked = questions.stops.flatMap((q, i) => {
+      const says = q.text.flatMap((spans) => sentence(spans, learn.watch.state, learn.doc.terms));
       const onclick = () => learn.open(questions, i);
       const see = newButton({ class: "link", onclick }, learn.words.see_it);
       return [h("dt", { id: `asked-${q.name}` }, q.title), h("dd", {}, ...says, " ", see)];
@@ -188,7 +179,7 @@ export class Home {
   }
 
   /** A button that opens a term's run at its step in the Watch tab. */
-  _see(/** @type {Json} */ { run, step, view }) {
+  _see(/** @type {Term} */ { run, step, view }) {
     const { learn } = this;
     const { watch, words } = learn;
     const entry = watch.recorded(run);

@@ -28,6 +28,7 @@ export class Learn {
    */
   constructor(/** @type {Root} */ root, /** @type {Json} */ options = {}) {
     this.root = root;
+    /** @type {{tabs: Tab[], [more: string]: Json}} */
     this.options = {
       tabs: [],
       server: false,
@@ -102,11 +103,13 @@ export class Learn {
     if (this.engines?.can("lessons")) url = (await this.engines.call("lessons", language)).url;
     const doc = await fetchJson(url);
     if (this._asked !== language) return false;
+    /** @type {LessonsDocument} */
     this.doc = doc;
     /** @type {Record<string, string>} */
     this.words = Object.fromEntries(
       Object.entries(this.doc.words).map(([name, text]) => [name, byPointer(text)]),
     );
+    /** @type {string} */
     this.language = this.doc.language;
     this.root.lang = this.language;
     const { title, question: shows, stops: asked } = this.doc.questions;
@@ -155,7 +158,7 @@ export class Learn {
     return [...this.doc.lessons, this.doc.questions].find((l) => l.name === name);
   }
 
-  /** The lesson after the one that is open, if there is one. */
+  /** The lesson after the one that is open, or null. @returns {Json} */
   get nextLesson() {
     return this.options.only ? null : this.doc.lessons[this.lesson.number] || null;
   }
@@ -169,7 +172,7 @@ export class Learn {
       this.close();
       return this.home.go(wanted.get("at") || "");
     }
-    const at = lesson.stops.findIndex((/** @type {Stop} */ s) => s.name === wanted.get("stop"));
+    const at = lesson.stops.findIndex((s) => s.name === wanted.get("stop"));
     await this.open(lesson, Math.max(0, at));
   }
 
@@ -289,7 +292,7 @@ export class Learn {
   }
 
   /** A table below the text: what things are called elsewhere, or what was measured. */
-  _table(/** @type {Json} */ { label, head: columns, rows }) {
+  _table(/** @type {NonNullable<Stop["table"]>} */ { label, head: columns, rows }) {
     const head = (/** @type {Json} */ { name, url }) => {
       const link = url && h("a", { href: url, target: "_blank", rel: "noopener" }, name);
       return h("th", { scope: "col" }, link || name);
@@ -304,7 +307,7 @@ export class Learn {
       },
       tableOf(
         [h("td"), ...columns.map(head)],
-        rows.map((/** @type {string[]} */ [what, ...names]) =>
+        rows.map(([what, ...names]) =>
           h("tr", {}, h("th", { scope: "row" }, what), ...names.map((name) => h("td", {}, name))),
         ),
       ),
@@ -369,7 +372,7 @@ export class Learn {
       this.speak(e.target.value),
     );
     window.addEventListener("resize", () => this._fitType());
-    onSwipe($(".stop-scroll"), (/** @type {number} */ by) => this.go(by));
+    onSwipe($(".stop-scroll"), (by) => this.go(by));
     $(".stop-card").addEventListener("pointerover", (/** @type {Happened} */ e) => {
       if (!hasMoved(e)) return;
       const letter = /** @type {HTMLElement | null} */ (e.target.closest("[data-letter]"))?.dataset

@@ -10,7 +10,10 @@ const MARGIN = 1.04; // the axis is longer than the run, so that the mark at its
 
 export class Picture {
   /** What to show: {run, step, view, clock}. */
-  constructor(/** @type {Watch} */ watch, /** @type {Json} */ { run, step, view, clock }) {
+  constructor(
+    /** @type {Watch} */ watch,
+    /** @type {NonNullable<Lesson["picture"]>} */ { run, step, view, clock },
+  ) {
     this.el = h("div", {
       class: "lesson-picture",
       "data-view": view,
@@ -23,7 +26,7 @@ export class Picture {
         if (!entry || !seen.some((one) => one.isIntersecting)) return;
         near.disconnect();
         try {
-          const replay = await watch.fetch(entry.url);
+          const replay = await watch.fetch(entry.url ?? "");
           this._draw(new Run(replay), step, { views: [view], clock });
         } catch {
           // without a picture the lesson still has its words

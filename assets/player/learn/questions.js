@@ -8,7 +8,7 @@ const MOST_REASONS = 3;
 
 class Question {
   /** ask: {text, why} and what its kind needs. answered(right, own); own: found, not shown. */
-  constructor(/** @type {Json} */ ask, /** @type {Json} */ { watch, terms, words, say, answered }) {
+  constructor(/** @type {Ask} */ ask, /** @type {Json} */ { watch, terms, words, say, answered }) {
     this.ask = ask;
     this.watch = watch;
     this.words = words;
@@ -39,12 +39,7 @@ class Question {
     this.answer.hidden = false;
     this.answer.className = `answer ${right ? "right" : "wrong"}`;
     this.answer.replaceChildren(
-      h(
-        "p",
-        {},
-        h("b", {}, verdict),
-        ...said.flatMap((/** @type {LessonSpan[]} */ spans) => [" ", ...this.show(spans)]),
-      ),
+      h("p", {}, h("b", {}, verdict), ...said.flatMap((spans) => [" ", ...this.show(spans)])),
     );
     const why = reasons.map((/** @type {Json} */ reason) => h("li", {}, ...this.show(reason)));
     if (why.length) this.answer.append(h("ul", {}, ...why));
@@ -56,9 +51,9 @@ class Question {
 
 /** A question with options: [{text, right, why}]. */
 export class Choose extends Question {
-  constructor(/** @type {Root} */ holder, /** @type {Json} */ ask, /** @type {Json} */ on) {
+  constructor(/** @type {Root} */ holder, /** @type {Ask} */ ask, /** @type {Json} */ on) {
     super(ask, on);
-    this.buttons = ask.options.map((/** @type {Json} */ option, /** @type {number} */ i) =>
+    this.buttons = ask.options.map((option, i) =>
       newButton(
         { class: "option surface flex spaced", onclick: () => this.choose(i) },
         h("kbd", { "aria-hidden": "true" }, String(i + 1)),
@@ -89,16 +84,14 @@ export class Choose extends Question {
  * allowed: ["0110", …]}. Rows are queries, columns are keys; the answer is the trace's mask.
  */
 export class Paint extends Question {
-  constructor(/** @type {Root} */ holder, /** @type {Json} */ ask, /** @type {Json} */ on) {
+  constructor(/** @type {Root} */ holder, /** @type {Ask} */ ask, /** @type {Json} */ on) {
     super(ask, on);
     const { words } = this;
-    this.cells = ask.queries.map((/** @type {string} */ query, /** @type {number} */ q) =>
-      ask.keys.map((/** @type {string} */ key, /** @type {number} */ k) => this._cell(q, k)),
-    );
+    this.cells = ask.queries.map((query, q) => ask.keys.map((key, k) => this._cell(q, k)));
     this.at = [0, 0];
     this.shown = false; // by "Show me", until cleared
     this.cells[0][0].tabIndex = 0;
-    const label = (/** @type {Json} */ p, /** @type {string} */ axis) =>
+    const label = (/** @type {MaskLabel} */ p, /** @type {string} */ axis) =>
       h(
         "span",
         {
@@ -125,9 +118,9 @@ export class Paint extends Question {
           role: "columnheader",
           "aria-label": `${words.query} / ${words.key}`,
         }),
-        ...ask.keys.map((/** @type {string} */ key) => label(key, "of-key")),
+        ...ask.keys.map((key) => label(key, "of-key")),
       ),
-      ...ask.queries.map((/** @type {string} */ query, /** @type {number} */ q) =>
+      ...ask.queries.map((query, q) =>
         h("div", { class: "line grid", role: "row" }, label(query, "of-query"), ...this.cells[q]),
       ),
     );
@@ -191,11 +184,7 @@ export class Paint extends Question {
   }
 
   _fill(/** @type {(q: number, k: number) => boolean} */ wanted) {
-    this.cells.forEach((/** @type {Json} */ row, /** @type {number} */ q) =>
-      row.forEach((/** @type {unknown} */ _, /** @type {number} */ k) =>
-        this._set(q, k, wanted(q, k)),
-      ),
-    );
+    this.cells.forEach((row, q) => row.forEach((_, k) => this._set(q, k, wanted(q, k))));
   }
 
   _drag() {
@@ -253,7 +242,7 @@ export class Paint extends Question {
   check() {
     const { words } = this;
     const wrong = /** @type {number[][]} */ ([]);
-    this.ask.allowed.forEach((/** @type {Json} */ row, /** @type {number} */ q) =>
+    this.ask.allowed.forEach((row, q) =>
       [...row].forEach((cell, k) => {
         const mistaken = this._isOn(q, k) !== (cell === "1");
         this.cells[q][k].classList.toggle("wrong", mistaken);
@@ -271,9 +260,7 @@ export class Paint extends Question {
 
   reveal() {
     this.shown = true;
-    this._fill(
-      (/** @type {number} */ q, /** @type {number} */ k) => this.ask.allowed[q][k] === "1",
-    );
+    this._fill((q, k) => this.ask.allowed[q][k] === "1");
     this.judge(true, "", [this.ask.why], [], false);
   }
 

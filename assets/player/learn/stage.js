@@ -24,7 +24,7 @@ export class Stage {
   }
 
   /** Show a stop. veil: "say" hides what would reveal the answer, "future" later steps as well. */
-  async show(/** @type {Json} */ { run, step, views, pin }, veil = "") {
+  async show(/** @type {Stop} */ { run, step, views, pin }, veil = "") {
     const { watch, page } = this;
     page.dataset.veil = veil;
     watch.pause();

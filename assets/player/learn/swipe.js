@@ -11,7 +11,7 @@ const OWN = ".paint, .names"; // elements that need a finger's movement themselv
 export function onSwipe(el, act) {
   /** @type {number[] | null} */
   let from = null;
-  el.addEventListener("pointerdown", (/** @type {PointerEvent} */ e) => {
+  el.addEventListener("pointerdown", (e) => {
     from =
       e.pointerType !== "mouse" && e.isPrimary && !(/** @type {Element} */ (e.target).closest(OWN))
         ? [e.clientX, e.clientY]
@@ -20,7 +20,7 @@ export function onSwipe(el, act) {
   el.addEventListener("pointercancel", () => {
     from = null;
   });
-  el.addEventListener("pointerup", (/** @type {PointerEvent} */ e) => {
+  el.addEventListener("pointerup", (e) => {
     if (!from) return;
     const [dx, dy] = [e.clientX - from[0], e.clientY - from[1]];
     from = null;

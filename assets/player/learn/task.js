@@ -43,7 +43,7 @@ export class Task {
     this.lesson = learn.lesson;
     if (before?.name !== this.lesson.name) [this.found, this.ran] = [{}, []];
     else if (before !== this.lesson) this.renew();
-    const engine = learn.watch.engines && learn.options.tabs.length;
+    const engine = learn.watch.engines && learn.options.tabs.length > 0;
     const begin = { class: "button tall primary edit-run", onclick: () => learn.beginTask() };
     const next = { class: "button tall", onclick: () => learn.open(learn.nextLesson) };
     put(
@@ -125,7 +125,7 @@ export class Task {
     const { name } = lesson;
     const { goals, error } = await learn.engines
       .call("lesson_check", name, id, learn.language)
-      .catch((/** @type {Json} */ error) => ({ error: error.message }));
+      .catch((error) => ({ error: error.message }));
     if (this.lesson.name !== name) return null;
     if (!goals) return learn.watch.toast(error);
     for (const goal of goals) if (goal.met || !found[goal.name]?.met) found[goal.name] = goal;

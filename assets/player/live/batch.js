@@ -20,7 +20,7 @@ const KEPT = 16; // chapters kept of all ranks together, but at least two of eac
  * @param {Function} take
  */
 async function follow(server, names, chapters, more, take) {
-  const of = names.map((/** @type {string} */ name) => `&of=${encodeURIComponent(name)}`).join("");
+  const of = names.map((name) => `&of=${encodeURIComponent(name)}`).join("");
   try {
     for await (const delta of server.deltas(`inflight/live/steps?chapters=${chapters}${of}`, more))
       take(delta);

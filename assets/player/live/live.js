@@ -27,7 +27,7 @@ import { House } from "./house.js";
 import { FollowedView, JustFinished } from "./panels.js";
 import { Room } from "./room.js";
 import { Teacher } from "./teacher.js";
-import { standing } from "../run/moments.js";
+import { stepAt } from "../run/moments.js";
 import { allSay, followedSays, followedWords, nowWords, says } from "./words.js";
 import { showAddress } from "./join.js";
 
@@ -251,7 +251,7 @@ export class Live {
     const { watch, fleet, batch } = this;
     const going = watch.state.following && index === null;
     const offset = fleet?.members.find((m) => m.of === of)?.offset ?? 0;
-    const step = run.stepOf(index ?? Math.max(0, standing({ run, offset }, watch.moment).i));
+    const step = run.stepOf(index ?? Math.max(0, stepAt({ run, offset }, watch.moment).i));
     batch.choose(of, fleet?.batches.get(of));
     this._leaveFleet();
     this._onScreen();

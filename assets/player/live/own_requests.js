@@ -7,7 +7,7 @@ import { find, h, isRedrawn, newButton, pause, put, randomHex, setText } from ".
 import { keep, kept, keptData } from "../parts/kept.js";
 import { Refusal } from "../parts/server.js";
 import { speaking, t, tell } from "../parts/speech.js";
-import { whereabouts, written } from "./whereabouts.js";
+import { numWritten, whereabouts } from "./whereabouts.js";
 
 const KEPT = "inflight-live-requests"; // key in the session's storage
 const MOST = 20;
@@ -291,7 +291,7 @@ export class OwnList {
     setText(row.state, whereabouts(run, own));
     // an answer does not continue the prompt, so a space is put between them
     if (own.isChat) setText(row.prompt, `${own.prompt} `);
-    setText(row.text, own.text.slice(0, own.ends[written(run, own) - 1] || 0));
+    setText(row.text, own.text.slice(0, own.ends[numWritten(run, own) - 1] || 0));
     const over = Boolean(own.ended || own.lost);
     tell(row.button, over ? "Remove" : "Cancel");
     row.button.setAttribute(

@@ -68,7 +68,7 @@ export class Teacher {
         h("button", { class: "button", value: "no", formnovalidate: true }, t("Cancel")),
       ),
     );
-    form.addEventListener("submit", (/** @type {SubmitEvent} */ e) => {
+    form.addEventListener("submit", (e) => {
       if (e.submitter?.getAttribute("value") !== "no" && field.value)
         this._begin(field.value.trim(), true);
     });

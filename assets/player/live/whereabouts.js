@@ -32,7 +32,7 @@ export function howItWent(ended) {
  * @param {Run | null} run null while nothing is known
  * @param {{id: string, ended?: Json, ends?: number[]}} own
  */
-export function written(run, { id, ended, ends = [] }) {
+export function numWritten(run, { id, ended, ends = [] }) {
   if (ended || !run) return ends.length;
   const request = run.request(id);
   return Math.min(ends.length, request ? run.numGenerated(request, run.length - 1) : 0);
@@ -60,7 +60,7 @@ export function whereabouts(run, own) {
       work: went ? work(went) : t(`${count(ended.tokens)} [token|tokens]`),
     });
   }
-  const total = written(run, own);
+  const total = numWritten(run, own);
   const request = run && run.request(id);
   if (!request) return t(total ? `${count(total)} [token|tokens] so far.` : "On its way.");
   const waiting = run.waitingAt(run.length - 1);

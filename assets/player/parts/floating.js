@@ -16,7 +16,7 @@ export class Menu {
       if (!el.hidden && !el.contains(at) && !(this.button && this.button.contains(at)))
         this.close();
     });
-    el.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => {
+    el.addEventListener("keydown", (e) => {
       const items = [...el.querySelectorAll("button")];
       const at = items.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
       const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 }[e.key];
@@ -185,9 +185,7 @@ export class Tooltip {
   show(/** @type {Span[][]} */ lines, /** @type {number} */ x, /** @type {number} */ y) {
     const { el } = this;
     el.replaceChildren(
-      ...lines.map((/** @type {Span[]} */ line) =>
-        h("div", {}, ...spans(this.part, translateLine(line))),
-      ),
+      ...lines.map((line) => h("div", {}, ...spans(this.part, translateLine(line)))),
     );
     el.hidden = false;
     const box = this.part.root.getBoundingClientRect();

@@ -21,7 +21,7 @@ export const stretch = ({ run, offset }, i) => [
  * The current step of a run: i is the last step that has begun, or -1 before the first; inside says
  * whether it is still being computed. @param {Placed} placed @param {number} now
  */
-export function standing(placed, now) {
+export function stepAt(placed, now) {
   const { run, offset } = placed;
   const i = countUpTo(run.events, now + 1e-9, (e) => offset + e.tStart) - 1;
   return { i, inside: i >= 0 && now < stretch(placed, i)[1] - 1e-9 };
@@ -60,7 +60,7 @@ export function busy({ run, offset }, from, to) {
  * The index of the first token at which a request's text differs from its text in another run, or
  * null if the texts are equal. @param {Run} run @param {Run} other @param {string} id
  */
-export function departs(run, other, id) {
+export function differsAt(run, other, id) {
   const [mine, theirs] = [run.texts.output[id] || [], other.texts.output[id] || []];
   const at = mine.findIndex((piece, i) => piece !== theirs[i]);
   return at >= 0 ? at : mine.length === theirs.length ? null : mine.length;
@@ -73,7 +73,7 @@ export function departs(run, other, id) {
  */
 export function firstChange(before, after) {
   const changes = after.requests
-    .map((request) => ({ request, at: departs(after, before, request.id) ?? Infinity }))
+    .map((request) => ({ request, at: differsAt(after, before, request.id) ?? Infinity }))
     .filter(({ request, at }) => at < request.samples.length);
   changes.sort((a, b) => a.request.samples[a.at] - b.request.samples[b.at]);
   if (!changes.length) return null;

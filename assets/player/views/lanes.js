@@ -262,7 +262,7 @@ export class LanesView extends LaneChart {
 
   /** Let a click on the other run's lanes put that run on screen, at that moment. */
   _turnTo() {
-    this.otherBox.addEventListener("click", (/** @type {MouseEvent} */ e) => {
+    this.otherBox.addEventListener("click", (e) => {
       const run = this.state?.pair.other?.run;
       if (!run) return;
       const [x] = pointIn(this.otherBox, e);

@@ -261,7 +261,7 @@ export class PackedRow extends CanvasView {
     const isToken = (/** @type {PlacedCell} */ { pads, graph, sum }) => !pads && !graph && !sum;
     const carries = moving && state.flights?.carries(state);
     const flying = carries ? some(placed.filter(isToken), FLYING) : null;
-    placed.forEach((/** @type {PlacedCell} */ cell, n) => {
+    placed.forEach((cell, n) => {
       Object.assign(cell, { flies: flying?.has(cell), come: turn(come, n, placed.length) });
       if (cell.come === 1 || !cell.flies) this.ink(g, state, cell, cell.come);
       this._out(g, state, cell);

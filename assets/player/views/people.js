@@ -11,7 +11,7 @@ import { windowScale } from "../run/lane_layout.js";
 import { PREFILL, STALLED, isDone } from "../run/run.js";
 import { DoorView } from "./door.js";
 import { LaneChart } from "./lane_chart.js";
-import { callsItself, clean, tail, written } from "./texts.js";
+import { callsItself, clean, outputTail, tail } from "./texts.js";
 
 const PROMPT = 160; // characters shown of the prompt's end
 const OUTPUT = 420; // … of the text so far: more than fits the largest row
@@ -225,7 +225,7 @@ export class PeopleView {
     const prompt = run.said(request);
     const output = run.answer(request);
     setText(row.prompt, tail(prompt, prompt.length, PROMPT).replace(BREAKS, " "));
-    const old = written(run, output, Math.min(before, output.length), OUTPUT);
+    const old = outputTail(run, output, Math.min(before, output.length), OUTPUT);
     const fresh = clean((holds ? run.newPieces(request, frame.i) : []).join("")).slice(0, OUTPUT);
     setText(row.output, old.replace(BREAKS, " "));
     setText(row.fresh, fresh.replace(BREAKS, " "));

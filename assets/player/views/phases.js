@@ -25,7 +25,7 @@ export function phase(share, name) {
 }
 
 /**
- * The progress of the n-th of `total` things that follow one another.
+ * The progress of the n-th of `total` things, each of which begins before the last one is done.
  * @param {number} done of all, 0 to 1 @param {number} n @param {number} total
  */
 export const turn = (done, n, total) => clamp(done * 1.7 - (n / Math.max(1, total)) * 0.7, 0, 1);

@@ -8,7 +8,7 @@ import { plain, spans } from "../parts/chips.js";
 import { t, tell } from "../parts/speech.js";
 import { strokeBox, Surface } from "../parts/surface.js";
 import { indexAt, laneScale } from "../run/lane_layout.js";
-import { busy, standing, stretch } from "../run/moments.js";
+import { busy, stepAt, stretch } from "../run/moments.js";
 import { drawTimeAxis, LaneChart, lanesWords } from "./lane_chart.js";
 import { GUTTER } from "./lane_ink.js";
 
@@ -93,7 +93,7 @@ class Band {
   draw(state, per) {
     const { ranks, palette, presenter, layout } = state;
     const { member, run, chart, view } = this;
-    this.at = standing(member, ranks.now);
+    this.at = stepAt(member, ranks.now);
     this._say(state);
     const { surface } = chart;
     if (!surface.visible || !run.length) return;
@@ -309,7 +309,7 @@ export class RankLanes {
       caption: t(`All ranks at ${ranks.readout}`),
       columns: ["Rank", "Step", "Lanes", "Waiting", "What happens"],
       rows: this.bands.map((band) => {
-        const { i, inside } = standing(band.member, ranks.now);
+        const { i, inside } = stepAt(band.member, ranks.now);
         const { pill, say } = band.words();
         const { run } = band;
         return [

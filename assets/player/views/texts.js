@@ -7,7 +7,7 @@ import { t, tell } from "../parts/speech.js";
 import { chip } from "../parts/chips.js";
 import { unbroken, wallClock } from "../parts/format.js";
 import { waitedBy } from "../run/delays.js";
-import { departs } from "../run/moments.js";
+import { differsAt } from "../run/moments.js";
 import { isDone } from "../run/run.js";
 import { movingIn, phase } from "./phases.js";
 
@@ -43,7 +43,7 @@ export const timed = (run, words) => `${run.isSimulated ? `${t("Simulated")}: ` 
  * The end of what a request has written so far. A simulated run has no text.
  * @param {Run} run @param {string[]} pieces @param {number} end @param {number} most
  */
-export const written = (run, pieces, end, most) =>
+export const outputTail = (run, pieces, end, most) =>
   run.isSimulated ? (end > 0 ? ` (${t("simulated: no text")}) ` : "") : tail(pieces, end, most);
 
 /** Text whose line breaks and control characters are shown as marks. @param {string} text */
@@ -161,9 +161,9 @@ export class TextsView {
       row.by.hidden = !request.by;
       setText(row.prompt, tail(prompt, prompt.length, PROMPT));
       // the first token that the leak changes
-      const leaves = masked ? (departs(run, masked, request.id) ?? Infinity) : Infinity;
+      const leaves = masked ? (differsAt(run, masked, request.id) ?? Infinity) : Infinity;
       const most = done && request.isOwn ? Infinity : OUTPUT; // the visitor's own is whole
-      setText(row.output, written(run, output, Math.min(before, output.length, leaves), most));
+      setText(row.output, outputTail(run, output, Math.min(before, output.length, leaves), most));
       setText(row.changed, clean(output.slice(leaves, before).join("")).slice(-OUTPUT));
       const other = masked && total > leaves ? masked.answer(request).slice(leaves, total) : null;
       const instead = other && `with the mask: ${clean(other.join("")).slice(-OUTPUT)}`;

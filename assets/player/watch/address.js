@@ -14,8 +14,7 @@ const FIGURES = ["lanes", "row", "mask", "kv", "text"]; // views that an embedde
 /** The four whole numbers that name a part of a mask, or null. */
 function viewFrom(/** @type {string | null} */ text) {
   const view = (text || "").split(",").map(Number);
-  const isView =
-    view.length === 4 && view.every((/** @type {number} */ n) => Number.isInteger(n) && n >= 0);
+  const isView = view.length === 4 && view.every((n) => Number.isInteger(n) && n >= 0);
   return isView && view[0] < view[1] && view[2] < view[3] ? view : null;
 }
 
@@ -174,7 +173,7 @@ export class Address {
       wanted.racer === app.entry?.racer &&
       wanted.beside === (address?.beside ?? null);
     const isSpecOf = wanted.what ? wanted.what === address?.what : wanted.spec === app.entry?.spec;
-    const entry = app.options.catalogue.find((/** @type {Json} */ e) => e.name === wanted.run);
+    const entry = app.options.catalogue.find((e) => e.name === wanted.run);
     if (entry && entry !== app.entry) app.open(entry, wanted);
     else if (wanted.run && !entry) app.missing(wanted.run);
     else if (wanted.trace.length && String(wanted.trace) !== String(tracesOf(app)))

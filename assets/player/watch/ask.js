@@ -75,7 +75,7 @@ export class Ask {
     this.note.addEventListener("keydown", (e) => {
       if (e.key === "Escape") e.stopPropagation();
     });
-    this.note.addEventListener("toggle", (/** @type {ToggleEvent} */ e) => {
+    this.note.addEventListener("toggle", (e) => {
       if (e.newState === "open") return;
       this.button?.setAttribute("aria-expanded", "false");
       if (document.activeElement === document.body || this.note.contains(document.activeElement))
@@ -91,7 +91,7 @@ export class Ask {
     const told = EXPLAINED[ask];
     if (!told || !app.run?.length || !note.showPopover) return;
     this.button = button;
-    const here = app.options.tabs.some((/** @type {Json} */ tab) => tab.name === "learn");
+    const here = app.options.tabs.some((tab) => tab.name === "learn");
     note.setAttribute("aria-label", t(told.asks));
     const onclick = () => note.hidePopover();
     const closing = { class: "icon-button ask-close soft", "aria-label": t("Close"), onclick };

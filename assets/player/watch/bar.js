@@ -29,15 +29,13 @@ export class Bar {
     this.app = app;
     this.tight = 0; // how little room there is, 0 to 4: see `_fitButtons`
     const { options, root, $ } = app;
-    this.chips = options.catalogue.map((/** @type {Entry} */ entry) =>
+    this.chips = options.catalogue.map((entry) =>
       newButton({ class: "button", onclick: () => app.open(entry) }),
     );
     this.named();
     $(".presets").replaceChildren(...this.chips);
     $(".runs-button").hidden = options.catalogue.length < 2 && !app.engines;
-    $(".race-button").hidden = !options.tabs.some(
-      (/** @type {Json} */ tab) => tab.name === "compare",
-    );
+    $(".race-button").hidden = !options.tabs.some((tab) => tab.name === "compare");
     $(".what-button").hidden = $(".edit-button").hidden = !app.engines;
     const clicked = {
       ".runs-button": () => showRuns(app),
@@ -64,7 +62,7 @@ export class Bar {
   named() {
     const { options, root } = this.app;
     fillTabs(root, options.tabs, "watch");
-    this.chips.forEach((/** @type {HTMLButtonElement} */ chip, /** @type {number} */ i) => {
+    this.chips.forEach((chip, i) => {
       setText(chip, t(options.catalogue[i].title || ""));
       chip.title = t(options.catalogue[i].shows || "");
     });
@@ -79,8 +77,7 @@ export class Bar {
     const add = (/** @type {Parameters<typeof item>} */ ...one) => items.push(item(...one));
     const small = app.layout === "phone" || app.store.state.narrow;
     const [runs, race] = [app.$(".runs-button"), app.$(".race-button")];
-    const has = (/** @type {string} */ name) =>
-      options.tabs.some((/** @type {Json} */ tab) => tab.name === name);
+    const has = (/** @type {string} */ name) => options.tabs.some((tab) => tab.name === name);
     const learn = (/** @type {string} */ section) => () => {
       location.hash = `part=learn&at=${section}`;
     };
@@ -117,7 +114,7 @@ export class Bar {
       add("Glossary", learn("glossary"), "What the words mean, and vLLM's names");
       add("Questions people ask", learn("questions"), "Each answered at a step of a run");
     }
-    const languages = options.tabs.find((/** @type {Json} */ tab) => tab.speaks)?.speaks || {};
+    const languages = options.tabs.find((tab) => tab.speaks)?.speaks || {};
     for (const [language, text] of Object.entries(languages)) {
       const detail = { language };
       if (language !== app.speech.name)
@@ -125,9 +122,9 @@ export class Bar {
           app.root.dispatchEvent(new CustomEvent("inflight-language", { detail, bubbles: true })),
         );
     }
-    const story = options.tabs.find((/** @type {Json} */ tab) => tab.href);
+    const story = options.tabs.find((tab) => tab.href);
     const told = "Continuous batching, told on recorded runs";
-    if (story) add("Story", () => location.assign(hrefOf(story.href)), told);
+    if (story) add("Story", () => location.assign(hrefOf(story.href ?? "")), told);
     const documents = () => location.assign(options.docs);
     if (options.docs) add("Documents", documents, "Tutorials, reference, what was measured");
     const about = "Model, device, limits, memory";
@@ -174,7 +171,7 @@ export class Bar {
     app.$(".what-button").title = aboutWhatIf(app);
     // no engine outside the sandbox can run a visitor's policy again
     root.toggleAttribute("data-own-policy", Boolean(app.entry?.written));
-    this.chips.forEach((/** @type {HTMLButtonElement} */ chip, /** @type {number} */ i) =>
+    this.chips.forEach((chip, i) =>
       chip.classList.toggle("on", app.options.catalogue[i] === app.entry),
     );
     app.$(".legend-pad").hidden = header.batching?.layout === "packed";
@@ -212,7 +209,7 @@ export class Bar {
       (el) => el !== box && !el.matches(".spring") && !el.hidden,
     );
     const room = top.clientWidth - 80 - others.reduce((n, el) => n + widthOf(el) + 8, 0);
-    const open = chips[app.options.catalogue.indexOf(app.entry)];
+    const open = chips[app.options.catalogue.findIndex((e) => e === app.entry)];
     let used = open ? open.offsetWidth + 8 : 0;
     let full = false;
     for (const chip of chips) {

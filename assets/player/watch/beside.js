@@ -40,10 +40,9 @@ export class Beside {
   get recorded() {
     const { entry, options } = this.app;
     const name = entry?.racer ? POLICIES.includes(entry.racer) && entry.comparison : entry?.name;
-    const known = options.catalogue.find((/** @type {Json} */ e) => e.name === name);
+    const known = options.catalogue.find((e) => e.name === name);
     const can =
-      this.app.engines?.can("open_comparison") ||
-      options.comparisons?.some((/** @type {Json} */ e) => e.name === name);
+      this.app.engines?.can("open_comparison") || options.comparisons?.some((e) => e.name === name);
     return known?.beside && can ? name : null;
   }
 

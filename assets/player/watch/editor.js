@@ -58,7 +58,7 @@ export class Editor {
       loadWorkload(this, e.target),
     );
     const compare = $(".compare-these");
-    compare.hidden = !app.options.tabs.some((/** @type {Json} */ tab) => tab.name === "compare");
+    compare.hidden = !app.options.tabs.some((tab) => tab.name === "compare");
     compare.addEventListener("click", () => goToPart(app.root, "compare", "watched"));
     this.field("preset").addEventListener("change", () =>
       this.setAside(() => this._preset(this.field("preset").value)),
@@ -157,15 +157,10 @@ export class Editor {
     if (!this.state) return;
     this.model.named();
     this.device.named();
-    const titles = [
-      t("the run on screen"),
-      ...this.state.presets.map((/** @type {Json} */ p) => t(p.title)),
-    ];
+    const titles = [t("the run on screen"), ...this.state.presets.map((p) => t(p.title))];
     for (const [n, option] of [...this.field("preset").options].entries())
       option.textContent = titles[n];
-    const preset = this.state.presets.find(
-      (/** @type {Json} */ p) => p.name === this.field("preset").value,
-    );
+    const preset = this.state.presets.find((p) => p.name === this.field("preset").value);
     if (preset) setText(this.$(".preset-shows"), t(preset.shows));
     this._policy();
     if (!this.app.running) this._compare();
@@ -251,6 +246,7 @@ export class Editor {
 
   async _ask() {
     try {
+      /** @type {Offers} */
       this.state = await this.app.engines.get("inflight/state");
     } catch (/** @type {Foreign} */ error) {
       this.frame.say(`The engine cannot be reached: ${error.message}.`, true);
@@ -260,11 +256,9 @@ export class Editor {
     this.limits = limits || {};
     const option = (/** @type {Json} */ value, /** @type {Json} */ words) =>
       h("option", { value }, words);
-    const chosen = presets.map((/** @type {Json} */ p) => option(p.name, t(p.title)));
+    const chosen = presets.map((p) => option(p.name, t(p.title)));
     this.field("preset").replaceChildren(option("", t("the run on screen")), ...chosen);
-    this.field("policy").replaceChildren(
-      ...policies.map((/** @type {Json} */ { name }) => option(name, name)),
-    );
+    this.field("policy").replaceChildren(...policies.map(({ name }) => option(name, name)));
     this.model.fill(this.state);
     if (this.typed) this.edit(this.typed);
     this.frame.button.disabled = false;
@@ -331,7 +325,7 @@ export class Editor {
   /** The preset whose recording is on screen. */
   get _known() {
     const { entry } = this.app;
-    return entry && this.state.presets.find((/** @type {Json} */ p) => p.name === entry.name);
+    return entry && this.state.presets.find((p) => p.name === entry.name);
   }
 
   _specOf(/** @type {Run} */ run) {
@@ -341,8 +335,7 @@ export class Editor {
     const { header } = run;
     const name = (header.model && header.model.name) || "";
     const lastOf = (/** @type {string} */ path) => path.split("/").at(-1);
-    const model =
-      this.state.models.find((/** @type {string} */ m) => lastOf(m) === lastOf(name)) || name;
+    const model = this.state.models.find((m) => lastOf(m) === lastOf(name)) || name;
     return { workload: run.workload, config: header.config, model, device: "auto" };
   }
 
@@ -356,17 +349,15 @@ export class Editor {
   }
 
   _preset(/** @type {string} */ name) {
-    const preset = this.state.presets.find((/** @type {Json} */ p) => p.name === name);
+    const preset = this.state.presets.find((p) => p.name === name);
     if (!preset) return this._fromRun();
     setText(this.$(".preset-shows"), t(preset.shows));
     // a model that the visitor brought stays chosen
-    const isOurs = this.state.presets.some(
-      (/** @type {Json} */ { spec }) => spec.model === this.model.value,
-    );
+    const isOurs = this.state.presets.some(({ spec }) => spec.model === this.model.value);
     const own = !isOurs && this.model.isOwn && this.model.facts && this.model.spec;
     this.fill(own ? { ...preset.spec, ...own } : preset.spec);
     this.isChosenByHand = Boolean(own);
-    const entry = this.app.options.catalogue.find((/** @type {Json} */ e) => e.name === name);
+    const entry = this.app.options.catalogue.find((e) => e.name === name);
     if (entry && entry !== this.app.entry) {
       // the preset is recorded, so its run is shown at once
       this._opening = true;
@@ -380,8 +371,7 @@ export class Editor {
 
   _policy() {
     const policy =
-      this.state &&
-      this.state.policies.find((/** @type {Json} */ p) => p.name === this.field("policy").value);
+      this.state && this.state.policies.find((p) => p.name === this.field("policy").value);
     if (!policy) return;
     setText(this.$(".policy-shows"), t(policy.shows));
     this.isByPriority = policy.order_by === "priority";
@@ -495,7 +485,7 @@ export class Editor {
 
   /** @param {Json} spec @param {Beside["asked"]} asked */
   async runSpec(spec, asked = null) {
-    return this._running(spec, "Starting the engine.", (/** @type {Json} */ tell) =>
+    return this._running(spec, "Starting the engine.", (tell) =>
       this.app.live.start(spec, this.app.visit.visitor, tell, asked),
     );
   }
@@ -564,7 +554,7 @@ export class Editor {
   /** The preset whose requests a spec has. */
   _presetOf(/** @type {Json} */ spec) {
     const asked = canonical(spec.workload);
-    return this.state.presets.find((/** @type {Json} */ p) => canonical(p.spec.workload) === asked);
+    return this.state.presets.find((p) => canonical(p.spec.workload) === asked);
   }
 
   /** The title that a run of this spec gets among those of this visit. */
@@ -605,7 +595,7 @@ export class Editor {
     let spec = await unpack(/** @type {string} */ (wanted.spec)).catch(() => null);
     if (!isSpec(spec)) return this.app.toast("This link's workload cannot be read.");
     if (spec.preset) {
-      const preset = this.state.presets.find((/** @type {Json} */ p) => p.name === spec.preset);
+      const preset = this.state.presets.find((p) => p.name === spec.preset);
       if (!preset) return this.app.toast("This link names a preset that is not here.");
       spec = {
         ...preset.spec,

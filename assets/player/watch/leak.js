@@ -29,7 +29,7 @@ export class Leak {
   }
 
   get _recorded() {
-    return this.app.options.catalogue.filter((/** @type {Entry} */ entry) => entry.leak);
+    return this.app.options.catalogue.filter((entry) => entry.leak);
   }
 
   get on() {
@@ -99,7 +99,7 @@ export class Leak {
       await app.open(entry);
       if (app.entry === entry) await this.toggle();
     };
-    const choices = this._recorded.map((/** @type {Entry} */ entry) =>
+    const choices = this._recorded.map((entry) =>
       newButton({ class: "button", onclick: () => open(entry) }, t(entry.title)),
     );
     const list = h("div", { class: "choices flex spaced wrap" }, ...choices);

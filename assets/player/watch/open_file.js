@@ -85,7 +85,7 @@ export async function openRacer(
 /** The document of a recorded comparison, by its name. */
 export async function comparisonOf(/** @type {App} */ app, /** @type {Json} */ comparison) {
   const entry =
-    (app.options.comparisons || []).find((/** @type {Json} */ e) => e.name === comparison) ||
+    (app.options.comparisons || []).find((e) => e.name === comparison) ||
     (app.engines?.can("open_comparison") && { name: comparison });
   if (!entry) throw new Error(`there is no comparison ${comparison} here.`);
   return app.fetch(await comparisonUrl(app.engines, entry));

@@ -30,7 +30,7 @@ export class OwnQuestion {
   async offer(name) {
     const { engines, editor } = this.app;
     if (this.preset || !engines || !(await editor.ready())) return;
-    this.preset = editor.state.presets.find((/** @type {Json} */ one) => one.name === name) || null;
+    this.preset = editor.state.presets.find((one) => one.name === name) || null;
   }
 
   /** @param {string} question */
@@ -61,7 +61,7 @@ export class OwnQuestion {
     const soon = "Your question is on its way. Until it joins, you see the recorded run.";
     const holds = (/** @type {RunRequest} */ { laneSpans }) =>
       laneSpans.some(({ from, to }) => from <= frame.i && to >= frame.i);
-    if (own) put(says, ...spans({ run, index: frame.i }, standing(run, own, frame), holds));
+    if (own) put(says, ...spans({ run, index: frame.i }, whereabouts(run, own, frame), holds));
     else setText(says, this.asked ? t(soon) : "");
   }
 }
@@ -70,7 +70,7 @@ export class OwnQuestion {
  * A sentence about where the visitor's request is. @param {Run} run @param {RunRequest} request
  * @param {Frame} frame @returns {Span[]}
  */
-function standing(run, request, { i, waiting }) {
+function whereabouts(run, request, { i, waiting }) {
   const own = { request };
   const stay = request.laneSpans.find(({ from }) => from <= i);
   if (!stay) {

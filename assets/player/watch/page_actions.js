@@ -44,7 +44,7 @@ export function pageActions(app) {
     open: app.open.bind(app),
     /** The entry of a recorded run in the catalogue, by its name. */
     recorded: (/** @type {string} */ name) =>
-      options.catalogue.find((/** @type {Entry} */ entry) => entry.name === name),
+      options.catalogue.find((entry) => entry.name === name),
     openReplay: app.openReplay.bind(app),
     /**
      * Open a replay whose sentences are already in the page's language. @param {Replay} replay

@@ -78,6 +78,7 @@ export class Player {
    */
   constructor(/** @type {Root} */ root, /** @type {Json} */ options = {}) {
     this.root = root;
+    /** @type {PlayerOptions} */
     this.options = { catalogue: [], tabs: [], server: false, ...options };
     this.store = new Store(paintTheme(root, prefersDark()));
     /** @type {Frame} */
@@ -262,7 +263,7 @@ export class Player {
   async start() {
     const { options, address } = this;
     /** @type {Json} */ const wanted = address.read();
-    const names = ["watch", ...options.tabs.map((/** @type {Tab} */ tab) => tab.name)];
+    const names = ["watch", ...options.tabs.map((tab) => tab.name)];
     if (wanted.part && !names.includes(wanted.part)) this.absent(wanted.part);
     address.owes = Boolean(wanted.spec && this.engines);
     for (const key of wanted.request ? ["rank"] : ["step", "rank", "at"])
@@ -296,8 +297,9 @@ export class Player {
     if (wanted.trace.length || wanted.comparison || wanted.spec) wanted.request = null;
     if (options.replay && !wanted.run) this.show(options.replay, wanted);
     else if (!(await this.opening.begin()) && !this.isOpening) {
+      /** @type {Entry | undefined} */
       const entry =
-        options.catalogue.find((/** @type {Json} */ e) => e.name === wanted.run) ||
+        options.catalogue.find((e) => e.name === wanted.run) ||
         (options.url ? { url: options.url } : options.catalogue[0]);
       if (entry) {
         await this.open(entry, wanted);

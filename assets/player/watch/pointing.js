@@ -14,17 +14,17 @@ import { t, translateLine } from "../parts/speech.js";
 export function pointCanvas(app, view, seeks = false) {
   const { canvas } = view.surface;
   const find = (/** @type {Json} */ e) => (app.run ? view.hit(...pointIn(canvas, e)) : null);
-  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => {
+  canvas.addEventListener("pointermove", (e) => {
     if (e.pointerType === "touch" || view.dragging || !hasMoved(e)) return;
     app.hover(find(e), e.clientX, e.clientY);
   });
   canvas.addEventListener("pointerleave", () => app.hover(null));
   /** @type {number[] | null} */
   let down = null;
-  canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ e) => {
+  canvas.addEventListener("pointerdown", (e) => {
     down = [e.clientX, e.clientY];
   });
-  canvas.addEventListener("click", (/** @type {PointerEvent} */ e) => {
+  canvas.addEventListener("click", (e) => {
     // the end of a drag is not a click
     if (seeks || (down && Math.hypot(e.clientX - down[0], e.clientY - down[1]) > 5)) return;
     const found = find(e);

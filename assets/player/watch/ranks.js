@@ -5,7 +5,7 @@
 import { clamp, h, newButton, renew } from "../parts/dom.js";
 import { momentOf } from "../parts/format.js";
 import { t, tell } from "../parts/speech.js";
-import { momentsOf, standing, stretch } from "../run/moments.js";
+import { momentsOf, stepAt, stretch } from "../run/moments.js";
 import { requestNamed } from "../run/ids.js";
 import { Run, countUpTo } from "../run/run.js";
 
@@ -143,7 +143,7 @@ export class Ranks {
   hold(/** @type {number} */ now) {
     const { app } = this;
     const at = clamp(now, this.from, this.span);
-    app.store.set({ index: Math.max(0, standing(/** @type {Rank} */ (this.current), at).i) });
+    app.store.set({ index: Math.max(0, stepAt(/** @type {Rank} */ (this.current), at).i) });
     this._held = { run: app.run, index: app.index, now: at };
     if (this.alone) app.store.set({ following: this.at >= this.length - 1 });
     app.redraw();
@@ -225,7 +225,7 @@ export class Ranks {
   draw() {
     const { current } = this;
     if (!current) return;
-    const { i, inside } = standing(current, this.now);
+    const { i, inside } = stepAt(current, this.now);
     // in Simple, the lanes already show this rank's place on its own clock
     this.moment.hidden = this.all || this.members.length < 2 || (inside && this.app.detail.simple);
     const before = i < 0 ? "before its first step" : `idle after step ${current.run.stepOf(i)}`;
@@ -256,10 +256,5 @@ export class Ranks {
 
   get readout() {
     return momentOf(this.now, this.span);
-  }
-
-  /** The ranks' current steps, for tests and scripts. */
-  standing() {
-    return this.members.map((m) => ({ rank: m.rank, ...standing(m, this.now) }));
   }
 }

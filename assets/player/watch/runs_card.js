@@ -63,7 +63,7 @@ function recorded(app, dialog, entry) {
 }
 
 /**
- * @param {App} app @param {HTMLDialogElement} dialog @param {Json} kept @param {() => void} again
+ * @param {App} app @param {HTMLDialogElement} dialog @param {VisitRun} kept @param {() => void} again
  */
 function ofThisVisit(app, dialog, kept, again) {
   const { visit } = app;
@@ -116,10 +116,10 @@ export function showRuns(/** @type {App} */ app) {
     const groups = (questions || []).map(
       (/** @type {string} */ question, /** @type {number} */ n) => [
         question,
-        catalogue.filter((/** @type {Json} */ e) => e.question === n),
+        catalogue.filter((e) => e.question === n),
       ],
     );
-    const rest = catalogue.filter((/** @type {Json} */ e) => !Number.isInteger(e.question));
+    const rest = catalogue.filter((e) => !Number.isInteger(e.question));
     groups.push([{ title: "Recorded runs", answer: "" }, rest]);
     /** @param {string} title @param {string} says @param {string} kind @param {Json} choices */
     const section = (title, says, kind, choices) => {
@@ -127,12 +127,10 @@ export function showRuns(/** @type {App} */ app) {
       const head = [h("h3", {}, t(title)), h("p", {}, t(says))];
       return choices.length > 0 && h("section", {}, ...head, list);
     };
-    const made = app.visit.runs.map((/** @type {Json} */ kept) =>
-      ofThisVisit(app, dialog, kept, fill),
-    );
+    const made = app.visit.runs.map((kept) => ofThisVisit(app, dialog, kept, fill));
     const lost = "Made here; they are lost when the page is closed.";
     const file = closed(dialog, () => openFile(app));
-    const learns = app.options.tabs.some((/** @type {Json} */ tab) => tab.name === "learn");
+    const learns = app.options.tabs.some((tab) => tab.name === "learn");
     put(
       dialog,
       cardHead("Runs", newButton({ class: "button", onclick: file }, t("Open a file"))),
@@ -168,8 +166,8 @@ export class Visit {
     this.app = app;
     // identifies the visitor to the server
     this.visitor = randomHex(12);
-    /** @type {Json[]} */
-    this.runs = []; // {title, policy, seconds, at, run, entry, spec, lanes, steps}
+    /** @type {VisitRun[]} */
+    this.runs = [];
   }
 
   /**
@@ -194,11 +192,11 @@ export class Visit {
     this.app.root.dispatchEvent(new CustomEvent("inflight-ran", { detail, bubbles: true }));
   }
 
-  remove(/** @type {Json} */ kept) {
+  remove(/** @type {VisitRun} */ kept) {
     this.runs = this.runs.filter((other) => other !== kept);
   }
 
-  async compare(/** @type {Json} */ kept) {
+  async compare(/** @type {VisitRun} */ kept) {
     this.app.put(kept);
     await this.app.editor.take(kept.spec);
     goToPart(this.app.root, "compare", "watched");

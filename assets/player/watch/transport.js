@@ -100,8 +100,8 @@ export class Transport {
     const steps = this.track.eventSteps(kind);
     const isLater = direction > 0;
     const target = isLater
-      ? steps.find((/** @type {number} */ i) => i > this.place)
-      : steps.findLast((/** @type {number} */ i) => i < this.place);
+      ? steps.find((i) => i > this.place)
+      : steps.findLast((i) => i < this.place);
     const what = `${isLater ? "later" : "earlier"} ${kind === "any" ? "event" : kind}`;
     if (target === undefined) app.toast(`No ${what} in this run.`, 2500);
     else app.seek(target, true);

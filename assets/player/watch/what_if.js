@@ -140,8 +140,7 @@ export async function showWhatIf(/** @type {App} */ app) {
     button.classList.remove("on");
   };
   const choice = (/** @type {Json} */ knob, /** @type {Json} */ { text, value, says }) => {
-    const policy =
-      knob === "policy" && editor.state.policies.find((/** @type {Json} */ p) => p.name === value);
+    const policy = knob === "policy" && editor.state.policies.find((p) => p.name === value);
     const words = policy ? [h("b", {}, text), h("small", {}, t(policy.shows))] : [t(text)];
     const kind = `button what-choice${policy ? " what-policy" : ""}`;
     const onclick = () => act({ knob, value, says }, button);

@@ -2,6 +2,7 @@
 
 import { setText } from "../parts/dom.js";
 import { savedIn } from "./address.js";
+import { takes } from "./what_if.js";
 
 /**
  * Fill the form with the chosen file. @param {import("./editor.js").Editor} editor @param
@@ -40,19 +41,14 @@ async function published(editor, text, name) {
   editor.frame.say(`Reading ${name}.`);
   const answer = await editor.app.engines
     .send(`inflight/datasets?${new URLSearchParams({ name, model: editor.model.value })}`, text)
-    .catch((/** @type {Json} */ error) => ({
-      error: `The engine cannot be reached: ${error.message}.`,
-    }));
+    .catch((error) => ({ error: `The engine cannot be reached: ${error.message}.` }));
   editor.frame.busy(false);
   if (!answer || answer.error)
     return editor.frame.say(answer ? answer.error : "Nothing came back.", true);
   const { workload, block_size: shared, says } = answer;
   const now = editor.spec();
-  const policy = editor.state.policies.find(
-    (/** @type {Json} */ p) => p.name === now.config.policy,
-  );
   const config =
-    shared && policy.knobs.includes("prefix_caching")
+    shared && takes(editor.state.policies, now.config.policy, "prefix_caching")
       ? { ...now.config, prefix_caching: true, block_size: shared }
       : now.config;
   edit(editor, { ...now, workload, config }, `${workload.name}: ${says.join(" ")}`);

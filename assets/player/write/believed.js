@@ -61,7 +61,7 @@ const isAttempt = has({
   help: orNone(isText),
   fault: orNone(isFault),
   replay: orNone(isRun),
-  case: (/** @type {Json} */ value) => value === undefined || orNone(isCase)(value),
+  case: (value) => value === undefined || orNone(isCase)(value),
   printed: (/** @type {Json} */ value) => value === undefined || isText(value),
 });
 const isFigure = has({

@@ -47,7 +47,7 @@ function howFar(loading, { step, index = 0, total, cases }) {
 
 export class Outcome {
   /** part: the Write tab. */
-  constructor(/** @type {Json} */ part) {
+  constructor(/** @type {import("./write.js").Write} */ part) {
     this.part = part;
     this.box = part.$(".outcome");
     this.bar = part.$(".progress");
@@ -153,7 +153,7 @@ export class Outcome {
     const { part, attempt } = this;
     if (!part.task) return;
     part.$(".goals").replaceChildren(
-      ...part.task.goals.map((/** @type {Json} */ { name, asks }) => {
+      ...part.task.goals.map(({ name, asks }) => {
         const { met = false, says = null } =
           attempt?.goals.find((/** @type {Json} */ goal) => goal.name === name) || {};
         const heard = `${t(met ? "Met:" : "Not met yet:")} `;

@@ -29,11 +29,13 @@ export class Write {
    */
   constructor(/** @type {Root} */ root, /** @type {Json} */ options) {
     this.root = root;
-    this.options = { tabs: [], tasks: [], engine: null, codemirror: "", ...options };
+    /** @type {{tabs: Tab[], tasks: WriteTask[], engine: Json, model: string, codemirror: string}} */
+    this.options = { tabs: [], tasks: [], engine: null, model: "", codemirror: "", ...options };
     this.page = document.documentElement;
     /** @type {Finder} */ this.$ = (s) => root.querySelector(s);
     this.own = new OwnCode();
-    this.task = null;
+    /** @type {WriteTask} */
+    this.task = /** @type {Json} */ (null); // until one is opened
     /** @type {string | null} */
     this.came = null; // the packed code of a link, while it is on screen unchanged
     this.stop = null; // aborts the current trial
@@ -80,7 +82,7 @@ export class Write {
   async _follow() {
     const wanted = addressed();
     const task =
-      this.options.tasks.find((/** @type {Json} */ { name }) => name === wanted.get("task")) ||
+      this.options.tasks.find(({ name }) => name === wanted.get("task")) ||
       this.task ||
       this._next();
     const code = wanted.has("code") ? await unpacked(wanted.get("code") || "") : null;
@@ -91,11 +93,11 @@ export class Write {
   /** The first task that is not done. */
   _next() {
     const { tasks } = this.options;
-    return tasks.find((/** @type {Json} */ { name }) => !this.own.isDone(name)) || tasks[0];
+    return tasks.find(({ name }) => !this.own.isDone(name)) || tasks[0];
   }
 
   /** Open a task. code: from a link. */
-  open(/** @type {Json} */ task, /** @type {string | null} */ code = null) {
+  open(/** @type {WriteTask} */ task, /** @type {string | null} */ code = null) {
     const isOther = task !== this.task;
     const came = code === null ? null : addressed().get("code");
     this.task = task;
@@ -127,12 +129,12 @@ export class Write {
   // -- a trial -----------------------------------------------------------------------------------
 
   run() {
-    return this._try({}, (/** @type {Json} */ { attempt }) => this._tried(attempt));
+    return this._try({}, ({ attempt }) => this._tried(attempt));
   }
 
   /** Time this policy and `continuous` in turns. */
   beside() {
-    return this._try({ beside: true }, (/** @type {Json} */ { comparison, attempt }) => {
+    return this._try({ beside: true }, ({ comparison, attempt }) => {
       if (comparison) goToPart(this.root, "compare", { made: comparison });
       else this._tried(attempt);
     });
@@ -288,7 +290,7 @@ export class Write {
     $(".beside-button").hidden = !isOurs || task.kind !== "policy" || Boolean(this.attempt?.fault);
     setText($(".hidden-run p"), t(task.before));
     $(".task-list").replaceChildren(
-      ...this.options.tasks.map((/** @type {Json} */ one, /** @type {number} */ i) => {
+      ...this.options.tasks.map((one, i) => {
         const isDone = own.isDone(one.name);
         const title = t(one.title);
         const props = {

@@ -414,14 +414,15 @@ class StepRules:
             full = state.num_tokens[request] == self._max_tokens(request)
             failed = state.computed[request] == state.num_tokens[request]
             sampling = self._requests[request].sampling
-            stops = request in newest and (not sampling.ignore_eos or bool(sampling.stop))
+            stops = request in newest and sampling.may_stop
             stops |= "tokens" in self._header.absent
             if {"length": not full, "stop": not stops, "error": not failed}[reason]:
                 return f"request {quoted(request)} has not come to its end by “{reason}”"
             state.finish(event.step, finished)
             ended.append(request)
             if sampling.stop:
-                self.ends_by[request] = reason, newest.get(request) in (self._end_tokens or ())
+                ends = sampling.ends_with(newest.get(request, -1), self._end_tokens or ())
+                self.ends_by[request] = reason, ends
         for r in newest:
             if r not in state.finished and state.num_tokens[r] >= self._max_tokens(r):
                 return f"request {quoted(r)} goes on beyond its last token"

@@ -129,6 +129,7 @@ export class Tiles {
     const [, q1, , k1] = at.view;
     const [areaW, areaH] = [at.x(k1) - at.gutter, at.y(q1) - at.top];
     const of = [palette, pass, window, focus, d, areaW, areaH, ...at.view];
+    // while they grow, frame by frame, the tiles stay as they were made
     if (grown === 1 || of.some((x, n) => x !== this._of[n])) this._make(sheet, d);
     this._of = of;
     const { canvas } = this;

@@ -364,7 +364,7 @@ export class Opening {
     putLanguage(lesson);
     const door = (/** @type {string} */ name, /** @type {(tab: Json) => string[]} */ leads) => {
       const el = find(this.el, `[data-door=${name}]`);
-      const tab = tabs.find((/** @type {Tab} */ one) => one.name === name);
+      const tab = tabs.find((one) => one.name === name);
       el.hidden = !tab;
       if (!tab) return;
       const [href, words] = leads(tab);
@@ -430,7 +430,7 @@ export class Opening {
       return seek;
     });
     // the slider has its own keys, even if the opening began by itself
-    this.line.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => {
+    this.line.addEventListener("keydown", (e) => {
       const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[e.key];
       if (!by || !this.plot) return;
       this.turn(by);
