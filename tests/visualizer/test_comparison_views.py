@@ -435,6 +435,7 @@ def test_total_time_draws_every_run(comparison):
     assert list(bars.y) == ["static", "continuous"]  # from below
     assert dict(zip(bars.y, bars.x, strict=True)) == {"static": 3.1, "continuous": 1.5}
     assert {d.name: list(d.x) for d in dots} == comparison.walls
+    assert {d.text for d in dots} == {("run 1", "run 2", "run 3")}
     for said in figure.layout.annotations:  # beside the bar, behind its last dot
         assert said.x == max(comparison.walls[said.y]) < figure.layout.xaxis.range[1]
         assert said.text == {"static": "3.10 s", "continuous": "1.50 s"}[said.y]
