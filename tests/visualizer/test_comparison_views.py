@@ -30,6 +30,7 @@ from measure.record import record_comparisons
 from visualizer.charts.comparison import (
     FIGURES,
     bars,
+    difference_of_two,
     kv_use,
     lane_steps,
     latency,
@@ -721,6 +722,13 @@ def test_the_sum_begins_with_one_run_and_ends_with_the_other(comparison):
         for part in parts
     )
     assert said.startswith(f"continuous took {findings.seconds(abs(found.seconds))} ")
+    written = drawn(difference_of_two(comparison)).data[0].text
+    signed = [
+        f"{'+' if change > 0 else '−'}{findings.seconds(abs(change))}"
+        for change in (part.end - part.start for part in parts)
+    ]
+    ends = map(findings.seconds, (found.before_s, found.after_s))
+    assert list(written) == [next(ends), *signed, next(ends)] and signed[0].startswith("−")
 
 
 def test_three_parts_are_named_and_two_against_them_with_a_decimal_where_it_tells():
