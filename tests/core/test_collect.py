@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -419,6 +420,25 @@ def test_an_address_that_is_none_is_refused_without_its_token(url):
     with pytest.raises(ValueError) as refused:
         Sender(url, HEADER)
     assert "evil" not in str(refused.value) and "é" not in str(refused.value)
+
+
+def test_a_sender_that_closes_hangs_up():
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as other:
+        sender = Sender(f"http://127.0.0.1:{server.getsockname()[1]}/", HEADER)
+        sender.close()  # before the first batch there is no connection
+        sender.write("{}\n")
+        sent = other.submit(sender.flush)
+        collector, _ = server.accept()
+        with collector:
+            collector.settimeout(30)
+            collector.recv(1)
+            answer = b'{"wants_snapshot": true}'
+            collector.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(answer))
+            collector.sendall(answer)
+            assert sent.result(30)
+            sender.close()
+            while collector.recv(2**16):
+                pass  # until its end
 
 
 def test_collecting_needs_no_torch(tmp_path):

@@ -241,6 +241,25 @@ def test_an_interrupted_check_says_how_far_it_came(capsys, monkeypatch):
     assert "nothing is wrong in gpt2-six.jsonl up to line" in captured.err and not captured.out
 
 
+def test_ctrl_c_ends_the_process_only_while_something_loads():
+    """After that, a run that it interrupts is saved."""
+    own = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with output.loading("A model"):
+            assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        with pytest.raises(KeyError), output.loading("A model"):
+            raise KeyError
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        ours = signal.SIG_IGN  # of whoever started the command: not changed
+        signal.signal(signal.SIGINT, ours)
+        with output.loading("A model"):
+            assert signal.getsignal(signal.SIGINT) is ours
+        assert signal.getsignal(signal.SIGINT) is ours
+    finally:
+        signal.signal(signal.SIGINT, own)
+
+
 @pytest.mark.slow
 def test_a_real_ctrl_c_leaves_no_traceback(tmp_path):
     """In a process of its own, as that of a run in test_cli.py."""

@@ -138,6 +138,10 @@ def test_tables_are_read(tmp_path):
     )
     left_out = "Left out because a prompt or an answer is missing: 1."
     assert left_out in burst.sentences() and not any("Left out" in s for s in azure.sentences())
+    sizes = "prompts of 374 to 879 and answers of 1 to 109 tokens."
+    assert azure.sentences()[0] == f"Requests: 3 within 13.3 s, {sizes}"
+    faster = azure.sentences(2)[0]
+    assert faster == f"Requests: 3 within 6.7 s (2 times as fast as on record), {sizes}"
 
 
 def test_conversations_need_a_tokenizer(tmp_path):

@@ -10,7 +10,7 @@ import json
 import pytest
 
 from core.serving import event_log
-from core.serving.event_log import EventLog, events, events_together
+from core.serving.event_log import EventLog, _next_tick, events, events_together
 from worlds.server_events import messages_in
 
 
@@ -402,6 +402,16 @@ def test_a_log_that_was_closed_since_a_reader_looked_is_not_waited_for():
     log = EventLog()
     log.close()
     assert asyncio.run(log._news(None, 0.01))
+
+
+def test_a_tick_is_a_moment_that_is_still_to_come():
+    async def waited() -> bool:
+        clock = asyncio.get_running_loop().time
+        before = clock()
+        tick = await _next_tick(1 / 64)
+        return before < tick / 64 <= clock() + 0.001  # a loop's clock wakes it that exactly
+
+    assert asyncio.run(waited()) and asyncio.run(_next_tick(0)) == 0
 
 
 def test_what_comes_just_before_the_end_is_not_missed():

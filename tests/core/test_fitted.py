@@ -15,6 +15,7 @@ import pytest
 from core import EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
 from core.cli import main
 from core.cli.fit import _time
+from core.cli.report import cost_sentences
 from core.recorders.convert import open_run
 from core.simulate import fitted
 from core.simulate.cost import Load
@@ -508,6 +509,9 @@ def test_requests_that_name_no_model_are_meant_for_the_one_that_was_measured(tmp
         {"error": {"median": "x"}},
         {"base_s": "1"},
         {"base_s": 1e308},
+        {"base_s": 1.01e9},
+        {"kv_bytes_per_token": 1_010_000_000},
+        {"base_s": 0.6e9, "per_token_s": 0.5e9},  # a pass of both: more than a billion seconds
     ],
 )
 def test_a_saved_cost_that_was_changed_is_refused(change, tmp_path):
@@ -526,6 +530,11 @@ def test_a_cost_that_a_later_version_saved_is_not_read_as_if_it_were_ours(tmp_pa
         cost_in(saved)
 
 
+def test_a_pass_may_take_up_to_a_billion_seconds():
+    slow = fit(Trace.load(SIX)).to_json() | {"per_token_s": 0, "per_kv_byte_s": 0, "per_pair_s": 0}
+    assert Linear.from_json(slow | {"base_s": 1e9}).seconds(Load(1, 0)) == 1e9
+
+
 @pytest.mark.parametrize("data", [None, [], "fitted", {}])
 def test_what_is_no_cost_at_all_is_refused(data):
     with pytest.raises(InflightError, match="it is no cost that was fitted"):
@@ -539,6 +548,16 @@ def test_any_size_that_a_model_can_have_is_taken():
     assert found.to_json() == told and found.model.parameters == 2**63 - 1
     assert (found.deployment.device, found.deployment.hardware) == ("cpu", "")
     found.check_model("anything", layers=7)  # nobody knows which model was measured
+
+
+def test_an_error_of_a_fit_is_said_if_all_of_it_is_known():
+    whole = fit(Trace.load(SIX)).to_json()
+    said = cost_sentences(whole)
+    assert said[-1].startswith("The fit is off by ") and said[:-1] == [*whole["assumptions"]]
+    for part in ("median", "p90", "total", "worst", "held_out_passes"):
+        rest = {name: number for name, number in whole["error"].items() if name != part}
+        for error in (rest, rest | {part: "1"}, rest | {part: True}):
+            assert cost_sentences(whole | {"error": error}) == said[:-1]
 
 
 def test_files_that_no_cost_is_in_are_refused_in_a_sentence_that_names_them(tmp_path, capsys):

@@ -53,6 +53,15 @@ def read(content: bytes, folder: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("dimensions", [4, 5])
+def test_a_tensor_has_at_most_four_dimensions(dimensions):
+    sizes = [3, 2, *[1] * (dimensions - 2)]
+    tensor = struct.pack(f"<Q1sI{dimensions}QIQ", 1, b"w", dimensions, *sizes, 0, 0)
+    content = struct.pack("<4sIQQ", b"GGUF", 3, 1, 0) + tensor + bytes(64)
+    with nullcontext() if dimensions == 4 else pytest.raises(BadWeights):
+        assert GgufFile(reader(io.BytesIO(content))).tensors["w"].shape == (3, 2, 1, 1)
+
+
 def test_tensors_lie_where_the_files_own_alignment_has_them(tmp_path):
     files = [tmp_path / f"{unit}.gguf" for unit in (32, 4096)]
     for path, unit in zip(files, (32, 4096), strict=True):

@@ -92,6 +92,8 @@ def test_what_is_written_is_read() -> None:
             == pickle.loads(pickle.dumps(one))
         )
     assert full.is_asynchronous and not full.has_one_clock and not full.counts_steps
+    assert ours.has_one_clock and not replace(other, execution=None).has_one_clock
+    assert full.engine is None and other.engine is not None
     assert (
         in_a_file(other)["engine"]["async"] is False
         and in_a_file(full)["model"]["eos_token_ids"] == []

@@ -4,7 +4,13 @@ comes with it is run.
 
 import contextlib
 import json
+import os
 import shutil
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import huggingface_hub
 import pytest
@@ -33,7 +39,7 @@ from core.torch_engine.models.tokenizer import describe_model
 from core.torch_engine.models.watch import ProgressBar
 from worlds.families import BY_NAME, Family, generate, requests
 
-CPU = torch.device("cpu")
+CPU, ROOT = torch.device("cpu"), Path(__file__).resolve().parents[2]
 
 
 def refusal(name) -> str:
@@ -79,6 +85,54 @@ def test_a_local_folder_runs_without_a_tokenizer(saved):
 def test_unknown_name_without_a_network(monkeypatch, name):
     monkeypatch.setattr(pretrained, "hub_answers", lambda: False)
     assert "neither built in" in refusal(name) and "hub cannot be reached" in refusal(name)
+
+
+@pytest.mark.slow
+def test_what_a_simulation_needs_of_a_model_comes_from_the_hub(tmp_path):
+    """From a hub on this machine: it has the files of a built-in model under another name."""
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            owner, _, name = self.path.partition("/resolve/main/")
+            file = BUILTIN_FOLDER / "shakespeare-bpe" / name
+            found = owner in ("", "/") or (owner == "/someone/verse" and file.is_file())
+            data = file.read_bytes() if found and name else b""
+            self.send_response(200 if found else 404)
+            self.send_header("ETag", f'"{len(data)}"')
+            self.send_header("X-Repo-Commit", "0" * 40)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(data)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    asks = (
+        "from core.torch_engine.models.tokenizer import describe_model as d;"
+        "m = d('someone/verse'); print(m.vocab_size, m.context, m.layers, m.count('To be'))"
+    )
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        here = {
+            "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}",
+            "HF_HUB_OFFLINE": "0",
+            "HF_HOME": str(tmp_path),
+            "NO_PROXY": "*",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", asks],
+            env=os.environ | here,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+        hub.shutdown()
+    known = describe_model("shakespeare-bpe")
+    sizes = known.vocab_size, known.context, known.layers, known.count("To be")
+    assert done.stdout.split() == list(map(str, sizes)), done.stderr
 
 
 def test_the_hub_is_asked_once_and_not_for_long(monkeypatch):

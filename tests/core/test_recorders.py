@@ -395,6 +395,22 @@ def test_what_the_writer_cannot_keep_up_with_is_dropped_and_counted(tmp_path):
     assert recording.faults == ["The recorder could not keep up and dropped 5 records."]
 
 
+def test_a_recording_that_waits_for_steps_ends_as_soon_as_it_is_closed(tmp_path):
+    waits = threading.Event()
+
+    class Patient(Parts):
+        @property
+        def idle(self) -> float:
+            waits.set()
+            return 3600.0
+
+    path = tmp_path / "run.raw.jsonl"
+    writer = RawWriter(Patient(path, HEADER))
+    assert waits.wait(30)
+    writer.close()
+    assert json.loads(path.read_text().splitlines()[-1]) == {"kind": "end", "dropped": 0}
+
+
 def recorded(path: Path, numbers: range, **limits: int) -> list[Path]:
     """Steps of these numbers written there; the files that are there then."""
     writer = RawWriter(Parts(path, {**HEADER, "first": numbers[0]}, **limits))

@@ -110,8 +110,11 @@ def test_what_does_not_fit_is_refused_with_what_would():
         ("h100x16:8b", "cannot be shared by 16"),
         ("h100x0:8b", "cannot be shared by 0"),
         ("m2-ultrax2:8b", "write m2-ultra:8b"),
-        ("h900:8b", "no accelerator 'h900'"),
-        ("h100:9b", "no model size '9b'"),
+        (
+            "h900:8b",
+            "^There is no accelerator 'h900' on record; there are a100, h100, h200, l4, m2-ultra.$",
+        ),
+        ("h100:9b", "^There is no model size '9b' on record; there are 124m, 1b, 8b, 70b.$"),
         ("h100", "is no cost model"),
         ("", "is no cost model"),
     ):

@@ -8,10 +8,12 @@ import socket
 import time
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from core.errors import InvalidRequest
 from core.serving.engine import ServingEngine
-from core.serving.http.answers import merge_pieces, submit_all
+from core.serving.http.answers import answer_unless_gone, merge_pieces, submit_all
 from core.serving.limits import ServingLimits
 from core.serving.stream import Piece, TokenStream
 from worlds.serving import greedy, idle, served, serving
@@ -58,6 +60,34 @@ def test_who_stops_reading_several_answers_leaves_no_task_behind():
 
     with serving(memory_engine(**ROOM)) as made:
         asyncio.run(ask(made))
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_neither_the_work_nor_the_watch_for_a_client_outlasts_the_other(leaves):
+    async def ask() -> tuple[int, str]:
+        waits, ended = asyncio.Event(), asyncio.Queue[str]()
+
+        async def until_stopped(what: str) -> None:
+            try:
+                await waits.wait()
+            finally:
+                ended.put_nowait(what)
+
+        async def work() -> Response:
+            if leaves:
+                await until_stopped("work")
+            await asyncio.sleep(0)  # the watch has begun
+            return Response(status_code=200)
+
+        async def receive() -> dict[str, str]:
+            if not leaves:
+                await until_stopped("watch")
+            return {"type": "http.disconnect"}
+
+        response = await answer_unless_gone(Request({"type": "http"}, receive), [], work())
+        return response.status_code, await asyncio.wait_for(ended.get(), 30)
+
+    assert asyncio.run(ask()) == ((499, "work") if leaves else (200, "watch"))
 
 
 def test_a_stream_that_has_ended_is_not_cancelled():

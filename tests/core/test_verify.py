@@ -530,6 +530,8 @@ def test_a_graph_is_the_next_power_of_two(copied: Callable[[str], Rows]) -> None
             assert "cannot have been a CUDA graph" in refusal(rows)
         forward[8] = bucket
         checked(rows)
+    rows[0]["execution"]["cuda_graphs"] = False
+    assert "cannot have been a CUDA graph" in refusal(rows)
     padded = copied("static")
     padded[0]["execution"] = {
         "cuda_graphs": True,

@@ -30,6 +30,7 @@ from measure.record import record_comparisons
 from visualizer.charts.comparison import (
     FIGURES,
     bars,
+    difference_of_two,
     kv_use,
     lane_steps,
     latency,
@@ -435,6 +436,7 @@ def test_total_time_draws_every_run(comparison):
     assert list(bars.y) == ["static", "continuous"]  # from below
     assert dict(zip(bars.y, bars.x, strict=True)) == {"static": 3.1, "continuous": 1.5}
     assert {d.name: list(d.x) for d in dots} == comparison.walls
+    assert {d.text for d in dots} == {("run 1", "run 2", "run 3")}
     for said in figure.layout.annotations:  # beside the bar, behind its last dot
         assert said.x == max(comparison.walls[said.y]) < figure.layout.xaxis.range[1]
         assert said.text == {"static": "3.10 s", "continuous": "1.50 s"}[said.y]
@@ -720,6 +722,13 @@ def test_the_sum_begins_with_one_run_and_ends_with_the_other(comparison):
         for part in parts
     )
     assert said.startswith(f"continuous took {findings.seconds(abs(found.seconds))} ")
+    written = drawn(difference_of_two(comparison)).data[0].text
+    signed = [
+        f"{'+' if change > 0 else '−'}{findings.seconds(abs(change))}"
+        for change in (part.end - part.start for part in parts)
+    ]
+    ends = map(findings.seconds, (found.before_s, found.after_s))
+    assert list(written) == [next(ends), *signed, next(ends)] and signed[0].startswith("−")
 
 
 def test_three_parts_are_named_and_two_against_them_with_a_decimal_where_it_tells():
