@@ -1,6 +1,7 @@
 // What Watch does with an address and with what arrives late, without a page.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
 
 import { documentOf, El } from "./elements.js";
@@ -182,6 +183,29 @@ test("a replay is had wherever its run is kept, and named after its run", async 
   app.store.set({ run: { ...run, isSimulated: true }, entry: { name: "a", url: "tab:a" } });
   await take(app, "replay");
   assert.deepEqual(saved, ["inflight-a.replay.json", "inflight-simulated-a.replay.json"]);
+});
+
+test("a page is saved to open as simple or as full as the one on screen", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] }); // the file's address is given up later
+  const markup = new URL("../../assets/player/watch/page.html", import.meta.url);
+  const page = readFileSync(markup, "utf8").replace("<!--PROPS-->", '{"replay":{"a":1},"step":2}');
+  const saved = [];
+  document.createElement = /** @type {any} */ (() => ({ click: none }));
+  t.mock.method(URL, "createObjectURL", (blob) => saved.push(blob));
+  t.mock.method(globalThis, "fetch", async () => new Response(page));
+  const app = { run: { header: { policy: "p" } }, runId: "r", ranks: {} };
+  const engines = { call: async () => ({ url: "u" }) };
+  const options = [];
+  for (const now of ["full", "simple"]) {
+    await take({ ...app, engines, detail: { now }, toast: assert.fail }, "html");
+    const [, props] = /inflight-props"[^>]*>([^<]*)</.exec(await saved.at(-1).text());
+    options.push(JSON.parse(props));
+  }
+  const place = { replay: { a: 1 }, step: 2 };
+  assert.deepEqual(options, [
+    { detail: "full", ...place },
+    { detail: "simple", ...place },
+  ]);
 });
 
 test("who waits for the first step of a run sees it, unless they chose another or left", async () => {

@@ -7460,6 +7460,13 @@ FAULTS = (
         ("js/watch.test.js",),
     ),
     Fault(
+        "a page saved from Full opens in Simple",
+        "assets/player/watch/export.js",
+        '"detail":"${app.detail.now}",',
+        '"detail":"simple",',
+        ("js/watch.test.js",),
+    ),
+    Fault(
         "a file of a simulated run does not say so in its name",
         "assets/player/watch/export.js",
         "...simulated, run,",

@@ -8,6 +8,7 @@ import { openFile } from "./open_file.js";
 
 const NAME = "inflight";
 const PLOTLY = "<!--PLOTLY-->"; // stands where Plotly's script belongs
+const OPTIONS = /id="inflight-props"[^>]*>\s*\{/; // where a page's options for its player begin
 
 /** The player as a PNG: its markup with every canvas as an image, drawn through SVG. */
 export async function picture(/** @type {App} */ app) {
@@ -130,10 +131,14 @@ export async function take(/** @type {App} */ app, /** @type {string} */ kind) {
 }
 
 /**
- * The file as it is saved: figures of the tab's engine (visualizer/page/step.py) get Plotly's
- * script here. @param {Blob} blob
+ * The file as it is saved: a page opens as simple or as full as this one, and figures of the tab's
+ * engine (visualizer/page/step.py) get Plotly's script here. @param {Blob} blob
  */
 async function whole(/** @type {App} */ app, blob, /** @type {string} */ kind) {
+  if (kind === "html") {
+    const text = await blob.text();
+    return new Blob([text.replace(OPTIONS, `$&"detail":"${app.detail.now}",`)]);
+  }
   if (kind !== "plotly") return blob;
   const [before, after] = (await blob.text()).split(PLOTLY);
   if (after === undefined) return blob;
