@@ -136,9 +136,12 @@ Object.assign(globalThis, {
   CSS: { escape: (text) => text },
   matchMedia: () => ({ matches: false, addEventListener() {} }),
   scrollTo() {},
-  fetch: async (url) => {
-    const streamed = page.streams[String(url).split("?")[0]]?.shift();
-    if (streamed !== undefined) return new globalThis.Response(streamed);
+  fetch: async (url, { method = "GET" } = {}) => {
+    const path = String(url).split("?")[0];
+    const next = page.streams[method === "GET" ? path : `${method} ${path}`]?.shift();
+    const [status, told, wait] = Array.isArray(next) ? next : [200, next, null];
+    const headers = wait ? { "retry-after": wait } : {};
+    if (next !== undefined) return new globalThis.Response(told, { status, headers });
     const answer = page.answers[url];
     return answer === undefined
       ? new globalThis.Response("", { status: 404 })
@@ -159,6 +162,8 @@ Object.defineProperty(globalThis, "navigator", {
   configurable: true,
 });
 performance.now = () => page.now;
+Date.prototype.toLocaleTimeString = () => "12:00";
+crypto.getRandomValues = (values) => values.fill(7);
 performance.mark = () => {};
 html.append(head, body);
 process.on("unhandledRejection", (error) => {
