@@ -168,7 +168,8 @@ def of_jobs(answers: Answers, leak: str, compared: str) -> None:
         "url": answers.keep_document(fork_document(*pair)),
         "runs": [*map(answers.keep, pair)],
     }
-    answers.job([{"progress": {"index": 1, "total": 2}}, {"done": True, **forked}])
+    for _ in ("by hand", "by its link"):
+        answers.job([{"progress": {"index": 1, "total": 2}}, {"done": True, **forked}])
     answers.refused_job("equal-lengths", {"max_num_batched_tokens": 1})
     turn = {"round": 1, "contender": "static", "index": 2, "total": 4}
     so_far = turn | {"ended": 1, "requests": 8, "tokens": 30}
