@@ -1,6 +1,9 @@
 """What the server of a walk in Node answers, in order: jobs from their first delta to the last, its
 refusals, and the teacher's settings. The code that answers on a server makes it here, of runs that
 were recorded; no model computes.
+
+Only the progress of a leak, a fork and a comparison is written by hand, since these end with what
+was recorded. Whatever is asked for once more than is listed here is not found.
 """
 
 from __future__ import annotations
