@@ -1,7 +1,9 @@
 // The window of a page without a browser: its address, what it stores and fetches, and a clock that
 // stands until it is set on. Imported before what is drawn in it.
 
+import { Buffer } from "node:buffer";
 import process from "node:process";
+import { deflateRawSync, inflateRawSync } from "node:zlib";
 
 import { happen, Hearing, Page, page } from "./page_elements.js";
 import { digest } from "./seen.js";
@@ -26,6 +28,17 @@ const never = class {
 
   unobserve() {}
 };
+/** A stream that packs or unpacks within a turn; Node's own takes a thread, which may be late. */
+const atOnce = (act) =>
+  class extends globalThis.TransformStream {
+    constructor() {
+      const parts = [];
+      super({
+        transform: (part) => void parts.push(part),
+        flush: (out) => out.enqueue(act(Buffer.concat(parts))),
+      });
+    }
+  };
 const fitted = new Set();
 /** The window has another size. */
 export function resize(width, height) {
@@ -75,6 +88,8 @@ Object.assign(globalThis, {
     getPropertyValue: (name) =>
       (el.dataset.theme === "dark" && DARK[name]) || getComputedStyle(el).getPropertyValue(name),
   }),
+  CompressionStream: atOnce(deflateRawSync),
+  DecompressionStream: atOnce(inflateRawSync),
   addEventListener: told.addEventListener.bind(told),
   removeEventListener: told.removeEventListener.bind(told),
   dispatchEvent: told.dispatchEvent.bind(told),
@@ -136,9 +151,12 @@ Object.assign(globalThis, {
   CSS: { escape: (text) => text },
   matchMedia: () => ({ matches: false, addEventListener() {} }),
   scrollTo() {},
-  fetch: async (url) => {
-    const streamed = page.streams[String(url).split("?")[0]]?.shift();
-    if (streamed !== undefined) return new globalThis.Response(streamed);
+  fetch: async (url, { method = "GET" } = {}) => {
+    const path = String(url).split("?")[0];
+    const next = page.streams[method === "GET" ? path : `${method} ${path}`]?.shift();
+    const [status, told, wait] = Array.isArray(next) ? next : [200, next, null];
+    const headers = wait ? { "retry-after": wait } : {};
+    if (next !== undefined) return new globalThis.Response(told, { status, headers });
     const answer = page.answers[url];
     return answer === undefined
       ? new globalThis.Response("", { status: 404 })
@@ -159,6 +177,8 @@ Object.defineProperty(globalThis, "navigator", {
   configurable: true,
 });
 performance.now = () => page.now;
+Date.prototype.toLocaleTimeString = () => "12:00";
+crypto.getRandomValues = (values) => values.fill(7);
 performance.mark = () => {};
 html.append(head, body);
 process.on("unhandledRejection", (error) => {

@@ -244,6 +244,11 @@ export class Page extends Seen {
     this.insert(1, nodes);
   }
 
+  insertBefore(node, next) {
+    if (next) next.before(node);
+    else this.append(node);
+  }
+
   replaceWith(...nodes) {
     this.insert(1, nodes);
     this.remove();

@@ -61,6 +61,7 @@ from visualizer.page.tabs import TABS, WRITE, part, player_options, tab_files
 from visualizer.words.findings import fork
 from visualizer.words.vocabulary import plain
 from worlds.comparison import CURVE, ENVIRONMENT, measured
+from worlds.served import Answers, of_jobs, of_questions, of_teacher, without_place
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "told"
@@ -90,7 +91,16 @@ WALKED = (
     "shared-prefix",
     "three-lengths",
 )
-WITH_SERVER = ("editor", "live")
+WITH_SERVER = ("editor", "live", "served")
+# what a teacher sets on the walk through Live, in this order
+TAUGHT: tuple[dict[str, Any], ...] = (
+    {"policy": "static", "max_num_seqs": 2, "max_num_batched_tokens": 24},
+    {"max_num_seqs": 300},
+    {"steps_per_s": 7},
+    {"steps": 1, "steps_per_s": 0},
+    {"hide_texts": False},
+    {"accepting": False},
+)
 COMPARED = ("gpt2-six", "equal-lengths")
 GOALS = SLOs(ttft_s=0.05, tpot_s=0.02, e2e_s=1.0)
 SHIPPED = (
@@ -184,11 +194,7 @@ def of_page(trace: Trace, script: str) -> str:
     `tests/js/drawn.js` has on screen. Of one that is simulated here the header would know this
     machine and the date.
     """
-    shown = replay(trace)
-    if trace.header.is_simulated:
-        here = ("created", "device_name", "threads", "versions")
-        shown["header"] = {k: v for k, v in shown["header"].items() if k not in here}
-    return told_by(script, shown)
+    return told_by(script, without_place(replay(trace)))
 
 
 def told_by(script: str, given: dict[str, Any]) -> str:
@@ -203,7 +209,20 @@ def told_by(script: str, given: dict[str, Any]) -> str:
 def walked(name: str) -> str:
     """What the page tells on a walk, a deed a line; some have a server, which runs nothing."""
     walk = (SCRIPTS / "deeds" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    return told_by("drawn_page.js", {**the_page(name in WITH_SERVER), "walk": walk})
+    page = the_page(name in WITH_SERVER)
+    if name in WITH_SERVER:
+        answers = Answers(runs())
+        steps = streamed(runs()("kv-pressure"))
+        if name == "served":
+            of_jobs(answers, LEAKS["three-lengths"], "c-equal-lengths")
+        if name == "live":
+            of_questions(answers, "kv-pressure", "r2")
+            engine = SimulatedEngine(COST, EngineConfig("continuous", 6, 64, 20, 8))
+            steps[0] = of_teacher(answers, engine, TAUGHT) + steps[0]
+        answers.streams["inflight/live/steps"] = steps
+        fetched = page["answers"] | answers.kept
+        page = page | {"streams": answers.streams, "answers": fetched}
+    return told_by("drawn_page.js", page | {"walk": walk})
 
 
 @cache
@@ -263,7 +282,7 @@ def the_page(has_server: bool) -> dict[str, Any]:
         "parts": {name: part(name, "", {"tabs": tabs, **more}) for name, more in given.items()},
         "files": {name: tab_files(name) | {"style": ""} for name in given},
         "answers": fetched,
-        "streams": {"inflight/live/steps": streamed(runs()("kv-pressure"))} if has_server else {},
+        "streams": {},
     }
 
 

@@ -1,0 +1,229 @@
+"""What the server of a walk in Node answers, in order: jobs from their first delta to the last, its
+refusals, and the teacher's settings. The code that answers on a server makes it here, of runs that
+were recorded; no model computes.
+
+Only the progress of a leak, a fork and a comparison is written by hand, since these end with what
+was recorded. Whatever is asked for once more than is listed here is not found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from core.account.request_times import request_times
+from core.config import EngineConfig
+from core.engine.engine import EngineCore
+from core.errors import InflightError
+from core.serving.engine import ServingEngine
+from core.serving.event_log import Hidden
+from core.serving.http.app import create_app
+from core.serving.limits import Places, ServingLimits
+from core.trace.events import StepEvent
+from core.trace.header import SIMULATED
+from core.trace.trace import Trace
+from core.workload.presets import PRESETS
+from core.workload.workload import Workload
+from visualizer.documents.comparison import fork_document
+from visualizer.documents.replay import replay
+from visualizer.jobs.limits import IN_TAB, Spec, check
+from visualizer.jobs.offers import preset_entry
+from visualizer.jobs.planned import PlanJob, SettingJob
+from visualizer.jobs.work import Run, Work
+from visualizer.server.routes import refused
+
+TOKEN = "blackboard"
+KEY = "07" * 16  # of a request, made by the random numbers of `tests/js/page.js`
+
+
+class Answers:
+    """The answers in order, by address, and the documents that stay. runs: the recorded ones."""
+
+    def __init__(self, runs: Callable[[str], Trace]) -> None:
+        self.runs = runs
+        self.streams: dict[str, list[Any]] = {}
+        self._jobs = 0
+        self.kept: dict[str, Any] = {}
+
+    def refuses(self, path: str, error: InflightError) -> None:
+        """The next time, it refuses."""
+        answer = refused(error)
+        wait = answer.headers.get("retry-after")
+        self.add(path, [answer.status_code, bytes(answer.body).decode(), wait])
+
+    def add(self, path: str, answer: Any) -> None:
+        """The next answer of an address."""
+        self.streams.setdefault(path, []).append(answer)
+
+    def job(self, *connections: list[Any]) -> None:
+        """The next job, whose deltas come over these connections; the last one ends it."""
+        self._jobs += 1
+        name = f"j{self._jobs}"
+        self.add("POST inflight/jobs", json.dumps({"job": name}))
+        count = 0
+        for deltas in connections:
+            sent = ""
+            for delta in deltas:
+                sent += f"id: {count}\ndata: {json.dumps([delta])}\n\n"
+                count += 1
+            self.add(f"inflight/jobs/{name}", sent)
+
+    def refused_job(self, preset: str, limits: dict[str, int]) -> None:
+        """The next job is refused for its limits."""
+        spec = preset_entry(PRESETS[preset])["spec"]
+        try:
+            check(spec | {"config": spec["config"] | limits}, IN_TAB)
+        except InflightError as refusal:
+            self.add("POST inflight/jobs", json.dumps({"error": str(refusal)}))
+
+    # -- as `visualizer.jobs.work.Host` ------------------------------------------------------------
+
+    def keep_document(self, document: dict[str, Any]) -> str:
+        url = f"kept-{len(self.kept)}"
+        self.kept[url] = document | ({"created": "2026"} if "created" in document else {})
+        return url
+
+    def keep(self, trace: Trace) -> dict[str, Any]:
+        url = self.keep_document(without_place(replay(trace)))
+        return {"id": url, "url": url}
+
+    def recorded(self, run: object) -> Trace:
+        return self.runs(str(run))
+
+    def engine(self, spec: Spec, config: EngineConfig, leaks: bool = False) -> Any:
+        return Again(self.runs(spec.workload.name))
+
+    def between(self) -> None:
+        pass
+
+
+def without_place(shown: dict[str, Any]) -> dict[str, Any]:
+    """A run as the page gets it; a simulated one forgets this machine and the date."""
+    if shown["header"]["source"] == SIMULATED:
+        here = ("created", "device_name", "threads", "versions")
+        shown["header"] = {k: v for k, v in shown["header"].items() if k not in here}
+    return shown
+
+
+class Again:
+    """An engine that does again what was recorded."""
+
+    def __init__(self, recorded: Trace) -> None:
+        self.trace, self.tokenizer = replace(recorded, events=[]), recorded.tokenizer
+        self._events = recorded.events
+
+    @property
+    def has_work(self) -> bool:
+        return len(self.trace.events) < len(self._events)
+
+    def turns(self, workload: Workload) -> Iterator[StepEvent]:
+        for event in self._events:
+            self.trace.events.append(event)
+            yield event
+
+
+def told(work: Work, answers: Answers) -> list[dict[str, Any]]:
+    """A job's deltas, as a server gives them; its answer is in the last one."""
+    deltas, doing = [], work.run(answers)
+    try:
+        while True:
+            next(doing)
+            if news := work.news():
+                deltas.append(news)
+    except StopIteration as ended:
+        answer = ended.value
+    except InflightError as error:
+        answer = work.failed(error)
+    return [*deltas, {"done": True, **answer, **work.keep(answers)}]
+
+
+def again(recorded: Trace, steps: int = 1000) -> Run:
+    """The run that was recorded, on a page that runs so many steps."""
+    asked = Workload((one.request for one in recorded.asked.values()), recorded.header.workload)
+    limits = replace(IN_TAB, steps=steps)
+    return Run(Spec(asked, recorded.header.config, "", "cpu"), limits)
+
+
+def of_jobs(answers: Answers, leak: str, compared: str) -> None:
+    """What the walk `served` is answered, in this order. leak, compared: the addresses of its first
+    run with a leaking mask, and of a comparison.
+    """
+    runs = answers.runs
+    answers.refused_job("three-lengths", {"max_num_seqs": 100_000})
+    deltas = told(again(runs("three-lengths")), answers)
+    answers.job(deltas[:3], [], deltas[3:])
+    answers.job([{"progress": {"step": 4}}, {"done": True, "id": "leak", "url": leak}])
+    plan = {"run": "three-lengths", "lanes": [1, 2], "slos": {"e2e_s": 1.0}}
+    answers.job(told(PlanJob(plan, IN_TAB), answers))
+    config = runs("three-lengths").header.config.to_json() | {"max_num_seqs": 1}
+    answers.job(told(SettingJob({"run": "three-lengths", "config": config}, IN_TAB), answers))
+    answers.job(told(again(runs("kv-pressure"), 5), answers))
+    stopped = again(runs("kv-pressure")).stopped()
+    answers.job([{"progress": {"ahead": 2}}, {"done": True, "stopped": stopped}])
+    answers.job(told(again(runs("kv-pressure"), 2), answers)[:2])
+    pair = runs("long-prompt-arrives"), runs("long-prompt-chunked")
+    answers.refused_job("long-prompt-arrives", {"max_num_seqs": 0})
+    forked = {
+        "url": answers.keep_document(fork_document(*pair)),
+        "runs": [*map(answers.keep, pair)],
+    }
+    for _ in ("by hand", "by its link"):
+        answers.job([{"progress": {"index": 1, "total": 2}}, {"done": True, **forked}])
+    answers.refused_job("equal-lengths", {"max_num_batched_tokens": 1})
+    turn = {"round": 1, "contender": "static", "index": 2, "total": 4}
+    so_far = turn | {"ended": 1, "requests": 8, "tokens": 30}
+    answers.job(
+        [{"progress": turn}, {"progress": so_far}, {"done": True, "url": compared, "rounds": 1}]
+    )
+
+
+def of_questions(answers: Answers, run: str, own: str) -> None:
+    """What a visitor of Live is answered: once that there is no place, then with the text of a
+    request of a recorded run, token by token.
+    """
+    places = Places(ServingLimits(max_requests=2))
+    places.take("somebody", 2)
+    try:
+        places.take("you")
+    except InflightError as error:
+        said = refused(error)
+        wait = said.headers["retry-after"]
+        answers.add(
+            "POST inflight/live/requests", [said.status_code, bytes(said.body).decode(), wait]
+        )
+    answers.add("POST inflight/live/requests", json.dumps({"id": own}))
+    trace = answers.runs(run)
+    times = request_times(trace)[own]
+    ended = {"finish_reason": "length", "tokens": times.num_tokens, "queue_s": times.queue_s}
+    pieces = trace.texts.output[own]
+    messages = [*({"id": own, "text": text} for text in pieces), {"id": own, "ended": ended}]
+    delta = {"of": KEY, "last": len(pieces), "messages": messages}
+    answers.add("inflight/live/requests", f"data: {json.dumps([delta])}\n\n")
+    file = "".join(trace.lines())
+    answers.add("serve/session", file)
+    answers.add("serve/session", file)
+    answers.add("POST inflight/uploads", json.dumps({"id": run, "url": run}))
+    answers.kept["inflight/class"] = {"address": "http://127.0.0.1:7860/", "qr": None}
+
+
+def of_teacher(answers: Answers, engine: EngineCore, sets: Iterable[dict[str, Any]]) -> str:
+    """What a server answers a teacher: first a wrong token, then the token, then what is set.
+    Returns what everybody is sent of the settings as they were before.
+    """
+    hidden = Hidden(texts=False, nicknames=False)
+    serving = ServingEngine(engine, None, "shakespeare-char", hidden)
+    serving.start()
+    before = f"data: {json.dumps([{'class': serving.class_state}])}\n\n"
+    client = TestClient(create_app(serving, teacher_token=TOKEN))
+    for token in ("wrong", TOKEN):
+        said = client.get("/control", headers={"X-Teacher-Token": token})
+        answers.add("serve/control", [said.status_code, said.text, None])
+    for what in sets:
+        said = client.post("/control", json=what, headers={"X-Teacher-Token": TOKEN})
+        answers.add("POST serve/control", [said.status_code, said.text, None])
+    serving.close()
+    return before
