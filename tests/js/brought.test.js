@@ -383,7 +383,12 @@ test("of a file that is large its size is said, in MiB, and a figure is named af
     const app = playerOf(
       { run, entry: { name: "six", id: "r" } },
       {
-        ...{ frame: { event: { step: 7 } }, ranks: {}, toast: (words) => said.push(words) },
+        ...{
+          frame: { event: { step: 7 } },
+          ranks: {},
+          detail: { now: "full" },
+          toast: (words) => said.push(words),
+        },
         engines: { call: async () => ({ url: String(size) }) },
       },
     );
