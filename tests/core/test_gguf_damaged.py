@@ -75,6 +75,7 @@ def test_tensors_lie_where_the_files_own_alignment_has_them(tmp_path):
 @pytest.mark.parametrize("arch", GIVEN)
 @given(share=st.floats(0, 1), wrong=WRONG)
 @example(share=0.0, wrong=b"")
+@example(share=0.53125, wrong=struct.pack("<Q", 0))  # a tensor without a name
 def test_it_is_read_or_refused(arch, share, wrong):
     content, end = whole(arch)
     with tempfile.TemporaryDirectory() as folder:

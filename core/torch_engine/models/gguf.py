@@ -374,6 +374,7 @@ def _weights(file: GgufFile, config: Mapping[str, Any], progress: Progress) -> d
         progress(done, len(file.tensors))
         if name == ROPE:
             continue
+        theirs = _name(name)
         if not tensor.row:
             raise BadWeights(f"numbers of the kind “{tensor.kind}” are not read here")
         stored = np.frombuffer(file.content(tensor, tensor.row * tensor.outputs), np.uint8)
@@ -386,13 +387,14 @@ def _weights(file: GgufFile, config: Mapping[str, Any], progress: Progress) -> d
                 values = pairs.swapaxes(1, 2).reshape(values.shape)
         except (TypeError, ValueError):
             raise BadWeights(_NO_SENSE) from None
-        weights[_name(name)] = np.ascontiguousarray(values, dtype=np.float32)
+        weights[theirs] = np.ascontiguousarray(values, dtype=np.float32)
     return weights
 
 
 def _name(name: str) -> str:
     """transformers' name of a tensor; raises BadWeights for one that these models do not have."""
-    *layer, part, kind = name.split(".")
+    path, _, kind = name.rpartition(".")
+    *layer, part = path.split(".")
     if part not in _NAMES or kind not in ("weight", "bias"):
         raise BadWeights(f"it has a tensor {shown_quoted(name)}, which is not read here")
     prefix = f"model.layers.{layer[1]}." if len(layer) == 2 else ""
