@@ -146,8 +146,8 @@ class Frame {
 
   /**
    * The messages that answer a request, until `last` is true of one. patience: ms of silence before
-   * the request fails. Throws the sentence of a failure. @param {AbortSignal} [signal]
-   * @param {Json} message @param {(message: Json) => boolean} last @param {number} patience
+   * the request fails. Throws the sentence of a failure. @param {Json} message
+   * @param {(message: Json) => boolean} last @param {number} patience @param {AbortSignal} [signal]
    */
   async *answers(message, last, patience, signal) {
     const give = () => this.wake?.();
@@ -265,7 +265,7 @@ export class Sandbox {
     }
   }
 
-  _end(/** @type {Json} */ frame) {
+  _end(/** @type {Frame} */ frame) {
     frame.end();
     this.frames.delete(frame);
   }

@@ -146,8 +146,8 @@ export class Engines {
 
   /**
    * Run a job; returns its last delta. onprogress: called with its progress. An aborted `signal`
-   * cancels the job. Throws a sentence. @param {AbortSignal} [signal] @param {string} kind
-   * @param {Json} spec @param {string} who @param {Function} onprogress
+   * cancels the job. Throws a sentence. @param {string} kind @param {Json} spec @param {string} who
+   * @param {Function} onprogress @param {AbortSignal} [signal]
    */
   async ask(kind, spec, who, onprogress, signal) {
     const job = await this.begin(kind, spec, who, signal).catch((error) => {
