@@ -4,7 +4,7 @@
 import { readFileSync } from "node:fs";
 import process from "node:process";
 
-import { happen, later, page, parse, resize, teller } from "./page.js";
+import { happen, later, page, parse, prefer, resize, teller } from "./page.js";
 import { print } from "./seen.js";
 
 const { walk, markup, options, answers, streams, parts, files } = JSON.parse(
@@ -79,6 +79,10 @@ const DEEDS = {
     location.hash = hash;
   },
   size: (width, height) => resize(Number(width), Number(height)),
+  over: (selector) => happen(find(selector), "pointerover"),
+  scroll: (top) => window.scrollTo({ top: Number(top) }),
+  window: (type) => happen(window, type),
+  prefer,
   wait() {},
 };
 

@@ -77,10 +77,18 @@ class Address {
   }
 }
 const place = new Address();
-const turned = (_state, _title, url) => {
+const turned = (how) => (_state, _title, url) => {
   place.url = new URL(url, place.url);
+  page.done.push([how, place.url.href]);
 };
 const told = new Hearing();
+const preferred = new Set();
+const preferring = [];
+/** The visitor prefers something, by the words of a media query, or no longer. */
+export function prefer(query) {
+  preferred[preferred.has(query) ? "delete" : "add"](query);
+  for (const [asked, act] of preferring) if (asked === query) act();
+}
 const { getComputedStyle } = globalThis;
 const DARK = { "--scheme": "dark", "--panel": "#16181d", "--empty": "#22252b", "--ink": "#eeeeee" };
 Object.assign(globalThis, {
@@ -123,7 +131,7 @@ Object.assign(globalThis, {
     },
   }),
   location: place,
-  history: { state: null, replaceState: turned, pushState: turned },
+  history: { state: null, replaceState: turned("replaces"), pushState: turned("goes to") },
   localStorage: noted(page.stored.good),
   sessionStorage: noted(page.stored.visit),
   innerWidth: page.width,
@@ -149,9 +157,20 @@ Object.assign(globalThis, {
   },
   Plotly: { newPlot: async (el, ...given) => (el.dataset.figure = digest(given)) },
   CSS: { escape: (text) => text },
-  matchMedia: () => ({ matches: false, addEventListener() {} }),
-  scrollTo() {},
-  fetch: async (url, { method = "GET" } = {}) => {
+  matchMedia: (query) => ({
+    get matches() {
+      return preferred.has(query);
+    },
+    addEventListener: (_, act) => preferring.push([query, act]),
+  }),
+  scrollTo({ top }) {
+    page.scrolled = window.scrollY = top;
+    happen(window, "scroll");
+    setTimeout(() => happen(window, "scrollend"), 150);
+  },
+  scrollY: 0,
+  fetch: async (url, { method = "GET", headers: given = {}, body = null } = {}) => {
+    page.done.push([method, String(url), given, body && (await new Response(body).text())]);
     const path = String(url).split("?")[0];
     const next = page.streams[method === "GET" ? path : `${method} ${path}`]?.shift();
     const [status, told, wait] = Array.isArray(next) ? next : [200, next, null];
@@ -198,10 +217,16 @@ async function turn() {
   }
 }
 
-/** So many milliseconds later, ten pictures of the screen a second. */
+/** So many milliseconds later, ten pictures of the screen a second; two of the first are kept. */
 export async function later(ms = 0) {
-  for (const due = page.now + ms; page.now < due; page.now = Math.min(due, page.now + 100))
+  for (
+    const from = page.now;
+    page.now < from + ms;
+    page.now = Math.min(from + ms, page.now + 100)
+  ) {
     await turn();
+    if ([0, 300].includes(page.now - from)) page.done.push(digest(html.seen));
+  }
   for (let n = 0; n < 3; n += 1) await turn();
 }
 
@@ -217,7 +242,20 @@ function said() {
   });
 }
 
-/** Tells what the page says now and did not the time before, its address, all else by a digest. */
+/** What stays of the page besides what is seen: what is stored, who listens, what is due and when. */
+const left = () => [
+  ...[page.stored.good, page.stored.visit].map((store) => [...store]),
+  ...[told, document, html, body].map(({ heard }) =>
+    [...heard].map(([type, { length }]) => [type, length]),
+  ),
+  timers.flatMap(({ act, at }) => (act ? at - page.now : [])),
+  document.title,
+];
+
+/**
+ * Tells what the page says now and did not the time before, its address, what it asked for; by
+ * digests all that is seen, and all that it did and left besides.
+ */
 export function teller() {
   let before = new Set();
   return () => {
@@ -227,6 +265,11 @@ export function teller() {
     const { copied } = page;
     page.copied = "";
     const taken = copied && `, taken: ${copied}`;
-    return `${digest(html.seen)} ${place.hash}${taken} ${news.join(" | ")}`;
+    const asked = page.done.flatMap(([what, url]) =>
+      /^[A-Z]+$/.test(what) ? `, ${what} ${url}` : [],
+    );
+    const besides = digest([page.done, left()]);
+    page.done = [];
+    return `${digest(html.seen)} ${besides} ${place.hash}${taken}${asked.join("")} ${news.join(" | ")}`;
   };
 }

@@ -22,6 +22,9 @@ export const page = {
   /** @type {Record<string, string[]>} What each connection to a stream brings until it breaks off. */
   streams: {},
   copied: "",
+  /** What it did besides what is seen: requests, addresses, scrolling; until it is told. */
+  done: /** @type {unknown[]} */ ([]),
+  scrolled: 0,
   /** @type {(((now: number) => void) | null)[]} What is drawn in the next picture of the screen. */
   frames: [],
 };
@@ -285,13 +288,21 @@ export class Page extends Seen {
     for (let at = this; at; at = at.parentElement) if (at.hidden || at.isShut) return [];
     const own = this.closest(".compare, .learn, .live, .write");
     if (own ? !own.classes.has(part) : part === "compare") return [];
-    return [this.getBoundingClientRect()];
+    return [{}];
   }
 
+  /** Each has a place of its own. The sections of a story are tall, and so are their paragraphs. */
   getBoundingClientRect() {
-    return this.matches(".inflight")
-      ? { left: 0, top: 0, ...size(), right: page.width, bottom: page.height }
-      : { left: 7, top: 9, right: 37, width: 30, height: 12, bottom: 21 };
+    if (this.matches(".inflight"))
+      return { left: 0, top: 0, ...size(), right: page.width, bottom: page.height };
+    const [width, height] = [30, this.tagName === "SECTION" ? 3000 : 12];
+    let [left, top] = [7, 9 - page.scrolled];
+    for (let at = this; at.parentElement; at = at.parentElement) {
+      left += 2;
+      top += at.number * (at.tagName === "SECTION" ? 3000 : at.classes.has("beat") ? 400 : 3);
+      top -= at.parentElement.scrollTop;
+    }
+    return { left, top, right: left + width, width, height, bottom: top + height };
   }
 
   cloneNode() {
@@ -314,11 +325,13 @@ export class Page extends Seen {
     return this.holds === true;
   }
 
-  scrollTo() {}
+  scrollIntoView(how) {
+    page.done.push(["scrolls to", this.className, how]);
+  }
 
-  select() {}
-
-  setSelectionRange() {}
+  select() {
+    page.done.push(["selects", this.className]);
+  }
 
   focus() {
     if (this.disabled || page.focus === this) return;
@@ -394,46 +407,16 @@ export class Page extends Seen {
 
   /** @param {string} selector one or several, by commas */
   matches(selector) {
-    return apart(selector).some((one) => {
-      const steps = one.trim().split(/\s*(>)\s*|\s+(?![^[(]*[\])])/);
-      return this.isOn(steps.filter(Boolean));
-    });
+    return stepsOf(selector).some((steps) => this.isOn(steps, steps.length - 1));
   }
 
-  isOn(steps) {
-    if (!this.isOf(steps.at(-1))) return false;
-    const before = steps.slice(0, -1);
-    if (!before.length) return true;
-    if (before.at(-1) === ">") return Boolean(this.parentElement?.isOn(before.slice(0, -1)));
-    for (let at = this.parentElement; at; at = at.parentElement) if (at.isOn(before)) return true;
+  isOn(steps, at) {
+    if (this.tagName === "TEXT" || !steps[at].every((fits) => fits(this))) return false;
+    if (at === 0) return true;
+    if (steps[at - 1] === ">") return Boolean(this.parentElement?.isOn(steps, at - 2));
+    for (let el = this.parentElement; el; el = el.parentElement)
+      if (el.isOn(steps, at - 1)) return true;
     return false;
-  }
-
-  isOf(compound) {
-    for (const [, sign, name, key, begins, value, of, list, state, tag] of compound.matchAll(
-      SIMPLE,
-    )) {
-      const fits =
-        sign === "#"
-          ? this.id === name
-          : sign === "."
-            ? this.classes.has(name)
-            : key
-              ? value === undefined
-                ? this.hasAttribute(key)
-                : begins
-                  ? Boolean(this.getAttribute(key)?.startsWith(value))
-                  : this.getAttribute(key) === value
-              : of
-                ? of === "nth-child"
-                  ? this.number === Number(list)
-                  : this.matches(list) === (of === "is")
-                : state
-                  ? this.isIn(state)
-                  : tag === "*" || this.tagName === tag.toUpperCase();
-      if (!fits) return false;
-    }
-    return this.tagName !== "TEXT";
   }
 
   /** Which child it is, from one. */
@@ -475,7 +458,12 @@ export class Page extends Seen {
     return (
       own && [
         ...own,
-        [this.disabled, this.checked, this._value ?? null, page.focus === this, this.scrollTop],
+        [this.disabled, this.checked, this._value ?? null, page.focus === this, this.inert],
+        [
+          this.scrollTop,
+          this.scrollLeft,
+          [...this.heard].map(([type, { length }]) => [type, length]),
+        ],
       ]
     );
   }
@@ -483,9 +471,34 @@ export class Page extends Seen {
 for (const name of ["addEventListener", "removeEventListener", "hear", "dispatchEvent"])
   Page.prototype[name] = Hearing.prototype[name];
 
-/** The parts of a list of selectors. */
-function apart(selector) {
-  return selector.split(/,(?![^(]*\))/);
+/** @type {Map<string, any[][]>} */
+const read = new Map();
+/** What each part of a list of selectors asks of an element and of those around it. */
+function stepsOf(selector) {
+  if (!read.has(selector))
+    read.set(
+      selector,
+      selector.split(/,(?![^(]*\))/).map((one) => {
+        const steps = one.trim().split(/\s*(>)\s*|\s+(?![^[(]*[\])])/);
+        return steps
+          .filter(Boolean)
+          .map((step) => (step === ">" ? step : [...step.matchAll(SIMPLE)].map(asked)));
+      }),
+    );
+  return read.get(selector);
+}
+
+/** What one simple selector asks of an element. */
+function asked([, sign, name, key, begins, value, of, list, state, tag]) {
+  if (sign === "#") return (el) => el.id === name;
+  if (sign === ".") return (el) => el.classes.has(name);
+  if (key && value === undefined) return (el) => el.hasAttribute(key);
+  if (key && begins) return (el) => Boolean(el.getAttribute(key)?.startsWith(value));
+  if (key) return (el) => el.getAttribute(key) === value;
+  if (of === "nth-child") return (el) => el.number === Number(list);
+  if (of) return (el) => el.matches(list) === (of === "is");
+  if (state) return (el) => el.isIn(state);
+  return (el) => tag === "*" || el.tagName === tag.toUpperCase();
 }
 
 /** The elements of a markup, which is our own. @param {string} markup */
@@ -518,5 +531,7 @@ export function happen(el, type, { bubbles = true, ...given } = {}) {
     ...{ key: "", shiftKey: false, ctrlKey: false, metaKey: false, altKey: false, button: 0 },
     ...given,
   });
-  return el.dispatchEvent(event);
+  const goesOn = el.dispatchEvent(event);
+  if (!goesOn) page.done.push(["prevents", type]);
+  return goesOn;
 }
