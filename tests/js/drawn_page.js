@@ -1,4 +1,4 @@
-// Run with the page as it is fetched: takes a walk through it, key by key and click by click, and
+// Run with the page as it is fetched, or with the story: takes a walk through it, key by key and click by click, and
 // prints after each deed what is new in words, the address, and a digest of all that is seen.
 
 import { readFileSync } from "node:fs";
@@ -87,20 +87,26 @@ const DEEDS = {
 };
 
 document.documentElement.append(document.head, document.body);
-const watch = document.createElement("div");
-watch.setAttribute("id", "watch");
-watch.append(...parse(markup));
-document.body.append(watch);
-for (const [name, given] of Object.entries(files))
-  window[`inflight${name[0].toUpperCase()}${name.slice(1)}Files`] = given;
 const tell = teller();
 const [begin, ...deeds] = walk;
 location.hash = begin;
-await import("../../assets/player/watch/player.js");
-await import("../../assets/player/parts/tabs.js");
-for (const name of Object.keys(files)) await import(`../../assets/player/${name}/${name}.js`);
-window.Inflight.mount(find(".inflight"), options);
-window.inflightParts(document.body, parts);
+if (files) {
+  const watch = document.createElement("div");
+  watch.setAttribute("id", "watch");
+  watch.append(...parse(markup));
+  document.body.append(watch);
+  for (const [name, given] of Object.entries(files))
+    window[`inflight${name[0].toUpperCase()}${name.slice(1)}Files`] = given;
+  await import("../../assets/player/watch/player.js");
+  await import("../../assets/player/parts/tabs.js");
+  for (const name of Object.keys(files)) await import(`../../assets/player/${name}/${name}.js`);
+  window.Inflight.mount(find(".inflight"), options);
+  window.inflightParts(document.body, parts);
+} else {
+  document.body.append(...parse(markup));
+  document.documentElement.scrollHeight = 40000;
+  await import("../../assets/player/story/story.js");
+}
 await later(700);
 print(`open ${begin}`, tell());
 for (const deed of deeds) {

@@ -286,7 +286,7 @@ export class Page extends Seen {
   getClientRects() {
     const { part = "watch" } = document.documentElement.dataset;
     for (let at = this; at; at = at.parentElement) if (at.hidden || at.isShut) return [];
-    const own = this.closest(".compare, .learn, .live, .write");
+    const own = this.closest(".compare, .learn, .live:not(html), .write");
     if (own ? !own.classes.has(part) : part === "compare") return [];
     return [{}];
   }

@@ -56,7 +56,7 @@ from visualizer.lessons.lessons import LESSONS, QUESTIONS
 from visualizer.lessons.sheets import KINDS, sheet
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import markup
-from visualizer.page.story import story_data
+from visualizer.page.story import story_data, story_html
 from visualizer.page.tabs import TABS, WRITE, part, player_options, tab_files
 from visualizer.words.findings import fork
 from visualizer.words.vocabulary import plain
@@ -209,7 +209,7 @@ def told_by(script: str, given: dict[str, Any]) -> str:
 def walked(name: str) -> str:
     """What the page tells on a walk, a deed a line; some have a server, which runs nothing."""
     walk = (SCRIPTS / "deeds" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    page = the_page(name in WITH_SERVER)
+    page = the_page(name in WITH_SERVER) if name != "story" else the_story()
     if name in WITH_SERVER:
         answers = Answers(runs())
         steps = streamed(runs()("kv-pressure"))
@@ -284,6 +284,12 @@ def the_page(has_server: bool) -> dict[str, Any]:
         "answers": fetched,
         "streams": {},
     }
+
+
+def the_story() -> dict[str, Any]:
+    """The story as it is in its page, without the scripts."""
+    body = story_html().partition('<body class="story">')[2].rpartition("<script>")[0]
+    return {"markup": body, "answers": {}, "streams": {}}
 
 
 def streamed(trace: Trace) -> list[str]:
