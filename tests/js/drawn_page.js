@@ -2,15 +2,20 @@
 // prints after each deed what is new in words, the address, and a digest of all that is seen.
 
 import { readFileSync } from "node:fs";
+import { Buffer } from "node:buffer";
 import process from "node:process";
 
 import { happen, later, page, parse, prefer, resize, teller } from "./page.js";
 import { print } from "./seen.js";
 
-const { walk, markup, options, answers, streams, parts, files } = JSON.parse(
+const { walk, markup, options, answers, streams, engine, brought, parts, files } = JSON.parse(
   readFileSync(process.argv[2], "utf8"),
 );
-Object.assign(page, { answers, streams });
+Object.assign(page, { answers, streams, engine });
+for (const given of [options, parts?.write.options ?? {}])
+  if (given.engine) given.engine = new URL("../../assets/engine/", import.meta.url).href;
+// what the page imports only when it is asked for is here then, however slow the disk
+for (const name of ["sandbox", "loading"]) await import(`../../assets/engine/${name}.js`);
 
 /** The first that is on screen. */
 const find = (selector) => {
@@ -70,6 +75,15 @@ const DEEDS = {
     find(selector).focus();
     find(selector).value = text;
     happen(find(selector), "input");
+  },
+  /** Other words take the place of some in a text. */
+  edit(selector, words, others) {
+    DEEDS.fill(selector, find(selector).value.replace(words, others));
+  },
+  /** Files are dropped on Watch, some of those that the walk was given. */
+  drop(...names) {
+    const files = names.map((name) => new File([Buffer.from(brought[name], "base64")], name));
+    happen(find(".inflight"), "drop", { dataTransfer: { types: ["Files"], files } });
   },
   choose(selector, value) {
     find(selector).value = value;

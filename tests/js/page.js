@@ -2,8 +2,9 @@
 // stands until it is set on. Imported before what is drawn in it.
 
 import { Buffer } from "node:buffer";
+import { readFileSync } from "node:fs";
 import process from "node:process";
-import { deflateRawSync, inflateRawSync } from "node:zlib";
+import { deflateRawSync, gunzipSync, inflateRawSync } from "node:zlib";
 
 import { happen, Hearing, Page, page } from "./page_elements.js";
 import { digest } from "./seen.js";
@@ -11,6 +12,7 @@ import { digest } from "./seen.js";
 export { happen, page, parse } from "./page_elements.js";
 
 const { setImmediate } = globalThis; // not the page's own clock
+const ASSETS = new URL("../../assets/", import.meta.url).href;
 const timers = [];
 
 const html = new Page("html");
@@ -28,10 +30,26 @@ const never = class {
 
   unobserve() {}
 };
+/** A frame in which an engine runs a visitor's code; it does what the script says. */
+class Frame extends Page {
+  constructor() {
+    super("iframe");
+    page.frames.push(() => happen(this, "load", { bubbles: false }));
+    this.contentWindow = {
+      postMessage: (_, origin, [port]) => {
+        const say = (answer) => port.postMessage(JSON.stringify(answer));
+        port.onmessage = ({ data }) => scripted(data, say);
+        say({ kind: "started" });
+      },
+    };
+  }
+}
+
 /** A stream that packs or unpacks within a turn; Node's own takes a thread, which may be late. */
-const atOnce = (act) =>
+const atOnce = (acts) =>
   class extends globalThis.TransformStream {
-    constructor() {
+    constructor(format) {
+      const act = acts[format];
       const parts = [];
       super({
         transform: (part) => void parts.push(part),
@@ -39,6 +57,9 @@ const atOnce = (act) =>
       });
     }
   };
+const stop = (n) => {
+  if (timers[n - 1]) timers[n - 1].act = null;
+};
 const fitted = new Set();
 /** The window has another size. */
 export function resize(width, height) {
@@ -96,8 +117,8 @@ Object.assign(globalThis, {
     getPropertyValue: (name) =>
       (el.dataset.theme === "dark" && DARK[name]) || getComputedStyle(el).getPropertyValue(name),
   }),
-  CompressionStream: atOnce(deflateRawSync),
-  DecompressionStream: atOnce(inflateRawSync),
+  CompressionStream: atOnce({ "deflate-raw": deflateRawSync }),
+  DecompressionStream: atOnce({ "deflate-raw": inflateRawSync, gzip: gunzipSync }),
   addEventListener: told.addEventListener.bind(told),
   removeEventListener: told.removeEventListener.bind(told),
   dispatchEvent: told.dispatchEvent.bind(told),
@@ -115,7 +136,7 @@ Object.assign(globalThis, {
     querySelector: (selector) => (html.matches(selector) ? html : html.querySelector(selector)),
     querySelectorAll: (selector) => html.querySelectorAll(selector),
     getElementById: (id) => html.querySelector(`#${id}`),
-    createElement: (tag) => new Page(tag),
+    createElement: (tag) => (tag === "iframe" ? new Frame() : new Page(tag)),
     createElementNS: (_, tag) => new Page(tag),
     createTextNode: (data) => Object.assign(new Page("text"), { data: String(data) }),
     createTreeWalker: (root) => {
@@ -170,25 +191,57 @@ Object.assign(globalThis, {
   },
   scrollY: 0,
   fetch: async (url, { method = "GET", headers: given = {}, body = null } = {}) => {
-    page.done.push([method, String(url), given, body && (await new Response(body).text())]);
+    page.done.push([
+      method,
+      String(url).replace(ASSETS, "assets/"),
+      given,
+      body && (await new Response(body).text()),
+    ]);
     const path = String(url).split("?")[0];
+    const name = String(url).replace(ASSETS, "");
+    if (name !== String(url) && name.endsWith(".js"))
+      return new globalThis.Response(readFileSync(new URL(url)));
     const next = page.streams[method === "GET" ? path : `${method} ${path}`]?.shift();
     const [status, told, wait] = Array.isArray(next) ? next : [200, next, null];
     const headers = wait ? { "retry-after": wait } : {};
     if (next !== undefined) return new globalThis.Response(told, { status, headers });
-    const answer = page.answers[url];
+    const answer = page.answers[name];
     return answer === undefined
       ? new globalThis.Response("", { status: 404 })
       : globalThis.Response.json(answer);
   },
+  /** Of the page's own engine, which does what the script says. */
+  Worker: class {
+    postMessage(message) {
+      scripted(message, (data) =>
+        data.broke ? this.onerror(new Event("error")) : this.onmessage({ data }),
+      );
+    }
+
+    terminate() {
+      page.done.push(["ends the engine"]);
+      this.onmessage = this.onerror = () => {};
+    }
+  },
+  MessageChannel: class {
+    constructor() {
+      const ports = [{}, {}];
+      for (const [n, port] of ports.entries())
+        Object.assign(port, {
+          postMessage: (data) => setTimeout(() => ports[1 - n].onmessage?.({ data })),
+          close: () => delete port.onmessage,
+        });
+      [this.port1, this.port2] = ports;
+    }
+  },
+  setInterval: (act, ms) => timers.push({ act, at: page.now + ms, each: ms }),
   requestAnimationFrame: (act) => page.frames.push(act),
   cancelAnimationFrame: (n) => {
     page.frames[n - 1] = null;
   },
   setTimeout: (act, ms = 0) => timers.push({ act, at: page.now + ms }),
-  clearTimeout: (n) => {
-    if (timers[n - 1]) timers[n - 1].act = null;
-  },
+  clearTimeout: stop,
+  clearInterval: stop,
 });
 Object.defineProperty(document, "activeElement", { get: () => page.focus ?? body });
 Object.defineProperty(globalThis, "navigator", {
@@ -212,9 +265,21 @@ async function turn() {
   for (const act of drawn) act?.(page.now);
   for (const timer of due) {
     const { act } = timer;
-    timer.act = null;
+    if (timer.each) timer.at += timer.each;
+    else timer.act = null;
     act?.();
   }
+}
+
+/** What an engine in this tab answers by the script, a message in each picture of the screen. */
+function scripted(message, hear) {
+  const { id, do: does, kind, name, args, spec, model } = message;
+  const what = [does, kind ?? name ?? model, spec?.task, spec?.code].filter(Boolean).join(" ");
+  page.done.push(["tells the engine", message]);
+  const said = page.engine[what]?.shift() ?? [];
+  if (name === "document")
+    said.push({ kind: "answer", value: JSON.stringify(page.answers[args[0]]) });
+  said.forEach((answer, n) => setTimeout(() => hear({ ...answer, id }), 100 * n));
 }
 
 /** So many milliseconds later, ten pictures of the screen a second; two of the first are kept. */

@@ -21,6 +21,8 @@ export const page = {
   answers: {},
   /** @type {Record<string, string[]>} What each connection to a stream brings until it breaks off. */
   streams: {},
+  /** @type {Record<string, any[][]>} What an engine in the tab answers, by what it is told. */
+  engine: {},
   copied: "",
   /** What it did besides what is seen: requests, addresses, scrolling; until it is told. */
   done: /** @type {unknown[]} */ ([]),

@@ -61,7 +61,7 @@ from visualizer.page.tabs import TABS, WRITE, part, player_options, tab_files
 from visualizer.words.findings import fork
 from visualizer.words.vocabulary import plain
 from worlds.comparison import CURVE, ENVIRONMENT, measured
-from worlds.served import Answers, of_jobs, of_questions, of_teacher, without_place
+from worlds.served import Answers, of_attempts, of_jobs, of_questions, of_teacher, without_place
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "told"
@@ -222,6 +222,9 @@ def walked(name: str) -> str:
         answers.streams["inflight/live/steps"] = steps
         fetched = page["answers"] | answers.kept
         page = page | {"streams": answers.streams, "answers": fetched}
+    if name == "write":
+        page["engine"] = of_attempts(COST)
+        page["answers"] = page["answers"] | {"engine/manifest.json": {"files": {}, "models": {}}}
     return told_by("drawn_page.js", page | {"walk": walk})
 
 
@@ -283,13 +286,15 @@ def the_page(has_server: bool) -> dict[str, Any]:
         "files": {name: tab_files(name) | {"style": ""} for name in given},
         "answers": fetched,
         "streams": {},
+        "engine": {},
+        "brought": {},
     }
 
 
 def the_story() -> dict[str, Any]:
     """The story as it is in its page, without the scripts."""
     body = story_html().partition('<body class="story">')[2].rpartition("<script>")[0]
-    return {"markup": body, "answers": {}, "streams": {}}
+    return {"markup": body, "answers": {}, "streams": {}, "engine": {}}
 
 
 def streamed(trace: Trace) -> list[str]:

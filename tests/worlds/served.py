@@ -16,18 +16,20 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from core.account.request_times import request_times
-from core.config import EngineConfig
+from core.config import POLICIES, EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError
 from core.serving.engine import ServingEngine
 from core.serving.event_log import Hidden
 from core.serving.http.app import create_app
 from core.serving.limits import Places, ServingLimits
+from core.simulate.engine import SimulatedEngine
 from core.trace.events import StepEvent
 from core.trace.header import SIMULATED
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from core.workload.workload import Workload
+from visualizer.browser.answers import Answers as TabAnswers
 from visualizer.documents.comparison import fork_document
 from visualizer.documents.replay import replay
 from visualizer.jobs.limits import IN_TAB, Spec, check
@@ -35,6 +37,7 @@ from visualizer.jobs.offers import preset_entry
 from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Run, Work
 from visualizer.server.routes import refused
+from visualizer.write.tasks import task_named
 
 TOKEN = "blackboard"
 KEY = "07" * 16  # of a request, made by the random numbers of `tests/js/page.js`
@@ -208,6 +211,52 @@ def of_questions(answers: Answers, run: str, own: str) -> None:
     answers.add("serve/session", file)
     answers.add("POST inflight/uploads", json.dumps({"id": run, "url": run}))
     answers.kept["inflight/class"] = {"address": "http://127.0.0.1:7860/", "qr": None}
+
+
+WRITTEN = (
+    ("refill", "", ""),
+    ("refill", "capacity.wave, 0", "1 // 0, 0"),
+    ("refill", "if capacity.wave:", "if False:"),
+    ("static", "", ""),
+    ("static", "raise NotImplementedError", "return {r.id: r.left for r in running or waiting}"),
+    ("mask", "raise NotImplementedError", 'print("no mask"); return []'),
+)
+"""What is written on the walk through Write, in this order: words of the task's code, and what takes
+their place."""
+
+
+class Characters:
+    """A token a character."""
+
+    unk_token_id = unk_token = None
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": [ord(character) % 65 for character in text]}
+
+    def decode(self, ids: list[int], **_: Any) -> str:
+        return "a" * len(ids)
+
+
+def of_attempts(cost: Any) -> dict[str, list[Any]]:
+    """What the engine of a sandbox says to what is written, on a cost that is simulated."""
+
+    def engine(_model: str, config: EngineConfig, *_: Any) -> SimulatedEngine:
+        return SimulatedEngine(cost, config, Characters(), vocab_size=65, max_model_len=256)
+
+    said: dict[str, list[Any]] = {
+        "load shakespeare-char": [[*[{"kind": "loading"}] * 9, {"kind": "ready"}] for _ in range(20)]
+    }
+    known = dict(POLICIES)
+    for task, words, others in WRITTEN:
+        code = task_named(task).code.replace(words, others)
+        deltas = [d for d in TabAnswers(engine).begin("policy", {"task": task, "code": code}) if d]
+        POLICIES.clear()
+        POLICIES.update(known)
+        if shown := deltas[-1]["attempt"]["replay"]:
+            without_place(shown)
+        job = [{"kind": "delta", "delta": delta} for delta in deltas]
+        said.setdefault(f"begin policy {task} {code}", []).append(job)
+    return said
 
 
 def of_teacher(answers: Answers, engine: EngineCore, sets: Iterable[dict[str, Any]]) -> str:
