@@ -53,7 +53,13 @@ const atOnce = (acts) =>
       const parts = [];
       super({
         transform: (part) => void parts.push(part),
-        flush: (out) => out.enqueue(act(Buffer.concat(parts))),
+        flush(out) {
+          try {
+            out.enqueue(act(Buffer.concat(parts)));
+          } catch {
+            throw new TypeError("The stream is broken.");
+          }
+        },
       });
     }
   };

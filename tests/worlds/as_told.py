@@ -14,6 +14,7 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,15 @@ from visualizer.page.tabs import TABS, WRITE, part, player_options, tab_files
 from visualizer.words.findings import fork
 from visualizer.words.vocabulary import plain
 from worlds.comparison import CURVE, ENVIRONMENT, measured
-from worlds.served import Answers, of_attempts, of_jobs, of_questions, of_teacher, without_place
+from worlds.served import (
+    Answers,
+    of_attempts,
+    of_jobs,
+    of_questions,
+    of_tab,
+    of_teacher,
+    without_place,
+)
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "told"
@@ -222,9 +231,20 @@ def walked(name: str) -> str:
         answers.streams["inflight/live/steps"] = steps
         fetched = page["answers"] | answers.kept
         page = page | {"streams": answers.streams, "answers": fetched}
+    if name == "tab":
+        answers = Answers(runs())
+        engine, brought = of_tab(answers)
+        models = {"engine": "engine", "engineModels": ["shakespeare-bpe", "smollm2"]}
+        offered = offers.for_runs(replace(IN_TAB, offered=tuple(models["engineModels"])))
+        page = page | {
+            "engine": engine,
+            "brought": brought,
+            "options": page["options"] | models | {"offers": "offers"},
+            "answers": page["answers"] | answers.kept | {"offers": {"inflight/state": offered}},
+        }
     if name == "write":
-        page["engine"] = of_attempts(COST)
-        page["answers"] = page["answers"] | {"engine/manifest.json": {"files": {}, "models": {}}}
+        manifest = {"engine/manifest.json": {"files": {}, "models": {}}}
+        page = page | {"engine": of_attempts(COST), "answers": page["answers"] | manifest}
     return told_by("drawn_page.js", page | {"walk": walk})
 
 

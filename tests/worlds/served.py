@@ -8,6 +8,8 @@ was recorded. Whatever is asked for once more than is listed here is not found.
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -221,8 +223,8 @@ WRITTEN = (
     ("static", "raise NotImplementedError", "return {r.id: r.left for r in running or waiting}"),
     ("mask", "raise NotImplementedError", 'print("no mask"); return []'),
 )
-"""What is written on the walk through Write, in this order: words of the task's code, and what takes
-their place."""
+"""What is written on the walk through Write, in this order: words of the task's code, and what
+takes their place."""
 
 
 class Characters:
@@ -244,7 +246,9 @@ def of_attempts(cost: Any) -> dict[str, list[Any]]:
         return SimulatedEngine(cost, config, Characters(), vocab_size=65, max_model_len=256)
 
     said: dict[str, list[Any]] = {
-        "load shakespeare-char": [[*[{"kind": "loading"}] * 9, {"kind": "ready"}] for _ in range(20)]
+        "load shakespeare-char": [
+            [*[{"kind": "loading"}] * 9, {"kind": "ready"}] for _ in range(20)
+        ]
     }
     known = dict(POLICIES)
     for task, words, others in WRITTEN:
@@ -257,6 +261,65 @@ def of_attempts(cost: Any) -> dict[str, list[Any]]:
         job = [{"kind": "delta", "delta": delta} for delta in deltas]
         said.setdefault(f"begin policy {task} {code}", []).append(job)
     return said
+
+
+TOO_LARGE = {"size": 134_000_000, "arrived": 21_000_000, "kept": True}
+
+
+def of_tab(answers: Answers) -> tuple[dict[str, list[Any]], dict[str, str]]:
+    """What the engine in a visitor's tab says on the walk `tab`, and the files that are brought
+    there, in base64.
+    """
+    trace = answers.runs("three-lengths")
+    text = "".join(f"{line}\n" for line in trace.lines())
+    tab = TabAnswers(lambda *_: Again(trace))
+
+    def call(name: str, *args: Any) -> list[Any]:
+        value = tab.call(name, args)
+        if "url" in value:
+            answers.kept[value["url"]] = json.loads(tab.document(value["url"]))
+        return [{"kind": "answer", "value": value}]
+
+    def job(kind: str, spec: dict[str, Any]) -> list[Any]:
+        deltas = [delta for delta in tab.begin(kind, spec) if delta is not None]
+        if url := deltas[-1].get("url"):
+            answers.kept[url] = json.loads(tab.document(url))
+        return [{"kind": "delta", "delta": delta} for delta in deltas]
+
+    asked = {**preset_entry(PRESETS["three-lengths"])["spec"]}
+    fetching = [
+        {"kind": "loading", "what": what, "done": done * 10**6, "total": 6 * 10**6, "kept": False}
+        for done, what in enumerate(("python.zip", "py.wasm", "sources.json", "m/weights", "", ""))
+    ]
+    failed = {"kind": "failed", "sentence": "Out of reach.", "lasting": False, "more": {}}
+    offered = {"kind": "failed", "sentence": "Not here.", "lasting": False, "more": TOO_LARGE}
+    half = text[: len(text) // 2]
+    said = {
+        "load shakespeare-bpe": [
+            [failed],
+            [failed],
+            [*fetching, {"kind": "ready"}],
+            fetching,
+            [{"kind": "ready"}],
+        ],
+        "load": [[{"kind": "ready"}]],
+        "load smollm2": [[offered], [offered], [*fetching, failed]],
+        "begin run": [job("run", asked), [{"broke": True}]],
+        "call upload": [
+            call("upload", "nonsense", ["nonsense.txt"]),
+            call("upload", half, ["half.jsonl.gz"]),
+            call("upload", text, ["run.jsonl"]),
+        ],
+    }
+    shown = json.dumps(without_place(replay(trace)))
+    files = {
+        "run.jsonl": text.encode(),
+        "half.jsonl.gz": gzip.compress(half.encode(), mtime=0),
+        "broken.gz": gzip.compress(text.encode(), mtime=0)[:200],
+        "nonsense.txt": b"nonsense",
+        "replay.json": shown.encode(),
+    }
+    return said, {name: base64.b64encode(content).decode() for name, content in files.items()}
 
 
 def of_teacher(answers: Answers, engine: EngineCore, sets: Iterable[dict[str, Any]]) -> str:
