@@ -12,7 +12,7 @@ const { walk, markup, options, answers, streams, engine, brought, parts, files }
   readFileSync(process.argv[2], "utf8"),
 );
 Object.assign(page, { answers, streams, engine });
-for (const given of [options, parts?.write.options ?? {}])
+for (const given of [options, parts?.write?.options ?? {}])
   if (given.engine) given.engine = new URL("../../assets/engine/", import.meta.url).href;
 // what the page imports only when it is asked for is here then, however slow the disk
 for (const name of ["sandbox", "loading"]) await import(`../../assets/engine/${name}.js`);
@@ -43,6 +43,7 @@ const DEEDS = {
     const popped = document.querySelectorAll("[popover]").find(({ isShut }) => !isShut);
     if (goesOn && key === "Escape") (popped ?? document.querySelector("dialog[open]"))?.close();
     if (goesOn && key === "Enter" && on.tagName === "BUTTON") on.click(0);
+    if (goesOn && key === "Enter" && on.tagName === "INPUT") on.closest("form")?.requestSubmit();
   },
   click: (selector) => find(selector).click(),
   /** A button of the open menu or card, by its first words. */

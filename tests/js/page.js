@@ -30,6 +30,15 @@ const never = class {
 
   unobserve() {}
 };
+/** A connection that stays after what it brings, until the page leaves it. */
+const staying = (text, signal) =>
+  new globalThis.ReadableStream({
+    start(control) {
+      control.enqueue(Buffer.from(text));
+      signal.addEventListener("abort", () => control.error(signal.reason));
+    },
+  });
+
 /** A frame in which an engine runs a visitor's code; it does what the script says. */
 class Frame extends Page {
   constructor() {
@@ -196,7 +205,7 @@ Object.assign(globalThis, {
     setTimeout(() => happen(window, "scrollend"), 150);
   },
   scrollY: 0,
-  fetch: async (url, { method = "GET", headers: given = {}, body = null } = {}) => {
+  fetch: async (url, { method = "GET", headers: given = {}, body = null, signal } = {}) => {
     page.done.push([
       method,
       String(url).replace(ASSETS, "assets/"),
@@ -210,6 +219,7 @@ Object.assign(globalThis, {
     const next = page.streams[method === "GET" ? path : `${method} ${path}`]?.shift();
     const [status, told, wait] = Array.isArray(next) ? next : [200, next, null];
     const headers = wait ? { "retry-after": wait } : {};
+    if (next?.stays) return new globalThis.Response(staying(next.stays, signal));
     if (next !== undefined) return new globalThis.Response(told, { status, headers });
     const answer = page.answers[name];
     return answer === undefined

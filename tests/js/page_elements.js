@@ -84,7 +84,14 @@ export class Page extends Seen {
 
   constructor(tag) {
     super(tag);
-    for (const name of ["value", "elements", "isConnected", "clientWidth", "clientHeight"])
+    for (const name of [
+      "value",
+      "elements",
+      "isConnected",
+      "clientWidth",
+      "clientHeight",
+      "offsetWidth",
+    ])
       delete this[name]; // as fields they would hide what is here by these names
   }
 
@@ -184,6 +191,10 @@ export class Page extends Seen {
 
   get clientHeight() {
     return this.matches(".inflight, .stage, .page") ? page.height : 180;
+  }
+
+  get offsetWidth() {
+    return this.getClientRects().length ? 20 + 6 * this.textContent.length : 0;
   }
 
   setAttribute(name, value) {
@@ -290,6 +301,7 @@ export class Page extends Seen {
     for (let at = this; at; at = at.parentElement) if (at.hidden || at.isShut) return [];
     const own = this.closest(".compare, .learn, .live:not(html), .write");
     if (own ? !own.classes.has(part) : part === "compare") return [];
+    if (["live", "write"].includes(part) && this.closest("#watch .head")) return [];
     return [{}];
   }
 

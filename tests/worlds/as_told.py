@@ -65,6 +65,7 @@ from worlds.comparison import CURVE, ENVIRONMENT, measured
 from worlds.served import (
     Answers,
     of_attempts,
+    of_followed,
     of_jobs,
     of_questions,
     of_tab,
@@ -100,7 +101,7 @@ WALKED = (
     "shared-prefix",
     "three-lengths",
 )
-WITH_SERVER = ("editor", "live", "served")
+WITH_SERVER = ("editor", "follow", "live", "served")
 # what a teacher sets on the walk through Live, in this order
 TAUGHT: tuple[dict[str, Any], ...] = (
     {"policy": "static", "max_num_seqs": 2, "max_num_batched_tokens": 24},
@@ -231,6 +232,16 @@ def walked(name: str) -> str:
         answers.streams["inflight/live/steps"] = steps
         fetched = page["answers"] | answers.kept
         page = page | {"streams": answers.streams, "answers": fetched}
+    if name == "follow":
+        answers = Answers(runs())
+        of_followed(answers)
+        live = page["parts"]["live"]
+        watching = {"live": live | {"options": live["options"] | {"asks": False}}}
+        page = page | {
+            "streams": answers.streams,
+            "answers": page["answers"] | answers.kept,
+            "parts": page["parts"] | watching,
+        }
     if name == "tab":
         answers = Answers(runs())
         engine, brought = of_tab(answers)

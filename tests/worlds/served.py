@@ -8,12 +8,17 @@ was recorded. Whatever is asked for once more than is listed here is not found.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 from fastapi.testclient import TestClient
 
@@ -22,7 +27,7 @@ from core.config import POLICIES, EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError
 from core.serving.engine import ServingEngine
-from core.serving.event_log import Hidden
+from core.serving.event_log import COMMENT, Hidden
 from core.serving.http.app import create_app
 from core.serving.limits import Places, ServingLimits
 from core.simulate.engine import SimulatedEngine
@@ -38,8 +43,11 @@ from visualizer.jobs.limits import IN_TAB, Spec, check
 from visualizer.jobs.offers import preset_entry
 from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Run, Work
+from visualizer.server.followed import Followed
+from visualizer.server.live import Live
 from visualizer.server.routes import refused
 from visualizer.write.tasks import task_named
+from worlds.ranks import records
 
 TOKEN = "blackboard"
 KEY = "07" * 16  # of a request, made by the random numbers of `tests/js/page.js`
@@ -320,6 +328,57 @@ def of_tab(answers: Answers) -> tuple[dict[str, list[Any]], dict[str, str]]:
         "replay.json": shown.encode(),
     }
     return said, {name: base64.b64encode(content).decode() for name, content in files.items()}
+
+
+def of_followed(answers: Answers) -> None:
+    """What is sent of two engines that are followed, the first of two ranks, to who watches its
+    first rank, the other engine, all engines, one rank, all ranks, and one again.
+    """
+    with TemporaryDirectory() as temporary, patch.object(Live, "start"):
+        (folder := Path(temporary) / "engines").mkdir()
+        for number, (rank, instance) in enumerate(((0, "b"), (0, "a"), (1, "a"))):
+            header, *steps = records(rank)
+            facts = {"instance": instance, "host": "node", "pid": number, "created": f"{number}"}
+            lines = [header | facts, *steps[:90]]
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            (folder / f"{number}.raw.jsonl").write_text(text)
+        followed = Followed([folder], shows_texts=True)
+        followed.start()
+        lives = {name: followed.live(name) for name in followed._streams()}
+        asyncio.run(_read(lives))
+        for load in followed._loads.values():
+            load._at = time.monotonic()  # its steps have just come, however slow this machine is
+        engines = followed.loads()
+    for engine in engines:
+        for one in engine["ranks"]:
+            one["silent_s"] = 0
+    answers.kept["inflight/live/engines"] = {"engines": engines}
+    ranks = "engines", "engines, rank 1"
+    for names in (ranks[:1], ("engines, node:0",), (*ranks, "engines, node:0"), (), ranks, ()):
+        _stays(answers, lives, *names)
+
+
+async def _read(lives: dict[str, Live]) -> None:
+    """What is in the files is read twice, since the first does not know yet of the last."""
+    read = {name: live._source() for name, live in lives.items()}
+    for _ in range(2):
+        for name, messages in read.items():
+            lives[name].take(await anext(messages))
+
+
+def _stays(answers: Answers, lives: dict[str, Live], *names: str) -> None:
+    """The next connection is to these streams, or has nothing new."""
+    taken = {name: lives[name].event_log.take(None, 8)[0] for name in names}
+    told = [
+        {"of": name, "last": excerpt.last, "messages": json.loads(excerpt.messages)}
+        for name, excerpt in taken.items()
+    ]
+    text = COMMENT.decode()
+    if len(told) == 1:
+        text = f"id: {told[0]['last']}\ndata: {json.dumps(told[0]['messages'])}\n\n"
+    elif told:
+        text = f"data: {json.dumps(told)}\n\n"
+    answers.add("inflight/live/steps", {"stays": text})
 
 
 def of_teacher(answers: Answers, engine: EngineCore, sets: Iterable[dict[str, Any]]) -> str:
