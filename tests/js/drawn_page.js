@@ -12,8 +12,8 @@ const { walk, markup, options, answers, streams, engine, brought, parts, files }
   readFileSync(process.argv[2], "utf8"),
 );
 Object.assign(page, { answers, streams, engine });
-for (const given of [options, parts?.write?.options ?? {}])
-  if (given.engine) given.engine = new URL("../../assets/engine/", import.meta.url).href;
+for (const given of [options, parts?.write?.options])
+  if (given?.engine) given.engine = new URL("../../assets/engine/", import.meta.url).href;
 // what the page imports only when it is asked for is here then, however slow the disk
 for (const name of ["sandbox", "loading"]) await import(`../../assets/engine/${name}.js`);
 
