@@ -42,7 +42,7 @@ const DEEDS = {
     const goesOn = happen(on, "keydown", given);
     const popped = document.querySelectorAll("[popover]").find(({ isShut }) => !isShut);
     if (goesOn && key === "Escape") (popped ?? document.querySelector("dialog[open]"))?.close();
-    if (goesOn && key === "Enter" && on.tagName === "BUTTON") on.click(0);
+    if (goesOn && ["Enter", " "].includes(key) && on.tagName === "BUTTON") on.click(0);
     if (goesOn && key === "Enter" && on.tagName === "INPUT") on.closest("form")?.requestSubmit();
   },
   click: (selector) => find(selector).click(),

@@ -215,6 +215,23 @@ test("what is typed below the opening's last picture is no key of the opening", 
   assert.deepEqual(done, ["taken", "plays"]);
 });
 
+test("arrows turn the opening on its slider, even if it began by itself; other places open the hood", () => {
+  const done = [];
+  const line = new El();
+  const press = (key, target) => {
+    const opening = of(Opening, {
+      ...{ on: true, mine: false, line },
+      app: { root: { getClientRects: () => [1], querySelector: () => null } },
+      turn: (by) => done.push(by),
+      openHood: () => done.push("hood"),
+    });
+    opening._key({ key, target, stopPropagation() {}, preventDefault() {} });
+  };
+  const names = ["ArrowRight", "ArrowUp", "ArrowLeft", "ArrowDown"];
+  for (const at of [line, new El()]) for (const key of names) press(key, at);
+  assert.deepEqual(done, [1, 1, -1, -1, "hood", "hood", "hood", "hood"]);
+});
+
 test("what took longest comes first, and of a column's name that is pressed first A, then the longest", () => {
   const run = runOf([event(0, { arrived: ["a", "b"].map((request) => ({ request, t: 0 })) })]);
   const time = (us) => ({ us: [us], steps: [1], queued: {}, uncompared: 0, ended: true });

@@ -186,11 +186,13 @@ export class Page extends Seen {
   }
 
   get clientWidth() {
-    return this.matches(".inflight, .stage, .page, .opening") ? page.width : 420;
+    if (this.matches(".inflight, .stage, .page, .opening, .opening canvas")) return page.width;
+    return page.width < 700 ? page.width - 20 : Math.round(page.width * 0.3);
   }
 
   get clientHeight() {
-    return this.matches(".inflight, .stage, .page") ? page.height : 180;
+    const isLarge = this.matches(".inflight, .stage, .page, .opening canvas");
+    return Math.round(isLarge ? page.height : page.height / 5);
   }
 
   get offsetWidth() {

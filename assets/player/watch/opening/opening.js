@@ -244,6 +244,7 @@ export class Opening {
    * picture is complete. @param {number} by
    */
   turn(by) {
+    if (!this.plot) return; // its runs are still loading
     const { said } = this.plot;
     // a sentence's picture is complete when the sentence ends
     const ends = said.map((_, i) => (i + 1 < said.length ? said[i + 1][0] - 0.05 : LENGTH));
@@ -390,12 +391,15 @@ export class Opening {
     if (el.closest?.("button, a") && (e.key === "Enter" || e.key === " ")) return;
     e.stopPropagation(); // the player below must not react
     if (this.still && SCROLLING.test(e.key)) return;
-    if ((this.mine || e.key === " ") && !this.still) {
+    // on the slider, keys are the opening's own even if it began by itself
+    if ((this.mine || e.key === " " || el === this.line) && !this.still) {
       this.mine = true;
       const act = {
         " ": () => this.toggle(!this.playing),
         ArrowRight: () => this.turn(1),
+        ArrowUp: () => this.turn(1),
         ArrowLeft: () => this.turn(-1),
+        ArrowDown: () => this.turn(-1),
         Home: () => this.seek(0),
         End: () => this.seek(LENGTH),
         Escape: () => this.close(),
@@ -428,13 +432,6 @@ export class Opening {
     onDrag(this.line, (e) => {
       seek(e);
       return seek;
-    });
-    // the slider has its own keys, even if the opening began by itself
-    this.line.addEventListener("keydown", (e) => {
-      const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[e.key];
-      if (!by || !this.plot) return;
-      this.turn(by);
-      e.preventDefault();
     });
   }
 }
