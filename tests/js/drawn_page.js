@@ -86,8 +86,10 @@ const DEEDS = {
     const files = names.map((name) => new File([Buffer.from(brought[name], "base64")], name));
     happen(find(".inflight"), "drop", { dataTransfer: { types: ["Files"], files } });
   },
+  /** By its value, or by what an option says. */
   choose(selector, value) {
-    find(selector).value = value;
+    const said = find(selector).options.find(({ textContent }) => textContent === value);
+    find(selector).value = said?.value ?? value;
     for (const type of ["input", "change"]) happen(find(selector), type);
   },
   go(hash) {

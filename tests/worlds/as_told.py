@@ -67,6 +67,7 @@ from worlds.served import (
     of_attempts,
     of_followed,
     of_jobs,
+    of_models,
     of_questions,
     of_tab,
     of_teacher,
@@ -225,6 +226,9 @@ def walked(name: str) -> str:
         steps = streamed(runs()("kv-pressure"))
         if name == "served":
             of_jobs(answers, LEAKS["three-lengths"], "c-equal-lengths")
+        if name == "editor":
+            of_models(answers)
+            answers.kept["inflight/state"] = offers.for_runs(replace(IN_TAB, any_model=True))
         if name == "live":
             of_questions(answers, "kv-pressure", "r2")
             engine = SimulatedEngine(COST, EngineConfig("continuous", 6, 64, 20, 8))

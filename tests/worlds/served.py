@@ -1,9 +1,9 @@
-"""What the server of a walk in Node answers, in order: jobs from their first delta to the last, its
-refusals, and the teacher's settings. The code that answers on a server makes it here, of runs that
-were recorded; no model computes.
+"""What a walk in Node is answered, in order: by a server, with jobs from their first delta to the
+last, its refusals and the teacher's settings, and by the engine in a tab or in a sandbox. The code
+that answers makes it here, of runs that were recorded or simulated; no model computes.
 
-Only the progress of a leak, a fork and a comparison is written by hand, since these end with what
-was recorded. Whatever is asked for once more than is listed here is not found.
+Only the progress of a leak, a fork, a comparison and a load is written by hand, since these end
+with what was recorded. Whatever is asked for once more than is listed here is not found.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import gzip
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,7 +23,7 @@ from unittest.mock import patch
 from fastapi.testclient import TestClient
 
 from core.account.request_times import request_times
-from core.config import POLICIES, EngineConfig
+from core.config import BUILTIN_FOLDER, POLICIES, EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError
 from core.serving.engine import ServingEngine
@@ -31,12 +31,14 @@ from core.serving.event_log import COMMENT, Hidden
 from core.serving.http.app import create_app
 from core.serving.limits import Places, ServingLimits
 from core.simulate.engine import SimulatedEngine
+from core.torch_engine.models.forecast import forecast
 from core.trace.events import StepEvent
 from core.trace.header import SIMULATED
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from core.workload.workload import Workload
 from visualizer.browser.answers import Answers as TabAnswers
+from visualizer.browser.tab import Tab
 from visualizer.documents.comparison import fork_document
 from visualizer.documents.replay import replay
 from visualizer.jobs.limits import IN_TAB, Spec, check
@@ -47,6 +49,7 @@ from visualizer.server.followed import Followed
 from visualizer.server.live import Live
 from visualizer.server.routes import refused
 from visualizer.write.tasks import task_named
+from worlds.gguf_files import write
 from worlds.ranks import records
 
 TOKEN = "blackboard"
@@ -223,6 +226,19 @@ def of_questions(answers: Answers, run: str, own: str) -> None:
     answers.kept["inflight/class"] = {"address": "http://127.0.0.1:7860/", "qr": None}
 
 
+def of_models(answers: Answers) -> None:
+    """What a page that takes any model is told of two that are named: nothing is at the first. Half
+    a GiB of memory is free.
+    """
+    for name in ("/nowhere/model", str(BUILTIN_FOLDER / "shakespeare-char")):
+        try:
+            found = asdict(forecast(name, "cpu"))
+            said = found | {"name": "shakespeare", "free": 2**29, "pool": 2**28, "loaded": False}
+        except InflightError as error:
+            said = {"error": str(error)}
+        answers.add("POST inflight/call/model", json.dumps(said))
+
+
 WRITTEN = (
     ("refill", "", ""),
     ("refill", "capacity.wave, 0", "1 // 0, 0"),
@@ -271,6 +287,13 @@ def of_attempts(cost: Any) -> dict[str, list[Any]]:
     return said
 
 
+class _Piece(bytes):
+    """Of a file, as JavaScript gives it."""
+
+    def to_bytes(self) -> bytes:
+        return self
+
+
 TOO_LARGE = {"size": 134_000_000, "arrived": 21_000_000, "kept": True}
 
 
@@ -310,8 +333,8 @@ def of_tab(answers: Answers) -> tuple[dict[str, list[Any]], dict[str, str]]:
             fetching,
             [{"kind": "ready"}],
         ],
-        "load": [[{"kind": "ready"}]],
-        "load smollm2": [[offered], [offered], [*fetching, failed]],
+        "load": [[{"kind": "ready"}]] * 3,
+        "load smollm2": [[offered], [offered], [*fetching, failed], [offered]],
         "begin run": [job("run", asked), [{"broke": True}]],
         "call upload": [
             call("upload", "nonsense", ["nonsense.txt"]),
@@ -320,7 +343,19 @@ def of_tab(answers: Answers) -> tuple[dict[str, list[Any]], dict[str, str]]:
         ],
     }
     shown = json.dumps(without_place(replay(trace)))
+    with TemporaryDirectory() as folder:
+        gguf = Path(write(Path(folder) / "mine.gguf")).read_bytes()
+    opens = Tab(json.dumps({"device_name": "Node", "versions": {}})).open
+    for name, content in (("mine.gguf", gguf), ("half.gguf", gguf[:200])):
+        facts = json.loads(opens(name, lambda at, size, of=content: _Piece(of[at : at + size])))
+        answer = {"kind": "answer", "value": facts}
+        if "error" in facts:
+            answer = {"kind": "failed", "sentence": facts["error"], "more": {}}
+        said[f"open {name}"] = [[answer]]
+    said["remove mine.gguf"] = [[{"kind": "answer", "value": 0}]]
     files = {
+        "mine.gguf": gguf,
+        "half.gguf": gguf[:200],
         "run.jsonl": text.encode(),
         "half.jsonl.gz": gzip.compress(half.encode(), mtime=0),
         "broken.gz": gzip.compress(text.encode(), mtime=0)[:200],

@@ -35,7 +35,6 @@ export class Learn {
       documents: {},
       papers: {},
       captions: {},
-      only: null,
       ...options,
     };
     this.page = document.documentElement;

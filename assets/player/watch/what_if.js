@@ -114,7 +114,7 @@ function showPlan(/** @type {App} */ app) {
 
 /** Whether an engine here has the run on screen and can plan it. */
 const canPlan = (/** @type {Json} */ { run, runId, engines }) =>
-  Boolean(!run.isSimulated && runId && engines?.can("plan", runId));
+  Boolean(!run.isSimulated && runId && engines.can("plan", runId));
 
 /** Show the card with changes to the run on screen. */
 export async function showWhatIf(/** @type {App} */ app) {
