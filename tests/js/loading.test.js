@@ -70,6 +70,19 @@ function cacheOf(/** @type {[string, Response][]} */ ...kept) {
   });
 }
 
+test("a file that was fetched is kept, and is not fetched again", async () => {
+  host();
+  const cache = cacheOf();
+  const [asked, fetched] = [[], globalThis.fetch];
+  Object.assign(globalThis, {
+    caches: { open: async () => cache },
+    fetch: (url, options) => (asked.push(url.split("/").at(-1)), fetched(url, options)),
+  });
+  for (let n = 0; n < 2; n += 1) await new Files("http://page.test/engine/").get(["python.zip"]);
+  assert.deepEqual(asked, ["manifest.json", "python.zip.gz"]);
+  Object.assign(globalThis, { caches: undefined });
+});
+
 test("of a download that breaks off the pieces are kept, if they are as its host sends them", async () => {
   const keptOf = async (bytes) => {
     const cache = cacheOf();
