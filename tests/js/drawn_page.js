@@ -83,7 +83,9 @@ const DEEDS = {
   },
   /** Files are dropped on Watch, some of those that the walk was given. */
   drop(...names) {
-    const files = names.map((name) => new File([Buffer.from(brought[name], "base64")], name));
+    const files = names.map(
+      (name) => new globalThis.File([Buffer.from(brought[name], "base64")], name),
+    );
     happen(find(".inflight"), "drop", { dataTransfer: { types: ["Files"], files } });
   },
   /** By its value, or by what an option says. */

@@ -230,7 +230,7 @@ Object.assign(globalThis, {
   Worker: class {
     postMessage(message) {
       scripted(message, (data) =>
-        data.broke ? this.onerror(new Event("error")) : this.onmessage({ data }),
+        data.broke ? this.onerror(new globalThis.Event("error")) : this.onmessage({ data }),
       );
     }
 

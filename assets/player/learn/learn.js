@@ -29,14 +29,7 @@ export class Learn {
   constructor(/** @type {Root} */ root, /** @type {Json} */ options = {}) {
     this.root = root;
     /** @type {{tabs: Tab[], [more: string]: Json}} */
-    this.options = {
-      tabs: [],
-      server: false,
-      documents: {},
-      papers: {},
-      captions: {},
-      ...options,
-    };
+    this.options = { tabs: [], server: false, documents: {}, papers: {}, captions: {}, ...options };
     this.page = document.documentElement;
     /** @type {Finder} */ this.$ = (s) => root.querySelector(s);
     this.engines = /** @type {Engines} null where nothing can run */ (Engines.of(this.options));
