@@ -186,12 +186,12 @@ export class Page extends Seen {
   }
 
   get clientWidth() {
-    if (this.matches(".inflight, .stage, .page, .opening, .opening canvas")) return page.width;
+    if (this.matches(".inflight, .stage, .page, .opening, .opening .canvas")) return page.width;
     return page.width < 700 ? page.width - 20 : Math.round(page.width * 0.3);
   }
 
   get clientHeight() {
-    const isLarge = this.matches(".inflight, .stage, .page, .opening canvas");
+    const isLarge = this.matches(".inflight, .stage, .page, .opening .canvas");
     return Math.round(isLarge ? page.height : page.height / 5);
   }
 
