@@ -59,7 +59,13 @@ test("the door names as many as there is room for, counts the others, and says w
   run.isHeld = () => true; // for the run that follows this one
   assert.deepEqual(told(0), ["", "Nobody waits at the door."], "when this step ran nobody did");
   now = run.length - 1;
-  assert.deepEqual([told(0), told(1)], [["", ""], ["A", ""]]);
+  assert.deepEqual(
+    [told(0), told(1)],
+    [
+      ["", ""],
+      ["A", ""],
+    ],
+  );
 });
 
 test("at the door everybody has their name but the one who looks", () => {
