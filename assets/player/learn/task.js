@@ -56,9 +56,10 @@ export class Task {
 
   /** Begin with the goals that were met in earlier visits; what those runs showed is gone. */
   _recall() {
-    const { met } = this.learn.progress.of(this.lesson);
+    this.found = {};
     this.ran = [];
-    this.found = Object.fromEntries(met.map((name) => [name, { met: true, says: [] }]));
+    for (const name of this.learn.progress.of(this.lesson).met)
+      this.found[name] = { met: true, says: [] };
   }
 
   /** Whether the runs so far have met every goal. */
