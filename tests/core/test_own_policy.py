@@ -379,11 +379,15 @@ def failing(**rules) -> SchedulerWorld:
         ),
         (
             {"admit": lambda self, request, capacity: "no"},
-            "strange answers `admit` for 'r0' with 'no'; it must be None or a LimitReached",
+            "strange answers `admit` for 'r0' with 'no'; it must be None to let it join",
         ),
         (
             {"admit": lambda self, request, capacity: LimitReached("mood")},
-            "one of these limits: lanes, budget",
+            "with limit 'mood'; it must be None to let it join, or a limit such as LimitReached",
+        ),
+        (
+            {"admit": lambda self, request, capacity: LimitReached("none")},
+            "with limit 'none'; it must be None to let it join",
         ),
         (
             {"select_victim": lambda self, candidates: None},

@@ -7003,8 +7003,8 @@ FAULTS = (
     Fault(
         "goals that were met in one lesson are met in the next one, too",
         "assets/player/learn/task.js",
-        "if (before?.name !== this.lesson.name) [this.found",
-        "if (!before) [this.found",
+        "if (before?.name !== this.lesson.name) this._recall();",
+        "if (!before) this._recall();",
         ("js/learn.test.js",),
     ),
     Fault(
@@ -7077,8 +7077,8 @@ FAULTS = (
     Fault(
         "Show me counts as an answer",
         "assets/player/learn/learn.js",
-        "if (own) this.progress.answered(this.lesson, stop);",
-        "this.progress.answered(this.lesson, stop);",
+        "if (own) this.progress.add",
+        "this.progress.add",
         ("js/learn.test.js",),
     ),
     Fault(
