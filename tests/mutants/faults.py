@@ -3671,9 +3671,9 @@ FAULTS = (
     ),
     Fault(
         "an answer may change limits that are not its own",
-        "visualizer/write/grade.py",
-        'free = {"policy", *task.may_change}',
-        "free = {f.name for f in fields(EngineConfig)}",
+        "visualizer/write/tasks.py",
+        ' - {"policy", *self.may_change}',
+        " - {f.name for f in fields(EngineConfig)}",
         ("visualizer/test_write.py::test_the_run_of_another_task_is_none_of_this_one",),
     ),
     Fault(
