@@ -78,6 +78,20 @@ def test_of_logits_that_are_not_finite_every_client_is_told(prompts):
             asyncio.run(ask(made, 7))
 
 
+def test_of_two_tokens_in_one_step_the_second_is_the_last():
+    """Under `split` a request may be read in one pass of a step and decode in the next."""
+
+    async def ask(made: ServingEngine) -> list[Piece]:
+        with made.receive("", 1) as call:
+            streams = await submit_all(call, [((4, 5), greedy(2))], "r")
+        return (await gather_pieces(streams))[0]
+
+    with serving(memory_engine("split", **ROOM)) as made:
+        pieces = asyncio.run(ask(made))
+        assert made.engine.num_steps == 1
+    assert [(piece.index, piece.finish_reason) for piece in pieces] == [(0, None), (1, "length")]
+
+
 @pytest.mark.parametrize("leaves", [True, False])
 def test_neither_the_work_nor_the_watch_for_a_client_outlasts_the_other(leaves):
     async def ask() -> tuple[int, str]:

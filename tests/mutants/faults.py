@@ -9507,4 +9507,11 @@ FAULTS = (
         "",
         ("visualizer/test_write.py",),
     ),
+    Fault(
+        "of two tokens in one step the first is the last",
+        "core/serving/output_processor.py",
+        "if last[stream.id] == at else None",
+        "if stream.id in last else None",
+        ("core/test_serving_answers.py",),
+    ),
 )
