@@ -27,7 +27,7 @@ from core.trace.events import (
     Timings,
     Waiting,
 )
-from core.trace.rules import followable
+from core.trace.rules import followable, steps
 from core.trace.rules.bounds import parts_fit
 from core.trace.rules.checker import Checker
 from core.trace.trace import Trace
@@ -383,6 +383,26 @@ def test_every_reason_why_a_step_cannot_be_followed_has_been_met():
     } == {
         r"the\ values\ of\ .+\ are\ of\ the\ wrong\ kind",
         r"it\ ends\ later\ than\ any\ clock\ shows",
+    }
+
+
+def test_every_rule_of_a_step_has_been_broken():
+    """Above or by a test of its own: of ends, budgets and clocks in this file, of rows for nobody
+    and of absent numbers in test_recorded_rules.py.
+    """
+    unbroken = {said for said in sentences(steps) if not re.search(said, "\n".join(BROKEN))}
+    assert {said.replace("\\", "") for said in unbroken} == {
+        " tokens do not fit the budget of ",
+        "a request that had finished computes",
+        "its parts do not fit into its .+ s",
+        "request .+ goes on beyond its last token",
+        "request .+ has no row of .+ positions to match its overrun",
+        "request .+ lost a token but goes on",
+        "request .+ was preempted but computes",
+        "the budget is not ",
+        "the budget's split is not what was computed",
+        "token .+ of request .+ has numbers although none were recorded",
+        "without a budget, none of it can be unused",
     }
 
 
