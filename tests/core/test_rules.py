@@ -386,15 +386,41 @@ def test_every_reason_why_a_step_cannot_be_followed_has_been_met():
     }
 
 
+def test_a_prefix_is_found_by_whole_blocks():
+    cached = memory_trace((7, 2), prefix_caching=True, block_size=4)
+    event = cached.events[0]
+    forged = with_kv(event, prefix_hits=(PrefixHit("r0", 3),))
+    assert checked_to(cached, 0).fault(forged) == (
+        "step 0: a prefix of 3 tokens cannot be found for request “r0”."
+    )
+
+
+def test_whoever_has_finished_computes_nothing_until_its_wave_ends():
+    """r0 writes one token, and its row is padding from then on."""
+    wave = memory_trace((4, 1), (4, 3), policy="static", max_num_seqs=2)
+    event = wave.events[1]
+    (padded,), (other,) = event.passes, event.segments
+    own = other._replace(request="r0", lane=0)
+    forged = event._replace(
+        passes=(padded._replace(tokens=2, padding=0, finished_rows=()),), segments=(own, other)
+    )
+    assert checked_to(wave, 1).fault(event) is None
+    assert checked_to(wave, 1).fault(forged) == "step 1: request “r0” does not hold lane 0."
+
+
 def test_every_rule_of_a_step_has_been_broken():
-    """Above or by a test of its own: of ends, budgets and clocks in this file, of rows for nobody
-    and of absent numbers in test_recorded_rules.py.
+    """Above or by a test of its own: of prefixes, ends, budgets and clocks in this file, of rows
+    for nobody and of absent numbers in test_recorded_rules.py. More tokens drafted than a step
+    computes cannot be followed.
     """
     unbroken = {said for said in sentences(steps) if not re.search(said, "\n".join(BROKEN))}
     assert {said.replace("\\", "") for said in unbroken} == {
+        " tokens cannot have been drafted for request ",
         " tokens do not fit the budget of ",
+        "a prefix of .+ tokens cannot be found for request ",
         "a request that had finished computes",
         "its parts do not fit into its .+ s",
+        "request .+ does not hold lane ",
         "request .+ goes on beyond its last token",
         "request .+ has no row of .+ positions to match its overrun",
         "request .+ lost a token but goes on",

@@ -9556,4 +9556,18 @@ FAULTS = (
         'row["output"][len(known.output) :]',
         ("core/test_conversion.py",),
     ),
+    Fault(
+        "a prefix may end within a block",
+        "core/trace/rules/steps.py",
+        "if cached % self._config.block_size:",
+        "if False:",
+        ("core/test_rules.py",),
+    ),
+    Fault(
+        "whoever has finished may compute until its wave ends",
+        "core/trace/rules/steps.py",
+        "if s.request in state.finished and not late:",
+        "if False:",
+        ("core/test_rules.py",),
+    ),
 )
