@@ -212,6 +212,15 @@ def test_a_folder_goes_with_its_process_and_what_was_left_goes_at_the_next_start
     assert said.stdout.strip() and not Path(said.stdout.strip()).exists() and here.is_dir()
 
 
+def test_a_folder_in_use_is_left_alone_where_its_process_cannot_be_seen(tmp_path, monkeypatch):
+    """As in another container, and as by what cleans up /tmp, which passes over what is locked."""
+    monkeypatch.setattr(files, "_is_alive", lambda process: False)
+    here = own_folder(tmp_path)
+    (left := tmp_path / "inflight-1-abc").mkdir()
+    own_folder(tmp_path)
+    assert here.exists() and not left.exists()
+
+
 def test_room_is_made_by_who_takes_most_of_it(tmp_path):
     store = Store(tmp_path, 2**24)
     little, first, _ = (

@@ -56,9 +56,10 @@ def own_folder(within: Path | None = None) -> Path:
     within = within or Path(tempfile.gettempdir())
     for left in within.iterdir():
         named = _FOLDER.fullmatch(left.name)
-        if named and not _is_alive(int(named[1])):
+        if named and not _is_alive(int(named[1])) and _locked(left):
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"inflight-{os.getpid()}-", dir=within))
+    _locked(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
@@ -70,6 +71,21 @@ def _is_alive(process: int) -> bool:
         return False
     except PermissionError:  # belongs to another user
         return True
+    return True
+
+
+def _locked(folder: Path) -> bool:
+    """Lock a folder until this process ends; False if another has locked it. What is locked is left
+    alone by systemd-tmpfiles, which removes what is old, and by pages in other containers, which
+    see the folder but not this process.
+    """
+    with suppress(ImportError):  # Windows
+        import fcntl
+
+        try:
+            fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
     return True
 
 
