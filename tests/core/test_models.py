@@ -213,6 +213,20 @@ def test_weights_whose_header_is_damaged(folder, otherwise):
     assert "model.safetensors is damaged: its header cannot be read" in refusal(folder)
 
 
+@pytest.mark.parametrize(
+    ("index", "why"),
+    [
+        ({"weight_map": {}}, "it has no 'metadata'"),
+        ({"metadata": {}}, "it has no 'weight_map'"),
+        ({"metadata": 5, "weight_map": {}}, "a value is of the wrong kind"),
+    ],
+)
+def test_an_index_of_weights_that_lacks_a_part_is_refused_by_its_name(folder, index, why):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert f"its model.safetensors.index.json is damaged: {why}" in refusal(folder)
+
+
 def test_missing_weights_are_not_made_up(folder):
     edit_config(folder, num_hidden_layers=3)
     assert "of its weights are missing" in refusal(folder)

@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from typing import Any
 
-from core.errors import shown
+from core.errors import malformed, shown
 
 _ONE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -62,9 +62,11 @@ def _weight_files(folder: str) -> list[str]:
     if os.path.isfile(index):
         try:
             with open(index, encoding="utf-8") as file:
-                names = sorted({str(name) for name in json.load(file)["weight_map"].values()})
-        except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
-            raise BadWeights(f"its {_INDEX} is damaged") from None
+                told = json.load(file)
+            dict(told["metadata"])  # transformers needs it
+            names = sorted({str(name) for name in told["weight_map"].values()})
+        except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+            raise BadWeights(f"its {_INDEX} is damaged: {malformed(error)}") from None
         here = {name for name in names if os.path.basename(name) == name}
         absent = [n for n in names if n not in here or not os.path.isfile(os.path.join(folder, n))]
         if absent:
