@@ -3770,8 +3770,8 @@ FAULTS = (
     Fault(
         "a run belongs to whoever stored it last",
         "visualizer/server/store.py",
-        "self._owners.setdefault(newest, client)",
-        "self._owners[newest] = client",
+        "self._owners.pop(newest, client)",
+        "(self._owners.pop(newest, None), client)[1]",
         ("visualizer/test_store.py::test_a_run_stays_with_who_stored_it_first",),
     ),
     Fault(

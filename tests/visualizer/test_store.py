@@ -234,6 +234,18 @@ def test_room_is_made_by_who_takes_most_of_it(tmp_path):
         store.trace(first)
 
 
+def test_what_was_stored_before_the_clock_was_set_back_goes_first(tmp_path):
+    store = Store(tmp_path, 2**24)
+    first, second = (store.put(trace(budget))["id"] for budget in (4, 5))
+    for path in tmp_path.glob(f"{second}*"):
+        os.utime(path, (0, 0))
+    store._quota = sum(path.stat().st_size for path in tmp_path.iterdir())
+    store.put(trace(6))
+    assert store.trace(second).events
+    with pytest.raises(InflightError, match="no longer on the server"):
+        store.trace(first)
+
+
 def test_a_run_stays_with_who_stored_it_first(tmp_path):
     """Whoever stores it again has no share in it, and loses nothing by it."""
     store = Store(tmp_path, 2**24)

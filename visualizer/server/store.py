@@ -106,7 +106,8 @@ class Store:
         self._pinned: set[str] = set()  # names of files that are kept permanently
         self._promised: dict[str, Callable[[], str]] = {}  # by name
         self._made: dict[tuple[str, ...], str] = {}  # addresses, see `once`
-        # the client that each run (by id) or export (by name) counts for
+        # the client that each run (by id) or export (by name) counts for, the newest last: the
+        # clock, which files go by, may be set back
         self._owners: dict[str, str] = {}
         self._lock, self._making = threading.Lock(), threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
@@ -329,27 +330,28 @@ class Store:
         cases the oldest of the client that takes most space. Partial files belong to other threads.
         """
         with self._lock:
-            self._owners.setdefault(newest, client)
+            self._owners[newest] = self._owners.pop(newest, client)  # the newest comes last
             groups: dict[str, list[Path]] = {}
-            sizes, latest = Counter[str](), dict[str, float]()
+            sizes = Counter[str]()
             for path in self.folder.iterdir():
                 if path.name in self._pinned or path.name.endswith(".partial"):
                     continue
                 with suppress(FileNotFoundError):
-                    about, group = path.stat(), _group(path)
+                    group = _group(path)
+                    sizes[group] += path.stat().st_size
                     groups.setdefault(group, []).append(path)
-                    sizes[group] += about.st_size
-                    latest[group] = max(about.st_mtime, latest.get(group, 0.0))
             self._owners = {
                 group: owner for group, owner in self._owners.items() if group in groups
             }
             owners = {group: self._owners.get(group, "") for group in groups}
+            ages = {group: age for age, group in enumerate(self._owners)}
             taken = Counter[str]()
             for group, size in sizes.items():
                 taken[owners[group]] += size
 
-            def goes_first(group: str) -> tuple[bool, int, float]:
-                return "." not in group, -taken[owners[group]], latest[group]
+            def goes_first(group: str) -> tuple[bool, int, int]:
+                # another thread has just written what is not known yet
+                return "." not in group, -taken[owners[group]], ages.get(group, len(ages))
 
             kept = {newest, newest.split(".")[0]}  # an export needs its run for others
             while taken.total() > self._quota and (others := groups.keys() - kept):
