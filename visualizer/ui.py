@@ -241,7 +241,7 @@ def application(
         app,
         page,
         path="/",
-        app_kwargs={"exception_handlers": {404: nowhere, 405: nowhere}},
+        app_kwargs={"exception_handlers": dict.fromkeys((403, 404, 405), nowhere)},
         root_path=root_path,
         favicon_path=str(ICON),
         head="".join(map(_PRELOAD.format, firsts)),
