@@ -258,6 +258,8 @@ def test_an_index_of_weights_that_lacks_a_part_is_refused_by_its_name(folder, in
 def test_missing_weights_are_not_made_up(folder):
     edit_config(folder, num_hidden_layers=3)
     assert "of its weights are missing" in refusal(folder)
+    edit_config(folder, num_hidden_layers=10**7)
+    assert "its config names 10,000,000 layers, and" in refusal(folder)
 
 
 def test_weights_of_another_shape(folder):

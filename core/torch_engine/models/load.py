@@ -98,7 +98,7 @@ def load(
             config = check_config(read_config(folder), name)
             if shared and (obstacle := tensor_parallel.obstacle(config)):
                 raise unloadable(name, obstacle)
-            stored_weights(folder)
+            stored_weights(folder, getattr(config.get_text_config(), "num_hidden_layers", 0))
             tokenizer = read_tokenizer(folder) if is_tokenizer(os.listdir(folder)) else None
             options = tensor_parallel.loading_options() if shared else {}
             with watching(watch):

@@ -43,15 +43,19 @@ class BadWeights(Exception):
     """Why weights cannot be read; the message completes "it cannot be loaded: …"."""
 
 
-def stored_weights(folder: str) -> tuple[str, ...]:
+def stored_weights(folder: str, layers: int = 0) -> tuple[str, ...]:
     """The number formats of the weights in a folder, the one with the most values first; raises
-    BadWeights if weights are missing, cut, or can run code.
+    BadWeights if weights are missing, cut, or can run code. layers: of the model, which would be
+    made in full before weights are missed.
     """
-    values = Counter[str]()
+    values, tensors = Counter[str](), 0
     for name in _weight_files(folder):
         for tensor in _header(os.path.join(folder, name), name).values():
             dtype = _NAMES.get(tensor["dtype"], tensor["dtype"].lower()[:20])
             values[dtype] += math.prod(tensor["shape"])
+            tensors += 1
+    if tensors < layers:
+        raise BadWeights(f"its config names {layers:,} layers, and {tensors:,} tensors are stored")
     return tuple(dtype for dtype, _ in values.most_common())
 
 
