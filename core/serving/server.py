@@ -57,7 +57,8 @@ class _DrainingServer(HttpServer):
         """
         ends = await super().on_tick(counter)
         self.has_lost_engine |= self._serving.is_lost
-        return self.has_lost_engine or ends and (not self._serving.num_requests or time.monotonic() >= self._until)
+        is_time = not self._serving.num_requests or time.monotonic() >= self._until
+        return self.has_lost_engine or (ends and is_time)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await asyncio.to_thread(self._serving.close)  # streams end, and viewers
@@ -100,5 +101,6 @@ def serve(
         listening.close()
     if server.has_lost_engine:
         raise ExecutionFailed(
-            "The engine has ended because of a bug, which the log describes: start the server again."
+            "The engine has ended because of a bug, which the log describes: start the server"
+            " again."
         )

@@ -331,7 +331,7 @@ CONTINUOUS = {
     ),
     "says that its time is up": (
         "import os\n\nfor number in range(3, 20):\n    try:\n        os.write(number,"
-        ' b\'{"overdue": 1}\\n\')\n    except OSError:\n        pass\n\n\n'
+        " b'{\"overdue\": 1}\\n')\n    except OSError:\n        pass\n\n\n"
         + _CONTINUOUS
         + "    return {}\n",
         "It wrote something that is no answer",

@@ -55,7 +55,9 @@ def stored_weights(folder: str, layers: int = 0) -> tuple[str, ...]:
             values[dtype] += math.prod(tensor["shape"])
             tensors += 1
     if tensors < layers:
-        raise BadWeights(f"its config names {layers:,} layers, but only {tensors:,} tensors are stored")
+        raise BadWeights(
+            f"its config names {layers:,} layers, but only {tensors:,} tensors are stored"
+        )
     return tuple(dtype for dtype, _ in values.most_common())
 
 
