@@ -202,6 +202,11 @@ def test_a_config_that_contradicts_itself_is_refused_without_weights_too(folder,
         describe_model(str(folder))
 
 
+def test_a_model_for_which_there_is_no_memory_is_refused_by_what_is_lacking(folder):
+    edit_config(folder, vocab_size=2**44)
+    assert "cannot be loaded: DefaultCPUAllocator: can't allocate memory" in refusal(folder)
+
+
 def test_a_context_beyond_all_numbers_is_one_that_a_tensor_can_number(folder):
     edit_config(folder, max_position_embeddings=10**30)
     assert load_adapter(str(folder), "cpu")[0].max_model_len == 2**31 - 1
