@@ -3768,13 +3768,6 @@ FAULTS = (
         ("page/test_slow.py::test_the_table_sorts_by_what_is_pressed_and_its_rows_select",),
     ),
     Fault(
-        "a run belongs to whoever stored it last",
-        "visualizer/server/store.py",
-        "self._owners.setdefault(newest, client)",
-        "self._owners[newest] = client",
-        ("visualizer/test_store.py::test_a_run_stays_with_who_stored_it_first",),
-    ),
-    Fault(
         "an export for Perfetto goes together with no file",
         "visualizer/server/store.py",
         'return path.stem if path.suffix in (".json", ".jsonl") and "." not in path.stem else path.name',  # noqa: E501
@@ -9569,5 +9562,58 @@ FAULTS = (
         "if s.request in state.finished and not late:",
         "if False:",
         ("core/test_rules.py",),
+    ),
+    Fault(
+        "a run belongs to whoever stored it last",
+        "visualizer/server/store.py",
+        "self._owners.pop(newest, client)",
+        "(self._owners.pop(newest, None), client)[1]",
+        ("visualizer/test_store.py::test_a_run_stays_with_who_stored_it_first",),
+    ),
+    Fault(
+        "a run out of a sandbox has numbers of any size",
+        "assets/player/write/believed.js",
+        "Math.abs(value) <= MOST.number",
+        "true",
+        ("js/write.test.js",),
+    ),
+    Fault(
+        "a call of two lengths is read",
+        "core/serving/http/guard.py",
+        'if "transfer-encoding" in headers and "content-length" in headers:',
+        "if False:",
+        ("core/test_serving_security.py::test_a_call_of_two_lengths_hides_no_other",),
+    ),
+    Fault(
+        "a server that lost its engine ends as if it were told to",
+        "core/serving/server.py",
+        "if server.has_lost_engine:",
+        "if False:",
+        ("core/test_serving_failures.py::test_a_server_whose_engine_is_lost_ends_with_a_sentence",),
+    ),
+    Fault(
+        "a folder in use is removed by who does not see its process",
+        "visualizer/server/store.py",
+        "    _locked(folder)\n",
+        "",
+        (
+            "visualizer/test_store.py::test_a_folder_in_use_is_left_alone_where_its_process_cannot_be_seen",
+        ),
+    ),
+    Fault(
+        "what was stored last goes first",
+        "visualizer/server/store.py",
+        "ages.get(group, len(ages))",
+        "-ages.get(group, len(ages))",
+        (
+            "visualizer/test_store.py::test_what_was_stored_before_the_clock_was_set_back_goes_first",
+        ),
+    ),
+    Fault(
+        "an empty token in the environment is as if there were none",
+        "core/serving/http/collect.py",
+        "named = os.environ.get(TOKEN) if named is None else named",
+        "named = named or os.environ.get(TOKEN) or None",
+        ("core/test_files.py::test_an_empty_token_in_the_environment_is_no_token",),
     ),
 )

@@ -146,6 +146,12 @@ def test_what_breaks_a_rule_never_ends_or_reaches_out_is_said(write):
     put(page, head + "        return LimitReached('policy')\n")
     found = ran(page)
     assert "Nobody can go on" in page.inner_text(".outcome")
+    page.meant = ["Program terminated with exit(3)"]
+    put(page, "import os\nos._exit(3)\n")
+    page.click(".run-button")
+    settled(page, "inflightWrite.stop")
+    settled(page, "!inflightWrite.stop")
+    assert "This code ended the Python that ran it." in page.inner_text(".outcome")
 
 
 HOSTILE = (
