@@ -172,8 +172,8 @@ def test_files_that_are_not_computed_here_are_refused(site, returning):
         )
 
 
-def test_one_that_is_too_large_is_refused_before_it_is_read(site, fresh):
-    page = fresh(viewport={"width": 1440, "height": 900})
+def test_one_that_is_too_large_is_refused_before_it_is_read(site, returning):
+    page = returning(site.url, viewport={"width": 1440, "height": 900})
     page.route(
         "**/worker.js",
         lambda r: r.fulfill(
@@ -191,7 +191,8 @@ def test_one_that_is_too_large_is_refused_before_it_is_read(site, fresh):
 
 
 def test_a_file_that_is_dropped_is_chosen_and_one_without_a_template_takes_text(site, returning):
-    page = returning(site.url, viewport={"width": 390, "height": 844})
+    page = returning(site.url, viewport={"width": 1440, "height": 900})
+    page.set_viewport_size({"width": 390, "height": 844})
     opened(page, site)
     page.evaluate(OPEN, ["plain.gguf", "plain.gguf"])
     page.evaluate(
