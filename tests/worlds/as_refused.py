@@ -236,24 +236,26 @@ def of_recordings() -> Iterator[str]:
 
 def of_specs() -> Iterator[str]:
     """Runs that a page is asked for, at home, in a tab and on a Space; workloads and settings."""
-    sampling = {
-        "max_new_tokens": 3,
-        "temperature": 0.5,
-        "top_k": 5,
-        "top_p": 0.9,
-        "seed": 7,
+    sampling = {  # at their limits, so that the value next to each is refused
+        "max_new_tokens": 1,
+        "temperature": 100.0,
+        "top_k": 0,
+        "top_p": 1.0,
+        "seed": 0,
         "stop": ["x"],
-        "min_p": 0.1,
-        "repetition_penalty": 1.5,
-        "presence_penalty": 1.0,
-        "frequency_penalty": 1.0,
-        "logit_bias": [[5, 1.0]],
+        "ignore_eos": True,
+        "min_p": 1.0,
+        "repetition_penalty": 100.0,
+        "presence_penalty": 2.0,
+        "frequency_penalty": -2.0,
+        "logit_bias": [[0, 100.0]],
     }
     messages = [{"role": "user", "content": "Hark"}]
+    more = {"sampling": sampling, "arrival": 2, "priority": 1, "leaves_after": 1.0}
     asked = [
-        {"id": "a", "prompt": "Hark", "sampling": sampling, "priority": 1, "leaves_after": 2.0},
-        {"id": "b", "messages": messages, "arrival": 1},
-        {"id": "c", "prompt_token_ids": [5, 6], "arrival": 2},
+        {"id": "a", "prompt": "Hark"},
+        {"id": "b", "prompt_token_ids": [5, 6], "arrival": 1},
+        {"id": "c", "messages": messages, **more},
     ]
     spec = {
         "workload": {"schema": 1, "name": "three", "arrival_unit": "step", "requests": asked},
@@ -338,17 +340,17 @@ def refused(do: Callable[[], Any]) -> str:
 def of_http() -> Iterator[str]:
     """What a server is asked in OpenAI's forms and in ours, and by a teacher."""
     sampling = {
-        "max_tokens": 2,
-        "temperature": 0.5,
-        "top_p": 0.9,
-        "seed": 7,
+        "max_tokens": 1,
+        "temperature": 100.0,
+        "top_p": 1.0,
+        "seed": 0,
         "stop": ["x"],
-        "presence_penalty": 1.0,
-        "frequency_penalty": 1.0,
-        "logit_bias": {"5": 1.0},
-        "top_k": 5,
-        "min_p": 0.1,
-        "repetition_penalty": 1.5,
+        "presence_penalty": 2.0,
+        "frequency_penalty": -2.0,
+        "logit_bias": {"5": 100.0},
+        "top_k": 0,
+        "min_p": 1.0,
+        "repetition_penalty": 100.0,
         "ignore_eos": True,
     }
     asked = {
@@ -357,8 +359,8 @@ def of_http() -> Iterator[str]:
             "model": MODEL,
             "prompt": ["Hark", "Ho"],
             **sampling,
-            "n": 2,
-            "logprobs": 1,
+            "n": 4,
+            "logprobs": 20,
             "user": "me",
         },
         "/v1/chat/completions": {
@@ -370,12 +372,12 @@ def of_http() -> Iterator[str]:
             **sampling,
             "n": 2,
             "logprobs": True,
-            "top_logprobs": 1,
+            "top_logprobs": 20,
         },
         "/control": {
             "policy": "static",
-            "max_num_seqs": 2,
-            "max_num_batched_tokens": 24,
+            "max_num_seqs": 256,
+            "max_num_batched_tokens": 16_384,
             "chunked_prefill": True,
             "prefix_caching": False,
             "when": "idle",
@@ -384,8 +386,8 @@ def of_http() -> Iterator[str]:
             "hide_texts": True,
             "hide_nicknames": True,
             "accepting": True,
-            "steps_per_s": 999.0,
-            "steps": 1,
+            "steps_per_s": 1000.0,
+            "steps": 1000,
         },
     }
     limits = ServingLimits(max_choices=8, max_new_tokens=16)
