@@ -59,9 +59,10 @@ from visualizer.page.story import story_data
 from visualizer.page.tabs import TABS, WRITE, part, player_options, tab_files
 from visualizer.words.findings import fork
 from visualizer.words.vocabulary import plain
+from worlds.as_answered import answers
 from worlds.as_refused import refusals
 from worlds.comparison import CURVE, ENVIRONMENT, measured
-from worlds.digests import compact, digest
+from worlds.digests import compact, digest, shortened
 from worlds.served import Answers, of_jobs, of_questions, of_teacher, without_place
 
 ROOT = Path(__file__).parents[2]
@@ -152,7 +153,7 @@ def texts() -> dict[str, Callable[[], str]]:
     for path in (SCRIPTS / "deeds").iterdir():
         made[f"{WALK}{path.stem}"] = partial(walked, path.stem)
     made |= {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
-    return made | refusals()
+    return made | answers() | refusals()
 
 
 def recorded(name: str) -> Trace:
@@ -184,11 +185,6 @@ def simulated(policy: str) -> Trace:
 def of_run(trace: Trace) -> str:
     """A run, from what `check` believes of it to every step."""
     return "\n".join(map(shortened, _of_run(trace))) + "\n"
-
-
-def shortened(text: str, most: int = 6000) -> str:
-    """A text that nobody reads to its end, by its beginning and a digest of the whole."""
-    return text if len(text) < most else f"{text[: most // 2]} … {digest(text)}"
 
 
 def of_page(trace: Trace, script: str) -> str:

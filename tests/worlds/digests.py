@@ -1,4 +1,4 @@
-"""Plain data in a line, and whether it is the same."""
+"""Plain data in a line, cut where nobody reads on, and whether it is the same."""
 
 from __future__ import annotations
 
@@ -26,3 +26,8 @@ def rounded(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [rounded(part) for part in value]
     return value
+
+
+def shortened(text: str, most: int = 6000) -> str:
+    """A text that nobody reads to its end, by its beginning and a digest of the whole."""
+    return text if len(text) < most else f"{text[: most // 2]} … {digest(text)}"
