@@ -8,18 +8,29 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from core.cli import app
-from core.config import ASSETS
+from core.config import ASSETS, POLICIES, EngineConfig
+from core.simulate.engine import SimulatedEngine
+from core.trace.trace import Trace
 from visualizer.documents.comparison import RECORDED, document, load
+from visualizer.jobs.limits import IN_TAB, Spec, check
+from visualizer.jobs.measured import Compare, Fork
+from visualizer.jobs.planned import PlanJob, SettingJob
+from visualizer.jobs.work import Run, Work
 from visualizer.write.cases import here
 from visualizer.write.exercises import checking
 from visualizer.write.grade import Grade, ended
+from worlds.as_refused import LINEAR, refused
 from worlds.digests import compact, digest, shortened
+from worlds.served import Answers, told, without_place
 from worlds.wrong_answers import HEAD, WRONG
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -59,7 +70,12 @@ COMMANDS = (
 
 def answers() -> dict[str, Callable[[], str]]:
     """What makes each text, by its name."""
-    made = {"comparisons": of_comparisons, "commands": of_commands, "grades": of_grades}
+    made = {
+        "comparisons": of_comparisons,
+        "commands": of_commands,
+        "grades": of_grades,
+        "jobs": of_jobs,
+    }
     return {name: lambda of=of: "".join(f"{line}\n" for line in of()) for name, of in made.items()}
 
 
@@ -107,3 +123,64 @@ def of_grades() -> Iterator[str]:
             yield f"-- {name}, {title}"
             result = ended(checking(name, here(HEAD + code), 0))
             yield ADDRESS.sub("", Grade(name, result, 0.5).said())
+
+
+class Simulating(Answers):
+    """A host whose engines are simulated. looks: what is heard between two steps of a turn."""
+
+    def __init__(self, runs: Callable[[str], Trace], looks: list[dict[str, Any]]) -> None:
+        super().__init__(runs)
+        self.compared: Compare | None = None
+        self.looks = looks
+
+    def between(self) -> None:
+        if self.compared is not None:
+            self.looks.append(self.compared.so_far())
+
+    def engine(self, spec: Spec, config: EngineConfig, leaks: bool = False) -> Any:
+        return SimulatedEngine(LINEAR, config)
+
+
+def of_jobs() -> Iterator[str]:
+    """What a page hears of work as it goes on: a run, a fork, a plan, and two turns of a
+    comparison.
+    """
+    ids = [[5] * 9, [6] * 3, [5] * 9, [7] * 20]
+    requests = [
+        {"id": f"r{n}", "prompt_token_ids": prompt, "arrival": n, "sampling": {"max_new_tokens": 6}}
+        for n, prompt in enumerate(ids)
+    ]
+    workload = {"schema": 1, "name": "four", "arrival_unit": "step", "requests": requests}
+    config = EngineConfig("continuous", 2, 8, 4, 12).to_json()
+    spec = {"workload": workload, "config": config, "model": "shakespeare-bpe"}
+    recorded = Trace.load(TRACES / "three-lengths.jsonl")
+    host = Simulating(lambda _: recorded, looks := [])
+    work: dict[str, Work] = {
+        "run": Run(check(spec, IN_TAB), IN_TAB),
+        "run of two steps": Run(check(spec, IN_TAB), replace(IN_TAB, steps=2)),
+        "fork": Fork(spec | {"knob": "max_num_seqs", "value": 1}, IN_TAB),
+        "fork of policies": Fork(spec | {"knob": "policy", "value": "static"}, IN_TAB),
+        "plan": PlanJob({"run": "x", "lanes": [1, 2], "slos": {"e2e_s": 0.1}}, IN_TAB),
+        "setting": SettingJob({"run": "x", "config": config | {"max_num_seqs": 1}}, IN_TAB),
+    }
+    for name, job in work.items():
+        yield f"-- {name}"
+        for delta in told(job, host):
+            delta.pop("header", None)  # knows the machine and the day
+            yield shortened(compact(delta), 900)
+        yield job.stopped()
+    for url, kept in host.kept.items():
+        runs = [without_place(run) for run in kept.get("runs", ())]
+        yield f"{url} {digest(kept | {'runs': runs})}"
+    policies = ["static", "continuous"]
+    host.compared = compared = Compare(spec | {"policies": policies, "repeats": 1}, IN_TAB)
+    yield "-- comparison"
+    for _ in compared.run(host):
+        yield compact(compared.so_far())
+        if compared.progress.get("index") == compared.progress.get("total"):
+            break
+    yield from map(compact, looks)
+    for chosen in (["static"] * 2, [], list(POLICIES), "static", ["x"]):
+        yield refused(partial(Compare, spec | {"policies": chosen}, IN_TAB))
+    for knob, value in (("x", 1), ("policy", "x"), ("max_num_seqs", 2), ("max_num_seqs", 0)):
+        yield refused(partial(Fork, spec | {"knob": knob, "value": value}, IN_TAB))
