@@ -4,6 +4,7 @@ comparisons that ship, as text.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import tempfile
@@ -16,18 +17,25 @@ from typing import Any
 from typer.main import get_command
 from typer.testing import CliRunner
 
+import core
+from core.account.delays import SHARE_NAMES, TIME_SHARES
+from core.account.metrics import DEFINITIONS
 from core.cli import app
 from core.config import ASSETS, POLICIES, EngineConfig
+from core.serving.limits import ServingLimits
 from core.simulate.engine import SimulatedEngine
 from core.trace.trace import Trace
 from visualizer.documents.comparison import RECORDED, document, load
-from visualizer.jobs.limits import IN_TAB, Spec, check
+from visualizer.jobs.limits import HERE, IN_TAB, Spec, check
 from visualizer.jobs.measured import Compare, Fork
 from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Run, Work
+from visualizer.server.limits import SPACE
+from visualizer.words.findings import WASTE
 from visualizer.write.cases import here
 from visualizer.write.exercises import checking
 from visualizer.write.grade import Grade, ended
+from visualizer.write.measures import MEASURES
 from worlds.as_refused import LINEAR, refused
 from worlds.digests import compact, digest, shortened
 from worlds.served import Answers, told, without_place
@@ -75,6 +83,7 @@ def answers() -> dict[str, Callable[[], str]]:
         "commands": of_commands,
         "grades": of_grades,
         "jobs": of_jobs,
+        "library": of_library,
     }
     return {name: lambda of=of: "".join(f"{line}\n" for line in of()) for name, of in made.items()}
 
@@ -184,3 +193,30 @@ def of_jobs() -> Iterator[str]:
         yield refused(partial(Compare, spec | {"policies": chosen}, IN_TAB))
     for knob, value in (("x", 1), ("policy", "x"), ("max_num_seqs", 2), ("max_num_seqs", 0)):
         yield refused(partial(Fork, spec | {"knob": knob, "value": value}, IN_TAB))
+
+
+def of_library() -> Iterator[str]:
+    """What `import inflight` offers, with every default; what words mean; limits."""
+    for name in core.__all__:
+        offered = getattr(core, name)
+        if callable(offered) and not (isinstance(offered, type) and issubclass(offered, Exception)):
+            yield f"{name} {taken_by(offered)}"
+            members = vars(offered).items() if isinstance(offered, type) else ()
+            for of, member in sorted(members):
+                function = getattr(member, "__func__", member)
+                if not of.startswith("_") and inspect.isfunction(function):
+                    yield f"    {of} {taken_by(function)}"
+    yield from (f"{name}: {compact(vars(policy))}" for name, policy in POLICIES.items())
+    for terms in (DEFINITIONS, TIME_SHARES, SHARE_NAMES, WASTE):
+        yield from (f"{term}: {meaning}" for term, meaning in terms.items())
+    yield from (f"{name}: {measure.says}" for name, measure in MEASURES.items())
+    yield from map(str, (HERE, IN_TAB, SPACE, ServingLimits()))
+
+
+def taken_by(function: Callable[..., Any]) -> str:
+    """What it takes, each with its default if that is plain."""
+    plain = (bool, int, float, str, tuple, type(None))
+    return ", ".join(
+        f"{name}={given.default!r}" if isinstance(given.default, plain) else name
+        for name, given in inspect.signature(function).parameters.items()
+    )
