@@ -206,7 +206,7 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
     kind = data["kind"]
     if kind == "step":
         times = [data[name] for name in _TIMES if name in data]
-        if type(data["step"]) is not int or not all(
+        if not _is_count(data["step"]) or not all(
             type(t) in (int, float) and math.isfinite(t) for t in times
         ):
             raise ValueError("a step without a number or a time")
@@ -218,7 +218,7 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
             raise ValueError("a step with a token that has no id")
         recording.steps.append(data)
     elif kind == "snapshot":
-        if type(data["step"]) is not int or not all(
+        if not _is_count(data["step"]) or not all(
             isinstance(data[name], list) for name in ("running", "waiting", "requests")
         ):
             raise ValueError("a snapshot without a step, or without requests")
@@ -231,6 +231,10 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
             recording.faults.append(f"Its recorder stopped before its engine did: {data['why']}.")
     else:
         raise ValueError(kind)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
 
 
 def check_header(header: dict[str, Any], name: str) -> None:
