@@ -153,6 +153,7 @@ def texts() -> dict[str, Callable[[], str]]:
     for path in (SCRIPTS / "deeds").iterdir():
         made[f"{WALK}{path.stem}"] = partial(walked, path.stem)
     made |= {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
+    made["live"] = of_live
     return made | answers() | refusals()
 
 
@@ -374,6 +375,12 @@ def of_lessons() -> str:
             lines += [f"    sheets {', '.join(sheets)}"]
     lines += [f"{term}: {compact(seen)}" for term, seen in terms(traces, "en").items()]
     return "\n".join(lines) + "\n"
+
+
+def of_live() -> str:
+    """What the Live tab is sent of a run in which memory runs out, message by message."""
+    messages = "".join(streamed(runs()("kv-pressure"))).split("\n\n")
+    return "".join(f"{shortened(message, 900)}\n" for message in messages)
 
 
 def of_forks() -> str:
