@@ -48,6 +48,7 @@ TRACES = ASSETS / "traces"
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:03.97,4808,10
 2023-11-16 18:17:04.03,8100,5
+2023-11-16 18:17:04.05,0,5
 """
 COMMANDS = (
     f"show {TRACES}/kv-pressure.jsonl --steps",
@@ -209,7 +210,8 @@ def of_library() -> Iterator[str]:
     yield from (f"{name}: {compact(vars(policy))}" for name, policy in POLICIES.items())
     for terms in (DEFINITIONS, TIME_SHARES, SHARE_NAMES, WASTE):
         yield from (f"{term}: {meaning}" for term, meaning in terms.items())
-    yield from (f"{name}: {measure.says}" for name, measure in MEASURES.items())
+    for name, measure in MEASURES.items():
+        yield f"{name}: {measure.asks} {measure.never} {measure.says}"
     yield from map(str, (HERE, IN_TAB, SPACE, ServingLimits()))
 
 
