@@ -41,6 +41,7 @@ from worlds.digests import compact, digest, shortened
 from worlds.served import Answers, told, without_place
 from worlds.wrong_answers import HEAD, WRONG
 
+THREADS = re.compile(r"own\); 1<=x<=\d+")  # as many as this machine has processors for
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 DATA = Path(__file__).parents[1] / "data"
 SHOWN = ("engines-kv-pressure", "poisson-32", "scheduler-zoo", "where-padding-costs")
@@ -123,7 +124,7 @@ def printed(command: str) -> Iterator[str]:
     if result.exit_code:
         yield f"exit code {result.exit_code}: {result.exception}"
     said = result.output if result.exit_code else result.stdout  # progress goes to stderr
-    yield from (line.rstrip() for line in said.splitlines())
+    yield from (THREADS.sub("own)", line).rstrip() for line in said.splitlines())
 
 
 def of_grades() -> Iterator[str]:
