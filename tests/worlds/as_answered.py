@@ -22,6 +22,8 @@ from core.account.delays import SHARE_NAMES, TIME_SHARES
 from core.account.metrics import DEFINITIONS
 from core.cli import app
 from core.config import ASSETS, POLICIES, EngineConfig
+from core.serving.http.control import ControlBody
+from core.serving.http.schemas import ChatBody, CompletionBody, GenerateBody
 from core.serving.limits import ServingLimits
 from core.simulate.engine import SimulatedEngine
 from core.trace.trace import Trace
@@ -37,11 +39,12 @@ from visualizer.write.exercises import checking
 from visualizer.write.grade import Grade, ended
 from visualizer.write.measures import MEASURES
 from worlds.as_refused import LINEAR, refused
+from worlds.commands import command
 from worlds.digests import compact, digest, shortened
 from worlds.served import Answers, told, without_place
 from worlds.wrong_answers import HEAD, WRONG
 
-THREADS = re.compile(r"own\); 1<=x<=\d+")  # as many as this machine has processors for
+PLAIN = (bool, int, float, str, tuple, type(None))
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 DATA = Path(__file__).parents[1] / "data"
 SHOWN = ("engines-kv-pressure", "poisson-32", "scheduler-zoo", "where-padding-costs")
@@ -103,28 +106,32 @@ def of_comparisons() -> Iterator[str]:
 
 
 def of_commands() -> Iterator[str]:
-    """Every help, then commands on files that ship or were made by one before."""
+    """What each command takes, then commands on files that ship or were made by one before."""
     for name in sorted(get_command(app).commands):
-        yield from printed(f"{name} --help")
+        known = command(name)
+        yield f"{name}: {known.help}"
+        for given in known.params:
+            default = f" = {given.default!r}" if isinstance(given.default, PLAIN) else ""
+            yield f"    {' '.join(given.opts)}{default}: {getattr(given, 'help', '')}"
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "azure.csv").write_text(AZURE, encoding="utf-8")
         before = Path.cwd()
         os.chdir(folder)
         try:
-            for command in COMMANDS:
-                yield from printed(command)
+            for line in COMMANDS:
+                yield from printed(line)
         finally:
             os.chdir(before)
 
 
-def printed(command: str) -> Iterator[str]:
+def printed(line: str) -> Iterator[str]:
     """A command, its exit code, and what it prints."""
-    result = CliRunner().invoke(app, command.split(), env={"COLUMNS": "100", "TERM": "dumb"})
-    yield f"$ {command.replace(str(TRACES), 'traces').replace(str(DATA), 'data')}"
+    result = CliRunner().invoke(app, line.split(), env={"COLUMNS": "100", "TERM": "dumb"})
+    yield f"$ {line.replace(str(TRACES), 'traces').replace(str(DATA), 'data')}"
     if result.exit_code:
         yield f"exit code {result.exit_code}: {result.exception}"
     said = result.output if result.exit_code else result.stdout  # progress goes to stderr
-    yield from (THREADS.sub("own)", line).rstrip() for line in said.splitlines())
+    yield from map(str.rstrip, said.splitlines())
 
 
 def of_grades() -> Iterator[str]:
@@ -213,13 +220,16 @@ def of_library() -> Iterator[str]:
         yield from (f"{term}: {meaning}" for term, meaning in terms.items())
     for name, measure in MEASURES.items():
         yield f"{name}: {measure.asks} {measure.never} {measure.says}"
+    for body in (GenerateBody, CompletionBody, ChatBody, ControlBody):
+        for name, field in body.model_fields.items():
+            bounds = [bound for bound in map(str, field.metadata) if "0x" not in bound]
+            yield f"{body.__name__}.{name}: {field.default!r} {' '.join(bounds)}"
     yield from map(str, (HERE, IN_TAB, SPACE, ServingLimits()))
 
 
 def taken_by(function: Callable[..., Any]) -> str:
     """What it takes, each with its default if that is plain."""
-    plain = (bool, int, float, str, tuple, type(None))
     return ", ".join(
-        f"{name}={given.default!r}" if isinstance(given.default, plain) else name
+        f"{name}={given.default!r}" if isinstance(given.default, PLAIN) else name
         for name, given in inspect.signature(function).parameters.items()
     )

@@ -402,7 +402,6 @@ def of_http() -> Iterator[str]:
 
             yield f"-- {path}"
             yield from told(body, read)
-        yield json.dumps(server.get("/openapi.json").json(), indent=1)
 
 
 # -- costs and plans -------------------------------------------------------------------------------
