@@ -5,6 +5,7 @@ comparisons that ship, as text.
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 import tempfile
@@ -62,6 +63,9 @@ COMMANDS = (
     f"import {DATA}/vllm-0.32-speculation.raw.jsonl.gz --out imported.jsonl",
     "check imported.jsonl",
     "show imported.jsonl --steps",
+    "show imported.jsonl --json",
+    "check imported.jsonl --json",
+    f"plan {TRACES}/kv-pressure.jsonl --lanes 2 --json",
     f"import {DATA}/transformers-5.23.raw.jsonl.gz --out other.jsonl",
     f"fit {TRACES}/kv-pressure.jsonl --out cost.json",
     f"plan {TRACES}/kv-pressure.jsonl --lanes 2,4 --policy static --slo ttft=0.5 --request r2",
@@ -131,7 +135,9 @@ def printed(line: str) -> Iterator[str]:
     if result.exit_code:
         yield f"exit code {result.exit_code}: {result.exception}"
     said = result.output if result.exit_code else result.stdout  # progress goes to stderr
-    yield from map(str.rstrip, said.splitlines())
+    for row in said.splitlines():
+        plain = compact(json.loads(row)) if row.startswith('{"schema"') else row.rstrip()
+        yield shortened(plain, 4000)
 
 
 def of_grades() -> Iterator[str]:
