@@ -9510,8 +9510,8 @@ FAULTS = (
     Fault(
         "a recorded step may have a number below 0",
         "core/recorders/raw.py",
-        "return type(value) is int and value >= 0",
-        "return type(value) is int",
+        ' and (type(data["step"]) is not int or data["step"] < 0)',
+        ' and type(data["step"]) is not int',
         (f"{TOLD}[refused-recording]",),
     ),
     Fault(
