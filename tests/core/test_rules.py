@@ -120,6 +120,7 @@ def with_change(event: StepEvent, *change: object) -> StepEvent:
 # and r1 compute in lanes 0 and 1, r2 joins lane 2, and r3 waits at the head of the queue.
 UNFOLLOWABLE = {
     "it follows step 0": lambda e: e._replace(step=0),
+    "steps are counted from 0": lambda e: e._replace(step=-1),
     "its times run backwards": lambda e: e._replace(t_end=e.t_start - 1),
     "request “r0” cannot arrive": lambda e: with_first(e, arrived={"request": "r0"}),
     "request “nobody” cannot arrive": lambda e: with_first(e, arrived={"request": "nobody"}),
