@@ -91,8 +91,8 @@ class EngineConfig:
             and self.max_num_batched_tokens < self.num_lanes
         ):
             raise InvalidConfig(
-                f"A token budget of {self.max_num_batched_tokens} cannot serve {self.num_lanes}"
-                " lanes: every decoding request needs one token a step."
+                f"A token budget of {self.max_num_batched_tokens:,} cannot serve"
+                f" {self.num_lanes:,} lanes: every decoding request needs one token a step."
             )
         if self.prefix_caching and not self.policy.prefix_caching:
             sharing = " or ".join(p.name for p in POLICIES.values() if p.prefix_caching)

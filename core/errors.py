@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from typing import Any, TypeVar
 
@@ -22,8 +23,11 @@ def shown_quoted(value: object) -> str:
 
 
 def first_sentence(error: BaseException) -> str:
-    """The first sentence of an exception's text, which may be pages long; no full stop."""
+    """The first sentence of an exception's text, which may be pages long; no full stop. torch puts
+    a place in its own sources before it.
+    """
     text = " ".join(str(error).split()) or type(error).__name__
+    text = re.sub(r"^\[enforce fail[^]]*\][^.]*\. ", "", text)
     return text.split(". ")[0][:300].rstrip(".: ")
 
 

@@ -241,7 +241,7 @@ def application(
         app,
         page,
         path="/",
-        app_kwargs={"exception_handlers": {404: nowhere, 405: nowhere}},
+        app_kwargs={"exception_handlers": dict.fromkeys((403, 404, 405), nowhere)},
         root_path=root_path,
         favicon_path=str(ICON),
         head="".join(map(_PRELOAD.format, firsts)),
@@ -362,7 +362,8 @@ def _serve_until_interrupted(
 ) -> None:
     """Wait for Ctrl-C or SIGTERM, then end: requests in the shared engine are finished, other
     engines end at their next step, the folder is removed, and no other thread is waited for. A
-    second signal ends at once.
+    second signal ends at once. If the server's thread has ended because of a bug, so does this
+    process, with a sentence and status 1.
     """
     interrupted = False
 
@@ -375,7 +376,8 @@ def _serve_until_interrupted(
         shutil.rmtree(server.store.folder, ignore_errors=True)
         with suppress(RuntimeError, OSError):  # the signal may have come in the middle of a line
             sys.stdout.flush()
-        os._exit(0)  # a thread inside torch would abort an interpreter that is shutting down
+        # a thread inside torch would abort an interpreter that is shutting down
+        os._exit(0 if interrupted else 1)
 
     def heed(order: Callable[..., None]) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -383,8 +385,10 @@ def _serve_until_interrupted(
 
     heed(begin)
     # do not wait for a lock, which the code that a signal interrupts could hold
-    while not interrupted:
+    while thread.is_alive() and not interrupted:
         time.sleep(0.2)
+    if not interrupted:
+        print("The page's server has ended because of a bug: start it again.", file=sys.stderr)
     if shared is not None:
         shared.close()
     server.jobs.stop(seconds=0.5)

@@ -386,13 +386,17 @@ const asked = {
 };
 
 const FAILED = "The engine in this tab failed: the browser's console says how.";
+const ENDED = "This code ended the Python that ran it.";
 
 self.onmessage = async ({ data }) => {
   try {
     const value = await asked[/** @type {keyof typeof asked} */ (data.do)](data);
     if (value !== undefined) say({ kind: "answer", id: data.id, value });
   } catch (/** @type {Foreign} */ error) {
-    const refused = error instanceof Refused ? error : new Refused(FAILED);
+    const refused =
+      error instanceof Refused
+        ? error
+        : new Refused(stepped && data.do === "begin" ? ENDED : FAILED);
     if (refused !== error) console.error(error);
     const { message, lasting, more } = refused;
     say({ kind: "failed", id: data.id, sentence: message, lasting, more });

@@ -14,7 +14,7 @@ import typer
 
 from core.cli.output import print_json, print_line, print_note
 from core.recorders.collected import Collection
-from core.serving.http.collect import BODY, collector_app, token_of
+from core.serving.http.collect import BODY, TOKEN, collector_app, token_of
 from core.serving.limits import LOOPBACK, ServingLimits
 from core.serving.listening import HttpServer, allow_connections, bound, server_config
 
@@ -32,7 +32,7 @@ def collect(
     token: Annotated[
         str | None,
         typer.Option(
-            envvar="INFLIGHT_COLLECT_TOKEN",
+            envvar=TOKEN,
             help="What engines must send.",
             show_default="the folder's own",
         ),

@@ -147,7 +147,9 @@ class Replay:
             else:
                 last += _SPARE_STEPS + int((event.t_start - self._t_end) / _MOST_SLEEP)
         if not first <= step <= last:
-            raise Differs(f"step {step}: it cannot follow step {self._loop.number - 1}")
+            before = self._loop.number - 1
+            told = f"it cannot follow step {before}" if before >= 0 else "it cannot be the first"
+            raise Differs(f"step {step}: {told}")
         self._loop.number = step
 
     def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:

@@ -204,12 +204,12 @@ def _read(name: str, lines: Iterator[str]) -> Recording:
 def take(recording: Recording, data: dict[str, Any]) -> None:
     """Add the record of one line. Raises KeyError, TypeError or ValueError if it is malformed."""
     kind = data["kind"]
+    if kind in ("step", "snapshot") and (type(data["step"]) is not int or data["step"] < 0):
+        raise ValueError("a step without a number")
     if kind == "step":
         times = [data[name] for name in _TIMES if name in data]
-        if type(data["step"]) is not int or not all(
-            type(t) in (int, float) and math.isfinite(t) for t in times
-        ):
-            raise ValueError("a step without a number or a time")
+        if not all(type(t) in (int, float) and math.isfinite(t) for t in times):
+            raise ValueError("a step without a time")
         if "t_start" not in data or not all(
             isinstance(data[name], list) for name in ("segments", "arrived")
         ):
@@ -218,10 +218,8 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
             raise ValueError("a step with a token that has no id")
         recording.steps.append(data)
     elif kind == "snapshot":
-        if type(data["step"]) is not int or not all(
-            isinstance(data[name], list) for name in ("running", "waiting", "requests")
-        ):
-            raise ValueError("a snapshot without a step, or without requests")
+        if not all(isinstance(data[name], list) for name in ("running", "waiting", "requests")):
+            raise ValueError("a snapshot without requests")
         recording.snapshots[data["step"]] = data
     elif kind == "abort":
         recording.aborts.append({"t": float(data["t"]), "requests": list(data["requests"])})

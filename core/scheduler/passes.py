@@ -185,11 +185,11 @@ def _why_not(
     why = state.policy.admit(request, capacity)
     if why is None:
         return capacity.lacks(request)
-    if not isinstance(why, LimitReached) or why.limit not in LIMITS:
+    if not isinstance(why, LimitReached) or why.limit not in LIMITS or why.limit == "none":
         given = f"limit {shown(why.limit)}" if isinstance(why, LimitReached) else shown(why)
         raise PolicyFailed(
             f"The policy {state.policy.name} answers `admit` for {request.id!r} with {given}; "
-            f"it must be None or a LimitReached with one of these limits: {', '.join(LIMITS)}."
+            'it must be None to let it join, or a limit such as LimitReached("policy").'
         )
     return why
 

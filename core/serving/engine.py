@@ -101,6 +101,11 @@ class ServingEngine:
         return "ok" if self._thread.works and not self._thread.has_ended else "failed"
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the engine's thread has ended because of a bug: nothing runs here any more."""
+        return self._thread.has_ended and not self._draining
+
+    @property
     def num_requests(self) -> int:
         """Requests in progress, counted from when they were received."""
         return self._places.num_taken

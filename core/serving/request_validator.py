@@ -137,9 +137,12 @@ class RequestValidator:
 
     def chat(self, messages: Sequence[Message], tokenizer: Any) -> tuple[int, ...]:
         """The token ids of a conversation, by the model's template; raises InvalidRequest."""
-        text = chat_text(tokenizer, messages)
-        self.check_bytes(text)
-        return chat_ids(tokenizer, text)
+        try:
+            text = chat_text(tokenizer, messages)
+            self.check_bytes(text)
+            return chat_ids(tokenizer, text)
+        except InvalidRequest as error:
+            raise error.alone() from None
 
     def nickname(self, given: str | None) -> str | None:
         """The nickname as plain text of a few characters, None if nothing is left. Raises

@@ -18,6 +18,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from core.errors import ExecutionFailed
 from core.serving.engine import ServingEngine
 from core.serving.listening import HttpServer, allow_connections, bound, server_config
 
@@ -26,6 +27,8 @@ _ORDERS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _DrainingServer(HttpServer):
+    has_lost_engine = False
+
     def __init__(
         self, config: uvicorn.Config, serving: ServingEngine, ready: Callable[[str], None]
     ) -> None:
@@ -49,9 +52,13 @@ class _DrainingServer(HttpServer):
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to stop: not while requests are in progress and there is time left."""
+        """Whether to stop: not while requests are in progress and there is time left, but at once
+        if the engine is lost.
+        """
         ends = await super().on_tick(counter)
-        return ends and (not self._serving.num_requests or time.monotonic() >= self._until)
+        self.has_lost_engine |= self._serving.is_lost
+        is_time = not self._serving.num_requests or time.monotonic() >= self._until
+        return self.has_lost_engine or (ends and is_time)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await asyncio.to_thread(self._serving.close)  # streams end, and viewers
@@ -75,7 +82,8 @@ def serve(
     """Serve until a signal. port: 0 for any free one. ready: called with the address once calls are
     accepted.
 
-    Raises InflightError if the port cannot be used.
+    Raises InflightError if the port cannot be used, and ExecutionFailed once the engine's thread
+    has ended because of a bug, so that whatever started this process can start another.
     """
     allow_connections()
     config = server_config(app, serving.limits)
@@ -85,8 +93,14 @@ def serve(
     # model and libraries stay: otherwise the garbage collector would walk them again and again
     # while a body with many small lists is read
     gc.freeze()
+    server = _DrainingServer(config, serving, ready)
     try:
-        asyncio.run(_DrainingServer(config, serving, ready).serve([listening]))
+        asyncio.run(server.serve([listening]))
     finally:
         serving.close()
         listening.close()
+    if server.has_lost_engine:
+        raise ExecutionFailed(
+            "The engine has ended because of a bug, which the log describes: start the server"
+            " again."
+        )

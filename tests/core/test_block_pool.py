@@ -25,6 +25,15 @@ def test_a_planned_sequence_stays_consecutive() -> None:
     assert second == (1,) and pool.allocate(1, plan=3) == (4,) and pool.allocate(1, plan=1) == (0,)
 
 
+def test_where_a_sequence_has_to_break_only_what_is_left_of_it_needs_room() -> None:
+    """Five blocks, and two together: then three are looked for, not five or half of that."""
+    pool = BlockPool(16, 4)
+    held = [pool.allocate(1) for _ in range(16)]
+    for block in (0, 1, 8, 9, 12, 13, 14):
+        pool.free(held[block])
+    assert pool.allocate(5) == (0, 1, 12, 13, 14)
+
+
 def test_a_full_pool_gives_its_last_block_and_no_more() -> None:
     pool = BlockPool(3, 4)
     assert sorted(pool.allocate(2, plan=2) + pool.allocate(1, plan=9)) == [0, 1, 2]

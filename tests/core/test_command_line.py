@@ -11,29 +11,21 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
 from core import Request, SamplingParams, Trace, Workload, files
-from core.cli import COMMANDS, app, output
+from core.cli import COMMANDS, output
 from core.config import POLICIES
 from core.measure import compare
 from core.trace import file
-from worlds.commands import call, interrupting, refusal, refuses_empty_values
+from worlds.commands import call, command, interrupting, refusal, refuses_empty_values
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
 TRACE = str(ROOT / "assets" / "traces" / "gpt2-six.jsonl")
 RAW = str(DATA / "vllm-0.32.raw.jsonl.gz")
 RUN = ("run", "-p", "chunk-7-by-4", "-m", "shakespeare-char")
-
-
-def command(name: str) -> Any:
-    group = typer.main.get_command(app)
-    with group.make_context(name, [], resilient_parsing=True) as context:
-        return group.resolve_command(context, [name])[1]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -161,6 +161,7 @@ def test_a_verdict_counts_rounds_and_asks_how_often_chance_would_do_as_much():
     assert four.chance == pytest.approx(2 * 6 / 32) and not four.decided and not four.agrees
     assert Verdict((2.0, 2.1, 2.2)).chance == pytest.approx(1 / 4) and Verdict((2.0, 2.1)).agrees
     assert Verdict((1.0, 1.2)).chance == 1.0  # a tie says nothing
+    assert Verdict((1.0, *[1.1] * 5)).chance == pytest.approx(2 / 32)  # nor against the others
     assert Verdict((1.1,) * 8 + (0.9,)).decided  # 8 of 9
     assert Verdict((1.1, 0.9)).chance == 1.0
 

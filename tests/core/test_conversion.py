@@ -153,6 +153,15 @@ def gap() -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]:
     return steps, abort(2.0, "a"), snapshot
 
 
+def test_a_token_beyond_the_last_one_asked_for_is_none_even_in_a_snapshot():
+    """An engine that runs ahead may have sampled it by then; c asked for two."""
+    steps, end, snapshot = gap()
+    steps[0]["arrived"][2]["max_tokens"] = 2
+    snapshot["requests"][1] |= {"finished": "length", "output": [7, 7, 8]}
+    trace = opened(steps, aborts=[end], snapshots={2: snapshot})
+    assert trace.outputs["c"] == [7, 7]
+
+
 def test_a_snapshot_tells_who_is_there_and_how_the_others_ended():
     steps, end, snapshot = gap()
     trace = opened(steps, aborts=[end], snapshots={2: snapshot})

@@ -124,6 +124,15 @@ def test_what_is_no_file_is_said_to_be_none_and_nobody_waits_at_a_pipe(tmp_path)
         token_of(tmp_path)
 
 
+def test_an_empty_token_in_the_environment_is_no_token(tmp_path, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_COLLECT_TOKEN", "named")
+    assert (token_of(tmp_path), token_of(tmp_path, "given")) == ("named", "given")
+    monkeypatch.setenv("INFLIGHT_COLLECT_TOKEN", "")
+    with pytest.raises(InflightError, match="The collector's token is empty"):
+        token_of(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_stream_in_dev_is_as_good_as_a_file():
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as out:

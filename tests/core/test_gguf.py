@@ -539,12 +539,10 @@ def alone(answering):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "policy", ["static", "dynamic", "split", "split-chunked", "priority-first"]
-)
+@pytest.mark.parametrize("policy", ["static", "split-chunked"])
 def test_chats_are_answered_as_generate_does(answering, alone, policy):
-    """However they are laid out, and with `continuous` below; all policies are tried with models
-    that are smaller.
+    """Padded, and prompts apart from decodes; packed below. All policies are tried with models that
+    are smaller.
     """
     config = EngineConfig(policy=policy, **LIMITS)
     assert Engine(*answering, config).run(chats()).outputs == alone

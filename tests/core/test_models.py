@@ -33,7 +33,7 @@ from core.recorders.texts import named_tokenizer, tokenizer_of
 from core.torch_engine.models import load as models
 from core.torch_engine.models import pretrained
 from core.torch_engine.models.forecast import forecast
-from core.torch_engine.models.load import load, resolve_device, resolve_dtype
+from core.torch_engine.models.load import load, load_adapter, resolve_device, resolve_dtype
 from core.torch_engine.models.probe import probe
 from core.torch_engine.models.tokenizer import describe_model
 from core.torch_engine.models.watch import ProgressBar
@@ -179,6 +179,39 @@ def test_a_damaged_config(folder, text):
     assert "cannot be loaded" in refusal(folder)
 
 
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"hidden_act": "no such"}, "it has no 'no such'"),
+        ({"num_attention_heads": 0}, "its config contradicts itself: integer modulo by zero"),
+    ],
+)
+def test_a_config_that_nothing_can_be_made_of_is_refused_in_more_than_a_word(folder, fields, why):
+    edit_config(folder, **fields)
+    assert f"cannot be loaded: {why};" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"num_attention_heads": 0}, {"num_hidden_layers": "2"}, {"dtype": "os.system"}]
+)
+def test_a_config_that_contradicts_itself_is_refused_without_weights_too(folder, fields):
+    with_step(folder, "normalizer", None)
+    describe_model(str(folder))
+    edit_config(folder, **fields)
+    with pytest.raises(UnsupportedModel, match="cannot be read: its config contradicts itself"):
+        describe_model(str(folder))
+
+
+def test_a_model_for_which_there_is_no_memory_is_refused_by_what_is_lacking(folder):
+    edit_config(folder, vocab_size=2**44)
+    assert "cannot be loaded: DefaultCPUAllocator: can't allocate memory" in refusal(folder)
+
+
+def test_a_context_beyond_all_numbers_is_one_that_a_tensor_can_number(folder):
+    edit_config(folder, max_position_embeddings=10**30)
+    assert load_adapter(str(folder), "cpu")[0].max_model_len == 2**31 - 1
+
+
 def test_damaged_weights(folder):
     path = folder / "model.safetensors"
     whole = path.read_bytes()
@@ -213,9 +246,25 @@ def test_weights_whose_header_is_damaged(folder, otherwise):
     assert "model.safetensors is damaged: its header cannot be read" in refusal(folder)
 
 
+@pytest.mark.parametrize(
+    ("index", "why"),
+    [
+        ({"weight_map": {}}, "it has no 'metadata'"),
+        ({"metadata": {}}, "it has no 'weight_map'"),
+        ({"metadata": 5, "weight_map": {}}, "a value is of the wrong kind"),
+    ],
+)
+def test_an_index_of_weights_that_lacks_a_part_is_refused_by_its_name(folder, index, why):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert f"its model.safetensors.index.json is damaged: {why}" in refusal(folder)
+
+
 def test_missing_weights_are_not_made_up(folder):
     edit_config(folder, num_hidden_layers=3)
     assert "of its weights are missing" in refusal(folder)
+    edit_config(folder, num_hidden_layers=10**7)
+    assert "its config names 10,000,000 layers, but only" in refusal(folder)
 
 
 def test_weights_of_another_shape(folder):
@@ -263,6 +312,7 @@ _THRICE = [_replaced({"String": "a"}, 5 * "a")] * 3  # 125 letters of one
     [
         ("normalizer", {"type": "Sequence", "normalizers": _THRICE}),
         ("normalizer", _replaced({"Regex": "."}, 65 * "a")),
+        ("normalizer", {"type": "Prepend", "prepend": 65 * "a"}),
         ("decoder", {"type": "Sequence", "decoders": [{"type": "Sequence", "decoders": _THRICE}]}),
         (
             "post_processor",

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -379,11 +380,15 @@ def failing(**rules) -> SchedulerWorld:
         ),
         (
             {"admit": lambda self, request, capacity: "no"},
-            "strange answers `admit` for 'r0' with 'no'; it must be None or a LimitReached",
+            "strange answers `admit` for 'r0' with 'no'; it must be None to let it join",
         ),
         (
             {"admit": lambda self, request, capacity: LimitReached("mood")},
-            "one of these limits: lanes, budget",
+            "with limit 'mood'; it must be None to let it join, or a limit such as LimitReached",
+        ),
+        (
+            {"admit": lambda self, request, capacity: LimitReached("none")},
+            "with limit 'none'; it must be None to let it join",
         ),
         (
             {"select_victim": lambda self, candidates: None},
@@ -439,30 +444,50 @@ def test_the_policy_in_the_docs_runs(monkeypatch, tmp_path):
         del POLICIES["most-blocks"]
 
 
-def test_what_a_request_lacks_does_not_count_what_is_cached() -> None:
-    """8 of its 16 tokens are in two cached blocks. Four are left of the budget: they need a third
-    block.
-    """
+def capacity(**facts: Any) -> Capacity:
+    """Nobody runs, and 8 tokens of the request, which are two blocks, are in the prefix cache."""
+    none: dict[str, Any] = {"running": (), "held": (), "wave": 0, "num_lanes": 2}
+    budget = {"tokens_left": 32, "token_budget": 32, "cuts_prompts": True}
+    blocks = {"blocks_free": 9, "num_blocks": 9, "block_size": 4, "cached_blocks": 2}
+    return Capacity(**none | budget | blocks | {"is_short": False, "recovering": False} | facts)
+
+
+def sixteen() -> RequestState:
+    """A request of 16 tokens."""
     (asked,) = requests((16, 1))
-    state = RequestState(asked, asked.prompt_token_ids or (), 0)
+    return RequestState(asked, asked.prompt_token_ids or (), 0)
+
+
+def test_what_a_request_lacks_does_not_count_what_is_cached() -> None:
+    """Four are left of the budget: they need a third block."""
 
     def lacks(tokens_left: int, blocks_free: int) -> LimitReached | None:
-        return Capacity(
-            running=(),
-            held=(),
-            wave=0,
-            num_lanes=2,
-            tokens_left=tokens_left,
-            token_budget=32,
-            blocks_free=blocks_free,
-            num_blocks=9,
-            block_size=4,
-            cached_blocks=2,
-            cuts_prompts=True,
-            is_short=False,
-            recovering=False,
-        ).lacks(state)
+        return capacity(tokens_left=tokens_left, blocks_free=blocks_free).lacks(sixteen())
 
     assert lacks(4, 1) is None
     assert lacks(4, 0) == LimitReached("blocks", 0, 1, 9)
     assert lacks(0, 1) == LimitReached("budget", 0, 8, 32)
+
+
+@pytest.mark.parametrize(
+    ("reserve", "left", "need"), [("chunk", 32, 2), ("chunk", 4, 1), ("prompt", 4, 2)]
+)
+def test_what_is_reserved_does_not_count_what_is_cached(reserve, left, need) -> None:
+    """The first chunk is what the budget leaves of the 8 tokens that are not cached."""
+    policy = Policy(name="mine", reserve=reserve)
+
+    def why(blocks_free: int) -> LimitReached | None:
+        return policy.admit(sixteen(), capacity(tokens_left=left, blocks_free=blocks_free))
+
+    assert why(need) is None
+    assert why(need - 1) == LimitReached("blocks", need - 1, need, 9)
+
+
+def test_a_watermark_is_a_share_of_all_blocks_and_of_the_null_block_of_vllm() -> None:
+    """A tenth of 9 blocks and one more is one block, which is kept while somebody runs."""
+    policy, running = Policy(name="mine", watermark=0.1), (sixteen(),)
+    assert policy.admit(sixteen(), capacity(running=running, blocks_free=3)) is None
+    assert policy.admit(sixteen(), capacity(running=running, blocks_free=2)) == LimitReached(
+        "blocks", 1, 2, 9
+    )
+    assert policy.admit(sixteen(), capacity(blocks_free=2)) is None

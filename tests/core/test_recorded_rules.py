@@ -8,6 +8,7 @@ order of admission.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -906,6 +907,26 @@ ENDED = UNSEEN._replace(ended=(Finished("a", "stop"),))
 TWO_TOKENS = UNSEEN._replace(running=(CARRIED[0]._replace(tokens=(7, 7)), CARRIED[1]))
 
 
+def warnings_of(steps: Sequence[StepEvent], *absent: str) -> list[str]:
+    """What is said of these steps after the one in which a and b join. absent: numbers that are not
+    on record, besides parts of the times.
+    """
+    stated = {"inferred": inferred_by(FIRST), "absent": ("prepare", "sample", *absent)}
+    checker, told = Checker(replace(header(), **stated)), list[str]()
+    for name in "ab":
+        asked = Request(name, prompt_token_ids=(4,), sampling=SamplingParams(max_new_tokens=9))
+        assert checker.fault_of_request(asked, [4]) is None
+    joined = {
+        "arrived": tuple(Arrived(name, 0.0) for name in "ab"),
+        "admitted": (Admitted("a", 0, NOTHING_BINDS), Admitted("b", 1, NOTHING_BINDS)),
+        "kv": KV(2, 9, (BlockChange("a", (0,), False), BlockChange("b", (1,), False))),
+    }
+    for step in (at(0, "ab", **joined), *steps):
+        assert checker.fault(step) is None
+        told += [warning for warning in checker.warnings if "3 of 9 blocks" not in warning]
+    return told
+
+
 @pytest.mark.parametrize(
     ("steps", "fault"),
     [
@@ -916,6 +937,11 @@ TWO_TOKENS = UNSEEN._replace(running=(CARRIED[0]._replace(tokens=(7, 7)), CARRIE
         pytest.param([at(1, "ab", "a", WRONG), at(2, "ab")], GOES_ON, id="goes on after a warning"),
         pytest.param([at(1, "ab", **STOPPED), at(2, "ab", "a", **ends("after"))], None, id="stops"),
         pytest.param([at(1, "ab", **STOPPED), at(2, "ab", "a")], LEAVES, id="stops and stays"),
+        pytest.param(
+            [at(1, "ab", **STOPPED), at(2, "ab", **ends("after"))],
+            "request that had finished computes",
+            id="stops and writes on",
+        ),
         pytest.param(
             [at(1, "ab", "", WRONG, **STOPPED), at(2, "ab", "a", **ends("after"))],
             None,
@@ -946,18 +972,14 @@ TWO_TOKENS = UNSEEN._replace(running=(CARRIED[0]._replace(tokens=(7, 7)), CARRIE
     ],
 )
 def test_who_has_a_row_for_nobody_has_ended_or_is_cancelled(steps, fault):
-    stated = {"inferred": inferred_by(FIRST), "absent": ("prepare", "sample")}
-    checker, told = Checker(replace(header(), **stated)), []
-    for name in "ab":
-        asked = Request(name, prompt_token_ids=(4,), sampling=SamplingParams(max_new_tokens=9))
-        assert checker.fault_of_request(asked, [4]) is None
-    joined = {
-        "arrived": tuple(Arrived(name, 0.0) for name in "ab"),
-        "admitted": (Admitted("a", 0, NOTHING_BINDS), Admitted("b", 1, NOTHING_BINDS)),
-        "kv": KV(2, 9, (BlockChange("a", (0,), False), BlockChange("b", (1,), False))),
-    }
-    for step in (at(0, "ab", **joined), *steps):
-        assert checker.fault(step) is None
-        told += [warning for warning in checker.warnings if "3 of 9 blocks" not in warning]
+    told = warnings_of(steps)
     assert len(told) <= 1
     says(told[0] if told else None, fault)
+
+
+def test_a_number_that_is_said_to_be_absent_is_on_no_token():
+    one = at(1, "ab")
+    numbered = one._replace(sampled=(one.sampled[0]._replace(logprob=-1.0), one.sampled[1]))
+    assert not warnings_of([numbered])
+    (told,) = warnings_of([numbered], "logprob")
+    says(told, "Token 7 of request “a” has numbers although none were recorded")

@@ -27,7 +27,7 @@ from core.trace.events import (
     Timings,
     Waiting,
 )
-from core.trace.rules import followable
+from core.trace.rules import followable, steps
 from core.trace.rules.bounds import parts_fit
 from core.trace.rules.checker import Checker
 from core.trace.trace import Trace
@@ -120,6 +120,7 @@ def with_change(event: StepEvent, *change: object) -> StepEvent:
 # and r1 compute in lanes 0 and 1, r2 joins lane 2, and r3 waits at the head of the queue.
 UNFOLLOWABLE = {
     "it follows step 0": lambda e: e._replace(step=0),
+    "steps are counted from 0": lambda e: e._replace(step=-1),
     "its times run backwards": lambda e: e._replace(t_end=e.t_start - 1),
     "request “r0” cannot arrive": lambda e: with_first(e, arrived={"request": "r0"}),
     "request “nobody” cannot arrive": lambda e: with_first(e, arrived={"request": "nobody"}),
@@ -301,6 +302,9 @@ BROKEN = {
     "request “r0” ended in the step, at no time before it": lambda e: e._replace(
         finished=(Finished("r0", "length", 0.001),)
     ),
+    "blocks are given back when a lane becomes free, and only then": lambda e: with_change(
+        e, "r0", (), True
+    ),
     "request “r0” has not come to its end by “length”": lambda e: e._replace(
         finished=(Finished("r0", "length"),)
     ),
@@ -318,6 +322,39 @@ def test_a_step_that_this_engine_does_not_take_is_refused_for_the_rule_that_it_b
 ):
     forged = BROKEN[sentence](trace.events[1])
     assert checked_to(trace, 1).fault(forged) == f"step 1: {sentence}."
+
+
+def test_the_blocks_of_a_lane_are_given_back_once(trace):
+    index, event = first(trace, lambda e: e.released)
+    again = with_change(event, event.released[0].request, (), True)
+    assert (
+        checked_to(trace, index).fault(again) == f"step {event.step}: blocks are given back when a"
+        " lane becomes free, and only then."
+    )
+
+
+def test_nobody_goes_on_beyond_its_last_token(trace):
+    index, event = first(trace, lambda e: e.finished)
+    done = event.finished[0].request
+    changes = tuple(c for c in event.kv.changes if not c.released)
+    on = with_kv(event._replace(finished=(), released=()), changes=changes)
+    assert (
+        checked_to(trace, index).fault(on)
+        == f"step {event.step}: request “{done}” goes on beyond its last token."
+    )
+
+
+def test_whoever_gives_way_after_a_pass_that_skipped_it_computes_nothing():
+    skipping = memory_trace(
+        *[(7, 14)] * 3, policy="transformers", max_num_batched_tokens=30, block_size=4, num_blocks=8
+    )
+    index, event = first(skipping, lambda e: e.preempted)
+    gone = event.preempted[0].request
+    others = tuple(s._replace(request=gone) for s in event.segments[:1])
+    assert (
+        checked_to(skipping, index).fault(event._replace(segments=others))
+        == f"step {event.step}: request “{gone}” was preempted but computes."
+    )
 
 
 def sentences(module: ModuleType) -> set[str]:
@@ -350,6 +387,52 @@ def test_every_reason_why_a_step_cannot_be_followed_has_been_met():
     }
 
 
+def test_a_prefix_is_found_by_whole_blocks():
+    cached = memory_trace((7, 2), prefix_caching=True, block_size=4)
+    event = cached.events[0]
+    forged = with_kv(event, prefix_hits=(PrefixHit("r0", 3),))
+    assert checked_to(cached, 0).fault(forged) == (
+        "step 0: a prefix of 3 tokens cannot be found for request “r0”."
+    )
+
+
+def test_whoever_has_finished_computes_nothing_until_its_wave_ends():
+    """r0 writes one token, and its row is padding from then on."""
+    wave = memory_trace((4, 1), (4, 3), policy="static", max_num_seqs=2)
+    event = wave.events[1]
+    (padded,), (other,) = event.passes, event.segments
+    own = other._replace(request="r0", lane=0)
+    forged = event._replace(
+        passes=(padded._replace(tokens=2, padding=0, finished_rows=()),), segments=(own, other)
+    )
+    assert checked_to(wave, 1).fault(event) is None
+    assert checked_to(wave, 1).fault(forged) == "step 1: request “r0” does not hold lane 0."
+
+
+def test_every_rule_of_a_step_has_been_broken():
+    """Above or by a test of its own: of prefixes, ends, budgets and clocks in this file, of rows
+    for nobody and of absent numbers in test_recorded_rules.py. More tokens drafted than a step
+    computes cannot be followed.
+    """
+    unbroken = {said for said in sentences(steps) if not re.search(said, "\n".join(BROKEN))}
+    assert {said.replace("\\", "") for said in unbroken} == {
+        " tokens cannot have been drafted for request ",
+        " tokens do not fit the budget of ",
+        "a prefix of .+ tokens cannot be found for request ",
+        "a request that had finished computes",
+        "its parts do not fit into its .+ s",
+        "request .+ does not hold lane ",
+        "request .+ goes on beyond its last token",
+        "request .+ has no row of .+ positions to match its overrun",
+        "request .+ lost a token but goes on",
+        "request .+ was preempted but computes",
+        "the budget is not ",
+        "the budget's split is not what was computed",
+        "token .+ of request .+ has numbers although none were recorded",
+        "without a budget, none of it can be unused",
+    }
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -363,6 +446,16 @@ def test_a_budget_is_the_headers_and_what_was_computed_of_it(trace, wrong, sente
     assert event.budget[:4] == (9, 0, 9, 0) and checked_to(trace, 0).fault(event) is None
     forged = event._replace(budget=event.budget._replace(**wrong))
     assert sentence in (checked_to(trace, 0).fault(forged) or "")
+
+
+def test_without_a_budget_there_is_nothing_of_it_that_could_be_unused():
+    waves = memory_trace((7, 2), policy="static")
+    event = waves.events[0]
+    assert event.budget.limit is None and checked_to(waves, 0).fault(event) is None
+    forged = event._replace(budget=event.budget._replace(unused=1))
+    assert checked_to(waves, 0).fault(forged) == (
+        "step 0: without a budget, none of it can be unused."
+    )
 
 
 def test_the_parts_of_a_step_fit_beside_its_passes(trace):

@@ -10,7 +10,8 @@ import pytest
 
 from core.config import POLICIES, EngineConfig
 from core.scheduler.scheduler import Scheduler
-from core.scheduler.state import RequestState
+from core.scheduler.scheduler_state import SchedulerState
+from core.scheduler.state import UNREAD, BlockTable, RequestState
 from core.trace.events import LimitReached
 from worlds.small import SchedulerWorld, request, requests, world_of
 
@@ -281,3 +282,18 @@ def test_only_who_ran_ends_with_its_own_end_that_nobody_joins(leaves, joins) -> 
     assert [p.request for p in given] == ["r1"] and len(world.scheduler.waiting) == 3
     world.scheduler.cancel(leaves)
     assert world.step().admitted == joins
+
+
+def test_a_block_is_found_by_its_content_once_its_last_token_has_been_read() -> None:
+    """A step that is launched ahead of the one before it does not know that token yet."""
+    config = EngineConfig(prefix_caching=True, block_size=4)
+    state = SchedulerState(config, 9)
+    (asked,) = requests((3, 2))
+    ahead = RequestState(asked, (5, 6, 7))
+    ahead.token_ids.append(UNREAD)
+    ahead.block_table = BlockTable(state.pool.allocate(1))
+    state.register(ahead, 0, 4)
+    assert state.pool.match([5, 6, 7, 8, 9]) == ()
+    ahead.token_ids[3] = 8
+    state.register(ahead, 0, 4)
+    assert state.pool.match([5, 6, 7, 8, 9]) == ahead.block_table.blocks

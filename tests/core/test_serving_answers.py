@@ -11,13 +11,13 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import InvalidRequest
+from core.errors import ExecutionFailed, InvalidRequest
 from core.serving.engine import ServingEngine
-from core.serving.http.answers import answer_unless_gone, merge_pieces, submit_all
+from core.serving.http.answers import answer_unless_gone, gather_pieces, merge_pieces, submit_all
 from core.serving.limits import ServingLimits
 from core.serving.stream import Piece, TokenStream
 from worlds.serving import greedy, idle, served, serving
-from worlds.small import memory_engine
+from worlds.small import MemoryModel, memory_engine
 
 LONG = 3000  # tokens, of which none of these tests waits for the last
 ROOM = {"num_blocks": 200, "block_size": 16}
@@ -60,6 +60,36 @@ def test_who_stops_reading_several_answers_leaves_no_task_behind():
 
     with serving(memory_engine(**ROOM)) as made:
         asyncio.run(ask(made))
+
+
+@pytest.mark.parametrize("prompts", [[(4, 5)], [(4, 5), (6,)]])
+def test_of_logits_that_are_not_finite_every_client_is_told(prompts):
+    """One that asks for several answers, of which one fails, like one that asks for that alone."""
+
+    async def ask(made: ServingEngine, most: int) -> list[int]:
+        with made.receive("", len(prompts)) as call:
+            asked = [(prompt, greedy(most)) for prompt in prompts]
+            streams = await submit_all(call, asked, f"r{most}")
+        return [len(pieces) for pieces in await gather_pieces(streams)]
+
+    with serving(memory_engine(model=MemoryModel(fails_after=8), **ROOM)) as made:
+        assert asyncio.run(ask(made, 6)) == [6] * len(prompts)  # no cache of 8 yet
+        with pytest.raises(ExecutionFailed, match="numbers that are not finite"):
+            asyncio.run(ask(made, 7))
+
+
+def test_of_two_tokens_in_one_step_the_second_is_the_last():
+    """Under `split` a request may be read in one pass of a step and decode in the next."""
+
+    async def ask(made: ServingEngine) -> list[Piece]:
+        with made.receive("", 1) as call:
+            streams = await submit_all(call, [((4, 5), greedy(2))], "r")
+        return (await gather_pieces(streams))[0]
+
+    with serving(memory_engine("split", **ROOM)) as made:
+        pieces = asyncio.run(ask(made))
+        assert made.engine.num_steps == 1
+    assert [(piece.index, piece.finish_reason) for piece in pieces] == [(0, None), (1, "length")]
 
 
 @pytest.mark.parametrize("leaves", [True, False])

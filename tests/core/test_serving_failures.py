@@ -14,6 +14,8 @@ from core import Engine, SamplingParams, Workload
 from core.config import EngineConfig
 from core.errors import ExecutionFailed, InvalidRequest, Unavailable
 from core.serving.engine import ServingEngine
+from core.serving.http.app import create_app
+from core.serving.server import serve
 from core.torch_engine.cpu.threads import CORE_SHARES
 from worlds.serving import (
     Fragile,
@@ -306,6 +308,20 @@ def test_a_thread_that_has_ended_by_itself_is_no_server_that_is_closing(monkeypa
     with serving(memory_engine()) as made, suppress(ZeroDivisionError):
         monkeypatch.setattr(threading, "excepthook", lambda _: None)
         assert asyncio.run(ends(made)) == ("failed", 0)
+
+
+def test_a_server_whose_engine_is_lost_ends_with_a_sentence(monkeypatch):
+    made = ServingEngine(memory_engine())
+    monkeypatch.setattr(made._thread, "_recover", lambda error: 1 / 0)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    with pytest.raises(ExecutionFailed, match="has ended because of a bug"):
+        serve(
+            made,
+            create_app(made),
+            "127.0.0.1",
+            0,
+            lambda address: made._thread.send(lambda: 1 / 0),
+        )
 
 
 def test_nothing_runs_that_could_not_be_recorded(monkeypatch):

@@ -20,7 +20,7 @@ from core.proof.verify import check
 from core.serving.http.sites import origin_named
 from core.serving.limits import ServingLimits
 from worlds import own_models
-from worlds.serving import MODEL, Served, char_engine, served
+from worlds.serving import MODEL, Served, char_engine, chat_engine, served
 
 PROMPT = "O Romeo, "
 TEMPLATE = (
@@ -527,6 +527,15 @@ def test_without_a_chat_template_a_chat_is_refused():
             {"model": MODEL, "messages": [{"role": "user", "content": "Speak"}]},
         )
         assert told.status_code == 400 and "has no chat template" in told.json()["error"]["message"]
+
+
+def test_a_chat_that_cannot_be_told_is_refused_in_a_whole_sentence():
+    with served(chat_engine()) as asked:
+        told = asked.post(
+            "/v1/chat/completions", {"model": MODEL, "messages": [{"role": "user", "content": "Ω"}]}
+        )
+    assert told.status_code == 400
+    assert told.json()["error"]["message"] == "The tokenizer cannot encode the conversation."
 
 
 def test_it_can_be_mounted_in_an_application_with_routes_of_its_own():

@@ -532,6 +532,18 @@ def test_headers_cannot_be_smuggled(server):
     assert answer.status_code == 404 and "set-cookie" not in answer.headers
 
 
+@pytest.mark.parametrize(("lengths", "statuses"), [("two", [b"400"]), ("one", [b"400", b"200"])])
+def test_a_call_of_two_lengths_hides_no_other(server, lengths, statuses):
+    """A proxy that counts by the first would take the second call for a part of its body."""
+    hidden = b"0\r\n\r\nGET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    data = call(hidden, "Transfer-Encoding: chunked")
+    if lengths == "one":
+        data = data.replace(b"Content-Length", b"X-Length")
+    with connected(server, data) as made:
+        said = b"".join(iter(lambda: made.recv(4096), b""))
+    assert re.findall(rb"HTTP/1.1 (\d+)", said) == statuses
+
+
 @pytest.mark.parametrize(
     "when", ["at once", "after the headers", "after a token", "half closed", "reset"]
 )

@@ -122,6 +122,9 @@ test("of a batch only one's own letters have a star, and nothing was missed befo
     batch.run?.requests.map(({ letter }) => letter),
     ["A★", "B"],
   );
+  assert.equal(batch.run?.isHeld(), false);
+  batch.take({ class: { held: 2 } });
+  assert.equal(batch.run?.isHeld(), true);
   batch.take({ kind: "skipped", messages: 3 });
   assert.equal(batch.missed, true);
 });

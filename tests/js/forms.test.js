@@ -430,10 +430,13 @@ test("of those that just finished the latest come first, without who was cancell
     ),
   ]);
   const shown = { run, index: 8 };
-  new JustFinished(section, () => ({ shown, run })).draw();
+  const ended = new Map([["h", { tokens: 8, steps: 9, others: 2, waited_s: 0.013 }]]);
+  new JustFinished(section, () => ({ shown, run, ended })).draw();
   const letters = list.querySelectorAll(".chip-out").map((chip) => chip.textContent);
   const expected = ["h", "f", "e", "d", "c", "b"].map((id) => run.request(id)?.letter);
   assert.deepEqual(letters, expected);
+  const [newest] = list.querySelectorAll(".finished-words");
+  assert.equal(newest.textContent, "8 tokens in 9 steps with 2 others · waited 13\u00a0ms");
 });
 
 test("of several engines one that is busy and silent is said to be, and what is on screen is pressed", () => {

@@ -154,7 +154,7 @@ test("what runs of a task showed is told in the language that is chosen", async 
     on: true,
     ran: ["first", "second"],
     found: { x: { met: true, says: "first, en" } },
-    learn: { engines: { call }, language: "de", lesson, at: 0 },
+    learn: { engines: { call }, language: "de", lesson, at: 0, progress: new Progress() },
     _draw() {},
   });
   task.renew();
@@ -248,7 +248,7 @@ test("a finger that paints or moves names turns no page, one that sweeps elsewhe
 });
 
 /** A task of a lesson, and what its visitor hears of it; runs meet what `meets` names. */
-function taskOf(meets) {
+function taskOf(meets, progress = new Progress()) {
   const heard = {};
   globalThis.document = documentOf({ addEventListener: (name, act) => (heard[name] = act) });
   const [$, said] = [finding(), []];
@@ -260,6 +260,7 @@ function taskOf(meets) {
     options: { tabs: [1] },
     lesson: { name: "one", stops: [stop] },
     at: 0,
+    progress,
     nextLesson: { title: "Two" },
     stage: { point() {} },
     watch: { engines: {}, edit() {}, turnToStep() {}, state: {}, running: false },
@@ -296,6 +297,20 @@ test("a task that was solved is a task again when it is begun anew, and opens th
   task.end();
   learn.lesson = { ...learn.lesson, name: "two" };
   assert.doesNotMatch(offer(), /Next: Two/, "its goals are its own");
+});
+
+test("a task that was solved in an earlier visit is still solved, whatever a later run shows", async () => {
+  const progress = new Progress();
+  const first = taskOf(["good"], progress);
+  first.offer();
+  first.task.begin();
+  await first.ran("good");
+  const { task, offer, ran } = taskOf([], progress);
+  assert.match(offer(), /✓.*Next: Two/);
+  task.begin();
+  await ran("bad");
+  task.end();
+  assert.match(offer(), /✓.*Next: Two/);
 });
 
 test("a run of a task counts though its learner went back to the lesson before it ended", async () => {
@@ -359,7 +374,7 @@ test("only what a learner found by themselves counts, and a wrong answer leaves 
     words: { right: "Right.", wrong: "Wrong." },
     watch: { state: {} },
     stage: { show() {} },
-    progress: { answered: () => answered.push("found") },
+    progress: { add: (_, list) => list === "answered" && answered.push("found") },
     _fitType() {},
     _dots() {},
     _heard() {},

@@ -10,7 +10,7 @@ import { Flights } from "../../assets/player/views/flights.js";
 import { StripView } from "../../assets/player/views/strip.js";
 import { Hero } from "../../assets/player/story/hero.js";
 import { El, Event } from "./elements.js";
-import { admissions, arrivals, event, prefill, Recorder, runOf, two } from "./worlds.js";
+import { admissions, arrivals, decode, event, prefill, Recorder, runOf, two } from "./worlds.js";
 
 /** Each computes in a step of its own, in the one block that there is. [id, tokens] */
 const inTurns = (/** @type {[string, number][]} */ ...turns) =>
@@ -37,6 +37,41 @@ test("a block that is overwritten loses what its last holder left in it, if that
   assert.deepEqual(evicted(inTurns(["a", 2], ["b", 2])), []);
   assert.deepEqual(evicted(inTurns(["a", 4], ["b", 4], ["c", 2])), [[0, "b"]]);
   assert.deepEqual(evicted(inTurns(["a", 4], ["b", 2], ["c", 2])), [], "b has overwritten it");
+});
+
+test("a shared block was last held by who left it last, not by who came to it last", () => {
+  const had = (/** @type {string} */ request, /** @type {number[]} */ ...added) => ({
+    request,
+    added,
+  });
+  const leaves = (/** @type {string} */ request, lane = 0) => [{ request, lane, when: "after" }];
+  const kv = (/** @type {any[]} */ changes, /** @type {any[]} */ prefixHits = []) => ({
+    kv: { used: 3, total: 3, changes, prefixHits },
+  });
+  const run = runOf(
+    [
+      event(0, {
+        arrived: arrivals("a", "b", "c"),
+        admitted: admissions(["a", 0]),
+        segments: [prefill("a", 0, 5)],
+        ...kv([had("a", 0, 1)]),
+      }),
+      event(1, {
+        admitted: admissions(["b", 1]),
+        segments: [decode("a", 0, 5), { ...prefill("b", 1, 1), start: 4, kvLen: 5 }],
+        released: leaves("b", 1),
+        ...kv([had("b", 0, 2)], [{ request: "b", numCachedTokens: 4 }]),
+      }),
+      event(2, { segments: [decode("a", 0, 6)], released: leaves("a") }),
+      event(3, {
+        admitted: admissions(["c", 0]),
+        segments: [prefill("c", 0, 2)],
+        ...kv([had("c", 0)]),
+      }),
+    ],
+    { prefix_caching: true },
+  );
+  assert.deepEqual(evicted(run), [[0, "a"]]);
 });
 
 test("who leaves a shared block drains from it, and whoever stays keeps it as it is", () => {

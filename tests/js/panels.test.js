@@ -32,6 +32,7 @@ test("the door names as many as there is room for, counts the others, and says w
   const panel = panelOf();
   const door = new DoorView(panel, { desk: 3 });
   const run = two();
+  let now = 0;
   const told = (/** @type {number} */ n) => {
     const waiting = Array.from({ length: n }, (_, index) => ({
       request: {
@@ -42,7 +43,7 @@ test("the door names as many as there is room for, counts the others, and says w
         waits: [[0, Infinity, false]],
       },
     }));
-    const frame = { i: 0, waiting };
+    const frame = { i: now, waiting };
     door.draw({ run, frame, simple: true, layout: "desk", focus: null });
     const named = door.rows.filter(({ el }) => !el.hidden).map(({ box }) => box.textContent);
     assert.equal(door.title.hidden, n === 0);
@@ -55,6 +56,16 @@ test("the door names as many as there is room for, counts the others, and says w
     ["AB", "and 3 more"],
     ["", "Nobody waits at the door."],
   ]);
+  run.isHeld = () => true; // for the run that follows this one
+  assert.deepEqual(told(0), ["", "Nobody waits at the door."], "when this step ran nobody did");
+  now = run.length - 1;
+  assert.deepEqual(
+    [told(0), told(1)],
+    [
+      ["", ""],
+      ["A", ""],
+    ],
+  );
 });
 
 test("at the door everybody has their name but the one who looks", () => {
@@ -383,7 +394,7 @@ test("who is let in sooner than it came has not waited for less than no time", (
   assert.equal(waitedBy(run, b, 0), 0);
 });
 
-test("the axis of a run that goes on has room to grow, that of one that is over has none", () => {
+test("the axis of a run that goes on has room to grow, that of one that is over or broke off has none", () => {
   const run = two(); // four steps, 3.5 seconds
   const lanes = { surface: { w: 426 } };
   const per = (/** @type {boolean} */ clock) => {
@@ -392,6 +403,8 @@ test("the axis of a run that goes on has room to grow, that of one that is over 
   };
   assert.deepEqual([per(false), per(true)], [100, 400 / 3.5]);
   run.complete = false;
+  assert.deepEqual([per(false), per(true)], [100, 400 / 3.5]);
+  run.goesOn = true;
   assert.deepEqual([per(false), per(true)], [12.5, 400 / 3.5 / 1.25]);
 });
 

@@ -14,10 +14,16 @@ const lesson = { name: "l", stops };
 test("two tabs on one lesson keep each other's answers", () => {
   const [one, other] = [new Progress(), new Progress()];
   one.reached(lesson, 1);
-  one.answered(lesson, stops[0]);
-  other.answered(lesson, stops[1]);
+  one.add(lesson, "answered", "p");
+  other.add(lesson, "answered", "q");
+  other.add(lesson, "met", "goal");
   one.reached(lesson, 0);
-  assert.deepEqual(new Progress().of(lesson), { at: 0, answered: ["p", "q"], done: true });
+  assert.deepEqual(new Progress().of(lesson), {
+    at: 0,
+    answered: ["p", "q"],
+    met: ["goal"],
+    done: true,
+  });
 });
 
 test("a lesson that has become shorter goes on at its last stop", () => {
@@ -36,9 +42,9 @@ test("where storage is full, what was answered in this visit stays answered", (t
   const long = { name: "long", stops: [...stops, { name: "r", ask: {} }] };
   for (const [n, stop] of long.stops.entries()) {
     progress.reached(long, n);
-    progress.answered(long, stop);
+    progress.add(long, "answered", stop.name);
   }
   progress.reached(lesson, 1);
   assert.equal(progress.of(lesson).at, 1);
-  assert.deepEqual(progress.of(long), { at: 2, answered: ["p", "q", "r"], done: true });
+  assert.deepEqual(progress.of(long), { at: 2, answered: ["p", "q", "r"], met: [], done: true });
 });

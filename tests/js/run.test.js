@@ -600,6 +600,8 @@ test("whoever waits is told who stands just before them", () => {
   assert.equal(said[0], "You are next.");
   assert.match(said[1], /1 request before yours\. You are behind .A/);
   assert.match(said[2], /2 requests before yours. You are behind .B/);
+  for (const request of run.requests) request.by = "Ada";
+  assert.equal(whereabouts(run, { id: "c" }), "2 requests before yours.", "all are Ada's");
 });
 
 test("a chat's answer that was cut is told so; another text is as long as was asked", () => {

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { documentOf, El, finding } from "./elements.js";
+import { event } from "./worlds.js";
 
 const head = new El("head");
 Object.assign(globalThis, {
@@ -42,6 +43,16 @@ test("a number of a trial is a whole one from nought on, an address is nowhere b
     { src: "x" },
     { figure: { urls: [] } },
   ];
+  const run = (lanes = 2, steps = 3, total = 4) => ({
+    replay: {
+      header: { config: { max_num_seqs: lanes } },
+      events: Array.from({ length: steps }, (_, step) =>
+        event(step, { kv: { used: 0, total, changes: [], prefixHits: [] } }),
+      ),
+    },
+  });
+  assert.ok(trial(run()) && trial(run(64, 1000, 1e6)));
+  spoiled.push(run(65), run(2, 1001), run(2, 3, 1e6 + 1));
   for (const change of spoiled) assert.equal(trial(change), false, JSON.stringify(change));
   const going = (/** @type {object} */ progress) => isBelieved({ progress });
   assert.deepEqual([{ step: 0 }, { step: 3 }, { step: -1 }, { step: "3" }].map(going), [

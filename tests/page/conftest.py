@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from worlds.browser import chromium, contexts, fresh, playwright, visit  # noqa: F401
+from worlds.browser import chromium, contexts, fresh, playwright, returning, visit  # noqa: F401
 from worlds.firefox import firefox  # noqa: F401
 from worlds.live_page import live_server, live_url  # noqa: F401
 from worlds.page_server import http, page_url, space_url  # noqa: F401

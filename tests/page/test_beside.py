@@ -33,7 +33,7 @@ def waited(page) -> dict[str, dict[str, str]]:
 @pytest.mark.slow
 def test_the_other_policy_stands_below_on_the_same_clock_and_in_the_link(open_page):
     page = open_page(hash="run=gpt2-six&step=200", detail="simple")
-    assert page.inner_text(".beside-button") == "static below"
+    assert page.inner_text(".beside-button") == "vs. static"
     page.click(".beside-button")
     settled(page, ON)
     assert page.evaluate(

@@ -20,8 +20,9 @@ def address(tmp_path_factory, engine_files):
         yield found
 
 
-def test_a_comparison_is_measured_and_drawn_in_the_tab(address, fresh):
-    page = fresh(viewport={"width": 1440, "height": 900})
+def test_a_comparison_is_measured_and_drawn_in_the_tab(address, returning):
+    page = returning(address, has_touch=True)
+    page.set_viewport_size({"width": 1440, "height": 900})
     foreign: list[str] = []
     page.on(
         "request", lambda r: r.url.startswith((address, "blob:", "data:")) or foreign.append(r.url)
@@ -30,8 +31,9 @@ def test_a_comparison_is_measured_and_drawn_in_the_tab(address, fresh):
     assert not foreign
 
 
-def test_a_cancelled_comparison_says_so_and_another_one_is_measured(address, fresh):
-    page = fresh(viewport={"width": 390, "height": 844}, has_touch=True)
+def test_a_cancelled_comparison_says_so_and_another_one_is_measured(address, returning):
+    page = returning(address, has_touch=True)
+    page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{address}#part=compare")
     page.wait_for_function("window.inflightCompare?.doc")
     page.locator(".inflight-compare .new-button").click()

@@ -491,6 +491,8 @@ def test_the_leak_switch_shows_where_texts_part_and_texts_stay_text(open_page):
         "To be <b>or</b>",
         "To be <img src=x onerror=alert(1)> not",
     ]
+    said = parted.locator(".saying").first
+    assert said.evaluate("el => getComputedStyle(el).overflowY") == "visible"  # no text is cut
     assert page.locator(".compare img").count() == 0 and page.locator(".presets i").count() == 0
 
 
@@ -502,6 +504,8 @@ def test_charts_are_drawn_and_go_out_as_picture_page_and_table(open_page, shown,
     expect(page.locator("[data-chart=lane_steps] > p")).to_have_text(
         findings.lane_steps(shown.comparison)
     )
+    page.locator("[data-chart=lane_steps]").scroll_into_view_if_needed()
+    expect(page.locator("[data-chart=lane_steps] .xtick text").last).to_be_visible()  # the whole
     for button, start in (("PNG", b"\x89PNG"), ("HTML", b"<!doctype html>")):
         with page.expect_download() as found:
             page.locator("[data-chart=total_time]").get_by_role("button", name=button).click()

@@ -4,16 +4,18 @@ the traces themselves.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from playwright.sync_api import Page
 
 from core.config import EngineConfig
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from visualizer.documents.catalogue import TRACES
+from visualizer.documents.catalogue import TRACES, recorded_runs
 from visualizer.documents.replay import replay
 from worlds.browser import mask_drawn, seek, settled, still
 from worlds.player import trace_of, wide_replay
@@ -29,7 +31,6 @@ QUICK = (
     "equal-lengths",
     "padding-693",
 )
-RECORDED = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PRESETS]
 
 
 @pytest.mark.smoke
@@ -88,13 +89,33 @@ def test_a_sliding_window_is_drawn(visit):
             assert np.array_equal(explained, expected)
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", QUICK)
 def test_drawn_counts_are_the_traces(visit, name):
-    """Lane cells by kind and everybody's waiting, for every preset; KV blocks and budget at a few
-    steps.
-    """
     trace = Trace.load(TRACES / f"{name}.jsonl")
-    page = visit(replay=replay(trace))
+    drawn_counts_are_of(visit(replay=replay(trace)), trace)
+
+
+@pytest.mark.slow
+def test_drawn_counts_of_every_other_run_are_its_traces(visit):
+    """On one page, one after the other: nothing of the run before is counted."""
+    traces = {name: Trace.load(TRACES / f"{name}.jsonl") for name in PRESETS if name not in QUICK}
+    catalogue = [
+        entry | {"url": f"{entry['name']}.json"}
+        for entry, _ in recorded_runs()
+        if entry["name"] in traces
+    ]
+    files = {f"{name}.json": json.dumps(replay(trace)) for name, trace in traces.items()}
+    page = visit(options={"catalogue": catalogue}, files=files)
+    for name, trace in traces.items():
+        page.evaluate(
+            "(name) => inflight.open(inflight.options.catalogue.find((e) => e.name === name))", name
+        )
+        settled(page, "(name) => inflight.entry.name === name && inflight.drawn >= 0", name)
+        drawn_counts_are_of(page, trace)
+
+
+def drawn_counts_are_of(page: Page, trace: Trace) -> None:
+    """Lane cells by kind and everybody's waiting; KV blocks and budget at a few steps."""
     counts = page.evaluate("inflight.lanes.counted")
     expected = {
         "prefill": sum(
@@ -110,7 +131,7 @@ def test_drawn_counts_are_the_traces(visit, name):
         "preempted": sum(len(e.preempted) for e in trace.events),
         "waiting": sum(e.waiting.count for e in trace.events),
     }
-    assert {k: counts[k] for k in expected} == expected
+    assert {k: counts[k] for k in expected} == expected, trace.workload.name
     for index in sorted({0, len(trace.events) // 3, len(trace.events) // 2, len(trace.events) - 1}):
         event = trace.events[index]
         seek(page, index)

@@ -85,6 +85,7 @@ def test_a_row_is_what_the_user_says_last_and_earlier_messages_stay(visit, page_
     )
     expect(page.locator(OPENED)).to_have_count(0)
     assert all("messages" not in one for one in page.evaluate(ASKED))
+    assert text.evaluate("(el) => el.scrollHeight <= el.offsetHeight"), "a line of it is cut"
     page.locator(".request-row textarea").nth(1).fill("Who?")
     page.check("[name=as_messages]")
     expect(text).to_have_value("Describe it in two words.")

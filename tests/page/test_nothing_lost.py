@@ -77,7 +77,7 @@ def test_a_run_goes_on_after_a_reload_and_after_another(opened):
     assert page.evaluate("sessionStorage['inflight-run']") is None
 
 
-def test_a_reload_at_once_after_a_reload_brings_back_what_was_run(opened):
+def test_what_was_run_comes_back_at_once_and_what_is_typed_stays_beside_it(opened):
     page = opened()
     type_own(page)
     page.click(RUN)
@@ -87,13 +87,7 @@ def test_a_reload_at_once_after_a_reload_brings_back_what_was_run(opened):
     page.evaluate("new Promise((done) => setTimeout(done, 600))")
     reload(page)
     settled(page, ENDED)
-
-
-def test_what_is_typed_stays_beside_the_run_on_screen(opened):
-    page = opened()
-    type_own(page)
-    page.click(RUN)
-    settled(page, f"{ENDED} && location.hash.includes('spec=')")
+    open_editor(page)
     page.locator(PROMPTS).first.fill("Not yet run")
     reload(page)
     settled(page, ENDED)

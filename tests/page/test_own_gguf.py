@@ -111,9 +111,9 @@ def ended(page):
     )
 
 
-def test_a_file_is_chosen_run_removed_and_sent_nowhere(site, fresh, tmp_path, monkeypatch):
+def test_a_file_is_chosen_run_removed_and_sent_nowhere(site, returning, tmp_path, monkeypatch):
     monkeypatch.setenv("INFLIGHT_MODELS_DIR", str(tmp_path))
-    page = fresh(viewport={"width": 1440, "height": 900})
+    page = returning(site.url, viewport={"width": 1440, "height": 900})
     opened(page, site)
     open_editor(page)
     choose(page, site.folder / "k_m.gguf")
@@ -146,8 +146,8 @@ def test_a_file_is_chosen_run_removed_and_sent_nowhere(site, fresh, tmp_path, mo
     expect(page.locator(".drawer [name=model] option[value='k_m.gguf']")).to_have_count(0)
 
 
-def test_files_that_are_not_computed_here_are_refused(site, fresh):
-    page = fresh(viewport={"width": 1440, "height": 900})
+def test_files_that_are_not_computed_here_are_refused(site, returning):
+    page = returning(site.url, viewport={"width": 1440, "height": 900})
     opened(page, site)
     open_editor(page)
     for file, said in (
@@ -172,8 +172,8 @@ def test_files_that_are_not_computed_here_are_refused(site, fresh):
         )
 
 
-def test_one_that_is_too_large_is_refused_before_it_is_read(site, fresh):
-    page = fresh(viewport={"width": 1440, "height": 900})
+def test_one_that_is_too_large_is_refused_before_it_is_read(site, returning):
+    page = returning(site.url, viewport={"width": 1440, "height": 900})
     page.route(
         "**/worker.js",
         lambda r: r.fulfill(
@@ -190,8 +190,9 @@ def test_one_that_is_too_large_is_refused_before_it_is_read(site, fresh):
     )
 
 
-def test_a_file_that_is_dropped_is_chosen_and_one_without_a_template_takes_text(site, fresh):
-    page = fresh(viewport={"width": 390, "height": 844})
+def test_a_file_that_is_dropped_is_chosen_and_one_without_a_template_takes_text(site, returning):
+    page = returning(site.url, viewport={"width": 1440, "height": 900})
+    page.set_viewport_size({"width": 390, "height": 844})
     opened(page, site)
     page.evaluate(OPEN, ["plain.gguf", "plain.gguf"])
     page.evaluate(

@@ -11,7 +11,6 @@ import pytest
 from playwright.sync_api import Page
 
 from visualizer.write.tasks import MODEL, tasks
-from worlds.browser import chromium, fresh  # noqa: F401
 from worlds.pyodide import engine_files  # noqa: F401
 from worlds.sandboxed import Listener, listening
 
@@ -69,8 +68,8 @@ def engine_site(engine_files) -> Iterator[Listener]:  # noqa: F811
 
 
 @pytest.fixture
-def page(fresh: Callable[..., Page], engine_site: Listener) -> Page:  # noqa: F811
-    page = fresh()
+def page(returning: Callable[..., Page], engine_site: Listener) -> Page:
+    page = returning(engine_site.url)
     page.goto(engine_site.url + "index.html")
     return page
 

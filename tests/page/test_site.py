@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import http.server
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -33,6 +32,7 @@ from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.site import export_site
 from visualizer.server.store import Store
 from worlds.browser import settled
+from worlds.sites import some
 from worlds.visual import record, request
 
 
@@ -61,14 +61,6 @@ def served(folder: Path) -> Iterator[str]:
     server.shutdown()
 
 
-def of_one_run(folder: Path) -> tuple[Path, Path]:
-    """Folders with one run, and with no comparison."""
-    for name in ("one", "none"):
-        (folder / name).mkdir()
-    shutil.copy(TRACES / "chunk-7-by-4.jsonl", folder / "one")
-    return folder / "one", folder / "none"
-
-
 def test_the_site_works_on_any_web_server(site, visit):
     with served(site) as url:
         page = visit(url=url, hash="run=chunk-7-by-4&step=1")
@@ -83,7 +75,7 @@ def test_the_documents_come_along_and_are_searched_without_any_other_site(tmp_pa
         export_site(tmp_path / "none", docs=tmp_path)
     build = [Path(sys.executable).with_name("zensical"), "build", "--strict"]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    export_site(tmp_path / "site", *of_one_run(tmp_path), docs=ROOT / "build" / "docs")
+    export_site(tmp_path / "site", *some(tmp_path, "chunk-7-by-4"), docs=ROOT / "build" / "docs")
     with served(tmp_path / "site") as url:
         page = visit(url=url, hash="run=chunk-7-by-4")
         asked = []
@@ -198,7 +190,7 @@ def test_a_contender_has_a_link_on_the_site_too(site, fresh):
 
 def test_a_site_of_one_run_has_no_tabs_for_what_is_not_on_record(tmp_path, fresh):
     page = fresh()
-    page.goto(export_site(tmp_path / "site", *of_one_run(tmp_path)).as_uri())
+    page.goto(export_site(tmp_path / "site", *some(tmp_path, "chunk-7-by-4")).as_uri())
     settled(page, "inflight.drawn >= 0")
     assert (
         page.locator("#watch .tabs button").all_inner_texts() == []

@@ -71,9 +71,22 @@ def is_as_recorded(page):
     assert not page.problems, page.problems
 
 
-def test_a_site_under_a_path_of_its_own(site_folder, fresh):
+def test_under_a_path_of_its_own_on_a_host_that_knows_no_content_type_but_that_of_scripts(
+    site_folder, fresh
+):
+    """And whose form is not filled yet when it is opened."""
     with hosted(site_folder, "/team/inflight") as host:
+        host.kinds = {
+            ".gz": "text/html",
+            ".json": "text/plain",
+            ".wasm": "text/plain",
+            ".mjs": "application/octet-stream",
+        }
         page = opened(fresh(), host.url)
+        host.held = {"engine/offers.js"}
+        page.get_by_role("button", name="Edit", exact=True).click()
+        expect(page.get_by_role("button", name="Run", exact=True)).to_be_disabled()
+        host.held = set()
         press_run(page)
         ran(page)
         assert all(
@@ -81,22 +94,20 @@ def test_a_site_under_a_path_of_its_own(site_folder, fresh):
         )
 
 
-def test_a_host_that_knows_no_content_type_but_that_of_scripts(host, fresh):
-    host.kinds = {
-        ".gz": "text/html",
-        ".json": "text/plain",
-        ".wasm": "text/plain",
-        ".mjs": "application/octet-stream",
-    }
-    page = opened(fresh(), host.url)
-    press_run(page)
-    ran(page)
-
-
-def test_a_host_that_has_packed_files_unpacked_on_the_way(host, fresh):
+def test_a_host_that_has_packed_files_unpacked_on_the_way_to_a_phone_on_a_slow_network(host, fresh):
+    width, height = SIZES["phone"]
     host.packed = {".gz"}
-    page = opened(fresh(), host.url)
+    page = opened(
+        fresh(viewport={"width": width, "height": height}, is_mobile=True, has_touch=True), host.url
+    )
+    host.held = {"weights.gz"}
     press_run(page)
+    bar = page.locator(".engine-bar")
+    expect(bar).to_contain_text("Fetching the model shakespeare-bpe")
+    box = bar.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    host.held = set()
     ran(page)
 
 
@@ -112,17 +123,7 @@ def test_reloading_the_page_while_the_engine_is_fetched(host, fresh):
     ran(page)
 
 
-def test_a_form_that_is_not_filled_yet(host, fresh):
-    page = opened(fresh(), host.url)
-    host.held = {"engine/offers.js"}
-    page.get_by_role("button", name="Edit", exact=True).click()
-    expect(page.get_by_role("button", name="Run", exact=True)).to_be_disabled()
-    host.held = set()
-    press_run(page)
-    ran(page)
-
-
-def test_two_tabs_at_once(host, fresh):
+def test_two_tabs_at_once_of_which_one_goes_away_and_comes_back(host, fresh):
     one = opened(fresh(), host.url)
     other = opened(one.context.new_page(), host.url)
     press_run(one)
@@ -130,12 +131,6 @@ def test_two_tabs_at_once(host, fresh):
     for page in (one, other):
         page.bring_to_front()  # a tab behind another one is not drawn
         ran(page)
-
-
-def test_going_away_and_back(host, fresh):
-    page = opened(fresh(), host.url)
-    press_run(page)
-    ran(page)
     # the address names the run a moment later
     settled(page, "location.hash.includes('spec=')")
     page.goto(f"{host.url}index.html")
@@ -184,22 +179,6 @@ def test_a_processor_without_simd(host, browser_with):
     assert not [path for path in host.asked if path.endswith(".gz")], (
         "nothing is fetched for nothing"
     )
-
-
-def test_a_phone_on_a_slow_network(host, fresh):
-    width, height = SIZES["phone"]
-    page = opened(
-        fresh(viewport={"width": width, "height": height}, is_mobile=True, has_touch=True), host.url
-    )
-    host.held = {"weights.gz"}
-    press_run(page)
-    bar = page.locator(".engine-bar")
-    expect(bar).to_contain_text("Fetching the model shakespeare-bpe")
-    box = bar.bounding_box()
-    assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    host.held = set()
-    ran(page)
 
 
 @pytest.fixture

@@ -20,7 +20,9 @@ from core.workload.presets import PRESETS
 from visualizer.page.bundle import script, style
 from visualizer.page.engine_files import EngineFiles
 from visualizer.page.site import export_site
+from visualizer.page.story import runs_of_story
 from worlds.browser import open_editor, settled
+from worlds.sites import some
 from worlds.static_host import hosted
 from worlds.tab_engine import TabEngine
 from worlds.tab_runs import accept, writes_again
@@ -53,8 +55,9 @@ def files(users_packed):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, files):
-    folder = tmp_path_factory.mktemp("site")
-    export_site(folder, engine=files)
+    made = tmp_path_factory.mktemp("site")
+    shipped = some(made, "three-short", *runs_of_story())
+    folder = export_site(made / "site", *shipped, engine=files).parent
     (folder / "favicon.ico").touch()
     (folder / "blank.html").write_text("<!doctype html><title>An engine</title>")
     page = PAGE % (style(), script("engine/browser_engine.js"))
@@ -62,10 +65,31 @@ def folder(tmp_path_factory, files):
     return folder
 
 
-@pytest.fixture
-def site(folder):
+@pytest.fixture(scope="module")
+def host(folder):
     with hosted(folder) as host:
         yield host
+
+
+@pytest.fixture
+def site(host):
+    yield host
+    host.reset()
+
+
+@pytest.fixture
+def page(returning, site):
+    """In a browser that may have kept the engine, but has not this model."""
+    page = returning(site.url, viewport={"width": 1440, "height": 900})
+    page.goto(f"{site.url}blank.html")
+    page.evaluate(
+        """async () => {
+            const cache = await caches.open('inflight-engine');
+            for (const { url } of await cache.keys())
+                if (url.includes('smollm2')) await cache.delete(url);
+        }"""
+    )
+    return page
 
 
 def watched(page, site, run="six-questions"):
@@ -99,11 +123,10 @@ def trace(page):
 
 
 def test_six_questions_of_ones_own_are_answered_in_three_lanes(
-    site, fresh, users_packed, monkeypatch
+    site, page, users_packed, monkeypatch
 ):
     """As torch answers them."""
     monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_packed)
-    page = fresh(viewport={"width": 1440, "height": 900})
     watched(page, site)
     open_editor(page)
     expect(page.locator(".drawer .model-says").first).to_contain_text("To fetch88.7 MiB")
@@ -143,15 +166,14 @@ def test_six_questions_of_ones_own_are_answered_in_three_lanes(
 
 
 @pytest.fixture(scope="module")
-def engine(chromium, folder, files):
+def engine(chromium, host, files):
     """One with the model, in a page that is closed afterwards."""
-    with hosted(folder) as host:
-        page = chromium.new_page()
-        page.goto(f"{host.url}blank.html")
-        engine = TabEngine(page, files.address + "worker.js")
-        engine.ask("load", model=SMOLLM2, agreed=True)
-        yield engine
-        page.close()
+    page = chromium.new_page()
+    page.goto(f"{host.url}blank.html")
+    engine = TabEngine(page, files.address + "worker.js")
+    engine.ask("load", model=SMOLLM2, agreed=True)
+    yield engine
+    page.close()
 
 
 @pytest.mark.parametrize("name", [name for name, p in PRESETS.items() if p.model == SMOLLM2])
@@ -164,33 +186,27 @@ def test_every_recorded_run_is_written_again(engine, users_packed, monkeypatch, 
         writes_again(engine, name)
 
 
-def test_threads_write_the_same_where_the_host_isolates_the_page(site, folder, files, fresh):
+def test_threads_write_the_same_where_the_host_isolates_the_page(site, page, folder, files, engine):
     """And one thread computes where it does not. The site says itself what a host should send."""
     every, *lines = (folder / "_headers").read_text().splitlines()
     assert every == "/*"
-    isolated = dict(line.strip().split(": ") for line in lines)
+    site.headers = dict(line.strip().split(": ") for line in lines)
+    page.reload()
+    isolated = TabEngine(page, files.address + "worker.js")
+    isolated.ask("load", model=SMOLLM2, agreed=True)
     preset = PRESETS["brief-continuous"]
     spec = {
         "workload": preset.workload.to_json(),
         "config": preset.config.to_json(),
         "model": preset.model,
     }
-    outputs = {}
-    for headers in ({}, isolated):
-        site.headers = headers
-        page = fresh()
-        page.goto(f"{site.url}blank.html")
-        cores = page.evaluate("navigator.hardwareConcurrency")
-        engine = TabEngine(page, files.address + "worker.js")
-        engine.ask("load", model=SMOLLM2, agreed=True)
-        trace = Trace.from_lines(engine.trace(spec))
-        assert trace.header.threads == (min(4, cores) if headers else 1)
-        outputs[trace.header.threads] = [event.sampled for event in trace.events]
-    assert len(outputs) == 2 and len(set(map(str, outputs.values()))) == 1
+    one, many = (Trace.from_lines(tab.trace(spec)) for tab in (engine, isolated))
+    cores = page.evaluate("navigator.hardwareConcurrency")
+    assert (one.header.threads, many.header.threads) == (1, min(4, cores)) and cores > 1
+    assert [event.sampled for event in one.events] == [event.sampled for event in many.events]
 
 
-def test_what_if_leak_and_a_comparison_run_on_it(site, fresh):
-    page = fresh(viewport={"width": 1440, "height": 900})
+def test_what_if_leak_and_a_comparison_run_on_it(site, page):
     watched(page, site, "three-short")
     page.click(".what-button")
     page.locator(".what-policy", has_text="static").first.click()
@@ -238,8 +254,7 @@ def begun(page, site):
     return page.locator(BAR)
 
 
-def test_a_download_that_breaks_off_is_taken_up_where_it_ended(site, fresh):
-    page = fresh()
+def test_a_download_that_breaks_off_is_taken_up_where_it_ended(site, page):
     bar = begun(page, site)
     site.broken = {WEIGHTS: 60_000_000}
     bar.get_by_role("button", name="Fetch it").click()
@@ -253,8 +268,7 @@ def test_a_download_that_breaks_off_is_taken_up_where_it_ended(site, fresh):
     keeps(page, "kept.length === 1 && !kept[0].includes('?')")
 
 
-def test_a_reload_in_the_middle_of_the_download(site, fresh):
-    page = fresh()
+def test_a_reload_in_the_middle_of_the_download(site, page):
     bar = begun(page, site)
     site.pace = 40e6
     bar.get_by_role("button", name="Fetch it").click()
@@ -269,8 +283,7 @@ def test_a_reload_in_the_middle_of_the_download(site, fresh):
 
 
 @pytest.mark.parametrize("wrong", ["no ranges", "a piece that is not right"])
-def test_a_download_that_cannot_be_taken_up_begins_anew(site, fresh, wrong):
-    page = fresh()
+def test_a_download_that_cannot_be_taken_up_begins_anew(site, page, wrong):
     bar = begun(page, site)
     site.broken, site.ranges = {WEIGHTS: 60_000_000}, wrong != "no ranges"
     bar.get_by_role("button", name="Fetch it").click()
@@ -292,8 +305,7 @@ def test_a_download_that_cannot_be_taken_up_begins_anew(site, fresh, wrong):
     assert page.evaluate("loading") > WHOLE
 
 
-def test_it_is_taken_out_of_this_browser_where_its_size_is_shown(site, fresh):
-    page = fresh(viewport={"width": 1440, "height": 900})
+def test_it_is_taken_out_of_this_browser_where_its_size_is_shown(site, page):
     watched(page, site)
     open_editor(page)
     says = page.locator(".drawer .model-says").first
@@ -311,29 +323,6 @@ def test_it_is_taken_out_of_this_browser_where_its_size_is_shown(site, fresh):
     page.reload()
     page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
     expect(page.locator(BAR)).to_contain_text(OFFER)  # its address runs it again
-
-
-def test_another_version_of_all_else_does_not_fetch_it_again(site, fresh):
-    address = next(path for path in (site.folder / "engine").glob("????????????"))
-    other = address.with_name("0" * 12)
-    shutil.copytree(address, other)
-    manifest = json.loads((other / "manifest.json").read_text())
-    (other / "manifest.json").write_text(json.dumps({**manifest, "version": other.name}))
-    page = fresh()
-    page.goto(f"{site.url}engine.html")
-    page.evaluate("(name) => start(`engine/${name}/`)", address.name)
-    page.evaluate("() => { window.loading = engine.ready('smollm2'); }")
-    page.locator(BAR).get_by_role("button", name="Fetch it").click()
-    page.evaluate("loading")
-    page.reload()
-    page.evaluate("(name) => start(`engine/${name}/`)", other.name)
-    assert page.evaluate("engine.ready('smollm2').then(({ fetched }) => fetched)") < 20e6
-    assert len(fetched(site)) == 1
-    kept = page.evaluate(
-        "caches.open('inflight-engine').then(c => c.keys()).then(k => k.map(r => r.url))"
-    )
-    assert not [url for url in kept if address.name in url]
-    shutil.rmtree(other)
 
 
 @pytest.mark.parametrize(
@@ -357,8 +346,7 @@ def test_a_browser_without_memory_is_told_before_anything_is_fetched(site, fresh
     assert not [path for path in site.asked if path.endswith(".gz")]
 
 
-def test_a_question_that_waits_for_its_answer_holds_nothing_up(site, fresh):
-    page = fresh()
+def test_a_question_that_waits_for_its_answer_holds_nothing_up(site, page):
     page.goto(f"{site.url}engine.html")
     address = next(path.name for path in (site.folder / "engine").glob("????????????"))
     page.evaluate("(name) => start(`engine/${name}/`)", address)
@@ -368,3 +356,25 @@ def test_a_question_that_waits_for_its_answer_holds_nothing_up(site, fresh):
     page.locator(BAR).get_by_role("button", name="Cancel").click()
     assert page.evaluate("asked") == "Nothing was run, because its model was not fetched."
     assert not fetched(site)
+
+
+def test_another_version_of_all_else_does_not_fetch_it_again(site, page):
+    address = next(path for path in (site.folder / "engine").glob("????????????"))
+    other = address.with_name("0" * 12)
+    shutil.copytree(address, other)
+    manifest = json.loads((other / "manifest.json").read_text())
+    (other / "manifest.json").write_text(json.dumps({**manifest, "version": other.name}))
+    page.goto(f"{site.url}engine.html")
+    page.evaluate("(name) => start(`engine/${name}/`)", address.name)
+    page.evaluate("() => { window.loading = engine.ready('smollm2'); }")
+    page.locator(BAR).get_by_role("button", name="Fetch it").click()
+    page.evaluate("loading")
+    page.reload()
+    page.evaluate("(name) => start(`engine/${name}/`)", other.name)
+    assert page.evaluate("engine.ready('smollm2').then(({ fetched }) => fetched)") < 20e6
+    assert len(fetched(site)) == 1
+    kept = page.evaluate(
+        "caches.open('inflight-engine').then(c => c.keys()).then(k => k.map(r => r.url))"
+    )
+    assert not [url for url in kept if address.name in url]
+    shutil.rmtree(other)

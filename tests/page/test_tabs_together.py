@@ -53,6 +53,9 @@ def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open
     )
     assert abs(what["x"] - head["x"]) < 24 and abs(what["y"] - head["y"]) < 12
     page.click(".what-button")
+    message = page.locator(".what-message")
+    message.evaluate("el => { el.textContent = 'Refused.'; }")
+    expect(message).to_be_in_viewport(ratio=0.9)  # though the settings above it do not fit
     page.get_by_role("button", name="1 lane instead of 3").click()
     settled(page, "inflight.pair.members.length === 2")
     lanes, step = page.evaluate("[inflight.run.numLanes, inflight.frame.event.step]")

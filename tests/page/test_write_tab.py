@@ -146,6 +146,12 @@ def test_what_breaks_a_rule_never_ends_or_reaches_out_is_said(write):
     put(page, head + "        return LimitReached('policy')\n")
     found = ran(page)
     assert "Nobody can go on" in page.inner_text(".outcome")
+    page.meant = ["Program terminated with exit(3)"]
+    put(page, "import os\nos._exit(3)\n")
+    page.click(".run-button")
+    settled(page, "inflightWrite.stop")
+    settled(page, "!inflightWrite.stop")
+    assert "This code ended the Python that ran it." in page.inner_text(".outcome")
 
 
 HOSTILE = (
@@ -158,32 +164,32 @@ attempt.report = lambda *_: REPLACED
 )
 
 
+NONE: list[dict] = [
+    {"replay": {"header": {}, "events": [1]}, "goals": [], "fault": None, "help": None},
+    {
+        "replay": None,
+        "goals": [
+            {"name": "overtaken", "met": True, "says": "<img src=x onerror=window.hacked=1>"}
+        ],
+        "fault": None,
+        "help": 3,
+    },
+    {"goals": 5},
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"replay": {"header": {}, "events": [1]}, "goals": [], "fault": None, "help": None},
-        {
-            "replay": None,
-            "goals": [
-                {"name": "overtaken", "met": True, "says": "<img src=x onerror=window.hacked=1>"}
-            ],
-            "fault": None,
-            "help": 3,
-        },
-        {"goals": 5},
-    ],
-)
-def test_an_answer_that_is_none_is_only_text(write, answer):
+def test_an_answer_that_is_none_is_only_text(write):
     page = write("task=arrival")
-    put(page, HOSTILE.replace("REPLACED", repr(answer)))
-    page.click(".run-button")
-    settled(page, "inflightWrite.stop")
-    settled(page, "!inflightWrite.stop")
-    assert page.evaluate(
-        "[window.hacked, document.querySelectorAll('.inflight-write img').length]"
-    ) == [None, 0]
-    assert not page.is_visible("#watch .inflight")
+    for answer in NONE:
+        put(page, HOSTILE.replace("REPLACED", repr(answer)))
+        page.click(".run-button")
+        settled(page, "inflightWrite.stop")
+        settled(page, "!inflightWrite.stop")
+        assert page.evaluate(
+            "[window.hacked, document.querySelectorAll('.inflight-write img').length]"
+        ) == [None, 0]
+        assert not page.is_visible("#watch .inflight")
     put(page, TASKS["arrival"].code)
     assert ran(page)["replay"]["complete"]
 

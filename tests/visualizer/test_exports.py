@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -17,12 +16,12 @@ from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
 from visualizer.charts.theme import HUES, deal
-from visualizer.documents.catalogue import TRACES
 from visualizer.page.site import export_site
 from visualizer.page.step import PLOTLY, step_page
 from visualizer.server.recorded_runs import promise_recorded_runs
 from visualizer.server.store import Store
 from worlds.figures import drawn
+from worlds.sites import some
 from worlds.small import requests
 from worlds.visual import record, request
 
@@ -70,10 +69,7 @@ def test_the_trace_comes_back_as_it_was(store: Store, tmp_path):
     ],
 )
 def test_a_preview_finds_the_picture_where_the_site_is_served(tmp_path, url, picture):
-    for folder in ("none", "one"):
-        (tmp_path / folder).mkdir()
-    shutil.copy(TRACES / "chunk-7-by-4.jsonl", tmp_path / "one")
-    first = export_site(tmp_path / "site", tmp_path / "one", tmp_path / "none", url)
+    first = export_site(tmp_path / "site", *some(tmp_path, "chunk-7-by-4"), url)
     assert f'property="og:image" content="{picture}"' in first.read_text(encoding="utf-8")
     assert (tmp_path / "site" / "picture.png").stat().st_size > 1000
 

@@ -422,6 +422,7 @@ def test_a_run_of_other_requests_meets_no_goal_and_is_named_so():
         hits["met"]
         and {"n": str(metrics(TRACES("shared-prefix"))["cached_tokens"])} in hits["says"]
     )
+    assert TRACES("shared-prefix").events[hits["step"]].kv.prefix_hits  # what the task asks to see
     with pytest.raises(InflightError):
         check("nonsense", TRACES("one-request"), TRACES)
 

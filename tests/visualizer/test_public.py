@@ -149,6 +149,7 @@ def test_a_run_that_nobody_reads_gives_its_place_back(page_url, http):
         ("GET", "gradio_api/runs"),
         ("GET", "manifest.json"),
         ("GET", "pwa_icon/512"),  # which Gradio makes at any size
+        ("GET", "static/..%2f..%2fetc%2fpasswd"),  # which Gradio forbids in a word
         ("GET", "static/" + "a" * 300),  # a name too long for a disk
         ("POST", "inflight/nowhere"),
         ("DELETE", "inflight/jobs/a"),  # there for another method

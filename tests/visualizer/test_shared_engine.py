@@ -8,6 +8,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -208,6 +210,27 @@ def test_viewers_of_an_engine_that_makes_room_are_shown_the_one_that_comes():
         coming = shared._successor()
     assert coming is not None and shared._successor() is coming
     coming.close()
+
+
+@pytest.mark.slow
+def test_an_engine_that_was_lost_to_a_bug_is_replaced_for_everybody(monkeypatch):
+    from starlette.applications import Starlette
+    from starlette.testclient import TestClient
+
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    shared = SharedEngine("shakespeare-char", ModelCache(), HERE)
+    client = TestClient(Starlette(routes=shared.routes()))
+    assert client.get("/serve/health").json()["status"] == "ok"
+    lost = shared.serving()
+    monkeypatch.setattr(lost._thread, "_recover", lambda error: 1 / 0)
+    lost._thread.send(lambda: 1 / 0)
+    lost._thread.join()
+    # the thread of Live, whose log has ended, asks for the next one
+    while not lost._draining:
+        time.sleep(0.01)
+    assert client.get("/serve/health").json()["status"] == "ok"
+    assert shared.serving() is not lost
+    shared.close()
 
 
 @pytest.mark.parametrize(

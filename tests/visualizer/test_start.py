@@ -200,3 +200,26 @@ print((held() - before) / (most - before))"""
     if left("") < 0.5:
         pytest.skip("this C library returns them by itself")
     assert left("return_large_blocks()") < 0.1
+
+
+_A_SERVER_THAT_ENDS = """
+import sys, threading
+from pathlib import Path
+from types import SimpleNamespace as Made
+from visualizer import ui
+thread = threading.Thread(target=lambda: None)
+thread.start()
+page = Made(store=Made(folder=Path(sys.argv[1])), jobs=Made(stop=lambda seconds: None))
+ui._serve_until_interrupted(page, None, Made(), thread)
+"""
+
+
+@pytest.mark.slow
+def test_a_page_whose_server_has_ended_ends_with_a_sentence(tmp_path):
+    (folder := tmp_path / "store").mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-c", _A_SERVER_THAT_ENDS, str(folder)], capture_output=True, text=True
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("The page's server has ended because of a bug: start it again.\n")
+    assert not folder.exists()

@@ -212,6 +212,15 @@ def test_a_folder_goes_with_its_process_and_what_was_left_goes_at_the_next_start
     assert said.stdout.strip() and not Path(said.stdout.strip()).exists() and here.is_dir()
 
 
+def test_a_folder_in_use_is_left_alone_where_its_process_cannot_be_seen(tmp_path, monkeypatch):
+    """As in another container, and as by what cleans up /tmp, which passes over what is locked."""
+    monkeypatch.setattr(files, "_is_alive", lambda process: False)
+    here = own_folder(tmp_path)
+    (left := tmp_path / "inflight-1-abc").mkdir()
+    own_folder(tmp_path)
+    assert here.exists() and not left.exists()
+
+
 def test_room_is_made_by_who_takes_most_of_it(tmp_path):
     store = Store(tmp_path, 2**24)
     little, first, _ = (
@@ -221,6 +230,18 @@ def test_room_is_made_by_who_takes_most_of_it(tmp_path):
     store._quota = sum(path.stat().st_size for path in tmp_path.iterdir())
     store.put(trace(7), client="a third")
     assert store.trace(little).events
+    with pytest.raises(InflightError, match="no longer on the server"):
+        store.trace(first)
+
+
+def test_what_was_stored_before_the_clock_was_set_back_goes_first(tmp_path):
+    store = Store(tmp_path, 2**24)
+    first, second = (store.put(trace(budget))["id"] for budget in (4, 5))
+    for path in tmp_path.glob(f"{second}*"):
+        os.utime(path, (0, 0))
+    store._quota = sum(path.stat().st_size for path in tmp_path.iterdir())
+    store.put(trace(6))
+    assert store.trace(second).events
     with pytest.raises(InflightError, match="no longer on the server"):
         store.trace(first)
 

@@ -10,7 +10,15 @@ import pytest
 from worlds.as_told import DRAWN, FOLDER, PAGE, texts
 
 MADE = texts()
-QUICK = [name for name in MADE if "vllm-http" not in name]
+LONG = (
+    "commands",
+    "comparisons",
+    "refused-http",
+    "refused-recording",
+    "refused-steps",
+    "refused-trace",
+)
+QUICK = [name for name in MADE if "vllm-http" not in name and name not in LONG]
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in MADE if name not in QUICK]
 
 

@@ -285,6 +285,23 @@ def test_limits_are_the_tasks_but_for_those_that_it_is_about():
     assert "cannot serve 6 lanes" in fault("budget", changed("budget", ("256", "2")))[0]
 
 
+WITHOUT_BUDGET = "class Mine(Policy):\n    token_budget: bool = False\n"
+
+
+def test_a_policy_cannot_lift_the_budget_of_a_task_unless_it_is_what_it_is_about():
+    """Without a budget whole prompts are read at once, so that first come, first served would do
+    for the task "shortest".
+    """
+    for name in TASKS:
+        code = changed(name, ("class Mine(Policy):\n", WITHOUT_BUDGET))
+        if name == "budget":
+            assert attempt(name, code)["fault"] is None
+            continue
+        assert fault(name, code)[0] == (
+            "This task has a token budget: leave `token_budget` as it is."
+        )
+
+
 def test_a_setting_without_a_type_is_told_to_have_no_effect():
     code = TASKS["shortest"].code.replace("\n    def", "\n    aging = 8\n\n    def")
     assert fault("shortest", code)[0] == (
@@ -447,7 +464,7 @@ def test_the_run_of_another_task_is_none_of_this_one():
         assert not judged(TASKS["refill"], Reply(nonsense)).is_right
 
 
-def test_a_run_in_which_requests_fail_or_come_early_is_of_something_else():
+def test_a_run_in_which_requests_fail_or_come_early_or_limits_go_is_of_something_else():
     """As code could make it that changes the engine around its policy."""
     for change in (
         "import core.simulate.engine as S\nS.TOKEN = S.Sample(None, 0.0, 0.0)",
@@ -456,6 +473,9 @@ def test_a_run_in_which_requests_fail_or_come_early_is_of_something_else():
         "    while self.first is not None:\n"
         "        yield self.take(self.first.id)\n"
         "A.FutureRequests.take_due = take_due",
+        "import visualizer.write.tasks as T\nT.PolicyTask.is_within = lambda task, config: True\n"
+        "from core.policy import Policy\n"
+        "Policy.__dataclass_fields__['token_budget'].default = False",
     ):
         found = grade("refill", f"{change}\n{SOLVED['refill'][0]}").to_json()
         assert not found["passed"] and "something else" in found["message"]

@@ -8,7 +8,6 @@ after `python tests/measure/told.py` has written them anew. Drawings are there b
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
 import subprocess
@@ -61,7 +60,10 @@ from visualizer.page.story import story_data, story_html
 from visualizer.page.tabs import TABS, WRITE, part, player_options, tab_files
 from visualizer.words.findings import fork
 from visualizer.words.vocabulary import plain
+from worlds.as_answered import answers
+from worlds.as_refused import refusals
 from worlds.comparison import CURVE, ENVIRONMENT, measured
+from worlds.digests import compact, digest, shortened
 from worlds.served import (
     Answers,
     of_attempts,
@@ -161,7 +163,9 @@ def texts() -> dict[str, Callable[[], str]]:
     made[f"{DRAWN}learn"] = lambda: told_by("drawn_learn.js", lessons(runs()))
     for path in (SCRIPTS / "deeds").iterdir():
         made[f"{WALK}{path.stem}"] = partial(walked, path.stem)
-    return made | {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
+    made |= {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
+    made["live"] = of_live
+    return made | answers() | refusals()
 
 
 def recorded(name: str) -> Trace:
@@ -193,11 +197,6 @@ def simulated(policy: str) -> Trace:
 def of_run(trace: Trace) -> str:
     """A run, from what `check` believes of it to every step."""
     return "\n".join(map(shortened, _of_run(trace))) + "\n"
-
-
-def shortened(text: str, most: int = 6000) -> str:
-    """A text that nobody reads to its end, by its beginning and a digest of the whole."""
-    return text if len(text) < most else f"{text[: most // 2]} … {digest(text)}"
 
 
 def of_page(trace: Trace, script: str) -> str:
@@ -424,6 +423,12 @@ def of_lessons() -> str:
     return "\n".join(lines) + "\n"
 
 
+def of_live() -> str:
+    """What the Live tab is sent of a run in which memory runs out, message by message."""
+    messages = "".join(streamed(runs()("kv-pressure"))).split("\n\n")
+    return "".join(f"{shortened(message, 900)}\n" for message in messages)
+
+
 def of_forks() -> str:
     """Where runs of the same requests under other settings part."""
     traces = runs()
@@ -454,24 +459,3 @@ def printed(what: Callable[..., object], *given: Any) -> str:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         what(*given)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
-
-
-def compact(value: Any) -> str:
-    """JSON in a line; floats to six digits, which every machine has alike."""
-    return json.dumps(rounded(value), ensure_ascii=False, default=vars)
-
-
-def digest(value: Any) -> str:
-    """Whether it is the same, without what it is."""
-    return hashlib.sha256(compact(value).encode()).hexdigest()[:12]
-
-
-def rounded(value: Any) -> Any:
-    """Plain data whose floats have six digits."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {str(key): rounded(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [rounded(part) for part in value]
-    return value

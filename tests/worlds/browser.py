@@ -29,9 +29,11 @@ from playwright.sync_api import TimeoutError as NeverCame
 from visualizer.page.bundle import page_html
 
 HERE = "http://page.test/"
+# The limit lets a context's pages share a process: each visit then takes a quarter less of a
+# processor. Pages of other contexts have processes of their own, as other visitors have.
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
+    " --disable-component-update --disable-sync --renderer-process-limit=1"
 )
 # milliseconds: a machine with other work is slow, not wrong
 PATIENCE = int(os.environ.get("INFLIGHT_PATIENCE", 240_000))
@@ -99,15 +101,20 @@ def fresh(chromium: Browser) -> Iterator[Callable[..., Page]]:
     def new_page(opening: bool = False, **options: Any) -> Page:
         contexts.append(chromium.new_context(**options))
         contexts[-1].set_default_timeout(PATIENCE)
-        page = contexts[-1].new_page()
-        page.add_init_script(_WANTS_THE_SERVER)
-        if not opening:
-            page.add_init_script(_HAS_SEEN_IT)
-        return page
+        return _prepared(contexts[-1].new_page(), opening)
 
     yield new_page
     for context in contexts:
         context.close()
+
+
+def _prepared(page: Page, opening: bool = False, in_tab: bool = False) -> Page:
+    """See `visit`."""
+    if not in_tab:
+        page.add_init_script(_WANTS_THE_SERVER)
+    if not opening:
+        page.add_init_script(_HAS_SEEN_IT)
+    return page
 
 
 class _Contexts:
@@ -156,6 +163,23 @@ def contexts(chromium: Browser) -> Iterator[_Contexts]:
 
 
 @pytest.fixture
+def returning(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
+    """`returning(url)`: an empty page in a browser that has kept of earlier visits to this host, in
+    the same module, the engine that runs in a tab, and nothing else. options: Playwright's.
+    """
+    taken: list[BrowserContext] = []
+
+    def new_page(url: str, **options: Any) -> Page:
+        taken.append(contexts.take(url, options))
+        taken[-1].set_default_timeout(PATIENCE)
+        return _prepared(taken[-1].new_page())
+
+    yield new_page
+    for context in taken:
+        contexts.give_back(context)
+
+
+@pytest.fixture
 def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
     """`visit(replay=…)`, `visit(options=…)` or `visit(url=…)`: a page on which the player has drawn
     a step.
@@ -188,10 +212,7 @@ def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
             context = {"is_mobile": True, "has_touch": True, **context}
         page = contexts.take(url or HERE, {"accept_downloads": True, **context}).new_page()
         page.set_viewport_size({"width": width, "height": height})
-        if not in_tab:
-            page.add_init_script(_WANTS_THE_SERVER)
-        if not opening:
-            page.add_init_script(_HAS_SEEN_IT)
+        _prepared(page, opening, in_tab)
         if detail:
             page.add_init_script(
                 f"try {{ localStorage['inflight-detail'] ??= '{detail}'; }} catch {{}}"

@@ -11,6 +11,13 @@ import typer
 from core.cli import app, main
 
 
+def command(name: str, app: typer.Typer = app) -> Any:
+    """A command with its parameters."""
+    group: Any = typer.main.get_command(app)
+    with group.make_context(name, [], resilient_parsing=True) as context:
+        return group.resolve_command(context, [name])[1]
+
+
 def call(*args: str, app: typer.Typer = app) -> int:
     """Run a command; its exit code."""
     with pytest.raises(SystemExit) as exit_:

@@ -4,7 +4,6 @@ every browser.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +11,10 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from core.config import ASSETS
-from visualizer.documents.catalogue import TRACES
 from visualizer.page.engine_files import EngineFiles
 from visualizer.page.site import export_site
 from worlds.figures import known_to_plotly
+from worlds.sites import some
 from worlds.static_host import hosted
 
 PRESET = "nanogpt-chunked-4"  # a small one, on the small model
@@ -25,12 +23,8 @@ PRESET = "nanogpt-chunked-4"  # a small one, on the small model
 @contextmanager
 def site(folder: Path, engine: EngineFiles) -> Iterator[str]:
     """The address of a small site: one run, one comparison, and the engine."""
-    (folder / "traces").mkdir()
-    shutil.copy(TRACES / "short-and-long.jsonl", folder / "traces")
-    shutil.copytree(
-        ASSETS / "comparisons" / "equal-lengths", folder / "comparisons" / "equal-lengths"
-    )
-    export_site(folder / "site", folder / "traces", folder / "comparisons", engine=engine)
+    shipped = some(folder, "short-and-long", comparisons=("equal-lengths",))
+    export_site(folder / "site", *shipped, engine=engine)
     with hosted(folder / "site") as host:
         yield host.url
 

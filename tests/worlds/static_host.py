@@ -21,6 +21,11 @@ class Host:
     def __init__(self, folder: Path, prefix: str) -> None:
         self.folder, self.prefix = folder, prefix
         self.url = ""
+        self._wire = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Serve as at first."""
         self.kinds: dict[str, str] = {}  # ".wasm" to the content type that is sent for it
         # ".gz", where a host says of such files that they are packed on the way
         self.packed: set[str] = set()
@@ -32,7 +37,6 @@ class Host:
         self.ranges = True  # whether it sends the rest of a file to who has its beginning
         self.asked: list[str] = []
         self.sent = 0
-        self._wire = threading.Lock()
 
     def answer(self, to: BaseHTTPRequestHandler) -> None:
         path = unquote(urlsplit(to.path).path)

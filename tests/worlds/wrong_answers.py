@@ -329,6 +329,13 @@ CONTINUOUS = {
         + "    return {}\n",
         "",
     ),
+    "says that its time is up": (
+        "import os\n\nfor number in range(3, 20):\n    try:\n        os.write(number,"
+        " b'{\"overdue\": 1}\\n')\n    except OSError:\n        pass\n\n\n"
+        + _CONTINUOUS
+        + "    return {}\n",
+        "It wrote something that is no answer",
+    ),
 }
 
 MASK = {
@@ -722,6 +729,7 @@ _LEAVES = (
     "imports the solution",
     "changes the checks",
     "writes a verdict",
+    "says that its time is up",
     "asks",
 )
 _ALL = {"static": STATIC, "continuous": CONTINUOUS, "mask": MASK, "blocks": BLOCKS}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
-import os
 import threading
 import time
 from collections import defaultdict, deque
@@ -54,11 +53,8 @@ class Collected:
 
     @classmethod
     def into(cls, folder: Path) -> Collected:
-        """The token is INFLIGHT_COLLECT_TOKEN, by default one that is stored in the folder. Raises
-        InflightError if the folder cannot be used.
-        """
-        collection = Collection(folder, tell=_tell)
-        return cls(collection, token_of(folder, os.environ.get("INFLIGHT_COLLECT_TOKEN")))
+        """Raises InflightError if the folder cannot be used, or its token; see `token_of`."""
+        return cls(Collection(folder, tell=_tell), token_of(folder))
 
     def routes(self) -> list[BaseRoute]:
         return [

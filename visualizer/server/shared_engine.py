@@ -130,7 +130,11 @@ class SharedEngine:
             self.serving()
 
     def _successor(self) -> ServingEngine | None:
-        """The engine that runs now, for viewers of a closed one; None if the page is closing."""
+        """The engine that runs now, for viewers of a closed one; None if the page is closing. One
+        that was lost is replaced.
+        """
+        if self._serving is not None and self._serving.is_lost:
+            self.share(self.model, self._dtype)
         return self.serving() if self._changing.locked() or self._serving is not None else None
 
     def close(self) -> None:

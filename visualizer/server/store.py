@@ -56,9 +56,10 @@ def own_folder(within: Path | None = None) -> Path:
     within = within or Path(tempfile.gettempdir())
     for left in within.iterdir():
         named = _FOLDER.fullmatch(left.name)
-        if named and not _is_alive(int(named[1])):
+        if named and not _is_alive(int(named[1])) and _locked(left):
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"inflight-{os.getpid()}-", dir=within))
+    _locked(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
@@ -70,6 +71,21 @@ def _is_alive(process: int) -> bool:
         return False
     except PermissionError:  # belongs to another user
         return True
+    return True
+
+
+def _locked(folder: Path) -> bool:
+    """Lock a folder until this process ends; False if another has locked it. What is locked is left
+    alone by systemd-tmpfiles, which removes what is old, and by pages in other containers, which
+    see the folder but not this process.
+    """
+    with suppress(ImportError):  # Windows
+        import fcntl
+
+        try:
+            fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
     return True
 
 
@@ -90,7 +106,8 @@ class Store:
         self._pinned: set[str] = set()  # names of files that are kept permanently
         self._promised: dict[str, Callable[[], str]] = {}  # by name
         self._made: dict[tuple[str, ...], str] = {}  # addresses, see `once`
-        # the client that each run (by id) or export (by name) counts for
+        # the client that each run (by id) or export (by name) counts for, the newest last: the
+        # clock, which files go by, may be set back
         self._owners: dict[str, str] = {}
         self._lock, self._making = threading.Lock(), threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
@@ -313,27 +330,28 @@ class Store:
         cases the oldest of the client that takes most space. Partial files belong to other threads.
         """
         with self._lock:
-            self._owners.setdefault(newest, client)
+            self._owners[newest] = self._owners.pop(newest, client)  # the newest comes last
             groups: dict[str, list[Path]] = {}
-            sizes, latest = Counter[str](), dict[str, float]()
+            sizes = Counter[str]()
             for path in self.folder.iterdir():
                 if path.name in self._pinned or path.name.endswith(".partial"):
                     continue
                 with suppress(FileNotFoundError):
-                    about, group = path.stat(), _group(path)
+                    group = _group(path)
+                    sizes[group] += path.stat().st_size
                     groups.setdefault(group, []).append(path)
-                    sizes[group] += about.st_size
-                    latest[group] = max(about.st_mtime, latest.get(group, 0.0))
             self._owners = {
                 group: owner for group, owner in self._owners.items() if group in groups
             }
             owners = {group: self._owners.get(group, "") for group in groups}
+            ages = {group: age for age, group in enumerate(self._owners)}
             taken = Counter[str]()
             for group, size in sizes.items():
                 taken[owners[group]] += size
 
-            def goes_first(group: str) -> tuple[bool, int, float]:
-                return "." not in group, -taken[owners[group]], latest[group]
+            def goes_first(group: str) -> tuple[bool, int, int]:
+                # another thread has just written what is not known yet
+                return "." not in group, -taken[owners[group]], ages.get(group, len(ages))
 
             kept = {newest, newest.split(".")[0]}  # an export needs its run for others
             while taken.total() > self._quota and (others := groups.keys() - kept):

@@ -148,9 +148,12 @@ def configured(task: PolicyTask, code: object) -> EngineConfig:
         may = ", ".join(task.may_change)
         raise Fault("This task lets you change {may}, not {other}.", may=may, other=other[0])
     try:
-        return task.config(own.policy, **own.limits)
+        config = task.config(own.policy, **own.limits)
     except Exception as error:
         raise told(error) from None
+    if not task.is_within(config):
+        raise Fault("This task has a token budget: leave `token_budget` as it is.")
+    return config
 
 
 def report(

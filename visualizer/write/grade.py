@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 from core import __version__
-from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.words.language import t
@@ -130,16 +128,13 @@ def judged(task: PolicyTask, reply: Reply) -> Result:
 
 def _is_of(task: PolicyTask, trace: Trace) -> bool:
     """Whether a trace ran the task's requests, when due, in full, and within the limits."""
-    config, due = trace.config, task.config("continuous")
-    free = {"policy", *task.may_change}
-    bound = {f.name for f in fields(EngineConfig)} - free
     came = [(e.step, trace.asked[a.request].request) for e in trace.events for a in e.arrived]
     return (
         [one.request for one in trace.asked.values()] == list(task.workload)
         and all(f.finish_reason == "length" for e in trace.events for f in e.ends)
         and all(step >= request.arrival for step, request in came)
         and trace.header.engine is None
-        and all(getattr(config, name) == getattr(due, name) for name in bound)
+        and task.is_within(trace.config)
     )
 
 

@@ -103,10 +103,11 @@ class Process:
     def _why(self, told: dict[str, Any], took: float) -> Fault:
         if "left" in told:
             return Fault("It ended the Python that ran it (exit code {code}).", code=told["left"])
-        if "overdue" not in told:
+        is_early = took < self._limit / 2
+        if "overdue" not in told or (is_early and self._count < 3):  # before a case was right
             return Fault("It wrote something that is no answer to where the answers go.")
         seconds = f"{self._limit:g}"
-        if took < self._limit / 2:
+        if is_early:
             says = "It takes too long: {count} cases took {seconds} seconds."
             return Fault(says, count=self._count - 2, seconds=seconds)
         says = (

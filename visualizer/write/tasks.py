@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from typing import Any, ClassVar
 
@@ -97,6 +97,15 @@ class PolicyTask(Task):
     def config(self, policy: Policy | str, **limits: Any) -> EngineConfig:
         """Raises InvalidConfig for limits that contradict each other or the policy."""
         return EngineConfig(policy=policy, **{**self.limits, **limits})
+
+    def is_within(self, config: EngineConfig) -> bool:
+        """Whether the limits are the task's, except for those that the code may set. A policy
+        without a token budget lifts one of them.
+        """
+        bound = {f.name for f in fields(EngineConfig)} - {"policy", *self.may_change}
+        bound |= {"token_budget"} if "max_num_batched_tokens" in bound else set()
+        due = self.config("continuous")
+        return all(getattr(config, name) == getattr(due, name) for name in bound)
 
     @cached_property
     def workload(self) -> Workload:

@@ -104,7 +104,7 @@ export class Charts {
           autosize: true,
           paper_bgcolor: "rgba(0,0,0,0)",
           plot_bgcolor: "rgba(0,0,0,0)",
-          margin: { l: phone ? 78 : 96, r: 12, t: rest.showlegend === false ? 8 : 34, b: 46 },
+          margin: { l: phone ? 78 : 96, r: 20, t: rest.showlegend === false ? 8 : 34, b: 46 },
           font: { ...rest.font, size: 12 },
           ...(phone && { bargap: 0.16, uniformtext: { minsize: 11, mode: "hide" } }),
           dragmode: false,

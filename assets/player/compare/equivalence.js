@@ -32,7 +32,7 @@ function textOf(prompt, text, other, parted, of) {
   const said = (/** @type {import("../parts/dom.js").Child[]} */ ...words) =>
     h(
       "p",
-      { class: "saying scrolls", tabindex: "0", "data-of": of },
+      { class: "saying", "data-of": of },
       asked && h("span", { class: "asked" }, asked),
       ...words,
     );

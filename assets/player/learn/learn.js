@@ -320,7 +320,7 @@ export class Learn {
       answered: (/** @type {boolean} */ right, /** @type {Json} */ own) => {
         this._fitType();
         if (!right) return;
-        if (own) this.progress.answered(this.lesson, stop);
+        if (own) this.progress.add(this.lesson, "answered", stop.name);
         this._dots();
         this.stage.show({ ...stop, ...(stop.then || {}) });
         this.$(".next-button").focus({ preventScroll: true });

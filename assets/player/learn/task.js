@@ -41,7 +41,7 @@ export class Task {
     const before = this.lesson;
     this.stop = stop;
     this.lesson = learn.lesson;
-    if (before?.name !== this.lesson.name) [this.found, this.ran] = [{}, []];
+    if (before?.name !== this.lesson.name) this._recall();
     else if (before !== this.lesson) this.renew();
     const engine = learn.watch.engines && learn.options.tabs.length > 0;
     const begin = { class: "button tall primary edit-run", onclick: () => learn.beginTask() };
@@ -52,6 +52,14 @@ export class Task {
       engine && newButton(begin, words.edit),
       learn.nextLesson && (this.solved || !engine) && newButton(next, this._toNext()),
     );
+  }
+
+  /** Begin with the goals that were met in earlier visits; what those runs showed is gone. */
+  _recall() {
+    this.found = {};
+    this.ran = [];
+    for (const name of this.learn.progress.of(this.lesson).met)
+      this.found[name] = { met: true, says: [] };
   }
 
   /** Whether the runs so far have met every goal. */
@@ -128,7 +136,10 @@ export class Task {
       .catch((error) => ({ error: error.message }));
     if (this.lesson.name !== name) return null;
     if (!goals) return learn.watch.toast(error);
-    for (const goal of goals) if (goal.met || !found[goal.name]?.met) found[goal.name] = goal;
+    for (const goal of goals) {
+      if (goal.met) learn.progress.add(lesson, "met", goal.name);
+      if (goal.met || !found[goal.name]?.met) found[goal.name] = goal;
+    }
     return goals;
   }
 

@@ -166,6 +166,7 @@ export class Batch {
     const run = new Run({ ...this._mine(first.beginning), complete: false });
     run.goesOn = true;
     run.room = this.room;
+    run.isHeld = () => this.state.class?.held > 0;
     for (const { deltas } of [first, ...others])
       for (const delta of deltas) this._append(run, delta);
     this.run = run;

@@ -280,7 +280,6 @@ export class OwnList {
     if (isRedrawn(row, { request, hue: request?.hue, language: speaking() })) {
       put(
         row.chip,
-        own.letter && t("yours: "),
         request ? chip(shown, request, request.hue >= 0) : h("bdi", {}, own.letter || ""),
       );
       row.el.style.setProperty(

@@ -3,7 +3,7 @@
 
 import { chip } from "../parts/chips.js";
 import { find, h, isRedrawn, newButton, renew, setAttr, setText, tableOf } from "../parts/dom.js";
-import { count, duration, joined } from "../parts/format.js";
+import { count, duration, joined, unbroken } from "../parts/format.js";
 import { callsItself } from "../views/texts.js";
 import { howItWent } from "./whereabouts.js";
 import { speaking, t, tell } from "../parts/speech.js";
@@ -225,7 +225,7 @@ export class JustFinished {
         "li",
         {},
         chip(shown, request, false),
-        h("span", { class: "finished-words soft" }, words),
+        h("span", { class: "finished-words soft" }, unbroken(words)),
       );
     };
     this.list.replaceChildren(...over.map(line));

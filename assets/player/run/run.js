@@ -54,6 +54,7 @@ export class Run {
       : (event) => /** @type {StepEvent} */ (/** @type {unknown} */ (event));
     this.complete = replay.complete !== false;
     this.goesOn = false; // more steps will come
+    this.isHeld = () => false; // whether requests wait for the next run instead of a lane of this one
     this.room = Infinity; // the most steps kept; beyond it the oldest are dropped
     /** @type {Record<string, Replay["totals"]>} */
     this.totalsIn = { "": replay.totals }; // language → {name, value, means}[]

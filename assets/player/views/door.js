@@ -71,7 +71,9 @@ export class DoorView {
     this.title.hidden = !waiting.length;
     const rest = waiting.length - shown.length;
     const more = rest ? `and ${rest} more` : "";
-    tell(this.more, waiting.length ? more : "Nobody waits at the door.");
+    const isNow = i === run.length - 1;
+    const none = isNow && run.isHeld() ? "" : "Nobody waits at the door.";
+    tell(this.more, waiting.length ? more : none);
   }
 
   /**

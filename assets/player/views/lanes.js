@@ -52,7 +52,7 @@ export class LanesView extends LaneChart {
     const gutter = bare ? 0 : GUTTER;
     let span = Math.max(1e-9, ...[run, ...pair.charted].map((r) => r.span(clock)));
     // room to grow: the axis doubles now and then, instead of growing with every step
-    if (!run.complete)
+    if (run.goesOn)
       span = clock
         ? span * 1.25
         : Math.max(32, span, Math.min(2 ** Math.ceil(Math.log2(span * 1.05)), run.room));

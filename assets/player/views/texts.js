@@ -105,7 +105,7 @@ export class TextsView {
     const held = frame.lanes.flatMap((l) => l.request || []);
     const { waiting } = frame;
     const behind = simple ? waiting.slice(0, WAITING) : waiting.filter((w) => w.preempted);
-    // a finished text stays for some steps, greyed
+    // a finished text stays for some steps, its letter greyed
     const left = run.requests.filter(({ finished }) => {
       const ago = finished ? frame.i - finished.step : 0;
       return ago > 0 && ago <= 12;

@@ -133,7 +133,7 @@ export class Beside {
     this.button.hidden = !this.offered;
     const shown = this.on && state.pair.other;
     const policy = (shown && shown.run.header.policy) || this.policy;
-    setText(this.button, t("{policy} below", { policy }));
+    setText(this.button, t("vs. {policy}", { policy }));
     setAttr(this.button, "aria-pressed", String(this.on));
     this.app.root.toggleAttribute("data-beside", this.on);
     for (const line of this.lines) line.hidden = !shown;

@@ -11,7 +11,8 @@ const FETCHED = ["images", "src", "href", "url", "urls"];
 // what the learner's code said, which the page only ever writes as text
 const OWN_WORDS = ["printed", "holes", "got", "notes", "order_by"];
 const ADDRESS = /:\/\/|^\s*\/\/|javascript:|<\s*a\b|<[^>]*\bstyle\s*=/i;
-const MOST = { lanes: 1024, blocks: 65536, depth: 40 };
+// of a trial: beyond them the page would count or draw for minutes
+const MOST = { lanes: 64, blocks: 65536, depth: 40, steps: 1000, number: 1e6 };
 
 /** Returns a delta of a trial of the right form; else throws an error with a sentence. */
 export function believed(/** @type {Json} */ delta) {
@@ -106,8 +107,16 @@ function isHarmless(value, depth, isOwn = false) {
   );
 }
 
+/** @param {Json} value @returns {boolean} whether no number in it is too large */
+const isSmall = (value) =>
+  typeof value === "number"
+    ? Math.abs(value) <= MOST.number
+    : typeof value !== "object" || value === null || Object.values(value).every(isSmall);
+
 /** Whether a run can be followed from its first step to its last. */
 function isRun(/** @type {Replay} */ replay) {
+  const { events = [] } = replay;
+  if (events.length > MOST.steps || !isSmall(events)) return false;
   const { max_num_seqs: lanes = 1, num_blocks: blocks } = replay.header.config;
   if (!(lanes <= MOST.lanes && (replay.header.num_blocks ?? blocks ?? 0) <= MOST.blocks))
     return false;

@@ -8,6 +8,7 @@ POST ADDRESS   Authorization: Bearer TOKEN, Inflight-First: N, a header and line
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -26,16 +27,18 @@ from core.recorders.vllm.inflight_vllm.sender import MOST_BODY
 from core.serving.http.guard import BodyBounds, Guard, same_secret, sendable
 
 BODY = BodyBounds(MOST_BODY, 20.0, each_piece=True)
+TOKEN = "INFLIGHT_COLLECT_TOKEN"
 _TOKEN = ".token"
 _AGAIN_S = 60.0  # seconds between two lines about wrong tokens from one address
 
 
 def token_of(folder: Path, named: str | None = None) -> str:
-    """The token that engines must send: the given one, else the folder's own, which is made once,
-    so that engines can go on sending after their collector was restarted. Raises InflightError if
-    it cannot be stored or sent.
+    """The token that engines must send: the given one, else that of the environment, else the
+    folder's own, which is made once, so that engines can go on sending after their collector was
+    restarted. Raises InflightError if it cannot be stored or sent.
     """
     path = folder / _TOKEN
+    named = os.environ.get(TOKEN) if named is None else named
     try:
         if named is None and not path.exists():
             path.touch(0o600)

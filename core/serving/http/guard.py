@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -95,9 +95,24 @@ def json_check(scope: Scope) -> Refusal | None:
     return Refusal(415, "The body must be JSON: Content-Type: application/json.")
 
 
+TWO_LENGTHS = "A call has a Content-Length or a Transfer-Encoding, not both."
+
+
+def _closing(send: Send) -> Send:
+    """`send` for an answer after which the connection is closed."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message)["connection"] = "close"
+        await send(message)
+
+    return sent
+
+
 class Guard:
-    """ASGI middleware that answers calls that a check refuses, 413 to a body that is too large,
-    whether it announces its length or not, and 408 to one that arrives too slowly.
+    """ASGI middleware that answers calls that a check refuses, 400 to a call of two lengths, 413 to
+    a body that is too large, whether it announces its length or not, and 408 to one that arrives
+    too slowly.
 
     bounds: returns the bounds of a call. refusal: makes the answer from a status and a sentence.
     """
@@ -115,13 +130,18 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        headers = Headers(scope=scope)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # a proxy may disagree with us about where such a call ends and the next one begins
+            await self._refusal(400, TWO_LENGTHS)(scope, receive, _closing(send))
+            return
         for check in self._checks:
             if refused_by := check(scope):
                 await self._refusal(*refused_by)(scope, receive, send)
                 return
         most, seconds, each_piece = self._bounds(scope)
         too_large = self._refusal(413, f"A body has at most {most / 1024:,.0f} KiB here.")
-        announced = Headers(scope=scope).get("content-length", "0")
+        announced = headers.get("content-length", "0")
         if not announced.isdecimal() or int(announced) > most:
             await too_large(scope, receive, send)
             return

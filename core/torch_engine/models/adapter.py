@@ -28,6 +28,7 @@ from core.torch_engine.attention.plug import (
     step_context,
 )
 from core.torch_engine.attention.spec import Backend
+from core.torch_engine.models.tokenizer import MOST_CONTEXT
 
 _IMPLEMENTATION = {"attention": ATTENTION_NAME, "cache": "eager"}
 
@@ -181,7 +182,7 @@ class ModelAdapter:
 
 
 def context_of(config: Any) -> int | None:
-    """The context that a config states, in tokens."""
+    """The context that a config states, in tokens, of which a tensor can number each."""
     names = (
         "max_position_embeddings",
         "n_positions",
@@ -189,7 +190,8 @@ def context_of(config: Any) -> int | None:
         "max_seq_len",
         "n_ctx",
     )
-    return next((length for name in names if (length := getattr(config, name, None))), None)
+    stated = next((length for name in names if (length := getattr(config, name, None))), None)
+    return stated and min(stated, MOST_CONTEXT)
 
 
 # It looks for the pad token among the ids, which waits for the device.

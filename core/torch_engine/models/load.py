@@ -17,7 +17,7 @@ from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from core.config import BUILTIN_MODELS
-from core.errors import UnsupportedModel, first_sentence, require, shown
+from core.errors import UnsupportedModel, first_sentence, malformed, require, shown
 from core.torch_engine.models import tensor_parallel
 from core.torch_engine.models.adapter import ModelAdapter
 from core.torch_engine.models.names import folder_fault
@@ -98,7 +98,7 @@ def load(
             config = check_config(read_config(folder), name)
             if shared and (obstacle := tensor_parallel.obstacle(config)):
                 raise unloadable(name, obstacle)
-            stored_weights(folder)
+            stored_weights(folder, getattr(config.get_text_config(), "num_hidden_layers", 0))
             tokenizer = read_tokenizer(folder) if is_tokenizer(os.listdir(folder)) else None
             options = tensor_parallel.loading_options() if shared else {}
             with watching(watch):
@@ -213,6 +213,8 @@ def refusing(name: str) -> Iterator[None]:
         raise
     except BadWeights as error:
         raise unloadable(name, str(error)) from None
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise unloadable(name, malformed(error)) from None
     except Exception as error:
         raise unloadable(name, first_sentence(error)) from None
 

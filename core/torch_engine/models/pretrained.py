@@ -9,6 +9,8 @@ a file redirected there could answer.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
@@ -27,13 +29,27 @@ def import_tokenizers() -> Any:
     return AutoTokenizer
 
 
+@contextmanager
+def _refusing(file: str) -> Iterator[None]:
+    """Turn bare exceptions of libraries, such as those for a file of another form, into ValueError.
+    file: what is read, in a word.
+    """
+    try:
+        yield
+    except (OSError, ValueError):
+        raise
+    except Exception as error:
+        raise ValueError(f"its {file} contradicts itself: {first_sentence(error)}") from None
+
+
 def read_config(source: str, *, offline: bool = True) -> Any:
     """The config in a folder or, unless `offline`, of a hub id; raises what transformers raises,
-    ValueError if it needs code of its own.
+    ValueError if it needs code of its own or contradicts itself.
     """
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(source, local_files_only=offline, trust_remote_code=False)
+    with _refusing("config"):
+        return AutoConfig.from_pretrained(source, local_files_only=offline, trust_remote_code=False)
 
 
 def read_tokenizer(source: str, *, offline: bool = True) -> Any:
@@ -41,14 +57,10 @@ def read_tokenizer(source: str, *, offline: bool = True) -> Any:
     ValueError if it needs code of its own, contradicts itself, or makes a text so much longer that
     a short prompt could take all memory.
     """
-    try:
+    with _refusing("tokenizer"):
         tokenizer = import_tokenizers().from_pretrained(
             source, local_files_only=offline, trust_remote_code=False
         )
-    except (OSError, ValueError):
-        raise
-    except Exception as error:  # from the tokenizers library, or for a file of another form
-        raise ValueError(f"its tokenizer contradicts itself: {first_sentence(error)}") from None
     backend = getattr(tokenizer, "backend_tokenizer", None)
     for stage in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         part = getattr(backend, stage, None)
@@ -71,6 +83,8 @@ def _growth(part: Any) -> int:
         case "Replace":
             replaced = part["pattern"].get("String") or " "  # a pattern may match one letter
             return max(1, -(-len(part["content"]) // len(replaced)))
+        case "Prepend":
+            return max(1, len(part["prepend"]))  # of one letter
         case "TemplateProcessing":
             return max(1, sum("Sequence" in piece for piece in part["single"]))
         case _:

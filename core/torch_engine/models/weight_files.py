@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from typing import Any
 
-from core.errors import shown
+from core.errors import malformed, shown
 
 _ONE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -43,15 +43,21 @@ class BadWeights(Exception):
     """Why weights cannot be read; the message completes "it cannot be loaded: …"."""
 
 
-def stored_weights(folder: str) -> tuple[str, ...]:
+def stored_weights(folder: str, layers: int = 0) -> tuple[str, ...]:
     """The number formats of the weights in a folder, the one with the most values first; raises
-    BadWeights if weights are missing, cut, or can run code.
+    BadWeights if weights are missing, cut, or can run code. layers: of the model, which would be
+    made in full before weights are missed.
     """
-    values = Counter[str]()
+    values, tensors = Counter[str](), 0
     for name in _weight_files(folder):
         for tensor in _header(os.path.join(folder, name), name).values():
             dtype = _NAMES.get(tensor["dtype"], tensor["dtype"].lower()[:20])
             values[dtype] += math.prod(tensor["shape"])
+            tensors += 1
+    if tensors < layers:
+        raise BadWeights(
+            f"its config names {layers:,} layers, but only {tensors:,} tensors are stored"
+        )
     return tuple(dtype for dtype, _ in values.most_common())
 
 
@@ -62,9 +68,11 @@ def _weight_files(folder: str) -> list[str]:
     if os.path.isfile(index):
         try:
             with open(index, encoding="utf-8") as file:
-                names = sorted({str(name) for name in json.load(file)["weight_map"].values()})
-        except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
-            raise BadWeights(f"its {_INDEX} is damaged") from None
+                told = json.load(file)
+            dict(told["metadata"])  # transformers needs it
+            names = sorted({str(name) for name in told["weight_map"].values()})
+        except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+            raise BadWeights(f"its {_INDEX} is damaged: {malformed(error)}") from None
         here = {name for name in names if os.path.basename(name) == name}
         absent = [n for n in names if n not in here or not os.path.isfile(os.path.join(folder, n))]
         if absent:

@@ -32,7 +32,7 @@ def shape(event: StepEvent, step: int, t: float) -> str | None:
     if wrong := misshapen(event):
         return f"the values of {wrong} are of the wrong kind"
     if event.step <= step:
-        return f"it follows step {step}"
+        return "steps are counted from 0" if event.step < 0 else f"it follows step {step}"
     if event.t_end > _LONGEST:
         return "it ends later than any clock shows"
     return None if in_order(event, t) else "its times run backwards"
