@@ -112,9 +112,9 @@ function showPlan(/** @type {App} */ app) {
   goToPart(app.root, "compare", { plan: { run: app.runId, tried } });
 }
 
-/** Whether an engine here has the run on screen and can plan it. */
+/** Whether an engine here has the run on screen and can plan it; a saved page has no engines. */
 const canPlan = (/** @type {Json} */ { run, runId, engines }) =>
-  Boolean(!run.isSimulated && runId && engines.can("plan", runId));
+  Boolean(!run.isSimulated && runId && engines?.can("plan", runId));
 
 /** Show the card with changes to the run on screen. */
 export async function showWhatIf(/** @type {App} */ app) {
