@@ -13,6 +13,7 @@ MADE = texts()
 LONG = (
     "commands",
     "comparisons",
+    *(f"drawn-walk-{name}" for name in ("editor", "menus", "opening", "served", "story", "tab")),
     "refused-http",
     "refused-recording",
     "refused-steps",
