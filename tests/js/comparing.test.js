@@ -309,13 +309,14 @@ test("on a phone two charts lie one below the other, unless they share an axis",
   const Plotly = { newPlot: async (_plot, _bars, layout) => drawn.push(layout) };
   const hues = Array(8).fill({ solid: "#000000" });
   const palette = { hues, panel: "#ffffff" };
-  const layoutOf = async (layout, phone = true) => {
+  const layoutOf = async (layout, phone = true, isConnected = true) => {
     const plot = new El();
     const charts = of(Charts, {
       _plotly: Promise.resolve({ Plotly }),
       options: { palette: () => palette, phone: () => phone },
     });
-    await charts._draw({ data: { figure: { data: [], layout } }, plot });
+    await charts._draw({ data: { figure: { data: [], layout } }, plot, el: { isConnected } });
+    if (!isConnected) return drawn.length;
     const { xaxis, yaxis2 } = drawn.pop();
     return [xaxis.domain, yaxis2?.domain, plot.classes.has("stacked")];
   };
@@ -325,4 +326,5 @@ test("on a phone two charts lie one below the other, unless they share an axis",
   const shared = { ...half, yaxis2: { matches: "y" } };
   assert.deepEqual(await layoutOf(shared), [[0, 0.4], undefined, false]);
   assert.deepEqual(await layoutOf({ xaxis: {} }), [undefined, undefined, false]);
+  assert.equal(await layoutOf(half, true, false), 0, "a chart that was replaced is not drawn");
 });

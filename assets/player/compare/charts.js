@@ -88,6 +88,7 @@ export class Charts {
     try {
       this._plotly ??= fetchPlotly(this.options.plotly);
       const { Plotly } = await this._plotly;
+      if (!panel.el.isConnected) return; // another comparison's charts stand there by now
       const { data, layout } = recolour(panel.data.figure, coloursOf(this.options.palette()));
       const phone = this.options.phone();
       const { title, meta, height, width, ...rest } = phone ? stacked(layout) : layout;
