@@ -79,7 +79,6 @@ class Replay:
             record=self._judge,
             stopped=self._stopped,
         )
-        self._stops: set[str] = set()  # requests with stop strings
         self._before, self._t_end = 0.0, 0.0  # when the latest two events ended
         self._launched: StepEvent | None = None  # of the step in flight
 
@@ -88,8 +87,6 @@ class Replay:
         if not self._header.is_interactive and self._arrivals.is_overdue(request.arrival):
             return f"request {request.id!r} stands after the step in which it was due."
         self._arrivals.add(request, prompt)
-        if request.sampling.stop:
-            self._stops.add(request.id)
         return None
 
     def fault(self, event: StepEvent) -> str | None:
@@ -162,7 +159,7 @@ class Replay:
         stopped = {f.request for f in self._launched.finished if f.finish_reason == "stop"} & here
         if self._header.model.eos_token_ids is None:
             return frozenset(stopped)
-        return frozenset(stopped & self._stops)
+        return frozenset(r for r in stopped if self._loop.sampling[r].stop)
 
     def _judge(self, step: Step) -> None:
         """Compare a settled step with its event; raises Differs for the first difference."""
@@ -173,7 +170,6 @@ class Replay:
         again = again._replace(timings=event.timings)
         if again != event:
             raise Differs(next(_differences(event, again)))
-        self._stops.difference_update([f.request for f in event.finished])
 
 
 class _NoModel:

@@ -93,15 +93,22 @@ def test_what_cannot_be_written_is_refused_beforehand(tmp_path):
         assert str(refused.value).startswith(f"{path} cannot be written: ") and words in str(
             refused.value
         )
-    with pytest.raises(InflightError, match="twice"):
-        require_writable(here, None, tmp_path / "." / "here")
-    with pytest.raises(InflightError, match="it is what is read"):
-        require_writable(here, read=[here])
-    require_writable(here, tmp_path / "new")
+    (tmp_path / "down").mkdir()
+    (link := tmp_path / "link").symlink_to("here")
+    for again in (here, link, tmp_path / "down" / ".." / "here"):
+        with pytest.raises(InflightError, match="twice"):
+            require_writable(here, None, again)
+        with pytest.raises(InflightError, match="it is what is read"):
+            require_writable(here, read=[again])
+        with pytest.raises(InflightError, match="it is what is read"):
+            require_writable(again, read=[here])
+    require_writable(here, tmp_path / "new", read=[tmp_path / "other"])
     assert here.read_text() == "old" and sorted(os.listdir(tmp_path)) == [
         "astray",
         "circle",
+        "down",
         "here",
+        "link",
     ]
 
 

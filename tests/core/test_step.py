@@ -47,12 +47,22 @@ def test_every_fact_of_a_step_stands_under_its_name():
         sample=0.004,
         bucket=12,
     )
+    # a second pass of the same step
+    second = SchedulerOutput("packed", rows[2:])
+    shorter = PassResult(
+        samples=[Sample(12, -0.5, 0.5)],
+        t_start=100.625,
+        t_end=100.6875,
+        prepare=0.001,
+        forward=0.015,
+        sample=0.0005,
+    )
     step = Step(
         7,
         0.375,
         iter(()),
-        [(SchedulerOutput("padded", rows), result)],
-        [result],
+        [(SchedulerOutput("padded", rows), result), (second, shorter)],
+        [result, shorter],
         0.001,
         (Arrived("joins", 0.25),),
         StepFacts(
@@ -76,7 +86,7 @@ def test_every_fact_of_a_step_stands_under_its_name():
             step=7,
             t_start=0.375,
             t_end=0.75,
-            timings=Timings(schedule=0.001, prepare=0.002, forward=0.03, sample=0.004),
+            timings=Timings(schedule=0.001, prepare=0.003, forward=0.045, sample=0.0045),
             arrived=(Arrived("joins", 0.25),),
             admitted=(Admitted("joins", 1, LACKS),),
             waiting=Waiting(2, "gave way", LACKS),
@@ -93,6 +103,15 @@ def test_every_fact_of_a_step_stands_under_its_name():
                     t_end=0.625,
                     finished_rows=(FinishedRow("ended", 2),),
                     bucket=12,
+                ),
+                Pass(
+                    layout="packed",
+                    rows=1,
+                    width=1,
+                    tokens=1,
+                    padding=0,
+                    t_start=0.625,
+                    t_end=0.6875,
                 ),
             ),
             segments=(
@@ -114,9 +133,19 @@ def test_every_fact_of_a_step_stands_under_its_name():
                     length=1,
                     kv_len=21,
                 ),
+                Segment(
+                    pass_index=1,
+                    request="talks",
+                    lane=3,
+                    phase="decode",
+                    start=20,
+                    length=1,
+                    kv_len=21,
+                ),
             ),
             sampled=(
                 Sampled(pass_index=0, request="talks", token_id=11, logprob=-0.25, margin=1.5),
+                Sampled(pass_index=1, request="talks", token_id=12, logprob=-0.5, margin=0.5),
             ),
             finished=(Finished("talks", "length"),),
             kv=KV(
