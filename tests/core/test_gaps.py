@@ -18,6 +18,7 @@ from core.account.perfetto import chrome_trace
 from core.account.request_times import request_times
 from core.errors import InvalidTrace
 from core.measure.rounds import RunResult
+from core.proof.verify import verify
 from core.recorders.convert import checked_trace, to_trace
 from core.recorders.follow import Follower, RecordingBegun
 from core.recorders.raw import gathered
@@ -200,6 +201,18 @@ def test_tokens_and_texts_go_on_and_times_across_a_gap_are_not_known(lines, whol
     assert all(reason in (reasons[request], NOT_RECORDED) for request, reason in ended.items())
     marks = [e["name"] for e in chrome_trace(trace)["traceEvents"]]
     assert "steps 41 to 47 are not shown" in marks
+
+
+def test_what_was_written_and_ended_in_steps_that_are_not_shown_is_checked_and_counted(lines):
+    trace, _ = opened(without(lines, {41}))
+    (at,) = [n for n, event in enumerate(trace.events) if event.resumed]
+    gap = trace.events[at].resumed
+    left = tuple(f._replace(finish_reason="cancelled") for f in gap.ended)
+    trace.events[at] = trace.events[at]._replace(resumed=gap._replace(ended=left))
+    ended = [f.finish_reason for event in trace.events for f in event.finished]
+    found = verify(trace.lines(), lambda name: None)
+    assert left and found.from_outside == {"cancelled": len(left) + ended.count("cancelled")}
+    assert found.num_tokens == sum(len(tokens) for tokens in trace.outputs.values())
 
 
 def live(trace: Trace) -> Iterator[tuple[LiveRun, dict]]:

@@ -106,7 +106,9 @@ def test_a_trace_is_checked_as_it_is_or_as_a_file(trace, tmp_path):
     wrong = replace(trace, events=[*trace.events])
     wrong.events[5] = event._replace(budget=event.budget._replace(binding="blocks"))
     wrong.save(path)
-    assert inflight.check(TRACES / "short-and-long.jsonl").num_tokens == 141
+    for run in (trace, TRACES / "short-and-long.jsonl"):
+        found = inflight.check(run)
+        assert found.num_tokens == 141 and found.not_replayed is found.not_decoded is None
     with pytest.raises(inflight.InvalidTrace):
         inflight.check(path)
 

@@ -218,6 +218,18 @@ def test_transformers_reads_no_more_of_the_cache_than_it_may() -> None:
     ]
 
 
+def test_where_all_that_may_be_read_is_read_nobody_joins_who_has_nothing_to_read() -> None:
+    world = world_of("transformers", ((6, 4), (6, 4, 1)), num_blocks=8, max_num_seqs=2)
+    world.step()
+    policy, size = world.scheduler.policy, world.scheduler.config.block_size
+    for may_read, passes in ((6, [(("r0", 1),)]), (8, [(("r0", 1), ("r1", 6))])):
+        world.scheduler._state.policy = replace(policy, kv_reads=may_read / (8 * size))
+        step = world.step()
+        assert step.passes == passes
+        waits = step.facts.waiting
+        assert waits.why == (("reads", 0, 0, 6) if may_read == 6 else None)
+
+
 def test_what_a_policy_takes_follows_from_its_fields() -> None:
     assert (
         "chunked_prefill" not in POLICIES["nano-vllm"].knobs
