@@ -305,7 +305,7 @@ def test_what_an_answer_started_ends_with_it(tmp_path):
     until = time.monotonic() + 30
     while (
         Path(f"/proc/{pid}").exists()
-        and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
+        and "Z" not in Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split()[2]
     ):
         assert time.monotonic() < until, "it still runs"
         time.sleep(0.05)

@@ -189,6 +189,6 @@ def _sentence(error: Any) -> str:
 def _share(args: list[str]) -> None:
     """Under torchrun only the first process prints, and `run` is the only command."""
     if not is_first():
-        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+        sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if args[:1] != ["run"]:
         raise InflightError("Under torchrun only the command run is available.")

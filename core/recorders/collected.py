@@ -228,7 +228,7 @@ def _append(path: Path, content: bytes, anew: bool = False) -> None:
 
 def _held(path: Path) -> Any:
     """Lock the folder. Raises InflightError if another process has locked it."""
-    file = path.open("w")
+    file = path.open("w", encoding="utf-8")
     with suppress(ImportError):
         import fcntl  # missing on Windows
 

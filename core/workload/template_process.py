@@ -145,7 +145,7 @@ def _bound_memory() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with open("/proc/self/statm") as sizes:
+        with open("/proc/self/statm", encoding="utf-8") as sizes:
             taken = int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         resource.setrlimit(resource.RLIMIT_AS, (taken + (MEMORY << 20),) * 2)
 

@@ -30,7 +30,7 @@ STATM = Path("/proc/self/statm")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_pool_takes_memory_where_it_is_written(dtype):
     def pages() -> int:
-        return int(STATM.read_text().split()[1])
+        return int(STATM.read_text(encoding="utf-8").split()[1])
 
     before = pages()
     pool = KVPool({layer: KVShape(3, 64, 32) for layer in range(4)}, 20_000, 16, dtype, CPU)

@@ -212,5 +212,5 @@ def test_the_process_ends_with_the_one_that_started_it_however_that_ends():
     ran = subprocess.run([sys.executable, "-c", starts], cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == -signal.SIGKILL
     own = Path("/proc", ran.stdout.strip(), "stat")
-    while own.exists() and own.read_text().rsplit(")", 1)[1].split()[0] != "Z":
+    while own.exists() and own.read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z":
         pass

@@ -189,7 +189,7 @@ def test_a_snapshot_tells_who_is_there_and_how_the_others_ended():
 
 
 def written(path: Path, *lines: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path
 
 

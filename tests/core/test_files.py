@@ -72,7 +72,7 @@ def test_a_full_disk_is_said_of_the_file_and_leaves_the_old_one(tmp_path):
 
 def test_what_goes_wrong_with_another_file_is_not_said_of_this_one(tmp_path):
     with pytest.raises(FileNotFoundError), written(tmp_path / "t") as out:
-        out.write(Path(tmp_path / "other").read_text())
+        out.write(Path(tmp_path / "other").read_text(encoding="utf-8"))
 
 
 def test_what_cannot_be_written_is_refused_beforehand(tmp_path):

@@ -110,7 +110,7 @@ def test_a_comparison_is_measured_and_kept_as_a_document(tmp_path):
         tasks(tmp_path), "compare", {**SPEC, "policies": ["static", "continuous"], "repeats": 2}
     )
     assert last["done"] and "error" not in last
-    made = json.loads(Path(last["url"]).read_text())
+    made = json.loads(Path(last["url"]).read_text(encoding="utf-8"))
     assert made["names"] == ["static", "continuous"] and made["source"] == "live"
     assert [len(w) for w in made["walls"].values()] == [2, 2]
     assert made["says"]["outputs"] == "Every run wrote the same tokens."
@@ -162,7 +162,7 @@ def test_equivalence_with_and_without_the_leak(tmp_path):
 
 def test_a_fork_names_its_step(tmp_path):
     *_, last = answers(tasks(tmp_path), "fork", {**SPEC, "knob": "max_num_seqs", "value": 3})
-    made = json.loads(Path(last["url"]).read_text())
+    made = json.loads(Path(last["url"]).read_text(encoding="utf-8"))
     assert made["kind"] == "fork" and made["names"] == ["2 lanes", "3 lanes"] and made["step"] == 1
     told, after = made["says"]
     assert (
@@ -252,7 +252,7 @@ def test_the_recorded_comparisons_open(tmp_path):
     names = [entry["name"] for entry in catalogue(HERE)["recorded"]]
     known = {*RECORDINGS, *(f"engines-{name}" for name in ENGINE_PRESETS)}
     assert names[0] == "six-questions" and known >= set(names) == {e["name"] for e in recorded()}
-    made = json.loads(Path(open_recorded("gpt2-six", store)).read_text())
+    made = json.loads(Path(open_recorded("gpt2-six", store)).read_text(encoding="utf-8"))
     assert made["source"] == "recorded" and made["equivalence"]["honest"]["differing_tokens"] == 0
     assert made["equivalence"]["leak"]["differing_tokens"] > 0
     assert (
@@ -517,7 +517,7 @@ def test_charts_are_drawn_and_go_out_as_picture_page_and_table(open_page, shown,
     ):
         with page.expect_download() as found:
             page.locator(button).click()
-        assert words in Path(found.value.path()).read_text()
+        assert words in Path(found.value.path()).read_text(encoding="utf-8")
     assert page.locator(".metrics thead th").nth(1).get_attribute("title").startswith("Wall time")
 
 

@@ -140,7 +140,9 @@ def test_a_preset_that_was_changed_is_compared_under_no_name_of_ours(tmp_path: P
     spec["workload"]["name"] = "gpt2-six"
     job = Job(Compare(spec, HERE), HERE, ModelCache(), Store(tmp_path, 2**24, str))
     job.run()
-    assert json.loads(Path(job.answer["url"]).read_text())["title"] == "Your requests"
+    assert (
+        json.loads(Path(job.answer["url"]).read_text(encoding="utf-8"))["title"] == "Your requests"
+    )
 
 
 class Slow(ModelCache):
@@ -248,6 +250,6 @@ def test_once_time_is_up_the_rounds_that_are_whole_are_the_answer(tmp_path: Path
         if rounds[-1] is None:
             assert job.answer == {"error": "The time is up."}
             continue
-        walls = json.loads(Path(job.answer["url"]).read_text())["walls"]
+        walls = json.loads(Path(job.answer["url"]).read_text(encoding="utf-8"))["walls"]
         assert {len(of) for of in walls.values()} == {rounds[-1]}
     assert rounds == sorted(rounds, key=lambda n: n or 0) and set(rounds) == {None, 1, 2}

@@ -101,7 +101,8 @@ def test_each_language_has_papers_of_its_own(tmp_path):
     lessons = Lessons(Store(tmp_path, 0, str), TRACES)
     for name, kind in (("", "plan"), ("one-token", "learner"), ("one-token", "offline")):
         english, german = (
-            Path(lessons.file(name, kind, language)).read_text() for language in ("en", "de")
+            Path(lessons.file(name, kind, language)).read_text(encoding="utf-8")
+            for language in ("en", "de")
         )
         assert english != german
         assert kind == "offline" or ('lang="en"' in english and 'lang="de"' in german)

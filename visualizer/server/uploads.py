@@ -137,7 +137,7 @@ def _bound_memory(more: int) -> None:
     with suppress(ImportError, ValueError, OSError):  # some systems can limit time only
         import resource
 
-        taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        taken = int(Path("/proc/self/statm").read_bytes().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         resource.setrlimit(resource.RLIMIT_AS, (taken + more, taken + more))
 
 

@@ -29,7 +29,7 @@ def _of_machine() -> int | None:
     """What Linux counts as available, file caches included."""
     with suppress(OSError):
         if found := re.search(
-            r"^MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE
+            rb"^MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_bytes(), re.MULTILINE
         ):
             return int(found[1]) * 1024
     return None

@@ -418,7 +418,9 @@ def _clock() -> dict[str, Any]:
     """
     monotonic, wall = time.monotonic_ns(), time.time_ns()
     try:
-        boot = fingerprint(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        boot = fingerprint(
+            Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        )
     except OSError:
         boot = None
     return {"monotonic_ns": monotonic, "wall_ns": wall, "boot": boot}
