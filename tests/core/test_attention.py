@@ -55,9 +55,10 @@ def test_a_pool_takes_memory_where_it_is_written(dtype):
     dtype=st.sampled_from([torch.float64, torch.float32, torch.bfloat16, torch.float16]),
     copied=st.booleans(),
     compiled=st.booleans(),
+    before=st.sampled_from([1, 2, 4]),
 )
 def test_cpu_backend_agrees_with_the_oracle(
-    scheduled, window, softcap, sinks, groups, sizes, dtype, copied, compiled
+    scheduled, window, softcap, sinks, groups, sizes, dtype, copied, compiled, before
 ):
     """Whatever is copied first; in a shorter format the same numbers are attended to in float32,
     and only the result is rounded.
@@ -71,6 +72,9 @@ def test_cpu_backend_agrees_with_the_oracle(
     for tensor in pool.layers[0]:
         tensor.copy_(torch.randn(tensor.shape, generator=generator))
     batch = pack(output, BLOCK, pool.trash_slot, CPU)
+    for index in range(len(batch.segments)):  # as other layers have used it
+        for of_another in (window, 3):
+            batch.mask(index, of_another, before)
     query = torch.randn(output.rows, heads, output.width, key_size, generator=generator).to(dtype)
     spec = AttentionSpec(
         0.7, window, softcap, torch.randn(heads, generator=generator) if sinks else None

@@ -47,8 +47,12 @@ ROOT = Path(__file__).resolve().parents[2]
 FORMATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
+_FAR = 2**31 + 4  # numbers: more than 32 bits count
+
+
 def _round_trip(like, numbers, factor, thread, threads):
-    exact, short, back = floats(numbers[0], 0), pointer(numbers[1], like), floats(numbers[2], 0)
+    exact, short = floats(numbers[0], 0), pointer(numbers[1], like)
+    back = floats(numbers[2] - 4 * _FAR, _FAR)
     for i in range(numbers[3]):
         short[i] = narrow(exact[i], like)
         back[i] = wide(short[i])
@@ -319,6 +323,22 @@ def test_where_they_are_used(monkeypatch):
     monkeypatch.setattr(choose, "_WORTH_COMPILING", 1)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert chosen().backend is cpu.BACKEND
+
+
+@pytest.mark.parametrize("error", [ImportError, RuntimeError])
+def test_where_numba_breaks_when_it_is_imported_attention_is_torchs(error, monkeypatch):
+    class Breaks:
+        def find_spec(self, name, path, target=None):
+            if name == kernels.__name__:
+                raise error("numba needs NumPy 2.5 or less")
+
+    adapter = probe(world("llama").model, "llama")
+    monkeypatch.setattr(choose, "_WORTH_COMPILING", 1)
+    assert choose_attention(adapter, EngineConfig(), Execution("auto"), None).kernels is not None
+    monkeypatch.setattr(sys, "meta_path", [Breaks(), *sys.meta_path])
+    monkeypatch.delattr("core.torch_engine.cpu.kernels")
+    monkeypatch.delitem(sys.modules, kernels.__name__)
+    assert choose_attention(adapter, EngineConfig(), Execution("auto"), None).kernels is None
 
 
 @pytest.mark.slow
