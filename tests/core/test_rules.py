@@ -23,6 +23,7 @@ from core.trace.events import (
     Overrun,
     Preempted,
     PrefixHit,
+    Stalled,
     StepEvent,
     Timings,
     Waiting,
@@ -109,6 +110,10 @@ def with_first(event: StepEvent, **changed: dict) -> StepEvent:
 
 def with_kv(event: StepEvent, **changed: object) -> StepEvent:
     return event._replace(kv=event.kv._replace(**changed))
+
+
+def with_waiting(event: StepEvent, **changed: object) -> StepEvent:
+    return event._replace(waiting=event.waiting._replace(**changed))
 
 
 def with_change(event: StepEvent, *change: object) -> StepEvent:
@@ -322,6 +327,192 @@ def test_a_step_that_this_engine_does_not_take_is_refused_for_the_rule_that_it_b
 ):
     forged = BROKEN[sentence](trace.events[1])
     assert checked_to(trace, 1).fault(forged) == f"step 1: {sentence}."
+
+
+LACKS, GONE = LimitReached("blocks", 0, 1, 9), Finished("r0", "cancelled")
+# What else a rule of several parts refuses, a part a line: by the moment and what is said of it.
+# “second” is the same step; in “over” r0 has finished, and r4 and r5 are still there; in “wave” r0
+# has finished too, and its row is padding; in “shares” r1 joins, and two of its blocks are r0's.
+PARTS = (
+    (
+        "second",
+        "request “r2” cannot arrive",
+        lambda e: e._replace(arrived=(*e.arrived, *e.arrived)),
+    ),
+    (
+        "second",
+        "request “r2” was admitted before another that came first",
+        lambda e: e._replace(admitted=e.admitted * 2),
+    ),
+    (
+        "second",
+        "lane 2 is taken",
+        lambda e: e._replace(admitted=(*e.admitted, e.admitted[0]._replace(request="r3"))),
+    ),
+    *(
+        ("second", "its queue is impossible", lambda e, part=part: with_waiting(e, **part))
+        for part in ({"count": -1}, {"request": None}, {"why": None}, {"request": "nobody"})
+    ),
+    ("over", "its queue is impossible", lambda e: with_waiting(e, request="r0")),
+    (
+        "second",
+        "request “None” is said to be the head of the queue, but is not",
+        lambda e: with_waiting(e, request=None, why=None),
+    ),
+    (
+        "second",
+        "the head of the queue is said to wait for “blocks”, but needs 7 and 7 are left",
+        lambda e: with_waiting(e, why=LimitReached("blocks", 7, 7, 9)),
+    ),
+    ("second", "there is no KV cache group -1", lambda e: with_change(e, "r0", (9,), False, -1)),
+    (
+        "second",
+        "request “r0” got a block that the pool does not have",
+        lambda e: with_change(e, "r0", (-1,), False),
+    ),
+    ("second", "request “r0” got one block twice", lambda e: with_change(e, "r0", (9, 9), False)),
+    ("second", "a block has two owners", lambda e: with_change(e, "r0", (0,), False)),
+    (
+        "shares",
+        "a block has two owners",
+        lambda e: with_kv(
+            e,
+            changes=(
+                BlockChange("r1", e.kv.changes[0].added[:1], False),
+                BlockChange("r1", e.kv.changes[0].added[1:], False),
+            ),
+        ),
+    ),
+    ("shares", "5 of 9 blocks cannot be in use", lambda e: with_kv(e, used=5)),
+    ("shares", "3 of 9 blocks cannot be in use", lambda e: with_kv(e, used=3)),
+    (
+        "second",
+        "pass 0 has an unknown layout",
+        lambda e: with_first(e, passes={"finished_rows": (FinishedRow("r0", 0),)}),
+    ),
+    *(
+        (
+            "second",
+            "the positions of pass 0 do not add up",
+            lambda e, part=part: with_first(e, passes={part: getattr(e.passes[0], part) + 1}),
+        )
+        for part in ("rows", "width", "tokens")
+    ),
+    (
+        "second",
+        "pass 0 computes a finished row that has no lane",
+        lambda e: with_first(
+            e,
+            passes={
+                "layout": "padded",
+                "rows": 4,
+                "width": 5,
+                "padding": 11,
+                "finished_rows": (FinishedRow("r0", 0),),
+            },
+        ),
+    ),
+    *(
+        (
+            "second",
+            f"{drafts[0].drafted} tokens cannot have been drafted for request “r2”",
+            lambda e, drafts=drafts: e._replace(drafts=drafts),
+        )
+        for drafts in (
+            (Draft("r2", 1, 2),),
+            (Draft("r2", 1, -1),),
+            (Draft("r2", 9, 0),),
+            (Draft("r2", 1, 0),) * 2,
+        )
+    ),
+    (
+        "second",
+        "a token was sampled in no pass",
+        lambda e: with_first(e, sampled={"pass_index": -1}),
+    ),
+    (
+        "second",
+        "token 33 of request “r3” is not one that can be sampled",
+        lambda e: with_first(e, sampled={"request": "r3"}),
+    ),
+    *(
+        (
+            "second",
+            "token 33 of request “r0” is not one that can be sampled",
+            lambda e, part=part: with_first(e, sampled=part),
+        )
+        for part in ({"margin": -0.5}, {"logprob": 0.5})
+    ),
+    (
+        "second",
+        "the numbers of token 33 of request “r0” are missing",
+        lambda e: with_first(e, sampled={"logprob": None}),
+    ),
+    (
+        "second",
+        "an overrun or a stall names a request without a lane",
+        lambda e: e._replace(stalled=(Stalled("r3", LACKS),)),
+    ),
+    (
+        "second",
+        "a running request neither computed nor stalled",
+        lambda e: e._replace(stalled=(Stalled("r0", LACKS),)),
+    ),
+    (
+        "second",
+        "request “r0” has not come to its end by “stop”",
+        lambda e: e._replace(finished=(Finished("r0", "stop"),)),
+    ),
+    (
+        "second",
+        "the recorded parts of the step are not those that the header names",
+        lambda e: e._replace(timings=e.timings._replace(sample=None)),
+    ),
+    (
+        "wave",
+        "request “r0” cannot finish by “length”",
+        lambda e: e._replace(finished=(Finished("r0", "length"),)),
+    ),
+    ("wave", "request “r0” cannot be cancelled", lambda e: e._replace(finished=(GONE,))),
+    (
+        "wave",
+        "request “r0” was not running as the preemption says",
+        lambda e: e._replace(preempted=(Preempted("r0", 4, 0),)),
+    ),
+    (
+        "ends",
+        "the requests that leave their lanes after the passes are not those that have to",
+        lambda e: with_kv(
+            e._replace(released=()), changes=tuple(c for c in e.kv.changes if not c.released)
+        ),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def moments(trace) -> dict[str, tuple[Trace, int]]:
+    prompt = tuple(range(4, 14))
+    done = next(i for i, e in enumerate(trace.events) if any(f.request == "r0" for f in e.finished))
+    return {
+        "second": (trace, 1),
+        "ends": (trace, done),
+        "over": (trace, done + 1),
+        "wave": (memory_trace((4, 1), (4, 3), policy="static", max_num_seqs=2), 1),
+        "shares": (
+            memory_trace(
+                (prompt, 4), (prompt, 4, 1), prefix_caching=True, block_size=4, num_blocks=9
+            ),
+            1,
+        ),
+    }
+
+
+@pytest.mark.parametrize(("moment", "sentence", "forge"), PARTS)
+def test_every_part_of_a_rule_refuses_what_the_others_let_pass(moments, moment, sentence, forge):
+    trace, step = moments[moment]
+    event = trace.events[step]
+    assert checked_to(trace, step).fault(event) is None
+    assert checked_to(trace, step).fault(forge(event)) == f"step {event.step}: {sentence}."
 
 
 def test_the_blocks_of_a_lane_are_given_back_once(trace):
