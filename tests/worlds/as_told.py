@@ -32,7 +32,10 @@ from core.recorders.raw import read_raw
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
+from core.trace import phrases
 from core.trace.divergence import divergence, knobs
+from core.trace.events import LimitReached, Resumed
+from core.trace.messages import english
 from core.trace.run_state import RunState
 from core.trace.trace import Trace
 from core.workload.request import Request, SamplingParams
@@ -164,7 +167,7 @@ def texts() -> dict[str, Callable[[], str]]:
     for path in (SCRIPTS / "deeds").iterdir():
         made[f"{WALK}{path.stem}"] = partial(walked, path.stem)
     made |= {"comparison": of_comparison, "lessons": of_lessons, "forks": of_forks}
-    made["live"] = of_live
+    made |= {"live": of_live, "phrases": of_phrases}
     return made | answers() | refusals()
 
 
@@ -449,6 +452,41 @@ def of_forks() -> str:
         lines += [compact([vars(knob) for knob in knobs(before, after)])]
         lines += [compact(fork(found, (len(before.events), len(after.events))))]
     return "\n".join(lines) + "\n"
+
+
+def of_phrases() -> str:
+    """What each limit is called and gives as a reason, at numbers that differ and at one; and what
+    settings, gaps and the letters of requests are called.
+    """
+    reasons = [
+        LimitReached(limit, have, need, total)
+        for limit in phrases.LIMITS
+        for have, need, total in ((0, 2000, 3000), (2, 3, 5), (1, 1, 1), (0, 1, 2))
+    ]
+    said = {
+        f"{' '.join(map(str, why))}{', reserved' if reserved else ''}": (
+            f"{phrases.reason(why, reserved)}; {phrases.brief(why, reserved)}"
+        )
+        for why in reasons
+        for reserved in (False, True)
+        if not reserved or why.limit == "blocks"
+    }
+    said |= {f"bound by {limit}": phrases.bound(limit) for limit in phrases.LIMITS}
+    causes = (*phrases.LIMITS, "overtaken", "passed")
+    said |= {f"queued by {cause}": phrases.queued_by(cause) for cause in causes}
+    said |= {
+        f"{name} {value}": phrases.setting(name, value)
+        for name, own in EngineConfig().to_json().items()
+        for value in ((False, True) if isinstance(own, bool) else (own, 1, 2))
+    }
+    said |= {
+        f"{first} to {last}, {missing} missing": phrases.not_shown(
+            Resumed(first, last, missing, (), (), (), ())
+        )
+        for first, last, missing in ((7, 7, 1), (7, 8, 2), (7, 9, 3), (7, 8, 1), (7, 2009, 2000))
+    }
+    said |= {f"letter {n}": phrases.letter(n) for n in (0, 25, 26, 51, 52, 701, 702)}
+    return "".join(f"{what}: {english(words)}\n" for what, words in said.items())
 
 
 runs = cache(recorded_runs)
