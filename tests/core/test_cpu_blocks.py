@@ -19,7 +19,7 @@ from transformers.models.llama.modeling_llama import LlamaAttention
 from core.config import EngineConfig
 from core.torch_engine import choose
 from core.torch_engine.attention import cpu
-from core.torch_engine.cpu import heads, rows
+from core.torch_engine.cpu import blocks, heads, rows
 from core.torch_engine.cpu import modules as cpu_modules
 from core.torch_engine.cpu.attention import BACKEND
 from core.torch_engine.cpu.blocks import Blocks, CPUKernels, cpu_blocks
@@ -49,13 +49,13 @@ def _found(adapter: ModelAdapter, norms: bool = True) -> Counter[str]:
     """How many layers, attention modules and MLPs something stands in for."""
     modules = cpu_modules.cpu_modules(adapter.model)
     kernels = KERNELS if norms else KERNELS._replace(norm=None)
-    blocks = cpu_blocks(adapter, modules, kernels, BACKEND)
+    found = cpu_blocks(adapter, modules, kernels, BACKEND)
     assert not any(module._forward_hooks for module in adapter.model.modules())
-    return _kinds(blocks)
+    return _kinds(found)
 
 
-def _kinds(blocks: Blocks) -> Counter[str]:
-    return Counter(type(block).__name__ for _, block in blocks.forwards)
+def _kinds(found: Blocks) -> Counter[str]:
+    return Counter(type(block).__name__ for _, block in found.forwards)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -198,6 +198,20 @@ def test_what_is_no_projection_of_heads_is_refused_before_it_is_read():
             heads.place(rows, rotation, **given)
     with pytest.raises(TypeError, match="not projections"):
         heads.place(rows[..., :120].contiguous(), None, **given)
+
+
+def test_what_breaks_in_its_trial_is_left_alone_and_a_run_says_so(monkeypatch):
+    class Breaks(blocks._GatedMLP):
+        def __call__(self, *given, **named):
+            raise ValueError("no such rows. And more.")
+
+    monkeypatch.setattr(blocks, "_GatedMLP", Breaks)
+    family = world("llama", **SIXTEEN)
+    trace = family.run(None)
+    assert trace.outputs == family.expected
+    told = [note for note in trace.header.notes if note.startswith("Nothing")]
+    assert told == ["Nothing stands in for LlamaMLP: no such rows."]
+    assert _found(family.adapter)["_Attention"] == 2 and not _found(family.adapter)["Breaks"]
 
 
 def test_changed_weights_are_in_use():

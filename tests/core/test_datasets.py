@@ -180,6 +180,13 @@ def test_the_engine_finds_what_the_hashes_promise(mooncake):
     assert found["cached_tokens"] / found["prompt_tokens"] == pytest.approx(data.hit_ratio())
 
 
+def test_prompts_without_hashes_share_nothing_and_are_made_up_the_same_again():
+    data = Dataset("x", (RequestSize(20, 1),) * 3)
+    made = [[r.prompt_token_ids for r in data.requests(50, seed=seed)] for seed in (1, 1, 2)]
+    assert made[0] == made[1] and len({*made[0], *made[2]}) == 6
+    assert {len(prompt) for prompt in made[0]} == {20} and max(map(max, made[0])) < 50
+
+
 def test_an_answer_gives_way_where_blocks_cannot_be_made_shorter():
     """A token a block, at least: four for the prompt of seven, which leaves three of five."""
     data = Dataset("x", (RequestSize(2048, 6000),), ((1, 2, 3, 4),)).scaled(7)

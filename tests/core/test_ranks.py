@@ -137,6 +137,9 @@ def test_a_clock_that_runs_backwards_and_a_file_that_breaks_off_are_told_of_thei
     assert back.faults == (
         "Rank 1: The clock of this recording runs backwards, so its times cannot be trusted.",
     )
+    alone = ranks("".join(json.dumps(record) + "\n" for record in (header, *steps)))
+    missing = "Of 2 ranks, rank 0 is not among these files."
+    assert alone.faults == (missing, *back.faults) and alone.ranks[0].number == 1
     cut = ranks(text(0), text(1)[:-9])
     assert (
         cut.faults[0].startswith("Rank 1: 1.raw.jsonl breaks off in line ")

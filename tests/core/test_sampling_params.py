@@ -204,10 +204,10 @@ def test_a_row_is_the_same_in_any_company():
 
 
 def test_a_token_that_the_host_has_not_read_counts():
-    scores, unread = logits(5, rows=2), torch.tensor([7, 9])
-    ahead = [row((1,), (2, -1), repetition_penalty=3.0, frequency_penalty=1.0)] * 2
+    scores, unread = logits(5, rows=2), torch.tensor([7, 0])
+    ahead = [row((1,), (2, 0, -1), repetition_penalty=3.0, frequency_penalty=1.0)] * 2
     known = [
-        row((1,), (2, token), repetition_penalty=3.0, frequency_penalty=1.0) for token in (7, 9)
+        row((1,), (2, 0, token), repetition_penalty=3.0, frequency_penalty=1.0) for token in (7, 0)
     ]
     assert torch.equal(adjust_logits(scores, ahead, unread), adjust_logits(scores, known))
 
