@@ -129,6 +129,7 @@ def test_a_preempted_request_waits_where_its_engine_puts_it(engine: str, tmp_pat
     (recording,) = gathered([("run.raw.jsonl", iter(whole))])
     trace = checked_trace(recording)
     assert heads(trace.events) == [None, "c", NEXT[engine][0], NEXT[engine][0]]
+    assert [[*state.waiting] for _, state in trace.states()] == [[], ["c"], *[NEXT[engine]] * 2]
     assert not [event.warnings for event in trace.events if event.warnings]
     assert "blocks" not in verify(trace.lines()).never_bound  # somebody gave way for want of them
     place = tmp_path / "run.raw.jsonl"
