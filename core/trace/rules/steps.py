@@ -257,7 +257,7 @@ class StepRules:
             ):
                 return f"pass {index} cannot have been a CUDA graph of {forward.bucket} positions"
             lanes = [s.lane for s in segments]
-            if len(set(lanes)) < len(lanes) or (self._own and lanes != sorted(lanes)):
+            if self._own and lanes != sorted(lanes):
                 return f"pass {index} is not in lane order"
             drafted = {d.request: d.drafted for d in event.drafts}
             for segment in segments:
