@@ -13,6 +13,8 @@ from types import ModuleType
 import pytest
 
 from core import Request, SamplingParams, Workload
+from core.errors import InvalidTrace
+from core.proof.verify import verify
 from core.trace.events import (
     BlockChange,
     Draft,
@@ -730,3 +732,16 @@ def test_the_texts_of_a_request_fit_its_tokens_and_its_end():
         assert "does not end with its stop string" in str(fault(prompt, forged))
     halves = [*output[:4], "§", "§"]
     assert "does not end with its stop string" in str(fault(prompt, halves))
+
+
+def test_a_pool_that_nobody_asked_for_is_no_larger_than_its_lanes_can_use():
+    """The longest request has 29 tokens, so 8 blocks of 4, in each of two lanes."""
+    ran = memory_trace((7, 14), (9, 20), (9, 1), max_num_seqs=2, block_size=4)
+
+    def with_pool(blocks: int) -> Trace:
+        events = [with_kv(event, total=blocks) for event in ran.events]
+        return replace(ran, header=replace(ran.header, num_blocks=blocks), events=events)
+
+    assert verify(with_pool(16).lines(), lambda name: None).num_steps == len(ran.events)
+    with pytest.raises(InvalidTrace, match=r"a pool of 17 blocks is more than 2 lanes can use\."):
+        verify(with_pool(17).lines(), lambda name: None)
