@@ -14,8 +14,10 @@ from transformers import PreTrainedTokenizerFast
 
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
 from core.config import Execution
+from core.engine.arrivals import FutureRequests
 from core.errors import ExecutionFailed, InvalidConfig, InvalidRequest, InvalidWorkload
 from core.proof.verify import check
+from core.scheduler.state import RequestState
 from core.workload.presets import preset
 from worlds.small import (
     EOS,
@@ -112,7 +114,12 @@ def test_without_a_context_the_pool_still_bounds_a_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "match"), [("abz", "cannot encode the characters 'z'"), ("aé\ud83d"[:2], "'é'")]
+    ("prompt", "match"),
+    [
+        ("abzbz", r"cannot encode the characters 'z'\.$"),
+        ("aé\ud83d"[:2], r"'é'\.$"),
+        ("zyxazwvu", r"characters 'z' 'y' 'x' 'w' 'v'\.$"),
+    ],
 )
 @pytest.mark.parametrize("unk", [None, "<unk>"])
 def test_characters_that_the_tokenizer_cannot_encode(
@@ -377,6 +384,16 @@ def test_empty_turns_count_but_are_not_waited_out() -> None:
     assert [one_by_one.step() is None for _ in range(3)] == [True, True, False]
 
 
+def test_an_id_that_was_taken_out_and_comes_again_comes_at_its_new_time() -> None:
+    old, new = (RequestState(request("r", 3, arrival=at), (4, 5, 6)) for at in (2, 7))
+    future = FutureRequests()
+    future.add(old)
+    assert future.first is future.take("r") is old and future.first is None
+    future.add(new)
+    assert (future.first, len(future), future.turn("r")) == (new, 1, (7, 0))
+    assert [*future.take_due(6)] == [] and [*future.take_due(7)] == [new] and not future
+
+
 def test_who_is_cancelled_before_arriving_is_gone_before_the_next_one_comes() -> None:
     engine = memory_engine()
     for event in engine.stream(Workload(requests((3, 2), (3, 2, 30), (3, 2, 60)))):
@@ -442,11 +459,11 @@ def test_end_of_sequence_and_stop_strings() -> None:
     )
     text = "".join("abc"[i] for i in free.outputs["r"])
     stop = text[5:8]
-    cut = engine.run(
-        Workload(
-            [Request("r", prompt="ab", sampling=SamplingParams(max_new_tokens=30, stop=(stop,)))]
-        )
-    )
+    # beside a prompt that is computed in chunks
+    engine = memory_engine(model=Letters(), tokenizer=letters("<unk>"), max_num_batched_tokens=8)
+    long = Request("long", prompt="abc" * 7, sampling=SamplingParams(max_new_tokens=1))
+    asked = Request("r", prompt="ab", sampling=SamplingParams(max_new_tokens=30, stop=(stop,)))
+    cut = engine.run(Workload([asked, long]))
     end = text.index(stop) + 3
     assert "".join("abc"[i] for i in cut.outputs["r"]) == text[:end]
     assert cut.events[-1].finished[0].finish_reason == "stop"
