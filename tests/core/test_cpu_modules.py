@@ -181,6 +181,17 @@ def test_what_is_not_copied(monkeypatch):
     assert cpu_modules(model) is cpu_modules(model)
 
 
+def test_what_multiplies_otherwise_than_its_layer_is_not_used(monkeypatch):
+    own = standing_in._product
+
+    def longer(*given):
+        return lambda rows: own(*given)(rows) * 1.1
+
+    assert len(CPUModules(_model()).forwards()) == 3
+    monkeypatch.setattr(standing_in, "_product", longer)
+    assert not CPUModules(_model()).forwards()
+
+
 def test_a_row_that_is_not_finite_spoils_no_other():
     model = _model()
     given = torch.randn(4, 512)
