@@ -95,6 +95,13 @@ def test_tokens_are_those_of_generate(name, run):
     assert family.run(None, **RUNS[run]).outputs == family.expected
 
 
+def test_each_attention_keeps_the_window_of_its_layer():
+    windows = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
+    family = world("qwen2", **SIXTEEN, **windows)
+    assert _found(family.adapter)["_Attention"] == 2
+    assert family.run(None).outputs == family.expected
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gemma"])
 def test_logits_in_short_formats_err_no_more_than_the_models_own(name, dtype):

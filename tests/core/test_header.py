@@ -241,7 +241,7 @@ def test_unknown_facts_survive_in_a_trace() -> None:
             "the fields of the policy are not those of continuous.",
         ),
         ("num_blocks", 8, "the pool has 8 blocks and not the 9 of the config."),
-        ("num_blocks", None, "the header has no num_blocks."),
+        *(("num_blocks", odd, "the header has no num_blocks.") for odd in (None, 0, -1, 9.0)),
         ("config", {"policy": "continuous", "speed": 9}, "An engine has no limit called 'speed'."),
         (
             "workload",

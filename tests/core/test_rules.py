@@ -604,12 +604,10 @@ def test_whoever_has_finished_computes_nothing_until_its_wave_ends():
 
 def test_every_rule_of_a_step_has_been_broken():
     """Above or by a test of its own: of prefixes, ends, budgets and clocks in this file, of rows
-    for nobody and of absent numbers in test_recorded_rules.py. More tokens drafted than a step
-    computes cannot be followed.
+    for nobody and of absent numbers in test_recorded_rules.py.
     """
     unbroken = {said for said in sentences(steps) if not re.search(said, "\n".join(BROKEN))}
     assert {said.replace("\\", "") for said in unbroken} == {
-        " tokens cannot have been drafted for request ",
         " tokens do not fit the budget of ",
         "a prefix of .+ tokens cannot be found for request ",
         "a request that had finished computes",
@@ -732,6 +730,11 @@ def test_the_texts_of_a_request_fit_its_tokens_and_its_end():
         assert "does not end with its stop string" in str(fault(prompt, forged))
     halves = [*output[:4], "§", "§"]
     assert "does not end with its stop string" in str(fault(prompt, halves))
+    # of a run that was cut short they come once too
+    checker = checker_of(trace)
+    assert [checker.fault(event) for event in trace.events[:3]] == [None] * 3
+    assert checker.fault_of_texts("r", prompt, output[:3]) is None
+    assert checker.fault_of_texts("r", prompt, output[:3]) == "these are the texts of no request."
 
 
 def test_a_pool_that_nobody_asked_for_is_no_larger_than_its_lanes_can_use():

@@ -31,7 +31,9 @@ def small() -> list[str]:
     return list(memory_trace((5, 3), (9, 2), max_num_seqs=1).lines())
 
 
-@pytest.mark.parametrize("schema", [1, 3, file.SCHEMA + 1, True, str(file.SCHEMA), None])
+@pytest.mark.parametrize(
+    "schema", [1, 3, file.SCHEMA + 1, float(file.SCHEMA), True, str(file.SCHEMA), None]
+)
 def test_a_file_of_another_schema_is_refused_in_a_sentence(
     small: list[str], schema: object
 ) -> None:

@@ -7,12 +7,14 @@ examples are lines of a recorded run.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from pathlib import Path
 
 from core.trace import events
-from core.trace.events import RECORDS
+from core.trace.events import RECORDS, BlockChange, Finished, StepEvent
 from core.trace.file import SCHEMA
+from core.trace.trace import Trace
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "trace-format.md"
@@ -61,6 +63,21 @@ def tables() -> str:
         + "\n".join(examples)
         + "\n```\n"
     )
+
+
+def test_what_a_step_leaves_out_is_what_is_empty_and_nothing_else():
+    (event, *_) = Trace.load(EXAMPLE).events
+    for changed in (
+        {"finished": (Finished("a", "cancelled", 0.0), Finished("b", "length"))},
+        {"kv": event.kv._replace(changes=(BlockChange("a", (0,), False, 1),))},
+        {"kv": event.kv._replace(changes=(BlockChange("a", (), False, 0, (0,)),))},
+        {"warnings": ("Odd.",), "queue": ("a", "b")},
+    ):
+        told = event._replace(**changed)
+        assert StepEvent.from_json(json.loads(json.dumps(told.to_json()))) == told != event
+    left_out = {"group": {"default": 0}, "left": {"default": ()}}
+    assert {field: RECORDS["BlockChange"][field] for field in left_out} == left_out
+    assert RECORDS["Finished"]["t"] == {"default": None} and RECORDS["Finished"]["request"] is None
 
 
 def test_the_document_has_the_fields_that_the_records_have():

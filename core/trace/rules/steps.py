@@ -345,16 +345,11 @@ class StepRules:
 
     def _drafts(self, event: StepEvent, index: int, segments: list[Segment]) -> str | None:
         """Proposed tokens come last in a segment; those that are not accepted are dropped."""
-        lengths = {s.request: s.length for s in segments}
-        of_pass = [d for d in event.drafts if d.request in lengths]
+        here = {s.request for s in segments}
+        of_pass = [d for d in event.drafts if d.request in here]
         if self._own and of_pass:
             return "nothing was drafted"
         for draft in of_pass:
-            if draft.drafted >= lengths[draft.request]:
-                return (
-                    f"{draft.drafted} tokens cannot have been drafted for request"
-                    f" {quoted(draft.request)}"
-                )
             self.state.reject(draft)
         return None
 
