@@ -387,6 +387,8 @@ PARTS = (
     ),
     ("shares", "5 of 9 blocks cannot be in use", lambda e: with_kv(e, used=5)),
     ("shares", "3 of 9 blocks cannot be in use", lambda e: with_kv(e, used=3)),
+    # where a prefix is found, its blocks join a table
+    ("shares", "3 of 9 blocks cannot be in use", lambda e: with_kv(e, used=3, changes=())),
     (
         "second",
         "pass 0 has an unknown layout",
