@@ -215,6 +215,11 @@ def test_cancelling_throws_away_the_row_on_its_way():
     assert [(e.step, *o) for e in trace.events for o in e.overrun] == [(4, "r0", 1)]
     assert trace.outputs["r1"] == generate(request("r1", 3, 30))
     assert faults(trace) == []
+    # in a step that computes nothing
+    engine.add_request(request("alone", 3))
+    engine.cancel("alone")
+    event = engine.step()
+    assert [f.request for f in event.finished] == ["alone"] and not event.passes
 
 
 def test_logits_that_are_not_finite_end_that_request_alone():

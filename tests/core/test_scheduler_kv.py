@@ -236,6 +236,17 @@ def test_of_those_who_end_together_the_first_admitted_loses_its_cache_first() ->
     world = SchedulerWorld(config, [*asked, request("late", (1, 2, 3), 1, arrival=1)], num_blocks=4)
     world.run()
     assert [len(world.scheduler.pool.match([*prompt, 1])) for prompt in prompts] == [1, 2]
+    # also where it has the later lane: r1 comes when the first has left lane 0
+    asked = [
+        request("first", (1,), 1),
+        request("r0", prompts[0], 2),
+        request("r1", prompts[1], 1, arrival=1),
+        request("late", (1, 2, 3, 4, 5), 1, arrival=2),
+    ]
+    world = SchedulerWorld(config, asked, num_blocks=5)
+    world.run()
+    assert world.finish_steps == {"first": 0, "r0": 1, "r1": 1, "late": 2}
+    assert [len(world.scheduler.pool.match([*prompt, 1])) for prompt in prompts] == [1, 2]
 
 
 def test_whoever_comes_back_reads_what_it_had_generated_too_before_it_decodes() -> None:
