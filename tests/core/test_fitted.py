@@ -16,6 +16,7 @@ from core import EngineConfig, InflightError, Request, SamplingParams, Trace, Wo
 from core.cli import main
 from core.cli.fit import _time
 from core.cli.report import cost_sentences
+from core.errors import InvalidTrace
 from core.recorders.convert import open_run
 from core.simulate import fitted
 from core.simulate.cost import Load
@@ -27,6 +28,7 @@ from core.simulate.fitted import (
     fit,
     fit_passes,
     measured,
+    measured_on,
     time_between_steps,
 )
 from core.simulate.least_squares import least_squares
@@ -590,6 +592,26 @@ def test_files_that_no_cost_is_in_are_refused_in_a_sentence_that_names_them(tmp_
     with pytest.raises(InflightError) as refused:
         cost_in(tmp_path / "none.jsonl")
     assert str(refused.value).count("none.jsonl") == 1
+    whole = SIX.read_text(encoding="utf-8").splitlines(keepends=True)
+    (odd := tmp_path / "odd.jsonl").write_text("".join([*whole[:2], "{}\n"]), encoding="utf-8")
+
+    def opened(path):
+        raise InvalidTrace("this is no step.", 3)
+
+    for read in (Trace.load, opened):
+        with pytest.raises(InflightError, match=r"^odd\.jsonl, line 3: "):
+            cost_in(odd, read)
+
+
+def test_what_was_measured_on_is_all_that_the_header_says_of_it():
+    header = Trace.load(SIX).header
+    made = replace(header, device_name="two cards", threads=3, tensor_parallel=2, dtype="float16")
+    facts = {"device": "cpu", "device_name": "two cards", "threads": 3, "dtype": "float16"}
+    of_run = {"engine": None, "workload": header.workload, "created": header.created}
+    about = measured_on(made)
+    model = about.pop("model")
+    assert about == {**facts, **of_run, "tensor_parallel": 2}
+    assert model == {name: getattr(header.model, name) for name in model} and "vocab_size" in model
 
 
 def test_typical_errors_are_shares_of_what_was_measured():

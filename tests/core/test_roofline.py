@@ -190,6 +190,9 @@ def test_the_simulated_model_has_its_own_context_and_name():
     assert trace.header.device == "simulated h100" and not trace.header.notes
     with pytest.raises(TooLong, match="131072"):
         engine.run(Workload([_request(131_072)]))
+    asked = SimulatedEngine(H100_8B, name="mine", vocab_size=99, max_model_len=500).model
+    assert (asked.name, asked.vocab_size, asked.context) == ("mine", 99, 500)
+    assert asked.parameters == model.parameters
 
 
 def test_a_trace_says_what_was_assumed_and_where_each_number_is_from():
