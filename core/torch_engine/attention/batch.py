@@ -183,7 +183,7 @@ def pack(
                 blocks[p // block_size] * block_size + p % block_size for p in range(start, kv_len)
             ]
         if table.consecutive:
-            base = blocks[0] * block_size if blocks else 0
+            base = blocks[0] * block_size
             slots: slice | torch.Tensor = slice(base, base + kv_len)
         else:
             starts = torch.tensor(blocks, device=device) * block_size
