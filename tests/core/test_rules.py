@@ -732,6 +732,17 @@ def test_the_texts_of_a_request_fit_its_tokens_and_its_end():
         assert "does not end with its stop string" in str(fault(prompt, forged))
     halves = [*output[:4], "§", "§"]
     assert "does not end with its stop string" in str(fault(prompt, halves))
+    # of who never came, too, and then the run is not complete
+    early = checker_of(trace)
+    assert early.fault_of_texts("r", prompt, []) is None
+    assert early.fault_at_end(True) == (
+        "the run is said to be complete, but request “r” has not finished."
+    )
+    # the first of two whose texts were read
+    two = Workload([asked, Request("s", "O Romeo, ", sampling=SamplingParams(6))])
+    early = checker_of(char_engine().run(two))
+    assert [early.fault_of_texts(r, prompt, []) for r in ("s", "r")] == [None, None]
+    assert str(early.fault_at_end(True)).endswith("but request “s” has not finished.")
     # of a run that was cut short they come once too
     checker = checker_of(trace)
     assert [checker.fault(event) for event in trace.events[:3]] == [None] * 3
