@@ -73,7 +73,7 @@ def test_cpu_backend_agrees_with_the_oracle(
         tensor.copy_(torch.randn(tensor.shape, generator=generator))
     batch = pack(output, BLOCK, pool.trash_slot, CPU)
     for index in range(len(batch.segments)):  # as other layers have used it
-        for of_another in (window, 3):
+        for of_another in (3, window):
             batch.mask(index, of_another, before)
     query = torch.randn(output.rows, heads, output.width, key_size, generator=generator).to(dtype)
     spec = AttentionSpec(

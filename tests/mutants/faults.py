@@ -9889,7 +9889,7 @@ FAULTS = (
         "core/engine/requests.py",
         "        raise error.called(request.id) from None\n",
         "        raise\n",
-        ("core/test_engine_errors.py::test_requests_that_could_never_run",),
+        ("core/test_engine_errors.py::test_what_breaks_a_tokenizer_is_refused",),
     ),
     Fault(
         "a step prepares for its last pass alone",
