@@ -95,6 +95,24 @@ def test_whoever_is_ended_as_a_step_begins_is_gone_and_as_its_output_comes_is_re
     assert [event.overrun for event in earlier.events] == [(), (), (Overrun("b", 1),), ()]
 
 
+def test_who_gives_way_is_named_newest_first():
+    """Of four blocks, `a` needs that of `d` and `b` that of `c`, recorded in the other order."""
+    steps = [
+        step(0, {r: (0, 3) for r in "abcd"}, **come("abcd")),
+        step(1, {r: (3, 1) for r in "abcd"}),
+        step(
+            2,
+            {"a": (4, 1), "b": (4, 1)},
+            preempted=[["c", 4], ["d", 4]],
+            blocks=[["a", [[3]], "append"], ["b", [[2]], "append"]],
+            waiting=2,
+        ),
+    ]
+    trace = checked_trace(Recording("x", {**HEADER, "num_blocks": 4}, steps))
+    assert [event.warnings for event in trace.events] == [(), (), ()]
+    assert [(p.request, p.lane) for p in trace.events[2].preempted] == [("d", 3), ("c", 2)]
+
+
 def test_of_guesses_that_are_right_no_more_are_taken_than_were_asked_for():
     """Three guesses, two of them right, for a request that may have three tokens and has one."""
     guessed = step(1, {"a": (3, 4)}, sampled={"a": [7, 8, 9]}, finished=[["a", "length"]])
