@@ -125,7 +125,8 @@ def test_a_seed_is_that_of_arrivals_lengths_and_prompts():
     sizes = list(itertools.islice(sweep.lengths.sizes(3), 200))
     due = itertools.takewhile(lambda at: at <= 6, arrivals(10.0, 3, 1.0))
     expected = [
-        request(i, size, at, 100, 200, 3) for i, (at, size) in enumerate(zip(due, sizes, strict=False))
+        request(i, size, at, 100, 200, 3)
+        for i, (at, size) in enumerate(zip(due, sizes, strict=False))
     ]
     assert list(workload(sweep, 10.0, _engine().model)) == expected
     engine = _engine(max_num_batched_tokens=4096)
