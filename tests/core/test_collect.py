@@ -159,8 +159,8 @@ def test_calls_without_the_token_are_a_line_a_minute_for_each_address(folder, mo
     for at, host in ((0, "a"), (1, "a"), (2, "b"), (59.5, "a"), (60, "a"), (61, "b"), (62, "b")):
         now[0] = 1000.0 + at
         client = TestClient(app, client=(host, 1))
-        for given in ({}, {"authorization": "Bearer secre"}, {"authorization": "Basic secret"}):
-            assert client.post("/", content=LINE, headers=given).status_code == 401
+        for headers in ({}, {"authorization": "Bearer secre"}, {"authorization": "Basic secret"}):
+            assert client.post("/", content=LINE, headers=headers).status_code == 401
     refused = "sends without the right token, and is refused."
     assert told == [f"{host} {refused}" for host in "abab"]
     assert recordings(folder) == []

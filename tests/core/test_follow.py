@@ -392,8 +392,8 @@ def test_of_a_recording_without_its_first_part_nothing_is_shown_and_it_is_said_w
     follower = Follower(tmp_path)
     assert [type(update) for update in poll(follower)] == [RecordingBegun]
     until = (
-        "run.raw.2.jsonl is not the first part of its recording: steps are shown again from the next"
-        " snapshot on."
+        "run.raw.2.jsonl is not the first part of its recording: steps are shown again from the"
+        " next snapshot on."
     )
     assert follower.sentence.startswith(until)
     with (tmp_path / "run.raw.2.jsonl").open("a") as file:

@@ -28,6 +28,9 @@ from core.serving.http.schemas import ChatBody, CompletionBody, GenerateBody
 from core.serving.limits import ServingLimits
 from core.simulate.engine import SimulatedEngine
 from core.trace.trace import Trace
+from visualizer.charts.plots import kv, lanes
+from visualizer.charts.step_figure import step_figure
+from visualizer.documents.catalogue import recorded_ranks, recorded_runs
 from visualizer.documents.comparison import RECORDED, document, load
 from visualizer.jobs.limits import HERE, IN_TAB, Spec, check
 from visualizer.jobs.measured import Compare, Fork
@@ -93,6 +96,7 @@ def answers() -> dict[str, Callable[[], str]]:
         "grades": of_grades,
         "jobs": of_jobs,
         "library": of_library,
+        "pictures": of_pictures,
     }
     return {name: lambda of=of: "".join(f"{line}\n" for line in of()) for name, of in made.items()}
 
@@ -231,6 +235,21 @@ def of_library() -> Iterator[str]:
             bounds = [bound for bound in map(str, field.metadata) if "0x" not in bound]
             yield f"{body.__name__}.{name}: {field.default!r} {' '.join(bounds)}"
     yield from map(str, (HERE, IN_TAB, SPACE, ServingLimits()))
+
+
+def of_pictures() -> Iterator[str]:
+    """Recorded runs and ranks as the page lists them, with their lanes in small; and figures of a
+    whole run and of its steps.
+    """
+    for listed, _ in (*recorded_runs(), *recorded_ranks(trusted=True)):
+        yield shortened(compact(listed), 600)
+    for name in ("verses-static", "chunk-7-7-6"):
+        trace = Trace.load(TRACES / f"{name}.jsonl", trusted=True)
+        yield f"-- {name}"
+        for view in (lanes, kv):
+            yield shortened(compact(view(trace).to_json()), 600)
+        for event in trace.events[:8]:
+            yield shortened(compact(step_figure(trace, event.step).to_json()), 600)
 
 
 def taken_by(function: Callable[..., Any]) -> str:
