@@ -21,10 +21,11 @@ from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from measure.record import MISTAKES, SHOWN_BY_BOTH, compared, run_preset
-from visualizer.documents.catalogue import LEAKS, RANKED, RUNS, TRACES
+from visualizer.documents.catalogue import LEAKS, RANKED, RUNS, TRACES, _stacked, thumbnail
 from visualizer.documents.comparison import RECORDED
 from visualizer.server.recorded_runs import promise_recorded_runs
 from visualizer.server.store import Store
+from worlds.ranks import ranks, text
 
 QUICK = ("nanogpt-chunked-2", "nanogpt-chunked-4", "chunk-7-by-4", "one-joins-two")
 
