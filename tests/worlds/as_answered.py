@@ -1,5 +1,5 @@
-"""What commands print, what a grade says of every wrong answer, and what the page is given of
-comparisons that ship, as text.
+"""What commands print, what a grade says of every wrong answer, what the page is given of
+comparisons that ship, pictures of runs, and verdicts, as text.
 """
 
 from __future__ import annotations
