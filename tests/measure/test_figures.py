@@ -12,14 +12,29 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from core.cli.options import DeviceOptions
 from core.errors import InflightError
+from core.measure.baselines.records import BaselineRequest
+from core.measure.baselines.transformers_continuous import Variant
 from core.workload.request import Request, SamplingParams
-from measure import fits, load, plans, recorder_cost, start, threads, viewers, vllm_traffic
+from measure import (
+    fits,
+    load,
+    plans,
+    record_gpu,
+    recorder_cost,
+    start,
+    threads,
+    viewers,
+    vllm_traffic,
+)
 from measure.day import held
 from measure.plans import Prediction
 from measure.serve import Answer, _ask, _numbers, options_of
@@ -308,6 +323,34 @@ def test_the_way_to_wait_that_serves_is_named_beside_the_best(capsys):
         assert said[2] == " ".join(["b", *["2.00 s"] * len(names), "2.00×"])
         assert said[-1].startswith("Best where it fares worst: a.")
         assert said[-1].endswith(f" uses {uses}.")
+
+
+def test_transformers_is_compared_in_the_fastest_of_its_settings(monkeypatch):
+    """A stand-in, on as many requests as there are lanes: eager attention is twice as fast, and
+    CUDA graphs do not run.
+    """
+    tried: list[int] = []
+
+    @contextmanager
+    def ready(model: Any, work: Any, *_: Any, variant: Variant, limit_s: float) -> Iterator[Any]:
+        tried.append(len(work))
+        if variant.use_cuda_graph:
+            raise InflightError("No graphs here. None at all.")
+        wall = {"sdpa": 2.0, "eager": 1.0}[variant.attention or ""]
+        yield lambda: SimpleNamespace(outputs={"a": [1] * 4, "b": [1] * 2}, wall_s=wall)
+
+    monkeypatch.setattr(record_gpu, "ready", ready)
+    said: list[str] = []
+    work = [BaselineRequest(f"r{n}", (1, 2), 4) for n in range(3)]
+    chosen = record_gpu._transformers(None, work, 2, 16, said.append).about
+    assert (chosen["attention"], chosen["use_cuda_graph"]) == ("eager", False)
+    assert tried == [2] * 4
+    assert [line.rpartition("): ")[2] for line in said] == [
+        "3 tok/s",
+        "No graphs here",
+        "6 tok/s",
+        "No graphs here",
+    ]
 
 
 def test_traffic_comes_as_it_is_said():
