@@ -20,11 +20,14 @@ from typing import Any
 import pytest
 
 from core.cli.options import DeviceOptions
+from core.config import DEFAULT_MODEL
 from core.errors import InflightError
 from core.measure.baselines.records import BaselineRequest
 from core.measure.baselines.transformers_continuous import Variant
+from core.workload.presets import PRESETS
 from core.workload.request import Request, SamplingParams
 from measure import (
+    engine_in_tab,
     fits,
     load,
     plans,
@@ -39,6 +42,7 @@ from measure.day import held
 from measure.plans import Prediction
 from measure.serve import Answer, _ask, _numbers, options_of
 from measure.visitors import Row, _p95
+from visualizer.jobs.limits import IN_TAB, check
 from worlds.commands import command
 
 TRACES = fits.OURS
@@ -351,6 +355,13 @@ def test_transformers_is_compared_in_the_fastest_of_its_settings(monkeypatch):
         "6 tok/s",
         "No graphs here",
     ]
+
+
+@pytest.mark.parametrize("name", [engine_in_tab.PRESET, engine_in_tab.STOPPED])
+def test_a_tab_is_timed_on_what_the_preset_recommends(name):
+    spec = check(engine_in_tab._spec(name, DEFAULT_MODEL), IN_TAB)
+    assert (spec.config, spec.model) == (PRESETS[name].config, DEFAULT_MODEL)
+    assert spec.workload.to_json() == PRESETS[name].workload.to_json()
 
 
 def test_traffic_comes_as_it_is_said():
