@@ -706,8 +706,8 @@ FAULTS = (
     Fault(
         "only Python rounds durations to even",
         "visualizer/words/vocabulary.py",
-        "ms.quantize(Decimal(places), ROUND_HALF_UP)",
-        "ms.quantize(Decimal(places))",
+        "return Decimal(value).quantize(Decimal(places), ROUND_HALF_UP)",
+        "return Decimal(value).quantize(Decimal(places))",
         ("visualizer/test_captions.py",),
     ),
     # -- what check asks
