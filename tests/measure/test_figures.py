@@ -41,7 +41,7 @@ from measure import (
 from measure.day import held
 from measure.plans import Prediction
 from measure.serve import Answer, _ask, _numbers, options_of
-from measure.visitors import Row, _p95
+from measure.visitors import Row, Visit, _p95, row_of
 from visualizer.jobs.limits import IN_TAB, check
 from worlds.commands import command
 
@@ -225,6 +225,15 @@ def test_of_a_class_the_ninety_fifth_of_a_hundred_is_told():
     row = Row(30, 28, 4, 1.0, 2.0, 3.0, None, ("Too many.",)).line().split()
     assert row == ["30", "28", "4", "1.0", "s", "2.0", "s", "3.0", "s", "–", "Too", "many."]
     assert Row(1, 1, 0, 1.0, 2.0, 3.0, 4.25, ()).line().endswith("4.2 s")
+
+
+def test_of_a_class_only_those_who_are_served_count():
+    served = [Visit(1.0, 0, 2.0, 3.0, ""), Visit(3.0, 2, 6.0, 7.0, "")]
+    refused = [Visit(99.0, 5, 99.0, 99.0, why) for why in ("Too many.", "Full.", "Too many.")]
+    row = row_of([*refused, *served], 4.0)
+    assert (row.visitors, row.served, row.in_line, row.browser) == (5, 2, 1, 4.0)
+    assert (row.picture_p95, row.first_step_p95, row.end_p95) == pytest.approx((2.9, 5.8, 6.8))
+    assert row.refusals == ("Too many.", "Full.")
 
 
 def test_each_column_of_a_load_has_its_own_number(capsys):
