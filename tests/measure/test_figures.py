@@ -44,6 +44,7 @@ from measure.serve import Answer, _ask, _numbers, options_of
 from measure.visitors import Row, Visit, _p95, row_of
 from visualizer.jobs.limits import IN_TAB, check
 from worlds.commands import command
+from worlds.static_host import hosted
 
 TRACES = fits.OURS
 
@@ -371,6 +372,24 @@ def test_a_tab_is_timed_on_what_the_preset_recommends(name):
     spec = check(engine_in_tab._spec(name, DEFAULT_MODEL), IN_TAB)
     assert (spec.config, spec.model) == (PRESETS[name].config, DEFAULT_MODEL)
     assert spec.workload.to_json() == PRESETS[name].workload.to_json()
+
+
+def test_of_a_servers_counters_those_of_vllm_are_kept(tmp_path):
+    """Not the buckets of its histograms, nor when each was made."""
+    kept = ['vllm:num_requests_running{engine="0"} 2.0', "vllm:e2e_request_latency_seconds_sum 3"]
+    others = [
+        "# HELP vllm:num_requests_running How many",
+        'vllm:e2e_request_latency_seconds_bucket{le="1"} 2',
+        "vllm:e2e_request_latency_seconds_created 1e9",
+        "python_info 1",
+    ]
+    (site := tmp_path / "site").mkdir()
+    (site / "metrics").write_text("\n".join([others[0], kept[0], *others[1:], kept[1], ""]))
+    with hosted(site) as host:
+        server: Any = SimpleNamespace(url=host.url.rstrip("/"))
+        vllm_traffic.send(server, [], tmp_path)
+    assert (tmp_path / "metrics.txt").read_text().splitlines() == kept
+    assert json.loads((tmp_path / "clients.json").read_text()) == []
 
 
 def test_traffic_comes_as_it_is_said():
