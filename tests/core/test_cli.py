@@ -4,7 +4,9 @@ refuses and how.
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -21,9 +23,10 @@ from core.cli.check import _print_result
 from core.cli.import_ import _print
 from core.cli.long import is_long
 from core.cli.options import LIMITS
-from core.cli.report import _parameters, circumstances, print_steps, step_row
+from core.cli.report import _parameters, circumstances, print_steps, print_summary, step_row
 from core.cli.terminal import mask_lines
 from core.config import POLICIES, EngineConfig
+from core.files import written
 from core.proof.verify import check
 from core.trace.events import Carried, Finished, LimitReached, Preempted, Resumed, Stalled
 from core.trace.phrases import letters
@@ -638,3 +641,29 @@ def test_progress_without_a_terminal_is_a_line_a_tenth_at_most_one_a_second(caps
         for done in (10, 20, 30, 31):
             work.update(done, f"at {done}")
     assert capsys.readouterr().err.splitlines() == ["tokens 20/100, at 20", "tokens 31/100, at 31"]
+
+
+def test_a_file_is_read_with_each_mebibyte_reported(tmp_path, capsys, monkeypatch):
+    """A file that is packed has no size of which a part could be told."""
+    seconds = itertools.count()
+    real = output.ProgressReporter
+    monkeypatch.setattr(output, "ProgressReporter", partial(real, clock=lambda: next(seconds)))
+    lines = ["x" * (2**19 - 1) + "\n"] * 8
+    for name, said in (("a.jsonl", 4), ("a.jsonl.gz", 0)):
+        with written(path := tmp_path / name) as file:
+            file.writelines(lines)
+        assert list(output.reading(iter(lines), path)) == lines
+        assert capsys.readouterr().err.splitlines() == [
+            f"a.jsonl, MiB read {mib}/4" for mib in range(1, said + 1)
+        ]
+
+
+def test_of_many_requests_forty_are_rows_and_the_others_are_counted(capsys):
+    for many, left in ((40, None), (43, 3)):
+        print_summary(memory_trace(*[(2, 1)] * many))
+        said = capsys.readouterr().out.splitlines()
+        rows = [line for line in said if re.fullmatch(r"\S+ r\d+ .*length.*", line)]
+        assert len(rows) == 40
+        assert [line for line in said if line.startswith("… and ")] == (
+            [f"… and {left} more; --json has them all."] if left else []
+        )

@@ -15,16 +15,20 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from core.errors import InflightError, InvalidTrace
 from core.recorders.collected import Collection, Full
 from core.recorders.raw import read_raw
 from core.recorders.vllm.inflight_vllm.sender import MOST_BODY, Sender
+from core.serving.http import collect
+from core.serving.http.collect import collector_app
 from worlds.collecting import HEADER, collecting, free_port, put, sending, step
 from worlds.examples import examples
 
@@ -145,6 +149,21 @@ def test_nobody_waits_for_a_collector_that_is_away(folder, caplog):
     (recording,) = read_raw(recordings(folder))
     kept = [s["step"] for s in recording.steps]
     assert kept == list(range(len(kept))) and recording.dropped == 500 - len(kept) == writer.dropped
+
+
+def test_calls_without_the_token_are_a_line_a_minute_for_each_address(folder, monkeypatch):
+    """However many come; and what they send is not taken."""
+    now, told = [1000.0], list[str]()
+    monkeypatch.setattr(collect, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    app = collector_app(Collection(folder), "secret", told.append)
+    for at, host in ((0, "a"), (1, "a"), (2, "b"), (59.5, "a"), (60, "a"), (61, "b"), (62, "b")):
+        now[0] = 1000.0 + at
+        client = TestClient(app, client=(host, 1))
+        for headers in ({}, {"authorization": "Bearer secre"}, {"authorization": "Basic secret"}):
+            assert client.post("/", content=LINE, headers=headers).status_code == 401
+    refused = "sends without the right token, and is refused."
+    assert told == [f"{host} {refused}" for host in "abab"]
+    assert recordings(folder) == []
 
 
 def test_a_slow_collector_holds_up_nobody(caplog):

@@ -16,7 +16,8 @@ from core.recorders.compare import compare_steps, compare_totals, rank_of
 from core.recorders.convert import checked_trace
 from core.recorders.raw import Recording
 from core.recorders.sequence import still_there
-from core.trace.events import NOT_RECORDED, Draft, Finished, Overrun
+from core.trace.events import NOT_RECORDED, Draft, Finished, LimitReached, Overrun, Stalled
+from core.trace.inferred import UNRECORDED
 from core.trace.trace import Trace
 from worlds.by_hand import HEADER as RECORDED
 
@@ -93,6 +94,49 @@ def test_whoever_is_ended_as_a_step_begins_is_gone_and_as_its_output_comes_is_re
     # a moment earlier, its row is computed in vain
     earlier = opened(steps, aborts=[abort(1.0, "a"), abort(2.4, "b")])
     assert [event.overrun for event in earlier.events] == [(), (), (Overrun("b", 1),), ()]
+
+
+def test_who_gives_way_is_named_newest_first():
+    """Of four blocks, `a` needs that of `d` and `b` that of `c`, recorded in the other order."""
+    steps = [
+        step(0, {r: (0, 3) for r in "abcd"}, **come("abcd")),
+        step(1, {r: (3, 1) for r in "abcd"}),
+        step(
+            2,
+            {"a": (4, 1), "b": (4, 1)},
+            preempted=[["c", 4], ["d", 4]],
+            blocks=[["a", [[3]], "append"], ["b", [[2]], "append"]],
+            waiting=2,
+        ),
+    ]
+    trace = checked_trace(Recording("x", {**HEADER, "num_blocks": 4}, steps))
+    assert [event.warnings for event in trace.events] == [(), (), ()]
+    assert [(p.request, p.lane) for p in trace.events[2].preempted] == [("d", 3), ("c", 2)]
+
+
+def test_who_stalls_beside_a_preemption_lacks_a_block():
+    """All five blocks are taken as `d` gives way to `b`, and `c` computes nothing. In the next step
+    nobody gives way, so why `c` does not go on is not on record.
+    """
+    steps = [
+        step(0, {r: (0, 3) for r in "abcd"}, **come("abcd")),
+        step(1, {r: (3, 1) for r in "abcd"}),
+        step(
+            2,
+            {"a": (4, 1), "b": (4, 1)},
+            preempted=[["d", 4]],
+            blocks=[["a", [[4]], "append"], ["b", [[3]], "append"]],
+            waiting=1,
+        ),
+        step(3, {"a": (5, 1), "b": (5, 1)}, waiting=1),
+    ]
+    trace = checked_trace(Recording("x", {**HEADER, "num_blocks": 5}, steps))
+    assert [event.warnings for event in trace.events] == [(), (), (), ()]
+    assert [event.stalled for event in trace.events[1:]] == [
+        (),
+        (Stalled("c", LimitReached("blocks", 0, 1, 5)),),
+        (Stalled("c", UNRECORDED),),
+    ]
 
 
 def test_of_guesses_that_are_right_no_more_are_taken_than_were_asked_for():

@@ -560,6 +560,14 @@ def test_an_error_of_a_fit_is_said_if_all_of_it_is_known():
         rest = {name: number for name, number in whole["error"].items() if name != part}
         for error in (rest, rest | {part: "1"}, rest | {part: True}):
             assert cost_sentences(whole | {"error": error}) == said[:-1]
+    error = {"median": 0.5, "p90": 0.9, "total": -0.6, "worst": 0.7, "held_out_passes": 1000}
+    (fit_is_off,) = cost_sentences({"error": error})
+    assert fit_is_off == (
+        "The fit is off by 50.0 % (median) and 90.0 % (90th percentile) on 1,000 passes that it had"
+        " not seen, each fifth of the run in turn; by -60.0 % in total, and 70.0 % in the worst"
+        " fifth."
+    )
+    assert len(cost_sentences({"error": error | {"median": 0.51}})) == 2
 
 
 def test_files_that_no_cost_is_in_are_refused_in_a_sentence_that_names_them(tmp_path, capsys):

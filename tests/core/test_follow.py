@@ -385,6 +385,23 @@ def test_another_version_and_left_out_prompts_are_said(tmp_path, lines):
     assert "prompts" in begun.header.absent and set(met.prompt) == {LEFT_OUT}
 
 
+def test_of_a_recording_without_its_first_part_nothing_is_shown_and_it_is_said_why(tmp_path, lines):
+    """From the beginning, and again as steps pass; no snapshot comes from which to go on."""
+    header, *records = lines
+    (tmp_path / "run.raw.2.jsonl").write_text(named(header, part=2) + "".join(records[:1]))
+    follower = Follower(tmp_path)
+    assert [type(update) for update in poll(follower)] == [RecordingBegun]
+    until = (
+        "run.raw.2.jsonl is not the first part of its recording: steps are shown again from the"
+        " next snapshot on."
+    )
+    assert follower.sentence.startswith(until)
+    with (tmp_path / "run.raw.2.jsonl").open("a") as file:
+        file.write("".join(records[1:]))
+    assert not events(poll(follower))
+    assert follower.sentence.startswith(f"{until} At least ")
+
+
 def test_each_rank_of_a_folder_is_followed_by_itself(tmp_path):
     for rank in (0, 1):
         content = gzip.decompress(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig
@@ -17,6 +18,7 @@ from core.measure.baselines.transformers_continuous import TransformersContinuou
 from core.recorders.convert import checked_trace
 from core.recorders.groups import kv_groups
 from core.recorders.raw import Recording, read_raw
+from core.recorders.transformers_batching import _Observer
 from core.recorders.transformers_batching import recording as recording_transformers
 from core.recorders.vllm.inflight_vllm.groups import Leaving
 from core.trace.events import (
@@ -283,6 +285,37 @@ def test_a_recording_of_before_is_not_changed_where_nothing_left():
 
 
 # -- transformers ----------------------------------------------------------------------------------
+
+
+def test_a_table_of_transformers_is_recorded_by_what_is_new_in_it(tmp_path):
+    """Two groups: a block of the first is two units of the pool, of the second one. A table is
+    whole where a request has none yet, or where one of its tables no longer begins as it did.
+    """
+    observer = _Observer(tmp_path / "run.raw.jsonl", "m", {})
+
+    def changes(**tables):
+        """tables: by request, its blocks in each group."""
+        allocators = {
+            group: SimpleNamespace(
+                blocks_per_sector=2 - group,
+                block_table={r: blocks[group] for r, blocks in tables.items() if blocks[group]},
+            )
+            for group in (0, 1)
+        }
+        cache = SimpleNamespace(cache_allocators=allocators, num_sectors=9)
+        return observer._blocks(cache)
+
+    assert changes(a=([0], [3])) == [["a", [[0], [6, 7]], "table"]]
+    assert changes(a=([0], [3]), b=([1], [])) == [["b", [[1], []], "table"]]
+    assert changes(a=([0, 2], [3]), b=([1], [])) == [["a", [[2], []], "append"]]
+    assert changes(a=([0, 2], [3, 4]), b=([1], [5])) == [
+        ["a", [[], [8, 9]], "append"],
+        ["b", [[], [10, 11]], "append"],
+    ]
+    assert changes(a=([0, 2], [5, 4])) == [["a", [[0, 2], [10, 11, 8, 9]], "table"]]
+    assert changes(a=([0, 2], [5, 4])) == []
+    assert changes() == []
+    assert changes(a=([0, 2], [5])) == [["a", [[0, 2], [10, 11]], "table"]]
 
 
 @pytest.mark.slow

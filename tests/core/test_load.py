@@ -119,6 +119,22 @@ def test_the_requests_of_a_point_arrive_within_three_quarters_of_its_time():
     assert len(workload(Sweep(seconds=0.1), 0.001, _engine().model)) == 1
 
 
+def test_a_seed_is_that_of_arrivals_lengths_and_prompts():
+    """And the same seed gives the same requests. The capacity is of requests of that seed too."""
+    sweep = Sweep(seconds=8.0, lengths=Lengths("2-40", "2-40"), seed=3)
+    sizes = list(itertools.islice(sweep.lengths.sizes(3), 200))
+    due = itertools.takewhile(lambda at: at <= 6, arrivals(10.0, 3, 1.0))
+    expected = [
+        request(i, size, at, 100, 200, 3)
+        for i, (at, size) in enumerate(zip(due, sizes, strict=False))
+    ]
+    assert list(workload(sweep, 10.0, _engine().model)) == expected
+    engine = _engine(max_num_batched_tokens=4096)
+    assert capacity(sweep, engine, requests=9) > 0
+    ran = engine.trace.workload
+    assert list(ran) == [request(i, size, 0.0, 100, 200, 3) for i, size in enumerate(sizes[:9])]
+
+
 def test_a_trace_of_arrivals_is_replayed_at_the_rate():
     sizes = tuple(RequestSize(5, 5, at) for at in (0.0, 1.0, 1.5, 10.0))  # 0.3 a second
     requests = workload(Sweep(sizes=sizes), 0.6, _engine().model)

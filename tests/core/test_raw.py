@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
+import random
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +44,27 @@ def test_what_was_dropped_is_counted_over_all_parts_and_all_ends():
     recording = read([step(0, 0.0), ends[0], ends[1]], [step(1, 1.0), ends[2]])
     assert recording.dropped == 9 and recording.complete
     assert recording.faults == ["The recorder could not keep up and dropped 9 records."]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_in_parts_a_recording_is_what_it_is_in_one_file(seed):
+    """Wherever one part ends and the next begins, whichever is named first: steps, snapshots and
+    requests that were ended from outside are all there.
+    """
+    data = Path(__file__).resolve().parents[1] / "data" / "vllm-0.32-snapshots.raw.jsonl.gz"
+    header, *records = gzip.decompress(data.read_bytes()).decode().splitlines()
+    records.append('{"kind": "end", "dropped": 3}')
+    (whole,) = gathered([("run", [header, *records])])
+    assert whole.steps and whole.aborts and whole.snapshots and whole.complete and whole.dropped
+    chance = random.Random(seed)
+    cuts = [0, *sorted(chance.sample(range(len(records)), 3)), len(records)]
+    parts = [
+        ("run", [json.dumps(json.loads(header) | {"part": n}), *records[first:last]])
+        for n, (first, last) in enumerate(pairwise(cuts), 1)
+    ]
+    chance.shuffle(parts)
+    (joined,) = gathered(parts)
+    assert replace(joined, header=whole.header) == whole
 
 
 def test_one_record_that_was_dropped_is_one():

@@ -11,9 +11,10 @@ from collections import Counter
 import httpx
 import pytest
 
+from core.errors import TooManyRequests
 from core.serving.engine_thread import ClassSettings
 from core.serving.http.app import create_app
-from core.serving.limits import ServingLimits
+from core.serving.limits import Places, ServingLimits
 from core.serving.listening import server_config
 from worlds.attacks import call, connected, status
 from worlds.serving import MODEL, Served, char_engine, listening, served
@@ -137,3 +138,19 @@ def test_a_name_too_long_to_be_a_fields_is_not_repeated(server):
         assert told["param"] == param and told["message"].startswith(
             param or "A field is not supported here"
         )
+
+
+def test_a_place_that_is_given_back_twice_frees_no_other():
+    places = Places(ServingLimits(max_requests=3, max_requests_per_client=2))
+    first, second = places.take("a", 2)
+    for most in (lambda: places.take("a"), lambda: places.take("b", 2)):
+        with pytest.raises(TooManyRequests):
+            most()
+    for _ in range(3):
+        first.free()
+    assert places.num_taken == 1
+    with pytest.raises(TooManyRequests, match="1 of your requests"):
+        places.take("a", 2)
+    places.take("a")
+    second.free()
+    assert places.num_taken == 1

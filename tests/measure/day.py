@@ -174,25 +174,11 @@ class Day:
         )
 
     def read(self) -> Reading:
-        process = Path("/proc", str(self.page.process.pid))
-        status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
-        links = []
-        for entry in (process / "fd").iterdir():
-            with suppress(OSError):
-                links.append(os.readlink(entry))
-        children = sum(
-            len((task / "children").read_text().split()) for task in (process / "task").iterdir()
-        )
         reading = Reading(
             at=round(time.monotonic() - self.began, 1),
             life=self.calls.life,
             at_rest=self.is_resting,
-            memory_mib=round(int(status["VmRSS"].split()[0]) / 1024, 1),
-            threads=int(status["Threads"]),
-            descriptors=len(links),
-            sockets=sum(link.startswith("socket:") for link in links),
-            processes=children,
-            disk_mib=round(_bytes_in(self.folder) / 2**20, 1),
+            **held(self.page.process.pid, self.folder),
         )
         self.readings.append(reading)
         return reading
@@ -430,6 +416,27 @@ def per_hour(points: list[tuple[float, float]]) -> float:
     return (
         3600 * sum((t - t0) * (v - v0) for t, v in points) / sum((t - t0) ** 2 for t, _ in points)
     )
+
+
+def held(process: int, folder: Path) -> dict[str, Any]:
+    """What a process and its folder hold, by the names of `Reading`."""
+    of = Path("/proc", str(process))
+    status = dict(line.split(":", 1) for line in (of / "status").read_text().splitlines())
+    links = []
+    for entry in (of / "fd").iterdir():
+        with suppress(OSError):
+            links.append(os.readlink(entry))
+    return {
+        "memory_mib": round(int(status["VmRSS"].split()[0]) / 1024, 1),
+        "threads": int(status["Threads"]),
+        "descriptors": len(links),
+        "sockets": sum(link.startswith("socket:") for link in links),
+        # each belongs to the thread that started it
+        "processes": sum(
+            len((task / "children").read_text().split()) for task in (of / "task").iterdir()
+        ),
+        "disk_mib": round(_bytes_in(folder) / 2**20, 1),
+    }
 
 
 def _bytes_in(folder: Path) -> int:

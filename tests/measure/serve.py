@@ -320,15 +320,7 @@ def serve(
         adapter, engine.tokenizer, EngineConfig(**{**config.to_json(), "num_blocks": blocks})
     )
     given = {**limits, "max_num_seqs": config.max_num_seqs, "num_blocks": blocks}
-    options = ["--model", name, "--device", device_options.device, "--dtype", device_options.dtype]
-    options += ["--threads", str(device_options.threads)] if device_options.threads else []
-    for option, value in given.items():
-        flag = option.replace("_", "-")
-        options += (
-            [f"--{flag}" if value else f"--no-{flag}"]
-            if isinstance(value, bool)
-            else [f"--{flag}", str(value)]
-        )
+    options = options_of(name, device_options, given)
     with ProgressReporter("runs", 3) as work:
         steps = iter(range(3))
         workload = Workload(asked, name="serve", arrival_unit="s")
@@ -343,6 +335,20 @@ def serve(
         "environment": environment(header),
     }
     finish(data, _print, json, out)
+
+
+def options_of(model: str, where: DeviceOptions, limits: Mapping[str, Any]) -> list[str]:
+    """Of `python -m inflight serve`, for the same engine."""
+    options = ["--model", model, "--device", where.device, "--dtype", where.dtype]
+    options += ["--threads", str(where.threads)] if where.threads else []
+    for option, value in limits.items():
+        flag = option.replace("_", "-")
+        options += (
+            [f"--{flag}" if value else f"--no-{flag}"]
+            if isinstance(value, bool)
+            else [f"--{flag}", str(value)]
+        )
+    return options
 
 
 def _print(data: dict[str, Any]) -> None:

@@ -78,10 +78,13 @@ async def fan_out(
             for task in load:
                 task.cancel()
             await asyncio.gather(*load, return_exceptions=True)
+    return {"viewers": viewers, "rounds": rounds, **figures(pairs, seen)}
+
+
+def figures(pairs: list[tuple[float, float]], seen: list[dict[str, float]]) -> dict[str, Any]:
+    """Medians over the rounds. pairs: tokens a second alone and watched. seen: by the viewers."""
     ratios = [watched / alone for alone, watched in pairs]
     return {
-        "viewers": viewers,
-        "rounds": rounds,
         "tok_s_alone": [round(alone, 1) for alone, _ in pairs],
         "tok_s_watched": [round(watched, 1) for _, watched in pairs],
         "ratio": round(statistics.median(ratios), 4),

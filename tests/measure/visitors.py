@@ -110,9 +110,14 @@ async def _class(url: str, visitors: int, within: float, browser: bool) -> Row:
             )
         )
         drawn = await watching if watching else None
+    return row_of(visits, drawn)
+
+
+def row_of(visits: Sequence[Visit], drawn: float | None) -> Row:
+    """drawn: the seconds of a real browser among them. Whoever was refused has no times."""
     served = [visit for visit in visits if not visit.refused]
     return Row(
-        visitors,
+        len(visits),
         len(served),
         sum(visit.place > 0 for visit in served),
         _p95([visit.picture for visit in served]),

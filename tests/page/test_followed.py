@@ -54,6 +54,8 @@ def test_an_engine_is_watched_by_its_recording(url, folder, visit):
     whole = import_recording(VLLM)
     ada, bo = opened(visit, url), opened(visit, url, size="phone")
     settled(ada, f"{SAYS}.startsWith('There is no recording in recordings yet')")
+    # the opening would stand before what its owner wants to see
+    assert ada.evaluate("inflight.options.opening") is None
     with writing(VLLM, folder / "run.raw.jsonl"):
         for page in (ada, bo):
             settled(

@@ -91,6 +91,18 @@ def test_the_documents_come_along_and_are_searched_without_any_other_site(tmp_pa
         assert asked and all(address.startswith((url, "data:", "blob:")) for address in asked)
 
 
+def test_what_a_site_links_to_is_a_file_of_it(tmp_path):
+    """On a disk nobody looks for the first page of a folder."""
+    (docs := tmp_path / "built").mkdir()
+    (docs / "index.html").write_text("<h1>Start</h1>")
+    folder = tmp_path / "site"
+    export_site(folder, *some(tmp_path, "chunk-7-by-4"), docs=docs)
+    pages = [path.read_text(encoding="utf-8") for path in folder.glob("*.html")]
+    linked = dict(re.findall(r'"(docs|embed|url)": ?"([^"]*)"', "".join(pages)))
+    assert set(linked) == {"docs", "embed", "url"}
+    assert [address for address in linked.values() if not (folder / address).is_file()] == []
+
+
 def test_the_site_opens_from_disk(site, fresh):
     page = fresh(opening=True)
     asked, errors = [], []

@@ -5,10 +5,13 @@ alone.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,10 +26,12 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.browser import kept
 from visualizer.browser.answers import Answers
-from visualizer.browser.tab import Tab
+from visualizer.browser.tab import Tab, TabJob
+from visualizer.browser.time_limit import TimeLimit
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs.offers import preset_entry
 from visualizer.page.step import PLOTLY
+from visualizer.write.answers import FILE, executed
 from worlds.gguf_files import write
 from worlds.node_model import node_model
 from worlds.pyodide import unpacked
@@ -306,3 +311,23 @@ def test_work_on_the_model_of_a_tab(tmp_path):
         )
         *_, leaked = done(answers.begin("leak", spec()))
         assert json.loads(answers.document(leaked["url"]))["header"]["leak"]
+
+
+def test_each_turn_of_a_tab_has_its_full_time_again():
+    """Time that was up is told with the line that was running, and not to the next turn."""
+    before = signal.getsignal(signal.SIGINT)
+    limit = TimeLimit()
+    code = compile("import signal\nsignal.raise_signal(signal.SIGINT)", FILE, "exec")
+
+    def overdue() -> Iterator[dict[str, Any]]:
+        yield {"scope": len(executed(code))}
+
+    try:
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                TabJob(overdue(), limit).turn(1)
+            assert limit.line == 2
+            assert TabJob(iter([{"done": True}]), limit).turn(1) == '[{"done": true}]'
+            assert limit.line is None
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 
-from core.config import POLICIES, EngineConfig
+from core.config import ASSETS, POLICIES, EngineConfig
 from core.recorders.convert import import_recording
 from core.simulate.engine import SimulatedEngine
 from core.simulate.named import cost_named
@@ -506,6 +509,31 @@ def test_a_duration_is_rounded_as_the_player_rounds_it():
     assert [milliseconds(s) for s in (0.00123, 0.0123, 0.123)] == ["1.23 ms", "12.3 ms", "123 ms"]
     assert [milliseconds(s) for s in (9.9994, 10.0, 61.25)] == ["9999 ms", "10.0 s", "61.3 s"]
     assert milliseconds(9.9996) == "10.0 s"
+    assert [milliseconds(s) for s in (0.00999, 0.01, 0.1)] == ["9.99 ms", "10.0 ms", "100 ms"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_player_writes_every_duration_as_the_sentences_do():
+    """Around each place where the number of digits changes, and on exact halves of a digit."""
+    spans = (range(995, 1_006), range(9_990, 10_011), range(99_900, 100_100, 5))
+    some = [us / 1e6 for span in spans for us in span]
+    some += [hundredth / 100 for hundredth in range(990, 4_000)]
+    some += [(2 * n + 1) / 2**k for k in (10, 14, 17) for n in range(200)]
+    script = (
+        "import { milliseconds } from './assets/player/parts/format.js';"
+        "import { readFileSync } from 'node:fs';"
+        "const some = JSON.parse(readFileSync(0, 'utf8'));"
+        "console.log(JSON.stringify(some.map(milliseconds)));"
+    )
+    told = subprocess.run(
+        ["node", "--no-warnings", "--input-type=module", "--eval", script],
+        input=json.dumps(some),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ASSETS.parent,
+    )
+    assert json.loads(told.stdout) == list(map(milliseconds, some))
 
 
 @pytest.mark.parametrize("limits", [{"prefix_caching": True}, {}, {"policy": "static"}])

@@ -199,6 +199,18 @@ def test_where_it_is_absent_a_sentence_says_how_to_get_it(pyodide, tmp_path, mon
     assert engine_files.engine_files() is None
 
 
+def test_a_page_offers_the_large_model_once_it_is_fetched(
+    pyodide, smollm2, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("INFLIGHT_PYODIDE", str(pyodide))
+    monkeypatch.setenv("INFLIGHT_MODELS_DIR", str(tmp_path / "models"))
+    for models in (tuple(BUILTIN_MODELS), (*BUILTIN_MODELS, "smollm2")):
+        offered = engine_files.engine_files()
+        assert offered is not None and offered.models == models
+        (at := engine_files.packed_smollm2()).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(smollm2, at)
+
+
 def test_a_site_with_the_engine_is_refused_before_anything_is_written(
     tmp_path, capsys, monkeypatch
 ) -> None:

@@ -22,6 +22,7 @@ from visualizer.lessons.document import (
     lesson_document,
     recorded,
     runs_of_lessons,
+    stop_document,
 )
 from visualizer.lessons.facts import FACTS, REQUEST_FACTS, Who, best_seating, best_steps, parts_at
 from visualizer.lessons.lessons import LESSONS, SEEN
@@ -191,6 +192,21 @@ def test_a_text_that_mentions_what_is_not_there_is_refused():
     ):
         with pytest.raises(InflightError):
             filled(template, at, {}, "en")
+
+
+def test_a_question_has_one_right_answer_among_several():
+    """As one that ships has; not two of them, none, or that alone."""
+    lesson, stop = next(
+        (lesson, stop) for lesson, stop in ALL if "options" in (stop.question or {})
+    )
+    words = texts("en", lesson.name)[stop.name]
+    made = stop_document(stop, words, TRACES, "en")["ask"]["options"]
+    named = dict(zip(stop.question["options"].split(), made, strict=True))
+    right, wrong = sorted(named, key=lambda name: not named[name]["right"])[:2]
+    for options in (f"{right} {wrong} {right}", f"{wrong} {wrong}", right):
+        other = dataclasses.replace(stop, question=stop.question | {"options": options})
+        with pytest.raises(InflightError, match="does not have one right answer among several"):
+            stop_document(other, words, TRACES, "en")
 
 
 def test_facts_are_those_of_the_trace():

@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -254,6 +255,30 @@ def live_of(trace: Trace) -> Live:
     for message in messages(trace):
         live.take([message])
     return live
+
+
+def test_what_comes_at_once_is_told_in_the_order_in_which_it_came():
+    """Steps go out together up to a message of another kind, such as that of the next run."""
+    one, other = (record(EngineConfig(max_num_seqs=2), asked_for("r0", 3, n)) for n in (4, 6))
+    begun, *steps = messages(one)
+    between = [{"kind": "pace", "steps_per_s": 5}]
+    told = [begun, *steps[:3], *between, *steps[3:], *messages(other)]
+
+    def taken(at_once: int) -> list[Any]:
+        live = Live(lambda: None, lambda run: one.tokenizer)  # type: ignore[arg-type, return-value]
+        for first in range(0, len(told), at_once):
+            live.take(told[first : first + at_once])
+        sent = []
+        for message in now(live.event_log)[1:]:
+            if "events" in message:
+                sent += [event["step"] for event in message["events"]]
+            else:
+                sent.append("run" if "begin" in message else message)
+        return sent
+
+    first, second = ([event.step for event in trace.events] for trace in (one, other))
+    expected = ["run", *first[:2], {"pace": 5}, *first[2:], "run", *second]
+    assert taken(1) == taken(3) == taken(len(told)) == expected
 
 
 def test_a_slow_reader_skips_and_is_told_and_memory_is_bounded():

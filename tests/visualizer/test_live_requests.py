@@ -202,6 +202,21 @@ def test_many_calls_at_once_with_one_key_are_one_request_and_hurt_nobody():
         assert server.serving.num_requests == 0 and server.serving.num_step_failures == 0
 
 
+def test_who_leaves_as_a_request_begins_does_not_end_it_for_who_asks_again():
+    """A page that is reloaded at that moment asks with the same key."""
+
+    async def go(serving, asks):
+        asked = {"key": KEY, "prompt": "O Romeo", "max_new_tokens": 2}
+        left = asyncio.create_task(asks.begin(asked, "me"))
+        await asyncio.sleep(0)  # it waits for its request
+        left.cancel()
+        again = await asyncio.gather(left, asks.begin(asked, "me"), return_exceptions=True)
+        assert isinstance(again[0], asyncio.CancelledError) and again[1] == request_id(KEY)
+        assert serving.num_requests == 1
+
+    with_engine(go)
+
+
 def test_one_stream_reads_so_many_requests_and_what_is_no_place_is_none():
     def app(serving: ServingEngine):
         return live_app(nobodys_live, LiveRequests(serving), lambda request: "me")

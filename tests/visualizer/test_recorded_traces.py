@@ -21,10 +21,11 @@ from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from measure.record import MISTAKES, SHOWN_BY_BOTH, compared, run_preset
-from visualizer.documents.catalogue import LEAKS, RANKED, RUNS, TRACES
+from visualizer.documents.catalogue import LEAKS, RANKED, RUNS, TRACES, _stacked, thumbnail
 from visualizer.documents.comparison import RECORDED
 from visualizer.server.recorded_runs import promise_recorded_runs
 from visualizer.server.store import Store
+from worlds.ranks import ranks, text
 
 QUICK = ("nanogpt-chunked-2", "nanogpt-chunked-4", "chunk-7-by-4", "one-joins-two")
 
@@ -199,3 +200,16 @@ def test_the_catalogue_lists_them_in_order(tmp_path):
             and entry["url"] == f"file={entry['id']}.json"
         )
         assert store.is_pinned(f"{entry['id']}.json")
+
+
+def test_ranks_in_small_fill_their_picture_whichever_runs_longest():
+    """From the earliest start to the latest end of all on their common clock, and not beyond."""
+    for first in (0, 1):
+        found = ranks(text(first, rank=0), text(1 - first, rank=1))
+        longest = max(rank.span[1] for rank in found.ranks)
+        lanes = _stacked(found, 1000)
+        assert len(lanes) == sum(len(thumbnail(rank.trace)) for rank in found.ranks)
+        assert max(lane[-1][1] for lane in lanes) == 1000
+        assert min(lane[0][0] for lane in lanes) == min(
+            round(1000 * rank.span[0] / longest) for rank in found.ranks
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from app import _cannot_listen
 from visualizer.jobs.limits import HERE
 from visualizer.server import api
 from visualizer.server.store import Store
@@ -223,3 +225,19 @@ def test_a_page_whose_server_has_ended_ends_with_a_sentence(tmp_path):
     assert ended.returncode == 1
     assert ended.stderr.endswith("The page's server has ended because of a bug: start it again.\n")
     assert not folder.exists()
+
+
+def test_why_a_page_cannot_be_served_at_an_address_is_a_sentence():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert _cannot_listen("127.0.0.1", port) == (
+            f"Port {port} is taken: choose another with --port."
+        )
+    assert _cannot_listen("127.0.0.1", port) == ""
+    for none in (-1, 0, 65_536):
+        assert _cannot_listen("127.0.0.1", none) == (
+            f"Port {none} does not exist: choose one from 1 to 65535."
+        )
+    assert _cannot_listen("", port).startswith("Name an address to listen on: 127.0.0.1 for")
+    said = _cannot_listen("nobody.invalid", port)
+    assert said.startswith(f"Cannot listen on nobody.invalid, port {port}: ") and said[-1] == "."

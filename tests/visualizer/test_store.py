@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from visualizer.documents.replay import captions_in, replay
 from visualizer.page.step import PLOTLY
 from visualizer.server import store as files
 from visualizer.server.recorded_runs import Lessons, promise_recorded_runs
-from visualizer.server.store import NotKept, Store, as_text, own_folder
+from visualizer.server.store import NotKept, Store, as_text, own_folder, write_whole
 from worlds.visual import record, request
 
 
@@ -113,6 +114,20 @@ def test_ranks_are_in_the_order_of_their_numbers(tmp_path):
     for name in (*reversed(names), "run.jsonl", "other.rank0.jsonl"):
         (tmp_path / name).touch()
     assert [path.name for path in rank_files("run", tmp_path)] == names
+
+
+def test_what_ends_halfway_leaves_what_was_there(tmp_path):
+    """Whatever ends it: a text that is none, a bug where it is made, Ctrl-C."""
+
+    def pieces(error: BaseException) -> Iterator[str]:
+        yield "half"
+        raise error
+
+    path = write_whole(tmp_path / "x" / "a.json", ["one", "two"])
+    for halfway in (["half", "\ud800"], pieces(KeyError("bug")), pieces(KeyboardInterrupt())):
+        with pytest.raises((UnicodeEncodeError, KeyError, KeyboardInterrupt)):
+            write_whole(path, halfway)
+        assert path.read_text() == "onetwo" and list(path.parent.iterdir()) == [path]
 
 
 def test_a_figure_is_kept_without_a_copy_of_plotly(tmp_path):

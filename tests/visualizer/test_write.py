@@ -277,6 +277,23 @@ def test_code_that_is_no_policy_is_refused_in_a_sentence(code, says):
     assert says in fault("promise", code)[0]
 
 
+def test_the_last_policy_of_a_file_is_the_one_that_runs():
+    """The one before may be what it builds on; one that is imported is not its own."""
+    first, last = (
+        f"@dataclass(frozen=True, kw_only=True)\nclass {name}(Policy):\n    name: str = {name!r}\n"
+        for name in ("First", "Last")
+    )
+    head = "from dataclasses import dataclass\n"
+    imported = "from core.policy import Policy as Another\n"
+    for code, name in (
+        (first + last, "Last"),
+        (last + first, "First"),
+        (first + imported, "First"),
+    ):
+        made = written_code.written(f"from core.policy import Policy\n{head}{code}").policy
+        assert type(made).__name__ == name
+
+
 def test_limits_are_the_tasks_but_for_those_that_it_is_about():
     assert (
         "not max_num_seqs"

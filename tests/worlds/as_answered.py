@@ -1,5 +1,5 @@
-"""What commands print, what a grade says of every wrong answer, and what the page is given of
-comparisons that ship, as text.
+"""What commands print, what a grade says of every wrong answer, what the page is given of
+comparisons that ship, pictures of runs, and verdicts, as text.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,27 @@ from core.account.delays import SHARE_NAMES, TIME_SHARES
 from core.account.metrics import DEFINITIONS
 from core.cli import app
 from core.config import ASSETS, POLICIES, EngineConfig
+from core.measure.compare import Comparison
+from core.measure.rounds import RunResult
 from core.serving.http.control import ControlBody
 from core.serving.http.schemas import ChatBody, CompletionBody, GenerateBody
 from core.serving.limits import ServingLimits
 from core.simulate.engine import SimulatedEngine
 from core.trace.trace import Trace
+from core.workload.request import Request, SamplingParams
+from core.workload.workload import Workload
+from visualizer.charts.plots import kv, lanes
+from visualizer.charts.step_figure import step_figure
+from visualizer.documents.catalogue import recorded_ranks, recorded_runs
 from visualizer.documents.comparison import RECORDED, document, load
 from visualizer.jobs.limits import HERE, IN_TAB, Spec, check
 from visualizer.jobs.measured import Compare, Fork
 from visualizer.jobs.planned import PlanJob, SettingJob
 from visualizer.jobs.work import Run, Work
 from visualizer.server.limits import SPACE
+from visualizer.words import findings, verdicts
 from visualizer.words.findings import WASTE
+from visualizer.words.language import speaking
 from visualizer.write.cases import here
 from visualizer.write.exercises import checking
 from visualizer.write.grade import Grade, ended
@@ -93,6 +103,8 @@ def answers() -> dict[str, Callable[[], str]]:
         "grades": of_grades,
         "jobs": of_jobs,
         "library": of_library,
+        "pictures": of_pictures,
+        "verdicts": of_verdicts,
     }
     return {name: lambda of=of: "".join(f"{line}\n" for line in of()) for name, of in made.items()}
 
@@ -231,6 +243,70 @@ def of_library() -> Iterator[str]:
             bounds = [bound for bound in map(str, field.metadata) if "0x" not in bound]
             yield f"{body.__name__}.{name}: {field.default!r} {' '.join(bounds)}"
     yield from map(str, (HERE, IN_TAB, SPACE, ServingLimits()))
+
+
+def of_pictures() -> Iterator[str]:
+    """Recorded runs and ranks as the page lists them, with their lanes in small; and figures of a
+    whole run and of its steps.
+    """
+    for listed, _ in (*recorded_runs(), *recorded_ranks(trusted=True)):
+        yield shortened(compact(listed), 600)
+    for name in ("verses-static", "chunk-7-7-6"):
+        trace = Trace.load(TRACES / f"{name}.jsonl", trusted=True)
+        yield f"-- {name}"
+        for view in (lanes, kv):
+            yield shortened(compact(view(trace).to_json()), 600)
+        for event in trace.events[:8]:
+            yield shortened(compact(step_figure(trace, event.step).to_json()), 600)
+
+
+def of_verdicts() -> Iterator[str]:
+    """What is said of two contenders however often and by however much one was faster, and of a
+    third; in both languages.
+    """
+    lengths = ((9, 6), (3, 9), (9, 2), (20, 4))
+    asked = [
+        Request(f"r{n}", prompt_token_ids=(5,) * prompt, sampling=SamplingParams(new))
+        for n, (prompt, new) in enumerate(lengths)
+    ]
+    runs = {
+        policy: RunResult.of(
+            SimulatedEngine(LINEAR, EngineConfig(policy, 2, 8, 4, 12)).run(Workload(asked))
+        )
+        for policy in ("static", "continuous", "stall")
+    }
+    ratios: dict[str, Callable[[int], float]] = {
+        "faster": lambda n: 0.5 + n / 100,
+        "slower": lambda n: 2.0 - n / 100,
+        "by a hair": lambda n: 0.9999,
+        "faster by turns": lambda n: 1 + (0.1 if n % 2 else -0.1),
+        "faster in one": lambda n: 0.2 if n == 0 else 1.1,
+    }
+    for (pattern, ratio), rounds in product(ratios.items(), (1, 2, 3, 10)):
+        base = [1 + n / 10 for n in range(rounds)]
+        walls = {"static": base, "continuous": [b * ratio(n) for n, b in enumerate(base)]}
+        for third in (None, *([0.4, 4.0] if rounds == 3 else [])):
+            every = walls if third is None else walls | {"stall": [third] * rounds}
+            made = {name: runs[name] for name in every}
+            numbers = {name: dict(run.metrics) for name, run in made.items()}
+            found = Comparison(list(every), every, made, numbers, [])
+            yield f"-- {pattern}, {rounds} rounds, third {third}"
+            for language in ("en", "de"):
+                with speaking(language):
+                    yield verdicts.headline(found)
+                    yield verdicts.total_time(found)
+    for say in (
+        findings.throughput,
+        findings.latency,
+        findings.lane_steps,
+        findings.kv_use,
+        findings.pressure,
+        findings.outputs,
+        verdicts.method,
+    ):
+        for language in ("en", "de"):
+            with speaking(language):
+                yield say(found)
 
 
 def taken_by(function: Callable[..., Any]) -> str:

@@ -376,9 +376,8 @@ def write_whole(path: Path, pieces: Iterable[str]) -> Path:
         with partial.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(pieces)
         partial.replace(path)
-    except BaseException:
+    finally:
         partial.unlink(missing_ok=True)
-        raise
     return path
 
 

@@ -76,8 +76,11 @@ def joined(sentences: Iterable[Sentence], separator: str, end: str) -> Sentence:
 
 def milliseconds(seconds: float) -> str:
     """A duration as the player writes it: halves are rounded up, as in JavaScript."""
-    ms = Decimal(seconds * 1000)
+    ms = seconds * 1000
     if ms >= 9_999.5:
-        return f"{(ms / 1000).quantize(Decimal('0.1'), ROUND_HALF_UP)} s"
-    places = "1" if ms >= 100 else "0.1" if ms >= 10 else "0.01"
-    return f"{ms.quantize(Decimal(places), ROUND_HALF_UP)} ms"
+        return f"{_half_up(ms / 1000, '0.1')} s"
+    return f"{_half_up(ms, '1' if ms >= 100 else '0.1' if ms >= 10 else '0.01')} ms"
+
+
+def _half_up(value: float, places: str) -> Decimal:
+    return Decimal(value).quantize(Decimal(places), ROUND_HALF_UP)

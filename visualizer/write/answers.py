@@ -194,16 +194,15 @@ def main() -> None:
     """Answer on the pipe that was stdout; prints of the learner's code never reach it. The first
     line gives the code and the settings from `process.py`.
     """
-    asked, told = os.fdopen(os.dup(0), "rb"), os.dup(1)
+    asked, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     _hold_memory()
 
     def say(what: dict[str, Any]) -> None:
-        rest = json.dumps(what).encode() + b"\n"
-        while rest:
-            rest = rest[os.write(told, rest) :]
+        out.write(json.dumps(what).encode() + b"\n")
+        out.flush()
 
     say({"id": 0})
     who = json.loads(asked.readline())

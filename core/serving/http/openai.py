@@ -247,12 +247,8 @@ class _Chat(_Shape):
         return {"content": rows, "refusal": None}
 
     def _logprob(self, token_id: int, logprob: float | None) -> dict[str, Any]:
-        own = self.tokens.bytes(token_id)
-        return {
-            "token": self.tokens.name(token_id),
-            "logprob": logprob,
-            "bytes": None if own is None else list(own),
-        }
+        own = self.tokens.bytes(token_id) or b""  # whoever has a chat template has a tokenizer
+        return {"token": self.tokens.name(token_id), "logprob": logprob, "bytes": list(own)}
 
 
 _REPLACEMENT = "\ufffd"
