@@ -11,6 +11,7 @@ from typing import Any
 from core.config import POLICIES
 from core.measure.baselines.records import BaselineRun
 from core.measure.compare import Comparison, environment, first_differences, nearest_to_median
+from core.simulate.fitted import NOT_KNOWN
 from core.trace.header import Header
 from core.trace.trace import Trace
 from core.workload.request import is_number
@@ -91,7 +92,8 @@ def _may_differ(comparison: Comparison, told: Mapping[str, Any]) -> bool:
 
 def _fault_of_turns(comparison: Comparison, name: str) -> str | None:
     """What is wrong with the turns of a contender, with or without a trace."""
-    if comparison.shown.get(name) != nearest_to_median(comparison.walls[name]) + 1:
+    shown = nearest_to_median(comparison.walls[name]) + 1
+    if as_text(comparison.shown.get(name)) != as_text(shown):
         return "does not show the round nearest to the median"
     apart = comparison.apart.get(name, {})
     if shape(apart) != {"setup_s": float, "teardown_s": float} or min(apart.values()) < 0:
@@ -124,6 +126,8 @@ def _fault_of_run(
     run, walls, header = comparison.runs[name], comparison.walls[name], trace.header
     if trace.asked != next(iter(comparison.traces.values())).asked:
         return "was asked for other requests in the run"
+    if unknown := header.unknown:
+        return f"has a field {unknown[0]!r}, which no recording has, in the run"
     config, about = header.config.to_json(), comparison.about[name]
     if header.engine is not None:  # which has a policy of its own
         own = {"version": header.engine.version}
@@ -134,8 +138,8 @@ def _fault_of_run(
     if wrong := [
         *(fact for fact in _OF_A_RUN if as_text(on_record.get(fact)) != as_text(where[fact])),
         *(where.keys() ^ on_record.keys()),
-        *(k for k in about.keys() | config.keys() if k not in about or k not in config),
-        *(k for k in about if as_text(about[k]) != as_text(config[k])),
+        *(k for k in about.keys() ^ config.keys()),
+        *(k for k in about.keys() & config.keys() if as_text(about[k]) != as_text(config[k])),
         *_unlike_first(comparison, name, header),
     ]:
         return f"has {wrong[0]} otherwise than the run"
@@ -155,14 +159,16 @@ def _fault_of_run(
 
 def _unlike_first(comparison: Comparison, name: str, header: Header) -> Iterator[str]:
     """The facts of a run that are not those of its name, or of the first run of this engine."""
+    first = next((t.header for t in comparison.traces.values() if t.header.engine is None), header)
+    of_all = _OF_ALL
     if header.engine is not None:
         if not name.startswith(header.engine.name):
             yield "engine"
-        return
-    if name in POLICIES and name != header.policy.name:
+        of_all = () if header.device in ("", NOT_KNOWN) else ("device",)
+        of_all += ("dtype",) if header.dtype else ()
+    elif name in POLICIES and name != header.policy.name:
         yield "policy"
-    first = next(t.header for t in comparison.traces.values() if t.header.engine is None)
-    yield from (fact for fact in _OF_ALL if getattr(header, fact) != getattr(first, fact))
+    yield from (fact for fact in of_all if getattr(header, fact) != getattr(first, fact))
 
 
 def as_text(plain: Any) -> str:

@@ -288,9 +288,9 @@ class Reader:
         return pieces
 
     def _end(self, data: dict[str, Any]) -> End:
-        if data.get("events") != self._num_events:
+        if (said := data.get("events")) != self._num_events or type(said) is not int:
             raise InvalidTrace(
-                f"the trace says it has {data.get('events')} steps but holds {self._num_events}.",
+                f"the trace says it has {shown(said)} steps but holds {self._num_events}.",
                 self._number,
             )
         if self._checker:
