@@ -160,7 +160,7 @@ def _fault_of_run(
 def _unlike_first(comparison: Comparison, name: str, header: Header) -> Iterator[str]:
     """The facts of a run that are not those of its name, or of the first run of this engine."""
     first = next((t.header for t in comparison.traces.values() if t.header.engine is None), header)
-    of_all = _OF_ALL
+    of_all: tuple[str, ...] = _OF_ALL
     if header.engine is not None:
         if not name.startswith(header.engine.name):
             yield "engine"

@@ -160,7 +160,7 @@ class Linear:
         known = {name: data[name] for name in hints if name in data}
         try:
             for side in ("least", "most"):
-                known[side] = Load(**data[side])
+                known[side] = Load(**{name: data[side][name] for name in Load._fields})
             if isinstance(assumptions := known.get("assumptions", ()), list):
                 assumptions = tuple(assumptions)
             made = cls(**{**known, "assumptions": assumptions})
