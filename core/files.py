@@ -1,18 +1,22 @@
-"""Files that are written atomically: the old file stays until the new content is complete."""
+"""Files that are written atomically: the old file stays until the new content is complete; and JSON
+that every parser reads alike.
+"""
 
 from __future__ import annotations
 
 import errno
 import gzip
 import json
+import math
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from core.errors import InflightError, require, shown
 
@@ -171,3 +175,51 @@ def _named(path: str | os.PathLike[str]) -> Iterator[None]:
         raise InflightError(
             f"{os.fspath(path)} cannot be written: {error.strerror or error}."
         ) from None
+
+
+class AmbiguousJson(ValueError):
+    """JSON that another parser might read differently."""
+
+
+def read_json(text: str) -> Any:
+    """The data in a JSON text. Raises AmbiguousJson for a key that stands twice in one object and
+    for a number that JSON or 64 bits cannot hold, ValueError or RecursionError for other faults.
+    """
+    return (_CAREFUL if _LONG.search(text) else _JSON).decode(text)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise AmbiguousJson(f"the key {shown(twice)} stands twice in one object")
+    return data
+
+
+def _no_number(name: str) -> float:
+    raise AmbiguousJson(f"{name} is no number in JSON")
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise _too_large(digits)
+    return number
+
+
+def _count(digits: str) -> int:
+    if len(digits) > 20 or not -(2**63) <= (count := int(digits)) < 2**64:
+        raise _too_large(digits)
+    return count
+
+
+def _too_large(digits: str) -> AmbiguousJson:
+    return AmbiguousJson(f"{digits[:20]}{'…' * (len(digits) > 20)} has more than 64 bits")
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
+# only in a text that matches is each number examined, which takes time
+_LONG = re.compile(r"\d(?:\d{18}|[eE]\+?\d{3})")
+_CAREFUL = json.JSONDecoder(
+    object_pairs_hook=_once, parse_constant=_no_number, parse_int=_count, parse_float=_finite
+)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from core.config import POLICIES
 from core.measure.baselines.records import BaselineRun
 from core.measure.compare import Comparison, environment, first_differences, nearest_to_median
+from core.simulate.fitted import NOT_KNOWN
+from core.trace.header import Header
 from core.trace.trace import Trace
+from core.workload.request import is_number
 
 _OF_A_RUN = ("device", "threads", "dtype", "model", "versions")  # also in the header of a run
+_OF_ALL = ("model", "device_name", "tensor_parallel", "leak")  # the same in all runs of this engine
 # seconds, and share of the run, by which a stopwatch may stop later than the last step
 _AROUND = 0.05, 0.1
 _ROUNDED = 1e-5  # seconds
@@ -36,6 +41,8 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
     """
     if len({len(walls) for walls in comparison.walls.values()}) > 1:
         return "has more rounds of one contender than of another"
+    if not all(is_number(t) and t > 0 for walls in comparison.walls.values() for t in walls):
+        return "has a round that took no time"
     follows = json.loads(json.dumps(comparison.to_json()))
     for name in ("baseline", "fastest", "repeats", "outputs_identical", "warnings"):
         if recorded.get(name) != follows[name]:
@@ -78,19 +85,22 @@ def _may_differ(comparison: Comparison, told: Mapping[str, Any]) -> bool:
         and type(at) is int
         and at >= 0
         and told["expected"] != told["got"]
-        and (told["margin"] or 0) >= 0
+        and (told["margin"] is None or (is_number(told["margin"]) and told["margin"] >= 0))
         and all(token is None or type(token) is int for token in (told["expected"], told["got"]))
     )
 
 
 def _fault_of_turns(comparison: Comparison, name: str) -> str | None:
     """What is wrong with the turns of a contender, with or without a trace."""
-    if comparison.shown.get(name) != nearest_to_median(comparison.walls[name]) + 1:
+    shown = nearest_to_median(comparison.walls[name]) + 1
+    if as_text(comparison.shown.get(name)) != as_text(shown):
         return "does not show the round nearest to the median"
     apart = comparison.apart.get(name, {})
     if shape(apart) != {"setup_s": float, "teardown_s": float} or min(apart.values()) < 0:
         return "has a setup or a teardown that cannot be"
     told, run = comparison.medians[name], comparison.runs[name]
+    if run.trace is None and name in POLICIES:
+        return "has no run"
     seen = _OUTSIDE if run.trace is None else run.metrics
     for key in {**seen, **told}:
         is_hidden = run.trace is None and key in _MAYBE_SEEN and told.get(key, ...) is None
@@ -114,6 +124,10 @@ def _fault_of_run(
     comparison: Comparison, name: str, trace: Trace, recorded: Mapping[str, Any]
 ) -> str | None:
     run, walls, header = comparison.runs[name], comparison.walls[name], trace.header
+    if trace.asked != next(iter(comparison.traces.values())).asked:
+        return "was asked for other requests in the run"
+    if unknown := header.unknown:
+        return f"has a field {unknown[0]!r}, which no recording has, in the run"
     config, about = header.config.to_json(), comparison.about[name]
     if header.engine is not None:  # which has a policy of its own
         own = {"version": header.engine.version}
@@ -122,9 +136,11 @@ def _fault_of_run(
     where = environment(header)
     on_record = where if header.engine is not None else recorded.get("environment", where)
     if wrong := [
-        *(fact for fact in _OF_A_RUN if on_record.get(fact) != where[fact]),
+        *(fact for fact in _OF_A_RUN if as_text(on_record.get(fact)) != as_text(where[fact])),
         *(where.keys() ^ on_record.keys()),
-        *(k for k in {**config, **about} if about.get(k, ...) != config.get(k, ...)),
+        *(k for k in about.keys() ^ config.keys()),
+        *(k for k in about.keys() & config.keys() if as_text(about[k]) != as_text(config[k])),
+        *_unlike_first(comparison, name, header),
     ]:
         return f"has {wrong[0]} otherwise than the run"
     seconds, late = run.metrics["wall_s"], walls[nearest_to_median(walls)]
@@ -139,6 +155,25 @@ def _fault_of_run(
         ]:
             return f"has {wrong[0]} otherwise than the run"
     return None
+
+
+def _unlike_first(comparison: Comparison, name: str, header: Header) -> Iterator[str]:
+    """The facts of a run that are not those of its name, or of the first run of this engine."""
+    first = next((t.header for t in comparison.traces.values() if t.header.engine is None), header)
+    of_all: tuple[str, ...] = _OF_ALL
+    if header.engine is not None:
+        if not name.startswith(header.engine.name):
+            yield "engine"
+        of_all = () if header.device in ("", NOT_KNOWN) else ("device",)
+        of_all += ("dtype",) if header.dtype else ()
+    elif name in POLICIES and name != header.policy.name:
+        yield "policy"
+    yield from (fact for fact in of_all if getattr(header, fact) != getattr(first, fact))
+
+
+def as_text(plain: Any) -> str:
+    """The data as JSON in one order, in which `true` is not 1."""
+    return json.dumps(plain, sort_keys=True)
 
 
 def _wrong_time(comparison: Comparison, name: str) -> str | None:
@@ -188,6 +223,8 @@ def wrong_time(found: Mapping[str, Any], walls: Sequence[float], is_one: bool) -
         ):
             return less
     parts = {k: v for k, v in (found.get("time_s") or {}).items() if v is not None}
+    if min(parts.values(), default=0) < 0:
+        return "time_s"
     # in at least half of the rounds each part takes its median or longer; the host's may overlap
     device = sum(parts.get(name, 0) for name in ("forward", "sample", "other", "between"))
     most = sum(walls) / (len(walls) // 2 + 1)

@@ -216,6 +216,8 @@ def adds_up(load: Mapping[str, Any], model: ModelFacts, is_simulated: bool | Non
         and (not load.get("complete", True) or len(set(map(tuple, rates.values()))) == 1)
         and (not capacities or load["capacity_requests_per_s"] == max(capacities.values()))
         and (not load.get("complete", True) or (capacities or {}).keys() <= rates.keys())
+        and (load["capacity_requests_per_s"] is None or load["capacity_requests_per_s"] > 0)
+        and type(load.get("complete", True)) is bool
         and all(
             _fits(point, load, workload(sweep, point["rate"], model) if is_made_up else None)
             for point in points
@@ -271,6 +273,7 @@ def _fits(point: Mapping[str, Any], load: Mapping[str, Any], asked: Workload | N
             return False
     return (
         set(point) == {"policy", "rate", "offered", "cut", "numbers"}
+        and (type(offered), type(cut)) == (int, bool)
         and all(type(numbers[name]) is int and numbers[name] >= 0 for name in _COUNTS)
         and numbers["steps"] <= numbers["passes"]
         and (lanes["total"] % numbers["steps"] == 0 if numbers["steps"] else not lanes["total"])

@@ -17,7 +17,6 @@ pool) and `kv_reads` (tokens). There is no model: after n tokens a request's nex
 from __future__ import annotations
 
 import gzip
-import json
 import math
 import zlib
 from collections import Counter
@@ -34,6 +33,7 @@ from core.engine.loop import NOBODY, ManualClock, StepLoop
 from core.engine.runner import FACTS_OF_A_PASS, PassResult, Sample
 from core.engine.step import Step
 from core.errors import InflightError, InvalidWorkload, PolicyFailed, malformed, shown
+from core.files import read_json
 from core.policy import POLICIES, Policy
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
@@ -374,6 +374,8 @@ def agree(path: Path) -> Agreement:
     differences: Counter[str] = Counter()
     for number, recorded in _lines(path):
         try:
+            if unknown := recorded.keys() - _settings_of(_engine(recorded)):
+                raise InvalidWorkload(f"it has no setting {shown(min(unknown))}")
             difference = first_difference(recorded[_engine(recorded)], decisions(recorded))
         except (InflightError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidWorkload(
@@ -467,8 +469,8 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         ) as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    yield number, json.loads(line)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
+                    yield number, read_json(line)
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         raise InvalidWorkload(
             f"{path} cannot be read as recorded workloads: {malformed(error)}."
         ) from None
@@ -477,6 +479,12 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _engine(recorded: dict[str, Any]) -> str:
     """Which engine decided; a workload without decisions counts as vLLM's."""
     return next((name for name in _POLICIES if name in recorded), "vllm")
+
+
+def _settings_of(engine: str) -> set[str]:
+    """The fields that a workload of this engine may have."""
+    own = {"vllm": {"reserve_full_isl", "watermark"}, "transformers": {"margin", "kv_reads"}}
+    return {"seqs", "budget", "blocks", "size", "caching", "requests", engine} | own[engine]
 
 
 def _policy(policy: Policy, recorded: dict[str, Any]) -> Policy:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InvalidTrace
-from core.files import open_file, path_of
+from core.files import open_file, path_of, read_json
 from core.trace.messages import english
 
 # the version of the format that this module reads; recordings that name none have the same format
@@ -150,9 +150,11 @@ def is_raw(first_line: str) -> bool:
 
 
 def _said(line: str) -> Any:
-    """The JSON value of a line; raises ValueError also for NaN and lone surrogates."""
-    data = json.loads(line)
-    json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+    """The JSON value of a line; raises ValueError also for what parsers read differently, and for
+    lone surrogates.
+    """
+    data = read_json(line)
+    json.dumps(data, ensure_ascii=False).encode()
     return data
 
 

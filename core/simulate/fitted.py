@@ -6,11 +6,11 @@ cost = fit(trace)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from statistics import median, quantiles
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from core.errors import InflightError, shown
 from core.simulate.cost import Coefficients, Deployment, Load
@@ -18,6 +18,7 @@ from core.simulate.least_squares import least_squares, predictions
 from core.trace.events import StepEvent
 from core.trace.header import Header, ModelFacts
 from core.trace.messages import english
+from core.trace.schema import fits
 from core.trace.trace import Trace, require_trace
 
 SCHEMA = "fit/1"  # of a saved cost
@@ -153,22 +154,25 @@ class Linear:
             raise InflightError("it is no cost that was fitted")
         if (schema := data.get("schema", SCHEMA)) != SCHEMA:
             raise InflightError(f"it has schema {shown(schema)}, and this version reads {SCHEMA}")
-        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        hints = get_type_hints(cls)
+        if unknown := data.keys() - hints.keys() - {"kind", "schema", "examples"}:
+            raise InflightError(f"it has no field {shown(min(unknown))}")
+        known = {name: data[name] for name in hints if name in data}
         try:
             for side in ("least", "most"):
-                known[side] = Load(**{name: int(data[side][name]) for name in Load._fields})
-            assumptions = known.get("assumptions", ())
-            made = cls(**{**known, "assumptions": tuple(map(str, assumptions))})
+                known[side] = Load(**{name: data[side][name] for name in Load._fields})
+            if isinstance(assumptions := known.get("assumptions", ()), list):
+                assumptions = tuple(assumptions)
+            made = cls(**{**known, "assumptions": assumptions})
             numbers = (*made.coefficients, made.kv_bytes_per_token)
             if (
-                not all(0 <= number <= _MOST for number in numbers)
+                not all(fits(getattr(made, name), hint) for name, hint in hints.items())
+                or not all(0 <= number <= _MOST for number in numbers)
                 or made.kv_bytes_per_token < 1
                 or any(least > most for least, most in zip(made.least, made.most, strict=True))
                 or not 0 < made.seconds(made.most) <= _MOST
-                or type(made.kv_bytes_per_token) is not int
-                or not isinstance(made.error, dict)
-                or type(made.error.get("median", 0.0)) not in (int, float)
-                or not isinstance(assumptions, list | tuple)
+                or not fits(made.error, Mapping[str, float | Mapping[str, float]])
+                or min(made.error.get(share, 0.0) for share in ("median", "p90")) < 0
                 or not _is_about(made.about)
             ):
                 raise ValueError

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 from core.errors import InflightError, InvalidTrace
-from core.files import open_file
+from core.files import AmbiguousJson, open_file, read_json
 from core.simulate.cost import Cost
 from core.simulate.datasheets import ACCELERATORS, MODELS
 from core.simulate.fitted import Linear, fit
@@ -41,9 +40,10 @@ def cost_in(path: Path, opened: Callable[[Path], Trace] = Trace.load) -> Linear:
     if path.suffix == ".json":
         try:
             with open_file(path) as file:
-                return Linear.from_json(json.loads(file.read().decode()))
+                return Linear.from_json(read_json(file.read().decode()))
         except (ValueError, RecursionError, InflightError) as error:
-            why = error if isinstance(error, InflightError) else "it is no JSON"
+            is_told = isinstance(error, (AmbiguousJson, InflightError))
+            why = error if is_told else "it is no JSON"
             raise InflightError(f"{path.name} is not what `fit --out` saves: {why}.") from None
         except OSError as error:
             raise InflightError(f"{path} cannot be read: {error.strerror}.") from None

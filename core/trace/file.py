@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import re
 import zlib
 from collections import deque
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.errors import InflightError, InvalidTrace, malformed, require, shown
-from core.files import open_file
+from core.files import AmbiguousJson, open_file, read_json
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.rules.checker import Checker
@@ -289,9 +288,9 @@ class Reader:
         return pieces
 
     def _end(self, data: dict[str, Any]) -> End:
-        if data.get("events") != self._num_events:
+        if (said := data.get("events")) != self._num_events or type(said) is not int:
             raise InvalidTrace(
-                f"the trace says it has {data.get('events')} steps but holds {self._num_events}.",
+                f"the trace says it has {shown(said)} steps but holds {self._num_events}.",
                 self._number,
             )
         if self._checker:
@@ -325,9 +324,9 @@ def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
         )
     body, seal = line[:-_CRC_LENGTH], line[-_CRC_LENGTH:]
     try:
-        data = (_CAREFUL if _LONG.search(line) else _JSON).decode(line)
+        data = read_json(line)
         crc = zlib.crc32(body.encode(), crc)
-    except _LineRefused as error:
+    except AmbiguousJson as error:
         raise InvalidTrace(f"{error}.", number) from None
     except (ValueError, RecursionError):
         data = None
@@ -349,44 +348,3 @@ def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
         )
     del data["crc"]
     return crc, data
-
-
-class _LineRefused(ValueError):
-    """JSON that another parser might read differently."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise _LineRefused(f"the key {shown(twice)} stands twice in one object")
-    return data
-
-
-def _no_number(name: str) -> float:
-    raise _LineRefused(f"{name} is no number in JSON")
-
-
-def _finite(digits: str) -> float:
-    if not math.isfinite(number := float(digits)):
-        raise _too_large(digits)
-    return number
-
-
-def _count(digits: str) -> int:
-    if len(digits) > 20 or not -(2**63) <= (count := int(digits)) < 2**64:
-        raise _too_large(digits)
-    return count
-
-
-def _too_large(digits: str) -> _LineRefused:
-    return _LineRefused(f"{digits[:20]}{'…' * (len(digits) > 20)} has more than 64 bits")
-
-
-_JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
-# only in a line that matches is each number examined, which takes time
-_LONG = re.compile(r"\d(?:\d{18}|[eE]\+?\d{3})")
-_CAREFUL = json.JSONDecoder(
-    object_pairs_hook=_once, parse_constant=_no_number, parse_int=_count, parse_float=_finite
-)

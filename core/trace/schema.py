@@ -40,7 +40,7 @@ def reader(hint: Any) -> Callable[[Any], Any] | None:
         return None if read is None else lambda data: None if data is None else read(data)
     if origin is tuple:
         each = reader(parts[0])
-        return tuple if each is None else lambda rows: tuple(map(each, rows))
+        return _row if each is None else lambda rows: tuple(map(each, _row(rows)))
     if not hasattr(hint, "_fields"):
         return None
     nested = [
@@ -48,7 +48,16 @@ def reader(hint: Any) -> Callable[[Any], Any] | None:
         for index, part in enumerate(fields_of(hint).values())
         if (read := reader(part)) is not None
     ]
-    return (lambda row: hint(*row)) if not nested else lambda row: hint(*_read(list(row), nested))
+    if not nested:
+        return lambda row: hint(*_row(row))
+    return lambda row: hint(*_read(list(_row(row)), nested))
+
+
+def _row(data: Any) -> tuple[Any, ...]:
+    """The values of an array; an object or a text could be unpacked, too."""
+    if not isinstance(data, (list, tuple)):
+        raise TypeError(f"{type(data).__name__} in place of a list")
+    return tuple(data)
 
 
 def _read(values: list[Any], nested: list[tuple[int, Callable[[Any], Any]]]) -> list[Any]:

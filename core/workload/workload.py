@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Literal, TypeVar
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidWorkload, require, shown
-from core.files import open_file, path_of, written
+from core.files import open_file, path_of, read_json, written
 from core.workload.request import Request, is_text
 
 ArrivalUnit = Literal["step", "s"]
@@ -122,10 +122,10 @@ class Workload:
         unknown = set(data) - {"schema", "name", "arrival_unit", "requests"}
         if unknown:
             raise InvalidWorkload(f"A workload has no field {shown(min(unknown, key=str))}.")
-        if data.get("schema", SCHEMA) != SCHEMA:
+        schema = data.get("schema", SCHEMA)
+        if schema != SCHEMA or type(schema) is not int:
             raise InvalidWorkload(
-                f"This workload has schema {shown(data['schema'])}; this version reads schema"
-                f" {SCHEMA}."
+                f"This workload has schema {shown(schema)}; this version reads schema {SCHEMA}."
             )
         if not isinstance(data.get("requests"), list):
             raise InvalidWorkload("A workload needs a list of requests.")
@@ -153,7 +153,7 @@ class Workload:
             lines = enumerate(iter(lambda: text.readline(MAX_FILE_BYTES), ""), 1)
             _, first = next(lines, (1, ""))
             try:
-                found = cls.from_json(json.loads(first + "]}"))
+                found = cls.from_json(read_json(first + "]}"))
             except (ValueError, RecursionError):
                 raise InvalidWorkload(
                     f"{at.name} is not read request by request: that takes a file as `workload` and"
@@ -165,7 +165,7 @@ class Workload:
                 if line.startswith("]"):
                     return
                 try:
-                    request = Request.from_json(json.loads(line.rstrip().removesuffix(",")))
+                    request = Request.from_json(read_json(line.rstrip().removesuffix(",")))
                 except (ValueError, RecursionError, InflightError) as error:
                     raise InvalidWorkload(f"{at.name}, line {number}: {error}") from None
                 if request.arrival < latest:
@@ -216,7 +216,7 @@ def from_file(path: Path, read: Callable[[object], T]) -> T:
             " reads it request by request."
         )
     try:
-        data = json.loads(text.decode("utf-8-sig"))
+        data = read_json(text.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InvalidWorkload(f"{path.name} is not JSON: {error}.") from None
     try:

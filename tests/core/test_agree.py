@@ -117,6 +117,20 @@ def test_what_is_no_recording_is_refused_with_its_line(text, tmp_path, capsys) -
     assert end.value.code == 2 and "recorded workload" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", ["watermrak", "margin", "transformers"])
+def test_a_setting_that_its_engine_does_not_have_is_refused(more, tmp_path, capsys) -> None:
+    asked = {"seqs": 1, "budget": 4, "blocks": 4, "size": 4, "caching": False, "requests": []}
+    path = tmp_path / "one.jsonl"
+    path.write_text(json.dumps(asked | {"vllm": [], "watermark": 0.1}))
+    with pytest.raises(SystemExit) as end:
+        main(["agree", str(path)])
+    assert not end.value.code
+    path.write_text(json.dumps(asked | {"vllm": [], more: []}))
+    with pytest.raises(SystemExit) as end:
+        main(["agree", str(path)])
+    assert end.value.code == 2 and f"it has no setting '{more}'." in capsys.readouterr().err
+
+
 def test_a_truncated_archive_and_a_missing_file_are_refused(tmp_path, capsys) -> None:
     path = tmp_path / "cut.jsonl.gz"
     path.write_bytes(RECORDED.read_bytes()[:5000])

@@ -313,6 +313,70 @@ def test_where_it_was_measured_is_where_its_runs_ran(real: Comparison) -> None:
         assert f"{fact} otherwise than the run of static" in str(fault_of(real, other))
 
 
+def with_header(**facts: Any) -> Callable[[Trace], Trace]:
+    return lambda trace: replace(trace, header=replace(trace.header, **facts))
+
+
+def asked_otherwise(trace: Trace) -> Trace:
+    first, *others = trace.asked.values()
+    other = first._replace(request=replace(first.request, priority=3))
+    return replace(trace, asked={one.request.id: one for one in (other, *others)})
+
+
+def another_prompt(trace: Trace) -> Trace:
+    first, *others = trace.asked.values()
+    other = first._replace(prompt=[first.prompt[0] + 1, *first.prompt[1:]])
+    return replace(trace, asked={one.request.id: one for one in (other, *others)})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (asked_otherwise, "was asked for other requests in the run"),
+        (another_prompt, "was asked for other requests in the run"),
+        (with_header(device_name="another"), "has device_name otherwise than the run"),
+        (with_header(tensor_parallel=2), "has tensor_parallel otherwise than the run"),
+        (with_header(leak=True), "has leak otherwise than the run"),
+        (with_header(more={"unheard_of": 1}), "has a field 'unheard_of', which no recording has,"),
+    ],
+)
+def test_all_runs_are_of_the_same_requests_on_the_same_machine(
+    real: Comparison, change: Callable[[Trace], Trace], says: str
+) -> None:
+    run = real.runs["continuous"]
+    assert run.trace is not None
+    forged = replace(real, runs={**real.runs, "continuous": replace(run, trace=change(run.trace))})
+    fault = fault_of(forged, told_of(forged))
+    assert fault is not None and fault.startswith(says) and fault.endswith(" of continuous")
+
+
+def test_a_run_has_the_name_of_its_own_policy(real: Comparison) -> None:
+    def called(name: str) -> Comparison:
+        def renamed(by_name: Any) -> Any:
+            return {name if of == "continuous" else of: value for of, value in by_name.items()}
+
+        every = ("walls", "runs", "medians", "about", "shown", "apart")
+        other = {of: renamed(getattr(real, of)) for of in every}
+        return replace(real, names=["static", name], **other)
+
+    for free in ("continuous", "continuous, budget 8", "mine"):
+        assert fault_of(called(free), told_of(called(free))) is None
+    forged = called("dynamic")
+    assert fault_of(forged, told_of(forged)) == "has policy otherwise than the run of dynamic"
+    bare = replace(real.runs["continuous"], trace=None)
+    forged = replace(real, runs={**real.runs, "continuous": bare})
+    assert fault_of(forged, told_of(forged)) == "has no run of continuous"
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0])
+def test_every_round_took_time(real: Comparison, seconds: float) -> None:
+    walls = copy.deepcopy(real.walls)
+    hidden = real.shown["static"] % 3
+    walls["static"][hidden] = seconds
+    forged = replace(real, walls=walls)
+    assert fault_of(forged, told_of(real)) == "has a round that took no time"
+
+
 def copied(name: str, into: Path) -> tuple[Path, Told]:
     """A comparison that ships, which is believed, to be altered: its folder, and what it says."""
     folder = into / name
@@ -372,6 +436,13 @@ def test_what_is_said_beside_the_runs_adds_up(
         ((*waves, "requests"), 7),
         ((*waves, "padding_waste"), 0.0),
         (("policies", "generate-waves", "shown_round"), 99),
+        (("environment", "load_average"), True),
+        (("schema",), True),
+        (("repeats",), float(true["repeats"])),
+        (("policies", "static", "verdict", "decided"), 0),
+        (("policies", "static", "about", "prefix_caching"), 0),
+        ((*honest, "requests", 0, "compared"), 0),
+        ((*alone, "requests", 0, "parting", "margin"), -0.1),
     ]:
         told = copy.deepcopy(true)
         *inside, last = way
@@ -384,6 +455,25 @@ def test_what_is_said_beside_the_runs_adds_up(
         del told["policies"][name]["metrics"][metric]
         (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
         with pytest.raises(InflightError, match=f"{metric} in another form than its run"):
+            load(folder)
+    for seconds in (-0.1, 0.0, True):
+        told = copy.deepcopy(true)
+        first = told["cost_curve"]["by_tokens"][0]
+        first |= dict.fromkeys(("median_s", "min_s", "max_s"), seconds)
+        first["runs_s"] = [seconds] * len(first["runs_s"])
+        (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
+        with pytest.raises(InflightError, match="The cost curve of the comparison"):
+            load(folder)
+    told = copy.deepcopy(true)
+    for one in (told["equivalence"]["honest"], *told["equivalence"]["honest"]["requests"]):
+        one["max_logit_difference"] = -1.0
+    (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
+    with pytest.raises(InflightError, match="The equivalence of the comparison"):
+        load(folder)
+    text = json.dumps(true)
+    for more, says in (('"title": "A", ', "'title' stands twice"), ('"group": NaN, ', "NaN is no")):
+        (folder / "comparison.json").write_text("{" + more + text[1:], encoding="utf-8")
+        with pytest.raises(InflightError, match=says):
             load(folder)
     # the same false words in every place that has them
     told = copy.deepcopy(true)
@@ -403,7 +493,20 @@ def test_a_point_of_a_sweep_has_the_numbers_of_a_run_and_no_others(tmp_path: Pat
     cut["tpot_s"] = dict.fromkeys(cut["tpot_s"]) | {"count": 0, "left_out": 0}
     (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
     load(folder)
-    told["load"]["points"][0]["numbers"]["ttft_s"]["p999"] = 0.1
-    (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
-    with pytest.raises(InflightError, match="sweep"):
-        load(folder)
+    point = told["load"]["points"][0]
+    numbers = point["numbers"]
+    for inside, name, value in (
+        (numbers["ttft_s"], "p999", 0.1),
+        (numbers["time_s"], "other", -0.001),
+        (point, "cut", 0),
+        (point, "offered", float(point["offered"])),
+        (told["load"], "complete", 1),
+        (told["load"], "capacity_requests_per_s", -1.0),
+    ):
+        before = dict(inside)
+        inside[name] = value
+        (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
+        with pytest.raises(InflightError, match="sweep"):
+            load(folder)
+        inside.clear()
+        inside.update(before)

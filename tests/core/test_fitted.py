@@ -509,6 +509,13 @@ def test_requests_that_name_no_model_are_meant_for_the_one_that_was_measured(tmp
         {"assumptions": 7},
         {"assumptions": "none"},
         {"error": {"median": "x"}},
+        {"error": {"median": -0.1}},
+        {"error": {"median": 0.1, "in_turns": {"p90": "x"}}},
+        {"most": {"tokens": 9.5, "kv_bytes": 10_000_000, "pairs": 0}},
+        {"most": {"tokens": "9", "kv_bytes": 10_000_000, "pairs": 0}},
+        {"base_s": True},
+        {"assumptions": [1]},
+        {"unheard_of": 1},
         {"base_s": "1"},
         {"base_s": 1e308},
         {"base_s": 1.01e9},
@@ -519,7 +526,9 @@ def test_requests_that_name_no_model_are_meant_for_the_one_that_was_measured(tmp
 def test_a_saved_cost_that_was_changed_is_refused(change, tmp_path):
     whole = fit(Trace.load(SIX)).to_json()
     assert Linear.from_json(json.loads(json.dumps(whole))).to_json() == whole
-    with pytest.raises(InflightError, match="no cost that was fitted|not those of a fitted cost"):
+    with pytest.raises(
+        InflightError, match="no cost that was fitted|not those of a fitted cost|no field"
+    ):
         Linear.from_json(json.loads(json.dumps(whole | change)))
 
 
@@ -529,6 +538,9 @@ def test_a_cost_that_a_later_version_saved_is_not_read_as_if_it_were_ours(tmp_pa
     assert cost_in(saved) == COST
     saved.write_text(json.dumps({"schema": "fit/2", **COST.to_json()}), encoding="utf-8")
     with pytest.raises(InflightError, match="it has schema 'fit/2', and this version reads fit/1"):
+        cost_in(saved)
+    saved.write_text('{"kind": "fitted", "kind": "fitted"}', encoding="utf-8")
+    with pytest.raises(InflightError, match="the key 'kind' stands twice in one object"):
         cost_in(saved)
 
 

@@ -162,3 +162,15 @@ def test_a_simulated_run_says_what_its_cost_model_says(cost: str, lie: str) -> N
         why in said
         for why in ("its cost model has", "a simulated run does not have", "begins or goes on when")
     )
+
+
+def test_no_model_ran_whatever_the_cost_model_is():
+    """Probabilities and parts of a step's time would be invented."""
+    for field, value in (("timings", [1e-6, 0, 0, 0]), ("timings", [0, 0, 0, 1e-6])):
+        rows = rows_of(_run(Own()))
+        steps(rows)[0][field] = value
+        assert "numbers that a simulated run does not have" in refusal(rows)
+    for of, value in ((3, -0.1), (4, 3.0)):
+        rows = rows_of(_run(Own()))
+        next(s for step in steps(rows) for s in step["sampled"])[of] = value
+        assert "numbers that a simulated run does not have" in refusal(rows)

@@ -16,6 +16,7 @@ import pytest
 
 from core import Request, StepEvent, Trace
 from core.errors import InvalidTrace
+from core.files import read_json
 from core.proof.verify import verify
 from core.scheduler.state import RequestState
 from core.trace import file
@@ -163,6 +164,25 @@ def test_a_key_that_stands_twice(small: list[str]) -> None:
     )
 
 
+@pytest.mark.parametrize("instead", [{}, "", {"r0": 0}])
+@pytest.mark.parametrize("field", ["preempted", "finished", "waiting"])
+def test_only_a_list_stands_for_a_list(small: list[str], field: str, instead: object) -> None:
+    """An object or a text could be unpacked, too."""
+    rows = [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in small]
+    next(row for row in rows if "step" in row)[field] = instead
+    with pytest.raises(InvalidTrace, match=f"{type(instead).__name__} in place of a list"):
+        verify(sealed(rows))
+
+
+@pytest.mark.parametrize("count", [float, str])
+def test_steps_are_counted_in_whole_numbers(small: list[str], count: type) -> None:
+    rows = [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in small]
+    steps = rows[-1]["events"]
+    rows[-1]["events"] = count(steps)
+    with pytest.raises(InvalidTrace, match=f"says it has {count(steps)!r} steps but holds {steps}"):
+        verify(sealed(rows))
+
+
 def test_a_number_that_json_does_not_have(small: list[str]) -> None:
     body = small[0][: -file._CRC_LENGTH].replace('"threads":', '"load":Infinity,"threads":')
     assert refusal(with_seal(small, 1, body)) == "line 1: Infinity is no number in JSON."
@@ -182,7 +202,7 @@ def test_a_number_of_more_than_64_bits(small: list[str], number: int) -> None:
             row.pop("crc", None)
         with pytest.raises(InvalidTrace, match=f"line 4: {str(number)[:20]}…? has more than 64"):
             verify(sealed(forged))
-    assert file._count(str(2**64 - 1)) == 2**64 - 1
+    assert read_json(str(2**64 - 1)) == 2**64 - 1
 
 
 def test_a_step_that_ends_after_any_clock(small: list[str]) -> None:

@@ -37,6 +37,12 @@ test("threads are of a processor's run", () => {
   assert.equal(facts({}).Device, undefined);
 });
 
+test("what nothing proves of a run from a file is named, and of no other run", () => {
+  const trust = (source) => facts({ source })["Taken on trust"];
+  assert.match(trust("uploaded"), /^its decisions, tokens, texts and times, .* have invented;/);
+  for (const source of ["recorded", "live", "simulated"]) assert.equal(trust(source), undefined);
+});
+
 test("times of a data sheet are told with what is assumed, or not at all", () => {
   const sheet = {
     accelerator: { title: "Card" },

@@ -19,11 +19,12 @@ from core.simulate.engine import SimulatedEngine
 from core.simulate.named import cost_named
 from core.trace.events import UNRECORDED, Preempted, Sampled, Stalled, Waiting
 from core.trace.messages import english, key_of
+from core.workload.workload import Workload
 from visualizer.browser.answers import Answers
 from visualizer.words import language
 from visualizer.words.language import catalogue
 from visualizer.write import code as written_code
-from visualizer.write import process
+from visualizer.write import policy_answers, process
 from visualizer.write.answers import MOST_PRINTED, Printed
 from visualizer.write.cases import Reply
 from visualizer.write.grade import Grade, graded, judged
@@ -496,6 +497,21 @@ def test_a_run_in_which_requests_fail_or_come_early_or_limits_go_is_of_something
     ):
         found = grade("refill", f"{change}\n{SOLVED['refill'][0]}").to_json()
         assert not found["passed"] and "something else" in found["message"]
+
+
+@pytest.mark.parametrize("what", ["the same", "later", "shorter"])
+def test_a_run_whose_requests_came_later_or_were_shorter_is_of_something_else(what: str):
+    """As a process could make it that tells of the task's requests and runs others."""
+    task = TASKS["refill"]
+    first, *others = task.workload
+    others_asked = {"later": replace(first, arrival=1), "shorter": first.of_tokens([5])}
+    run = policy_answers._engine(task.config("continuous")).run(
+        Workload([others_asked.get(what, first), *others], task.workload.name)
+    )
+    told = {one.id: run.asked[one.id]._replace(request=one) for one in task.workload}
+    found = judged(task, Reply([list(replace(run, asked=told).lines()), None, None]))
+    assert "no run" not in str(found.fault)
+    assert ("something else" in str(found.fault)) == (what != "the same")
 
 
 # -- beside continuous -----------------------------------------------------------------------------

@@ -25,9 +25,10 @@ from typing import Any
 from core.account.metrics import DEFINITIONS
 from core.config import ASSETS, POLICIES
 from core.errors import InflightError, malformed
+from core.files import read_json
 from core.measure.compare import Comparison, first_parting
 from core.measure.cost_curve import CostCurve
-from core.measure.faults import fault_of, shape
+from core.measure.faults import as_text, fault_of, shape
 from core.measure.load import adds_up
 from core.measure.rounds import RunResult
 from core.recorders.raw import lines_of
@@ -35,6 +36,7 @@ from core.trace.divergence import divergence, knobs
 from core.trace.header import Header
 from core.trace.phrases import letter
 from core.trace.trace import Trace
+from core.workload.request import is_number
 from visualizer.charts import cost
 from visualizer.charts.comparison import FIGURES
 from visualizer.charts.theme import contender_hues
@@ -343,7 +345,7 @@ _TEXTS = ("title", "shows", "group")
 def load(folder: Path) -> Shown:
     """The comparison in a folder; raises InflightError for none, or one with contradictions."""
     try:
-        plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+        plain = read_json((folder / "comparison.json").read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
             raise InflightError(
                 f"The comparison {folder.name} has schema {plain['schema']!r}; this version reads"
@@ -386,7 +388,7 @@ def load(folder: Path) -> Shown:
             ("equivalence", all(_adds_up(loaded, switch) for switch in loaded.equivalence)),
             ("text", all(isinstance(plain[of], str) for of in _TEXTS)),
             ("machine", _is_machine(loaded.environment)),
-            ("form", json.loads(json.dumps(kept_json(loaded, files))) == plain),
+            ("form", as_text(kept_json(loaded, files)) == as_text(plain)),
         ):
             if not holds:
                 raise InflightError(f"The {what} of the comparison {folder.name} does not add up.")
@@ -412,7 +414,7 @@ def _is_machine(where: Mapping[str, Any]) -> bool:
     cpus, busy = where["cpus"], where["load_average"]
     return (
         (cpus is None or (type(cpus) is int and cpus > 0))
-        and (busy is None or busy >= 0)
+        and (busy is None or (is_number(busy) and busy >= 0))
         and all(isinstance(where[of], str) for of in ("hardware", "system"))
     )
 
@@ -426,6 +428,12 @@ def _is_curve(cost: CostCurve, where: Mapping[str, Any]) -> bool:
         and len({read / n for n, read in tokens}) == len({n for n, _ in kv}) == 1
         and all(len({len(p.step_s) for p in of}) == 1 for of in (cost.by_tokens, cost.by_kv))
         and all(read % n == 0 for n, read in kv)
+        and all(
+            type(p.tokens) is type(p.kv_read) is int
+            and p.tokens > 0
+            and all(is_number(seconds) and seconds > 0 for seconds in p.step_s)
+            for p in (*cost.by_tokens, *cost.by_kv)
+        )
     )
 
 
@@ -501,7 +509,10 @@ def _adds_up(shown: Shown, switch: str) -> bool:
         if (
             set(r) != own | follows.keys()
             or r != r | follows
+            or type(r["compared"]) is not int
             or not 0 <= r["compared"] <= (len(solo) if at is None else at + 1)
+            or bool(r["compared"]) != _is_distance(r["max_logit_difference"])
+            or (parting and parting["margin"] is not None and not _is_distance(parting["margin"]))
         ):
             return False
     return bool(
@@ -514,6 +525,11 @@ def _adds_up(shown: Shown, switch: str) -> bool:
         and found["max_logit_difference"]
         == max((d for r in requests if (d := r["max_logit_difference"]) is not None), default=None)
     )
+
+
+def _is_distance(value: object) -> bool:
+    """Whether this is how far two logits are apart."""
+    return is_number(value) and value >= 0  # type: ignore[operator]  # a number, then
 
 
 def trace_in(folder: Path, name: str) -> tuple[str, Trace]:

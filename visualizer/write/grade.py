@@ -9,7 +9,9 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from core import __version__
+from core.engine.requests import prompt_ids
 from core.errors import InflightError
+from core.torch_engine.models.tokenizer import describe_model
 from core.trace.trace import Trace
 from visualizer.words.language import t
 from visualizer.write import policy_answers
@@ -17,7 +19,7 @@ from visualizer.write.cases import Reply, Result
 from visualizer.write.code import Fault
 from visualizer.write.exercises import EXERCISES, cases_of, checking
 from visualizer.write.process import Process
-from visualizer.write.tasks import PolicyTask, task_named
+from visualizer.write.tasks import MODEL, PolicyTask, task_named
 
 SCHEMA = "exercises/1"
 BY_DEFAULT = tuple(EXERCISES)  # whose answers fit into one file
@@ -129,10 +131,12 @@ def judged(task: PolicyTask, reply: Reply) -> Result:
 def _is_of(task: PolicyTask, trace: Trace) -> bool:
     """Whether a trace ran the task's requests, when due, in full, and within the limits."""
     came = [(e.step, trace.asked[a.request].request) for e in trace.events for a in e.arrived]
+    tokenizer = describe_model(MODEL).tokenizer
     return (
-        [one.request for one in trace.asked.values()] == list(task.workload)
+        trace.workload == task.workload
+        and all(tuple(p) == prompt_ids(r, tokenizer) for r, p in trace.asked.values())
         and all(f.finish_reason == "length" for e in trace.events for f in e.ends)
-        and all(step >= request.arrival for step, request in came)
+        and all(step == request.arrival for step, request in came)
         and trace.header.engine is None
         and task.is_within(trace.config)
     )

@@ -31,6 +31,15 @@ def in_order(event: StepEvent, since: float) -> bool:
     return times == sorted(times)
 
 
+def is_measured(event: StepEvent) -> bool:
+    """Whether a step has what only a model that ran can give: probabilities, and parts of its time
+    beside the passes.
+    """
+    schedule, prepare, _, sample = event.timings
+    probable = any(s.logprob or s.margin for s in event.sampled)
+    return bool(schedule or prepare or sample or probable)
+
+
 def parts_fit(event: StepEvent, one_clock: bool, is_asynchronous: bool) -> bool:
     """Whether the parts of a step fit into it. one_clock: preparing, forward and sampling make up
     the passes, and scheduling is outside them; otherwise the host's parts fit beside the device's

@@ -106,6 +106,8 @@ class StepRules:
         missing = [name for name in ("prepare", "sample") if getattr(event.timings, name) is None]
         if missing != [name for name in ("prepare", "sample") if name in self._header.absent]:
             return "the recorded parts of the step are not those that the header names"
+        if self._header.is_simulated and bounds.is_measured(event):
+            return "it has numbers that a simulated run does not have"
         if not bounds.parts_fit(event, self._header.has_one_clock, self._header.is_asynchronous):
             return f"its parts do not fit into its {event.t_end - event.t_start:g} s"
         return None
