@@ -70,7 +70,7 @@ def print_totals(totals: Mapping[str, Any]) -> None:
         english(
             f"{totals['finished']:,} [request|requests], {totals['output_tokens']:,} [token|tokens]"
             f" in {totals['steps']:,} [step|steps]: {totals['wall_s']:,.1f} seconds,"
-            f" {number(totals['output_tok_s'])} tok/s, {number(totals['requests_per_s'])}"
+            f" {number(totals['output_tok_s'])} tok/s, {number(totals['requests_per_s'], 2)}"
             f" requests/s, {totals['preemptions']:,} [preemption|preemptions], KV use"
             f" {percent(totals['kv_use'])}"
         )

@@ -23,6 +23,7 @@ from core.cli.output import loading
 from core.config import DEFAULT_MODEL, POLICIES, EngineConfig, Execution
 from core.errors import InflightError, InvalidTrace, UnsupportedModel
 from core.recorders.raw import lines_of
+from core.torch_engine.cpu.threads import wait_passively
 from core.torch_engine.models.libraries import load_libraries
 from core.workload.presets import preset as preset_named
 from core.workload.request import Request
@@ -294,6 +295,7 @@ def engine_for(
 ) -> Engine:
     """Load a model and make its engine, with this program's progress display."""
     with loading("Loading the model"):
+        wait_passively()  # before torch is loaded
         load_libraries()  # takes seconds, and reading a trace does not need it
         import torch
         from transformers.utils import logging

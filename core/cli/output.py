@@ -163,11 +163,11 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{_fixed(100 * value, 1)} %"
 
 
-def number(value: float | None) -> str:
-    """A number with commas between thousands, and one decimal for a fraction; a dash for None."""
+def number(value: float | None, digits: int = 1) -> str:
+    """A number with commas between thousands, a fraction with so many decimals; a dash for None."""
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) else _fixed(value, 1)
+    return f"{value:,}" if isinstance(value, int) else _fixed(value, digits)
 
 
 def _fixed(value: float, digits: int) -> str:

@@ -193,7 +193,7 @@ def _cells(point: Point, plan: Plan) -> tuple[str, ...]:
         return ("cannot run", *("–" for _ in _COLUMNS[1:]), *("–" for _ in range(plan.has_slos)))
     times = [seconds(numbers[name][share]) for name, share in _TIMES]
     counts = (numbers["output_tok_s"], numbers["preemptions"], numbers["most_waiting"])
-    good = (number(numbers["goodput"]["requests_per_s"]),) if plan.has_slos else ()
+    good = (number(numbers["goodput"]["requests_per_s"], 2),) if plan.has_slos else ()
     return (*times, *map(number, counts), *good)
 
 

@@ -290,7 +290,7 @@ def goodput_lines(numbers: Mapping[str, Any]) -> list[str]:
         if limit is not None
     )
     return [
-        f"goodput {number(good['requests_per_s'])} requests/s: {good['met']:,} met {slos}"
+        f"goodput {number(good['requests_per_s'], 2)} requests/s: {good['met']:,} met {slos}"
         f" ({percent(good['share'])})"
     ]
 

@@ -191,7 +191,8 @@ def verify(
 
     tokenizer: returns a model's tokenizer by name, None if it is not available. engine: makes an
     engine for the model of a header, before the rest is read; then the requests run again, all
-    arriving at once, and their tokens are compared.
+    arriving at once, and their tokens are compared; its tokenizer serves where `tokenizer` has
+    none.
     """
     with gc_off():
         return _verify(Reader(lines), tokenizer, engine)
@@ -209,13 +210,15 @@ def _verify(
     elif isinstance(header.policy, RecordedPolicy):
         not_replayed = f"the policy {header.policy.name} is not installed here"
     replay = None if not_replayed else Replay(header)
-    found = tokenizer(str(header.model.name))
+    found, own = tokenizer(str(header.model.name)), engine(header) if engine else None
+    if found is None and own is not None:
+        found = own.tokenizer  # the hub's, which is in no folder here
     if found is None:
-        not_decoded = "the model's tokenizer is not here"
+        not_decoded = "the model's tokenizer is neither built in nor in a folder of that name"
     elif "prompts" in header.absent:
         not_decoded = "the prompts were not recorded"
     texts = None if not_decoded else _TextChecker(found, header)
-    again = ModelRerun(engine(header), header) if engine else None
+    again = ModelRerun(own, header) if own else None
     bound, retimed = _Bound(header), Retimed.of(header)
     _refuse(retimed.fault_of_header(header) if retimed else None, reader.line)
     requests = steps = tokens = 0

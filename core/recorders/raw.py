@@ -24,7 +24,7 @@ from core.errors import InvalidTrace
 from core.files import open_file, path_of, read_json
 from core.trace.messages import english
 
-# the version of the format that this module reads; recordings that name none have the same format
+# the version of the format that this module reads
 RAW = 1
 MAX_LINE_BYTES = 64 * 2**20
 _TIMES = ("t_start", "t_scheduled", "t_output", "t_end")
@@ -128,7 +128,8 @@ def header_in(first_line: str, name: str) -> dict[str, Any]:
     """The header that is the first line of a file; raises InvalidTrace for any other line."""
     if not is_raw(first_line):
         raise InvalidTrace(
-            f"{name} is not a raw recording: its first line is not a recording's header."
+            f"{name} is not a raw recording: its first line is not a header with the format's"
+            " version."
         )
     header: dict[str, Any] = _said(first_line)
     check_header(header, name)
@@ -235,7 +236,7 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
 
 def check_header(header: dict[str, Any], name: str) -> None:
     """Raises InvalidTrace for another version of the format, and for an impossible rank."""
-    if header.get("raw", RAW) != RAW:
+    if header["raw"] != RAW:
         raise InvalidTrace(
             f"{name} is of version {header['raw']!r} of the raw format; this one reads version"
             f" {RAW}."

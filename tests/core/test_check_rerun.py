@@ -19,7 +19,8 @@ from core.cli.options import MOST_THREADS
 from core.errors import InflightError
 from core.proof.verify import verify
 from core.recorders.texts import tokenizer_of
-from core.trace.detokenize import plain
+from core.trace.detokenize import pieces, plain
+from core.trace.file import BREAKS_OFF
 from visualizer.documents.catalogue import TRACES
 from worlds.forging import Rows, checked, refusal, rows_of, sealed, steps
 from worlds.small import MemoryModel, Words, memory_engine, request
@@ -71,12 +72,28 @@ def as_another(rows: Rows) -> Rows:
     return rows
 
 
+def as_ids(rows: Rows) -> Rows:
+    """The same run with the ids of its tokens in place of its texts."""
+    prompts = {
+        r["asked"]["id"]: r["asked"]["prompt_token_ids"] for r in rows if r.get("kind") == "request"
+    }
+    for line in rows:
+        if line.get("kind") == "texts":
+            line["prompt"] = list(map(plain, prompts[line["request"]]))
+            tokens = [
+                s[2] for step in steps(rows) for s in step["sampled"] if s[1] == line["request"]
+            ]
+            line["output"] = list(map(plain, tokens))
+    return rows
+
+
 # -- another engine's ------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_a_shipped_recording_of_another_engine_is_run_again_where_its_model_is() -> None:
-    rows = rows_of(Trace.load(TRACES / "vllm-kv-pressure.jsonl"))
+    trace = Trace.load(TRACES / "vllm-kv-pressure.jsonl")
+    rows = rows_of(trace)
     found = checked(rows, tokenizer=tokenizer_of, engine=_engine)
     assert found.rerun and found.rerun.tokens == found.num_tokens > 200 and not found.rerun.drawn
     assert (
@@ -86,6 +103,12 @@ def test_a_shipped_recording_of_another_engine_is_run_again_where_its_model_is()
     )
     sampled = next(s for step in steps(rows) for s in step["sampled"])
     sampled[2] = (sampled[2] + 1) % 2048
+    assert "are not those of its tokens" in refusal(rows, engine=_engine)
+    forged = [sampled[2], *trace.outputs[sampled[1]][1:]]
+    texts = next(r for r in rows if r.get("kind") == "texts" and r["request"] == sampled[1])
+    texts["output"] = pieces(
+        tokenizer_of("shakespeare-bpe"), forged, context=trace.prompts[sampled[1]]
+    )
     assert "and the model writes" in refusal(rows, engine=_engine)
 
 
@@ -185,20 +208,37 @@ def test_a_request_that_is_said_to_have_ended_in_an_error_is_computed_again() ->
 
 
 def test_a_request_that_is_said_to_have_ended_early_is_run_on() -> None:
-    """By a stop string that is only in the texts of a trace whose tokenizer is not here: nothing
-    but the model knows that it had more to say.
+    """By a stop string that is only in the ids which stand in for its texts: nothing but the model
+    knows that it had more to say.
     """
-    rows = made(request("r0", 5, 3), request("r1", 9, 2))
+    rows = as_ids(made(request("r0", 5, 3), request("r1", 9, 2)))
+    rows[0]["notes"] = [BREAKS_OFF]
+    stop = next(r for r in rows if r.get("kind") == "texts" and r["request"] == "r1")["output"][-1]
     for line in rows:
         if line.get("kind") == "request" and line["asked"]["id"] == "r1":
-            line["asked"]["sampling"].update(max_new_tokens=4, stop=["the end"])
-        if line.get("kind") == "texts" and line["request"] == "r1":
-            line["output"][-1] = "the end"
+            line["asked"]["sampling"].update(max_new_tokens=4, stop=[stop])
     for step in steps(rows):
         step["finished"] = [[r, "stop" if r == "r1" else why] for r, why in step["finished"]]
     assert checked(rows).num_tokens == 5
     engine = memory_engine(tokenizer=Words(), **LIMITS)
     assert "ends after 2 tokens on record, and the model goes on" in refusal(
+        rows, engine=lambda _: engine
+    )
+
+
+def test_the_engine_that_runs_it_again_brings_the_tokenizer() -> None:
+    """As that of a hub's model does, which is in no folder here."""
+    engine = memory_engine(tokenizer=Words(), **LIMITS)
+    rows = rows_of(engine.run(Workload([request("r0", 5, 3)])))
+    (said,) = [text for text in findings(checked(rows)) if text.startswith("Texts:")]
+    assert said == (
+        "Texts: taken on trust, as the model's tokenizer is neither built in nor in a folder of"
+        " that name."
+    )
+    assert checked(rows, engine=lambda _: engine).not_decoded is None
+    next(line for line in rows if line.get("kind") == "texts")["output"][0] = "w0 "
+    assert checked(rows).not_decoded
+    assert "the texts of request 'r0' are not those of its tokens" in refusal(
         rows, engine=lambda _: engine
     )
 
@@ -306,13 +346,14 @@ def test_an_error_after_a_token_that_parted_is_computed_again_or_counted(penalty
 
 def test_what_a_rerun_cannot_tell_apart_is_said_with_its_size() -> None:
     """A stop string that never occurs, and numbers as far off as 16 bits round them."""
-    rows = made(request("r0", 5, 3, temperature=0.5, seed=1))
-    assert checked(rows, engine=again).rerun.apart == 0
+    engine = memory_engine(tokenizer=Words(), **LIMITS)
+    rows = rows_of(engine.run(Workload([request("r0", 5, 3, temperature=0.5, seed=1)])))
+    assert checked(rows, engine=lambda _: engine).rerun.apart == 0
     rows[0]["dtype"] = "bfloat16"
     steps(rows)[0]["sampled"][0][3:] = [-0.005, 9.2]  # of 49 others each at most e^-9.2
     asked = next(line["asked"] for line in rows if line.get("kind") == "request")
     asked["sampling"]["stop"] = ["never said"]
-    found = checked(rows, engine=lambda _: memory_engine(tokenizer=Words(), **LIMITS))
+    found = checked(rows, engine=lambda _: engine)
     assert found.rerun.apart == pytest.approx(0.2)
     said = findings(found)
     assert any("margins at most 0.2 from those on record" in line for line in said)
@@ -329,19 +370,7 @@ def test_what_is_compared_of_the_model_is_what_is_said_to_be() -> None:
 
 
 def test_ids_in_place_of_texts_are_not_called_decoded() -> None:
-    rows = as_another(made())
-    prompts = {
-        r["asked"]["id"]: r["asked"]["prompt_token_ids"] for r in rows if r.get("kind") == "request"
-    }
-    tokens = {
-        id: [s[2] for step in steps(rows) for s in step["sampled"] if s[1] == id] for id in prompts
-    }
-    for line in rows:
-        if line.get("kind") == "texts":
-            line.update(
-                prompt=list(map(plain, prompts[line["request"]])),
-                output=list(map(plain, tokens[line["request"]])),
-            )
+    rows = as_ids(as_another(made()))
     found = checked(rows, tokenizer=lambda _: Words())
     assert found.not_decoded is None and found.texts_as_ids == 2
     (said,) = [line for line in findings(found) if line.startswith("Texts:")]

@@ -23,7 +23,14 @@ from core.cli.check import _print_result
 from core.cli.import_ import _print
 from core.cli.long import is_long
 from core.cli.options import LIMITS
-from core.cli.report import _parameters, circumstances, print_steps, print_summary, step_row
+from core.cli.report import (
+    _parameters,
+    circumstances,
+    goodput_lines,
+    print_steps,
+    print_summary,
+    step_row,
+)
 from core.cli.terminal import mask_lines
 from core.config import POLICIES, EngineConfig
 from core.files import written
@@ -190,6 +197,14 @@ def test_what_is_given_overrides_what_the_preset_recommends(capsys):
     assert data["requests"][0]["first_step"] == 0 and data["metrics"]["steps"] > 2
     assert data["metrics"]["goodput"]["met"] == 1
     assert data["requests"][0]["text"]
+
+
+def test_one_good_request_in_twenty_seconds_is_not_none():
+    slos = {"ttft_s": 0.5, "tpot_s": None, "e2e_s": 3.0}
+    good = {"requests_per_s": 1 / 20, "met": 1, "share": 1 / 14, "slos": slos}
+    assert goodput_lines({"goodput": good}) == [
+        "goodput 0.05 requests/s: 1 met TTFT ≤ 0.5 s, E2E ≤ 3 s (7.1 %)"
+    ]
 
 
 def test_what_is_no_trace_is_refused_by_its_first_line_however_long_it_is(tmp_path, monkeypatch):

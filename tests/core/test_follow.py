@@ -345,7 +345,8 @@ def test_what_is_compressed_does_not_grow(tmp_path, lines):
     [
         (
             "hello\n",
-            "run.raw.jsonl is not a raw recording: its first line is not a recording's header.",
+            "run.raw.jsonl is not a raw recording: its first line is not a header with the format's"
+            " version.",
         ),
         (
             '{"kind":"header","raw":9,"vllm":"1"}\n',

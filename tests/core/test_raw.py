@@ -16,7 +16,7 @@ import pytest
 from core.config import ASSETS
 from core.errors import InvalidTrace
 from core.recorders.convert import checked_trace
-from core.recorders.raw import MissingSteps, Recording, gathered, is_raw
+from core.recorders.raw import MissingSteps, Recording, gathered, header_in, is_raw
 from core.recorders.recorded_header import recorded_config, trace_header
 from core.trace.trace import Trace
 from worlds.by_hand import HEADER
@@ -104,8 +104,13 @@ def test_a_step_that_no_trace_can_hold_is_a_damaged_line(more):
 
 @pytest.mark.parametrize("more", [{"model": "\ud800"}, {"tested": math.nan}], ids=str)
 def test_a_header_that_no_trace_can_hold_is_none(more):
-    with pytest.raises(InvalidTrace, match="first line is not a recording's header"):
+    with pytest.raises(InvalidTrace, match="not a header with the format's version"):
         read([step(0, 0.0)], **more)
+
+
+def test_a_header_from_before_the_first_format_is_told_what_it_lacks():
+    with pytest.raises(InvalidTrace, match="^a is not .* not a header with the format's version.$"):
+        header_in('{"kind": "header", "vllm": "0.32.0", "max_num_seqs": 4}', "a")
 
 
 def test_prompts_and_ends_of_steps_that_are_passed_over_are_kept():

@@ -35,14 +35,20 @@ def test_the_page_is_there_before_torch_is_loaded():
 
 
 @pytest.mark.slow
-def test_what_serves_waits_passively_and_what_measures_does_not():
-    """`inflight serve` says so before torch is loaded; the command line itself does not."""
-    said = "import os, sys\nfrom core.cli import main\ntry: main(sys.argv[1:])\n"
-    said += "except SystemExit: print(os.environ.get('OMP_WAIT_POLICY'), 'torch' in sys.modules)"
+def test_every_command_that_runs_a_model_waits_passively():
+    """It says so before torch is loaded; a command that loads no model does not."""
+    say = "print(os.environ.get('OMP_WAIT_POLICY'), 'torch' in sys.modules)"
+    said = "import os, sys\nfrom core.cli import main, options\n"
+    said += f"def load():\n    {say}\n    os._exit(0)\noptions.load_libraries = load\n"
+    said += f"try: main(sys.argv[1:])\nexcept SystemExit: {say}"
     environment = {name: value for name, value in os.environ.items() if name not in PASSIVE}
+    environment["PYTHONUNBUFFERED"] = "1"
     for command, expected in (
         (["serve", "--policy", "magic"], "passive True"),
-        (["run", "--preset", "none"], "None"),
+        (["run", "--preset", "gpt2-six"], "passive False"),
+        (["compare", "--preset", "gpt2-six"], "passive False"),
+        (["check", "assets/traces/gpt2-six.jsonl", "--rerun"], "passive False"),
+        (["run", "--preset", "gpt2-six", "--simulate", "h100:8b", "--steps", "--json"], "None"),
     ):
         answer = subprocess.run(
             [sys.executable, "-c", said, *command], capture_output=True, text=True, env=environment

@@ -730,6 +730,13 @@ FAULTS = (
         ("core/test_verify.py::test_a_preemption_shows_how_large_the_pool_is",),
     ),
     Fault(
+        "texts are taken on trust though the model that runs again has a tokenizer",
+        "core/proof/verify.py",
+        "if found is None and own is not None:",
+        "if found is None and own is None:",
+        (RERUN,),
+    ),
+    Fault(
         "a preemption does not show how large the pool is",
         "core/proof/verify.py",
         '        bound |= {"blocks"} if event.preempted else set()\n',
@@ -1679,6 +1686,13 @@ FAULTS = (
         "core/measure/policies.py",
         "else (repeats, 1)",
         "else (5, 1)",
+        (LIBRARY,),
+    ),
+    Fault(
+        "a comparison says nothing of its runs by itself",
+        "core/measure/policies.py",
+        "Progress], None] = say_turn",
+        "Progress], None] = lambda progress: None",
         (LIBRARY,),
     ),
     Fault(
@@ -6030,6 +6044,13 @@ FAULTS = (
         "sorted(arrivals, key=lambda pair: pair[1])",
         "arrivals",
         ("visualizer/test_jobs.py",),
+    ),
+    Fault(
+        "one good request in twenty seconds is none a second",
+        "core/cli/report.py",
+        "number(good['requests_per_s'], 2)",
+        "number(good['requests_per_s'])",
+        ("core/test_cli.py",),
     ),
     Fault(
         "a step's line has the length of a lane's last pass",

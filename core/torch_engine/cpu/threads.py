@@ -1,9 +1,9 @@
 """CPU threads: how they wait for each other, and how many each run gets.
 
-OpenMP's threads meet at the end of every operation. Spinning there is fastest on a quiet machine
-and ruinous on a shared one, where a team spins while it waits for a thread that is not running. So
-servers wait passively and divide the cores among the active runs, while measurements on a quiet
-machine (`run`, `compare`) spin, which is OpenMP's default.
+OpenMP's threads meet at the end of every operation. Spinning there, which is OpenMP's default,
+gains next to nothing on two quiet cores and can be ruinous on a shared machine, where a team spins
+while it waits for a thread that is not running. So the page and the commands wait passively, and
+servers divide the cores among the active runs.
 """
 
 from __future__ import annotations
