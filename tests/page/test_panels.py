@@ -257,6 +257,22 @@ def test_the_door_counts_who_waits_and_no_word_is_drawn_before_it_was_written(vi
         ), event.step
 
 
+@pytest.mark.slow
+def test_a_new_word_leaves_nothing_in_the_line_above_and_who_waits_keeps_the_question(
+    visit, page_url
+):
+    shown = f"{page_url}/", "run=kv-pressure&step=16&detail=simple"
+    page = visit(shown[0], hash=shown[1], viewport={"width": 820, "height": 1180})
+    marked = page.locator(".texts mark:not([hidden])")
+    assert marked.evaluate_all("(all) => all.map((e) => e.getClientRects().length)") == [1] * 5
+    page = visit(shown[0], hash=f"{shown[1]}&present=1", viewport={"width": 1024, "height": 768})
+    above = page.locator(".said:not([hidden])").evaluate_all(
+        "(rows) => rows.map((row) => row.getBoundingClientRect().top -"
+        " row.querySelector('.words').getBoundingClientRect().top > 1)"
+    )
+    assert above == [True] * 5 + [False]  # F alone writes nothing
+
+
 def test_a_long_answer_shows_the_words_that_are_new(visit, page_url):
     page = visit(f"{page_url}/", hash="run=six-questions&detail=full&step=133")
     rows = page.evaluate(
