@@ -248,17 +248,26 @@ test("who races is chosen one by one, and one always does", () => {
   const $ = finding();
   const names = ["a", "b", "c"];
   const page = of(Compare, {
-    ...{ $, chosen: new Set(["a", "b"]), race: { now: 1, seek() {} }, _race() {}, _heads() {} },
+    ...{ $, chosen: new Set(["a", "b"]), race: { now: 1, seek() {} }, _race() {} },
     doc: { names, runs: { a: {}, b: {}, c: {} }, about: {}, hues: {} },
   });
+  page.doc.says = { headline: "b beats a.", pairs: ["c beats a.", "c beats b."] };
   globalThis.CSS = /** @type {any} */ ({ escape: (text) => text });
   const pressed = (name) => {
     page._who();
     const button = $(".who").children.find((one) => one.textContent === name);
     button.click();
-    return [...page.chosen].sort().join("");
+    const { hidden, textContent } = $(".headline");
+    return [[...page.chosen].sort().join(""), hidden ? "" : textContent];
   };
-  assert.deepEqual(["a", "b", "c", "b"].map(pressed), ["b", "b", "bc", "c"]);
+  assert.deepEqual(["a", "b", "c", "a", "b"].map(pressed), [
+    ["b", ""],
+    ["b", ""],
+    ["bc", "c beats b."],
+    ["abc", "b beats a."],
+    ["ac", "c beats a."],
+  ]);
+  page.chosen = new Set("c");
   page.doc.runs.c = null; // it left no trace
   page._who();
   assert.deepEqual([$(".who").hidden, $(".who").children.length], [true, 2]);

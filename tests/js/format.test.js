@@ -8,6 +8,7 @@ import {
   joined,
   milliseconds,
   momentOf,
+  waitOf,
   wallClock,
 } from "../../assets/player/parts/format.js";
 
@@ -78,6 +79,7 @@ test("a moment is in the unit of its span", () => {
   assert.equal(momentOf(0.2666, 1), "0.27 of 1.00 s");
   assert.equal(momentOf(0.5, 0.9996), "0.50 of 1.00 s");
   assert.equal(momentOf(600, 1234), "600.00 of 1,234 s");
+  assert.deepEqual([waitOf(0.0034, 0.197), waitOf(0.034, 2.74)], ["3 ms", "0.03 s"]);
 });
 
 test("what there is not leaves no gap in a line", () => {

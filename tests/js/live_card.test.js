@@ -98,6 +98,24 @@ test("where texts are hidden only a teacher saves the run and compares it", () =
   assert.deepEqual(shown({ hides: true, teaches: true }), [true, true]);
 });
 
+test("that the engine starts is said once: in the lanes, or on the card while they are covered", () => {
+  const said = (isOn) => {
+    const $ = finding();
+    const parts = ["own", "house", "finished", "followed", "find"].map((n) => [n, { draw() {} }]);
+    const room = { isOn, draw() {} };
+    const live = of(Live, {
+      ...{ $, room, fleet: null, watch: {}, mine: { open: [] }, ...Object.fromEntries(parts) },
+      options: { asks: true },
+      batch: { run: null, state: { class: null } },
+      teacher: { isOn: false, button: new El(), draw() {} },
+    });
+    live.draw();
+    return [$(".live-says").textContent, !$(".live-says").hidden];
+  };
+  assert.deepEqual(said(false), ["The engine is starting.", true]);
+  assert.equal(said(true)[1], false);
+});
+
 test("the buttons of ranks are told anew in another language, and press what is on screen", () => {
   const view = new FollowedView(
     /** @type {any} */ (new El()),

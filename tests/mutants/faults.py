@@ -4012,6 +4012,15 @@ FAULTS = (
         ),
     ),
     Fault(
+        "the rounds of two contenders are counted against the baseline",
+        "visualizer/words/verdicts.py",
+        "comparison.verdict(mine, against=base), walls",
+        "comparison.verdict(mine), walls",
+        (
+            "visualizer/test_comparison_views.py::test_the_headline_says_one_thing_and_ratios_are_those_a_reader_gets",
+        ),
+    ),
+    Fault(
         "one request is said to be several",
         "visualizer/words/verdicts.py",
         "if count < 2:",

@@ -230,6 +230,7 @@ def test_the_door_counts_who_waits_and_no_word_is_drawn_before_it_was_written(vi
     trace.recorded_texts = Texts(trace.recorded_texts.prompt, words)
     page = visit(replay=replay(trace), detail=detail, device_scale_factor=1)
     state, since, written = RunState.of(trace.prompt_lengths), {}, set()
+    is_long = trace.events[-1].t_end - trace.events[0].t_start >= 1
     for event, said in zip(trace.events, page.evaluate(_SIMPLE), strict=True):
         state.begin(event)
         frame = state.frame(event)
@@ -245,13 +246,36 @@ def test_the_door_counts_who_waits_and_no_word_is_drawn_before_it_was_written(vi
             continue
         assert new <= drawn, event.step
         shown = frame.waiting[: 5 if len(frame.waiting) > 6 else 6]
+        waited = {r: event.t_end - t for r, t in since.items()}
         assert said["door"] == [
-            [one.request, f"waits {event.t_end - since[one.request]:.2f} s"] for one in shown
+            [r, f"waits {waited[r]:.2f} s" if is_long else f"waits {1000 * waited[r]:.0f} ms"]
+            for r in (one.request for one in shown)
         ], event.step
         rest = len(frame.waiting) - len(shown)
         assert said["more"] == (
             f"and {rest} more" if rest else "" if shown else "Nobody waits at the door."
         ), event.step
+
+
+@pytest.mark.slow
+def test_a_new_word_leaves_nothing_in_the_line_above_and_who_waits_keeps_the_question(
+    visit, page_url
+):
+    shown = f"{page_url}/", "run=kv-pressure&step=16&detail=simple"
+    page = visit(shown[0], hash=shown[1])
+    lines = page.locator(".texts mark:not([hidden])").evaluate_all(
+        "(marks) => Array.from({ length: 150 }, (_, n) => {"
+        " document.querySelector('.texts').style.width = `${120 + n}px`;"
+        " const seen = (mark) => [...mark.getClientRects()].filter((r) => r.width > 1).length;"
+        " return Math.max(...marks.map(seen)); })"
+    )
+    assert lines == [1] * 150  # however wide, and wherever a line ends
+    page = visit(shown[0], hash=f"{shown[1]}&present=1", viewport={"width": 1024, "height": 768})
+    above = page.locator(".said:not([hidden])").evaluate_all(
+        "(rows) => rows.map((row) => row.getBoundingClientRect().top -"
+        " row.querySelector('.words').getBoundingClientRect().top > 1)"
+    )
+    assert above == [True] * 5 + [False]  # F alone writes nothing
 
 
 def test_a_long_answer_shows_the_words_that_are_new(visit, page_url):

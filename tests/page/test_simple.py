@@ -207,7 +207,7 @@ def test_the_door_says_who_waits_and_for_how_long(visit, six):
         assert len(waiting) == event.waiting.count
         shown = page.locator(".waiter:not([hidden])").all_inner_texts()
         assert [re.sub(r"^\w+\s*", "", text) for text in shown] == [
-            f"waits {event.t_end - arrived[r]:.2f} s" for r in waiting
+            f"waits {1000 * (event.t_end - arrived[r]):.0f} ms" for r in waiting
         ]
         expect(page.locator(".door-more")).to_have_text(
             "" if waiting else "Nobody waits at the door."

@@ -140,6 +140,11 @@ def test_the_headline_says_one_thing_and_ratios_are_those_a_reader_gets(comparis
     assert verdicts.headline(even).endswith(
         ": done in 1.0 s with continuous, and with static in the same time to a thousandth."
     )
+    three = compared({"static": [2.0] * 5, "continuous": [1.0] * 5, "split": [1.5] * 5})
+    assert [said.split(": done in ")[1] for said in verdicts.pairs(three)] == [
+        "1.5 s with split instead of 2.0 s with static.",
+        "1.5 s with split, later than in 1.0 s with continuous.",
+    ]
     one = RunResult({"r": (1,)}, {})
     alone = Comparison(["a"], {"a": [1.0]}, {"a": one}, {"a": {}}, [])
     assert verdicts.headline(alone) == "The same request: done in 1.00 s with a."

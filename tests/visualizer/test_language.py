@@ -383,7 +383,7 @@ def test_a_recorded_comparison_is_told_in_german(name, monkeypatch):
     for key, said in german["says"].items():
         of = (
             [(" ".join(said), " ".join(made["says"][key]))]
-            if key == "notes"
+            if isinstance(said, list)
             else [(said, made["says"][key])]
         )
         for de, en in of:

@@ -246,6 +246,11 @@ def test_an_exception_names_its_line_and_the_step_up_to_which_is_drawn():
     )
     assert says == "Line 13 raised NameError: name 'requst' is not defined"
     assert (line, step, drawn) == (13, 2, 3)
+    says = fault("arrival", changed("arrival", ("-request.num_prompt_tokens", "request.came")))[0]
+    lacks = "Line 13 raised AttributeError: 'RequestState' object has no attribute 'came'; it has "
+    assert says.startswith(f"{lacks}arrival_index, block_table, ") and ", _" not in says
+    says = fault("arrival", changed("arrival", ("-request.num_prompt_tokens", "(1).came")))[0]
+    assert says == "Line 13 raised AttributeError: 'int' object has no attribute 'came'"
     assert fault("arrival", "x = = 1")[:2] == ("Line 1 is not Python: invalid syntax.", 1)
     assert fault("arrival", "import os\nos.nope")[1] == 2
 

@@ -129,6 +129,7 @@ def _in_language(shown: Shown) -> dict[str, Any]:
     return {
         "says": {
             "headline": verdicts.headline(comparison),
+            "pairs": verdicts.pairs(comparison),
             "verdict": verdicts.total_time(comparison),
             "outputs": findings.outputs(comparison),
             "sure": verdicts.sure(comparison, shown.environment),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from core.measure.compare import Comparison, Verdict, too_busy
@@ -42,11 +43,11 @@ PARTS = {
 }
 
 
-def headline(comparison: Comparison) -> str:
-    """The main finding: how long the same requests take with each of the two."""
+def headline(comparison: Comparison, two: tuple[str, str] | None = None) -> str:
+    """The main finding: how long the same requests take with each of two, or of the usual pair."""
     if others(comparison):
         return decisions(comparison)
-    base, mine = pair(comparison)
+    base, mine = two or pair(comparison)
     walls = {n: statistics.median(comparison.walls[n]) for n in (base, mine)}
     if base == mine:
         return t(
@@ -56,7 +57,7 @@ def headline(comparison: Comparison) -> str:
             mine=mine,
         )
     time, other = together(walls[mine], walls[base])
-    found, longer = comparison.verdict(mine), walls[mine] - walls[base]
+    found, longer = comparison.verdict(mine, against=base), walls[mine] - walls[base]
     if _is_disputed(found, longer):
         then = ", in {other} with {base}; the rounds and the medians disagree on which is faster"
     elif found.is_open:
@@ -76,6 +77,12 @@ def headline(comparison: Comparison) -> str:
         time=time,
         other=other,
     )
+
+
+def pairs(comparison: Comparison) -> list[str]:
+    """The same finding about every other two contenders that can race."""
+    twos = [] if others(comparison) else combinations(comparison.traces, 2)
+    return [headline(comparison, two) for two in twos if two != pair(comparison)]
 
 
 def _requests(comparison: Comparison) -> str:

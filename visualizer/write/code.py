@@ -124,10 +124,16 @@ def told(error: BaseException, step: int | None = None) -> Fault:
         return Fault("The engine refuses this: {why}", line, step, why=str(error))
     name, why = type(error).__name__, " ".join(str(error).split())[:300]
     said = f"{name}: {why}" if why else name
-    says = "Line {line_number} raised {why}"
     if line is None:
         says = (
             "The engine could not go on ({why}): does this policy change the requests or the room"
             " that it is given?"
         )
+    elif isinstance(error, AttributeError) and dataclasses.is_dataclass(error.obj):
+        names = ", ".join(n for n in dir(error.obj) if n[0] != "_")
+        return Fault(
+            "Line {line_number} raised {why}; it has {names}", line, step, why=said, names=names
+        )
+    else:
+        says = "Line {line_number} raised {why}"
     return Fault(says, line, step, why=said)

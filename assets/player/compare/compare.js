@@ -380,17 +380,21 @@ export class Compare {
         return button;
       }),
     );
-    this._heads();
+    this._headline();
   }
 
-  /** Show the finding, with contenders in their colours. */
+  /** Show the first finding of which all runs that it names are drawn, in their colours. */
   _headline() {
     const names = [...this.doc.names].sort((a, b) => b.length - a.length);
-    const text = unbroken(inLanguage(this.doc).says.headline);
     const found = new RegExp(
       `(?<![\\w-])(${names.map((n) => n.replace(/[^\w]/g, "\\$&")).join("|")})(?![\\w-])`,
       "g",
     );
+    const { headline, pairs } = inLanguage(this.doc).says;
+    const isDrawn = (/** @type {string[]} */ [name]) =>
+      !this.doc.runs[name] || this.chosen.has(name);
+    const said = [headline, ...pairs].find((one) => [...one.matchAll(found)].every(isDrawn));
+    const text = unbroken(said ?? "");
     let last = 0;
     const parts = [];
     for (const match of text.matchAll(found)) {
@@ -400,15 +404,7 @@ export class Compare {
       last = match.index + match[0].length;
     }
     this.$(".headline").replaceChildren(...parts, text.slice(last));
-    this._heads();
-  }
-
-  /** Show the finding only while all runs that it names are drawn. */
-  _heads() {
-    const headline = this.$(".headline");
-    headline.hidden = [...headline.querySelectorAll(".name")].some(
-      ({ textContent: name }) => this.doc.runs[name] && !this.chosen.has(name),
-    );
+    this.$(".headline").hidden = !text;
   }
 
   _table() {

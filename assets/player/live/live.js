@@ -363,7 +363,7 @@ export class Live {
         ? allSay(fleet, silent)
         : followedSays(batch, { skipped, silent });
     setText($(".live-says"), said);
-    $(".live-says").hidden = !said;
+    $(".live-says").hidden = !said || (this.room.isOn && !batch.state.class); // the lanes say it
     const text = batch.state.class?.system;
     const told = text ? t("Before each question the model is told: {text}", { text }) : "";
     setText($(".told-first"), told);

@@ -48,7 +48,7 @@ export function says(
 ) {
   const set = state.class || {};
   if (broken) return `${t(broken)} ${t("Trying again.")}`;
-  if (!state.class) return t("The engine is starting, which takes a few seconds.");
+  if (!state.class) return t("The engine is starting.");
   if (set.changing) {
     const running = run ? inLanes(run) : 0;
     const held = set.held ? t(` ${count(set.held)} [request|requests] [waits|wait] for it.`) : "";

@@ -29,6 +29,9 @@ export function duration(seconds) {
 export const wallClock = (seconds) =>
   `${seconds < 10 ? seconds.toFixed(2) : seconds < 1000 ? seconds.toFixed(1) : seconds.toFixed(0)} s`;
 
+/** A wait in the unit of its run's span. @param {number} seconds @param {number} span */
+export const waitOf = (seconds, span) => (span < SECOND ? duration : wallClock)(seconds);
+
 /** Put no-break spaces between numbers and their units. @param {string} words */
 export const unbroken = (words) => words.replace(/(\d) (?=m?s\b|%)/g, "$1\u00a0");
 

@@ -5,7 +5,7 @@
 import { dims } from "../parts/colours.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
 import { find, h, icon, isRedrawn, put, setText } from "../parts/dom.js";
-import { wallClock } from "../parts/format.js";
+import { waitOf } from "../parts/format.js";
 import { tell } from "../parts/speech.js";
 import { waitedBy } from "../run/delays.js";
 import { movingIn, phase } from "./phases.js";
@@ -65,7 +65,7 @@ export class DoorView {
       }
       const waited = waitedBy(run, request, i);
       const verb = request.isOwn ? "you wait" : "waits";
-      tell(row.words, waited === null ? verb : `${verb} ${wallClock(waited)}`);
+      tell(row.words, waited === null ? verb : `${verb} ${waitOf(waited, run.span(true))}`);
       row.el.classList.toggle("dim", dims(focus, request));
     });
     this.title.hidden = !waiting.length;

@@ -4,7 +4,7 @@
 import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js";
 import { canvasIn, find, onDrag, pointIn, setAttr, setStyle, setText } from "../parts/dom.js";
 import { speaking, t } from "../parts/speech.js";
-import { count, duration, milliseconds, wallClock } from "../parts/format.js";
+import { count, duration, milliseconds, momentOf, wallClock } from "../parts/format.js";
 import { fillBox, measure, setFont } from "../parts/surface.js";
 import { slowSteps } from "../run/delays.js";
 import { covered, doneIn, knobAt, LaneChart } from "./lane_chart.js";
@@ -192,9 +192,8 @@ export class LanesView extends LaneChart {
     setStyle(this.what, "transform", `translateX(${side.toFixed(2)}px)`);
     if (pair.other && pair.charted.length) this._drawOther(state, pair.other, stamp, right, x);
     if (state.simple) {
-      const now = wallClock(frame.event.tEnd - run.events[0].tStart);
-      const all = run.complete ? ` of ${wallClock(run.span(true))}` : "";
-      setText(this.key, timed(run, `${now}${all}`));
+      const now = frame.event.tEnd - run.events[0].tStart;
+      setText(this.key, timed(run, run.complete ? momentOf(now, run.span(true)) : wallClock(now)));
     } else setText(this.key, `${idleWords(run, frame.i)}${timed(run, this._took(run, frame.i))}`);
   }
 

@@ -5,7 +5,7 @@ import { dims } from "../parts/colours.js";
 import { find, h, isRedrawn, setStyle, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { chip } from "../parts/chips.js";
-import { unbroken, wallClock } from "../parts/format.js";
+import { unbroken, waitOf } from "../parts/format.js";
 import { waitedBy } from "../run/delays.js";
 import { differsAt } from "../run/moments.js";
 import { isDone } from "../run/run.js";
@@ -191,7 +191,7 @@ export class TextsView {
           ? ""
           : waited === null
             ? " preempted, waits"
-            : ` ${lost ? "lost its place, " : ""}waits ${wallClock(waited)}`;
+            : ` ${lost ? "lost its place, " : ""}waits ${waitOf(waited, run.span(true))}`;
       setText(row.note, unbroken(t(note)));
       row.el.classList.toggle("gone", Boolean(done && !holds));
       row.el.classList.toggle("dim", dims(focus, request));

@@ -4,7 +4,7 @@
 import { h, newButton, put, setText } from "../parts/dom.js";
 import { joined } from "../parts/format.js";
 import { keep } from "../parts/kept.js";
-import { fillTabs, goToPart, hrefOf } from "../parts/look.js";
+import { fillTabs, goToPart } from "../parts/look.js";
 import { showKeys } from "../parts/floating.js";
 import { t } from "../parts/speech.js";
 import { exportMenu, item } from "./export.js";
@@ -122,9 +122,6 @@ export class Bar {
           app.root.dispatchEvent(new CustomEvent("inflight-language", { detail, bubbles: true })),
         );
     }
-    const story = options.tabs.find((tab) => tab.href);
-    const told = "Continuous batching, told on recorded runs";
-    if (story) add("Story", () => location.assign(hrefOf(story.href ?? "")), told);
     const documents = () => location.assign(options.docs);
     if (options.docs) add("Documents", documents, "Tutorials, reference, what was measured");
     const about = "Model, device, limits, memory";
