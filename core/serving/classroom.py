@@ -18,7 +18,7 @@ from core.errors import InvalidConfig, InvalidRequest
 from core.serving.engine import ServingEngine
 from core.serving.engine_thread import RunStart
 from core.serving.stream import TokenStream
-from core.workload.demo_workloads import DEMO_WORKLOADS
+from core.workload.demo_workloads import demo_workloads
 from core.workload.request import SamplingParams, is_text
 
 BURST = "burst"  # the client under which a prepared burst's requests are counted
@@ -97,26 +97,27 @@ class Classroom:
     async def burst(
         self, requests: str | Sequence[tuple[str | Sequence[int], SamplingParams]]
     ) -> list[TokenStream]:
-        """Queue a prepared burst, given by its name in `DEMO_WORKLOADS` or as (prompt, sampling)
-        pairs: all of it or nothing, in this order.
+        """Queue a prepared burst, given by its name in `demo_workloads` or as (prompt, sampling)
+        pairs: all of it or nothing, in this order. A text is asked as a person asks it.
 
         The streams need not be read. Raises InvalidRequest for an unknown name, and what
         `ServingEngine.submit` raises.
         """
         serving = self._serving
         if isinstance(requests, str):
-            if requests not in DEMO_WORKLOADS:
-                raise InvalidRequest(
-                    f"There is no such burst; there are {', '.join(DEMO_WORKLOADS)}."
-                )
-            requests = DEMO_WORKLOADS[requests].requests
+            bursts = demo_workloads(serving.is_asked_by_messages)
+            if requests not in bursts:
+                raise InvalidRequest(f"There is no such burst; there are {', '.join(bursts)}.")
+            requests = bursts[requests].requests
         with serving.receive(BURST, len(requests), even_if_closed=True) as call:
+            written = [(await call.written(prompt), sampling) for prompt, sampling in requests]
             checked = [
-                (await call.check(prompt, sampling), sampling) for prompt, sampling in requests
+                (await call.check(prompt, sampling), sampling, conversation)
+                for (prompt, conversation), sampling in written
             ]
             # Submitted together, so that they arrive in one step: one after another, each would
             # wait for the step that accepts the previous one.
-            asked = [call.submit(prompt, sampling) for prompt, sampling in checked]
+            asked = [call.submit(*one, conversation=said) for *one, said in checked]
             given = await asyncio.gather(*asked, return_exceptions=True)
         streams = [stream for stream in given if isinstance(stream, TokenStream)]
         refused = next((error for error in given if isinstance(error, BaseException)), None)

@@ -219,12 +219,7 @@ class ServingEngine:
         message, after the teacher's system prompt; any other model continues the text.
         """
         with self.receive(client, even_if_closed=even_if_closed) as call:
-            prompt: str | Sequence[int] = text
-            conversation: tuple[Message, ...] | None = None
-            if self.is_asked_by_messages and text:
-                said = {"system": self.settings.system, "user": text}
-                conversation = tuple({"role": r, "content": c} for r, c in said.items() if c)
-                prompt = await call.chat(conversation)
+            prompt, conversation = await call.written(text)
             checked = await call.check(prompt, sampling)
             return await call.submit(checked, sampling, conversation=conversation, **options)
 
@@ -254,6 +249,18 @@ class Call:
         return await self._serving._tokenizing.run(
             size, lambda tokenizer: validator.chat(messages, tokenizer)
         )
+
+    async def written(
+        self, prompt: str | Sequence[int]
+    ) -> tuple[str | Sequence[int], tuple[Message, ...] | None]:
+        """The prompt for a text by a person, and the messages from which it was written, if any;
+        token ids stay as they are. See `ServingEngine.ask`.
+        """
+        if not (self._serving.is_asked_by_messages and isinstance(prompt, str) and prompt):
+            return prompt, None
+        said = {"system": self._serving.settings.system, "user": prompt}
+        conversation = tuple({"role": r, "content": c} for r, c in said.items() if c)
+        return await self.chat(conversation), conversation
 
     async def check(self, prompt: str | Sequence[int], sampling: SamplingParams) -> CheckedPrompt:
         """The prompt's token ids; raises InvalidRequest if this server would not run it."""

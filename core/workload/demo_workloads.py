@@ -82,26 +82,30 @@ def house_prompts(model: str, answers: bool) -> tuple[str, ...]:
     return _BY_SHAKESPEARE if model in BUILTIN_MODELS else _BY_ANYBODY
 
 
-DEMO_WORKLOADS: dict[str, DemoWorkload] = {
-    burst.name: burst
-    for burst in (
+def demo_workloads(answers: bool) -> dict[str, DemoWorkload]:
+    """The prepared bursts by name: questions for a model that answers, lines of plays otherwise."""
+    line = "Tell me about {}." if answers else "{}: "
+    long = (
+        "Tell me the story of Romeo and Juliet."
+        if answers
+        else "Once more unto the breach, dear friends, once more; "
+    )
+    speaker = "{}" if answers else "{} speaks"
+    bursts = (
         DemoWorkload(
             "short-and-long",
             "Thirty short answers and one long one: who waits for whom?",
-            (
-                ("Once more unto the breach, dear friends, once more; ", 120),
-                *((f"{_NAMES[i % 10]}: ", 8) for i in range(30)),
-            ),
+            ((long, 120), *((line.format(_NAMES[i % 10]), 8) for i in range(30))),
         ),
         DemoWorkload(
             "equal",
             "Sixteen of the same length: with nothing to refill, policies hardly differ.",
-            tuple((f"{_NAMES[i % 10]} speaks: ", 24) for i in range(16)),
+            tuple((line.format(speaker.format(_NAMES[i % 10])), 24) for i in range(16)),
         ),
         DemoWorkload(
             "shared-prefix",
             "Twelve prompts with the same beginning: prefix caching computes it once.",
-            tuple((f"{_SCENE}{_NAMES[i % 10]}: ", 16) for i in range(12)),
+            tuple((_SCENE + line.format(_NAMES[i % 10]), 16) for i in range(12)),
         ),
     )
-}
+    return {burst.name: burst for burst in bursts}

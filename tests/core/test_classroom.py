@@ -15,7 +15,7 @@ from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
 from core.serving.event_log import Hidden
 from core.serving.limits import ServingLimits
-from core.workload.demo_workloads import DEMO_WORKLOADS, house_prompts
+from core.workload.demo_workloads import demo_workloads, house_prompts
 from worlds.serving import (
     all_messages,
     between_two_steps,
@@ -326,7 +326,7 @@ def test_every_prepared_burst_runs_on_the_built_in_models_and_all_of_it_ends():
         room.accept(False)
         with pytest.raises(Unavailable, match="right now"):
             await made.submit((4,), greedy(2))
-        for name, burst in DEMO_WORKLOADS.items():
+        for name, burst in demo_workloads(answers=False).items():
             streams = await room.burst(name)
             answers = await asyncio.gather(*map(whole, streams))
             assert [len(tokens(a)) for a in answers] == [new for _, new in burst.prompts]
@@ -335,6 +335,22 @@ def test_every_prepared_burst_runs_on_the_built_in_models_and_all_of_it_ends():
         await idle(made)
 
     with serving(char_engine(max_num_seqs=8, num_blocks=200)) as made:
+        asyncio.run(send(made))
+
+
+def test_a_model_that_answers_is_sent_a_burst_of_questions():
+    async def send(made: ServingEngine):
+        room = Classroom(made)
+        room.tell_first("Be brief.")
+        streams = await room.burst("equal")
+        text = streams[0].conversation[1]["content"]
+        assert text == "Tell me about Romeo." and len(streams) == 16
+        told = made.tokenizer.decode(streams[0].prompt)
+        assert told == f"system: Be brief.\nuser: {text}\nassistant: "
+        assert [len(tokens(await whole(stream))) for stream in streams] == [24] * 16
+        await idle(made)
+
+    with serving(chat_engine()) as made:
         asyncio.run(send(made))
 
 

@@ -12,7 +12,7 @@ from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
 from core.serving.engine_thread import LIMITS, RunStart
 from core.serving.http.guard import same_secret
-from core.workload.demo_workloads import DEMO_WORKLOADS
+from core.workload.demo_workloads import demo_workloads
 
 Count = Annotated[int, Field(ge=0, le=1000)]
 
@@ -64,7 +64,7 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
     async def state() -> dict[str, Any]:
         bursts = [
             {"name": burst.name, "shows": burst.shows, "requests": len(burst.prompts)}
-            for burst in DEMO_WORKLOADS.values()
+            for burst in demo_workloads(serving.is_asked_by_messages).values()
         ]
         return {**classroom.state, "steps_per_s": serving.steps_per_s, "bursts": bursts}
 
