@@ -122,6 +122,7 @@ if (files) {
   window.Inflight.mount(find(".inflight"), options);
   window.inflightParts(document.body, parts);
 } else {
+  document.body.className = "story";
   document.body.append(...parse(markup));
   document.documentElement.scrollHeight = 40000;
   await import("../../assets/player/story/story.js");

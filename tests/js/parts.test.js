@@ -115,6 +115,10 @@ test("a batch is empty once nobody holds a lane and nobody waits, however long a
   assert.equal(followed(run(null), 10_000), "");
   const all = (silent) => followed(run(null), silent, (fleet) => allSay(fleet, silent));
   assert.deepEqual([10_000, 12_000].map(all), ["", "No step of any rank has come for 12 s."]);
+  const fleet = (...ended) =>
+    allSay({ members: ended.map((done) => ({ run: run(done) })), sentences: [] }, 0);
+  assert.equal(fleet({ step: 0 }, { step: 0 }), "The batches of all ranks are empty.");
+  assert.equal(fleet({ step: 0 }, null), "", "one of them still computes");
 });
 
 test("at the barrier the limits that come are told, and who waits for them", () => {
