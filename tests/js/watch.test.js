@@ -428,6 +428,31 @@ test("a run that went with its page is begun again for whoever asked for it", as
   ]);
 });
 
+test("a run that was stopped or broke off is not whole, one that came to its end is", async () => {
+  globalThis.sessionStorage = /** @type {any} */ ({ removeItem: none });
+  const { events } = two();
+  const header = two().header;
+  const isWhole = async (...ends) => {
+    const engines = {
+      async *follow() {
+        yield { header };
+        yield { events, captions: [] };
+        yield* ends;
+      },
+    };
+    const app = { address: {}, store: { set: none }, transport: { toggle: none }, redraw: none };
+    const live = Object.assign(Object.create(Live.prototype), {
+      ...{ app: { ...app, engines }, _held: none, _failed: none, _total: none },
+    });
+    const done = await live._follow({ progress: none, done: none }, async () => "job-1");
+    return [live.run.complete, live.run.goesOn, done];
+  };
+  assert.deepEqual(await isWhole({ done: true }), [true, false, true]);
+  assert.deepEqual(await isWhole({ done: true, stopped: "Stopped." }), [false, false, true]);
+  assert.deepEqual(await isWhole({ done: true, error: "It broke." }), [false, false, false]);
+  assert.deepEqual(await isWhole(), [false, false, false], "the stream broke off");
+});
+
 test("Play at the newest step of a run that goes on waits for the next, of another it begins anew", () => {
   const run = { length: 3 };
   globalThis.requestAnimationFrame = () => 0;

@@ -90,6 +90,7 @@ ON_SCREEN = (
     "shared-prefix",
     "simulated-continuous",
     "simulated-no-evict",
+    "simulated-priority-first",
     "simulated-split",
     "verses-static",
     "vllm-0.32-hybrid",

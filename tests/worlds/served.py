@@ -228,10 +228,11 @@ def of_questions(answers: Answers, run: str, own: str) -> None:
 
 
 def of_models(answers: Answers) -> None:
-    """What a page that takes any model is told of two that are named: nothing is at the first. Half
-    a GiB of memory is free.
+    """What a page that takes any model is told of two that are named: nothing is at the first, in
+    another number format neither. Half a GiB of memory is free.
     """
-    for name in ("/nowhere/model", str(BUILTIN_FOLDER / "shakespeare-char")):
+    nowhere = "/nowhere/model"
+    for name in (nowhere, nowhere, str(BUILTIN_FOLDER / "shakespeare-char")):
         try:
             found = asdict(forecast(name, "cpu"))
             said = found | {"name": "shakespeare", "free": 2**29, "pool": 2**28, "loaded": False}
