@@ -428,6 +428,18 @@ test("a run that went with its page is begun again for whoever asked for it", as
   ]);
 });
 
+test("of what is pointed at in another run this run's own request is lit, or none", () => {
+  const own = { id: "a" };
+  const run = { request: (id) => (id === "a" ? own : undefined) };
+  const app = playerOf({ run }, { explain: none });
+  const lit = [{ request: { id: "a" } }, { request: { id: "b" } }, null].map((found) => {
+    app.hover(found);
+    return app.store.state.hovered;
+  });
+  assert.deepEqual(lit, [own, null, null]);
+  assert.equal(lit[0], own);
+});
+
 test("a run that was stopped or broke off is not whole, one that came to its end is", async () => {
   globalThis.sessionStorage = /** @type {any} */ ({ removeItem: none });
   const { events } = two();
