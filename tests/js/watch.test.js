@@ -20,6 +20,7 @@ const at = (hash) => {
 };
 at("");
 
+const { speak, Speech } = await import("../../assets/player/parts/speech.js");
 const { Address, pack } = await import("../../assets/player/watch/address.js");
 const { Beside } = await import("../../assets/player/watch/beside.js");
 const { Detail } = await import("../../assets/player/watch/detail.js");
@@ -438,6 +439,32 @@ test("of what is pointed at in another run this run's own request is lit, or non
   });
   assert.deepEqual(lit, [own, null, null]);
   assert.equal(lit[0], own);
+});
+
+test("a run that opens while another language is chosen has the sentences of that language", async () => {
+  const german = later();
+  const entry = { name: "one", url: "one" };
+  const shown = [];
+  const app = playerOf(
+    {},
+    {
+      speech: Object.create(Speech.prototype),
+      fetch: async () => ({ events: [], captions: ["one"] }),
+      show: ({ captions }) => shown.push(captions[0]),
+      empty: (sentence) => shown.push(sentence),
+    },
+  );
+  speak(/** @type {any} */ ({ name: "de", words: {}, captions: () => german.promise }));
+  const opened = app.open(entry);
+  await Promise.resolve();
+  speak(null);
+  german.done({ captions: ["eins"] });
+  await opened;
+  assert.deepEqual([shown, app.fetching], [["one"], null]);
+  speak(/** @type {any} */ ({ name: "de", words: {}, captions: () => german.promise }));
+  await app.open(entry);
+  speak(null);
+  assert.deepEqual(shown, ["one", "eins"]);
 });
 
 test("a run that was stopped or broke off is not whole, one that came to its end is", async () => {
