@@ -308,7 +308,9 @@ export class Player {
     }
   }
 
-  /** Open a recorded run of the catalogue; its file is fetched once. */
+  /**
+   * Open a recorded run of the catalogue; its file is fetched once. @returns {Promise<void>}
+   */
   async open(/** @type {Entry} */ entry, wanted = {}) {
     this.fetching = entry;
     try {
