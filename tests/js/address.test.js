@@ -98,3 +98,41 @@ test("an address names the pass that was chosen, and a request as its engine doe
     "#run=six&step=4&tab=text&axis=time",
   );
 });
+
+test("a link shows what anybody can open; of anything else it is said why it cannot", () => {
+  const run = { length: 3, header: {} };
+  const why = (more = {}) => {
+    const app = { run, pair: {}, options: {}, entry: {}, ...more };
+    return Object.assign(Object.create(Address.prototype), { app }).hindrance;
+  };
+  for (const kind of ["name", "spec", "trace", "comparison"])
+    assert.equal(why({ entry: { [kind]: "x" } }), null, kind);
+  assert.equal(why({ pair: { address: {} } }), null);
+  const own = {};
+  assert.equal(why({ document: own, options: { replay: own } }), null, "a page with its own run");
+  const cannot = {
+    "There is no run on screen.": [{ run: null }, { run: { length: 0 }, entry: { name: "x" } }],
+    "This run is still going. Once it is done a link can run it again.": [
+      { run: { ...run, goesOn: true } },
+    ],
+    "A policy that you wrote made this run. In Write, Copy link gives its code.": [
+      { entry: { written: "refill" } },
+    ],
+    "This run leaks on purpose. Share the run as it was: the leak is one click from there.": [
+      { run: { length: 3, header: { leak: "x" } } },
+    ],
+    "This run was opened from a file: it is on your machine alone.": [
+      { run: { length: 3, header: { source: "uploaded" } } },
+    ],
+    "This run was measured here, for you: nobody else can open it.": [
+      { entry: { racer: "static" } },
+    ],
+    "What this run was asked is too long for an address.": [{}],
+    "This run did not come to its end, and is kept nowhere.": [
+      { entry: null },
+      { entry: null, document: {}, options: { replay: {} } },
+    ],
+  };
+  for (const [sentence, cases] of Object.entries(cannot))
+    for (const one of cases) assert.equal(why(one), sentence);
+});

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { documentOf, El, finding, of } from "./elements.js";
+import { documentOf, El, Event, finding, of } from "./elements.js";
 import { two } from "./worlds.js";
 
 Object.assign(globalThis, {
@@ -118,6 +118,51 @@ test("comparisons for which the bar has no room are listed in their order, never
   assert.deepEqual(fitted(30, "a"), ["abc", "de", false, false]);
   assert.deepEqual(fitted(20, "e"), ["ae", "bcd", false, false]);
   assert.deepEqual(fitted(5, "c"), ["c", "abde", false, true], "it is cut, and says so");
+});
+
+test("where and when a comparison was measured is said, with whatever is to be known of it", () => {
+  const said = (more, says = {}) => {
+    const $ = finding();
+    const doc = {
+      ...{ created: "2026-11-30T12:00:00Z", name: "one", source: "recorded", figures: [] },
+      says: { where: "a CPU", sure: "Sure.", outputs: "O.", verdict: "V.", method: "M.", ...says },
+      data: { environment: { device: "cpu", model: { name: "gpt2" }, versions: {} } },
+      ...more,
+    };
+    of(Compare, {
+      ...{ root: { hasAttribute: () => false }, $, doc, charts: { show() {} } },
+      ...{ equivalence: { say() {} }, _headline() {}, _table() {} },
+    })._say();
+    return [".where", ".source", ".outputs", ".verdict", ".method"].map(
+      (name) => $(name).textContent,
+    );
+  };
+  const [where, source, ...rest] = said({}, { notes: ["Two threads.", "One round was repeated."] });
+  assert.equal(where, "Measured on a CPU. Two threads. One round was repeated.");
+  assert.match(source, /^Recorded · .*2026.* · gpt2 · CPU$/);
+  assert.deepEqual(rest, ["O.", "V.", "M."]);
+  const [bare, here] = said({ source: "measured" });
+  assert.equal(bare, "Measured on a CPU.");
+  assert.match(here, /^Measured here · /);
+});
+
+test("a group of comparisons is a list, each with what it shows, and the chosen one opens", () => {
+  const opened = [];
+  const chooser = of(Chooser, { acts: { open: (entry) => opened.push(entry) } });
+  const entries = ["a", "b"].map((name) => ({ name, title: `${name}!`, shows: `shows ${name}` }));
+  const list = chooser._list("Engines", /** @type {any} */ (entries));
+  const [heading, ...options] = list.children;
+  assert.deepEqual([list.getAttribute("aria-label"), heading.textContent], ["Engines", "Engines"]);
+  assert.deepEqual(
+    options.map((el) => [el.getAttribute("value"), el.textContent, el.getAttribute("title")]),
+    [
+      ["a", "a!", "shows a"],
+      ["b", "b!", "shows b"],
+    ],
+  );
+  list.value = "b";
+  list.dispatchEvent(new Event("change"));
+  assert.deepEqual(opened, [entries[1]]);
 });
 
 test("a run of a race has a pace once its clock goes, by seconds alone, and at its end its time", () => {

@@ -5,12 +5,12 @@ import { readFileSync } from "node:fs";
 import { Buffer } from "node:buffer";
 import process from "node:process";
 
-import { happen, later, page, parse, prefer, resize, teller } from "./page.js";
+import { dress, happen, later, page, parse, prefer, resize, teller } from "./page.js";
 import { print } from "./seen.js";
 
-const { walk, markup, options, answers, streams, engine, brought, parts, files } = JSON.parse(
-  readFileSync(process.argv[2], "utf8"),
-);
+const { walk, markup, options, answers, streams, engine, brought, parts, files, styles } =
+  JSON.parse(readFileSync(process.argv[2], "utf8"));
+dress(styles);
 Object.assign(page, { answers, streams, engine });
 for (const given of [options, parts?.write?.options])
   if (given?.engine) given.engine = new URL("../../assets/engine/", import.meta.url).href;
@@ -122,6 +122,7 @@ if (files) {
   window.Inflight.mount(find(".inflight"), options);
   window.inflightParts(document.body, parts);
 } else {
+  document.body.className = "story";
   document.body.append(...parse(markup));
   document.documentElement.scrollHeight = 40000;
   await import("../../assets/player/story/story.js");

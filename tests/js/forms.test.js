@@ -21,6 +21,7 @@ const { House } = await import("../../assets/player/live/house.js");
 const { FollowedView, JustFinished } = await import("../../assets/player/live/panels.js");
 const { Room } = await import("../../assets/player/live/room.js");
 const { Teacher } = await import("../../assets/player/live/teacher.js");
+const { unpack } = await import("../../assets/player/watch/address.js");
 const { ModelField } = await import("../../assets/player/parts/model_field.js");
 const { Editor } = await import("../../assets/player/watch/editor.js");
 const { Messages } = await import("../../assets/player/watch/messages.js");
@@ -163,6 +164,44 @@ test("sampling that was changed in one run's form is not that of the next one's 
   editor.touchedSampling.add("temperature");
   fields.temperature.value = "0.5";
   assert.deepEqual(warmth(), [0.5, 0.5]);
+});
+
+test("what Compare is told of Watch's requests is where they are from and when the last one comes", async () => {
+  const spec = (unit, ...at) => ({
+    workload: { arrival_unit: unit, requests: at.map((arrival) => ({ arrival })) },
+  });
+  const said = (given, { changed = false, isInteractive = false } = {}) =>
+    Editor.prototype.said.call({
+      ...{ _follow: async () => true, _fault: () => null, spec: () => given, changed },
+      ...{ rows: given.workload.requests, app: { run: { isInteractive } } },
+    });
+  const here = "3 [request|requests], those of the run on screen there.";
+  const late = "The last comes after 7.0 s: each run takes longer than that.";
+  const kept = "Each comes in the step in which it came: pauses and pace are left out.";
+  const says = async (...given) => (await said(...given)).says.filter(Boolean);
+  assert.deepEqual(await says(spec("s", 0, 7, 2)), [here, late]);
+  assert.deepEqual(await says(spec("s", 0, 1, 1)), [here]);
+  assert.deepEqual(await says(spec("step", 0, 7, 2), { isInteractive: true }), [here, kept]);
+  assert.deepEqual(await says(spec("step", 0, 7, 2), { changed: true, isInteractive: true }), [
+    "3 [request|requests], as edited there.",
+  ]);
+});
+
+test("a link to a preset's requests has all in which the run differs from the preset", async () => {
+  const workload = { requests: [{ id: "r0" }] };
+  const plain = { workload, config: { policy: "static", max_num_seqs: 2 }, model: "m" };
+  const editor = of(Editor, {
+    state: { presets: [{ name: "one", spec: { ...plain, device: "cpu", dtype: "auto" } }] },
+  });
+  const linked = async (changes) =>
+    unpack(await editor.packed({ ...plain, device: "cpu", dtype: "auto", ...changes }));
+  assert.deepEqual(await linked({}), { preset: "one", config: {} });
+  for (const change of [{ model: "n" }, { device: "cuda" }, { dtype: "float16" }])
+    assert.deepEqual(await linked(change), { preset: "one", config: {}, ...change });
+  const lanes = await linked({ config: { policy: "static", max_num_seqs: 3 } });
+  assert.deepEqual(lanes, { preset: "one", config: { max_num_seqs: 3 } });
+  const other = { ...plain, workload: { requests: [] } };
+  assert.deepEqual(await unpack(await editor.packed(other)), other);
 });
 
 test("a prompt of token ids is no message, the texts beside it become some", () => {

@@ -92,6 +92,27 @@ test("cells lie side by side on whole device pixels, inside the canvas", () => {
   assert.equal(layoutMask({ w: 640, h: 400, d: 1 }, [0, 4096, 0, 4096], 1, null).exact, false);
 });
 
+test("a cell is explained as allowed exactly where it is drawn so, with a window or without", () => {
+  for (const window of [null, 1, 2, 3, 9])
+    for (const frame of run.events.map((_, i) => run.frame(i)))
+      for (const drawn of frame.passes) {
+        const mask = Object.assign(Object.create(MaskView.prototype), {
+          state: { run, frame, weights: null, simple: false },
+          drawn: { pass: drawn, window, weights: null },
+        });
+        for (const item of drawn.items)
+          for (let q = item.q0; q < item.q0 + item.length; q += 1) {
+            const [first, end] = allowedKeys(item, q, window) ?? [0, 0];
+            for (let k = 0; k < drawn.nk; k += 1)
+              assert.equal(
+                mask.explain(q, k).reason === "allowed",
+                k >= first && k < end,
+                `${q} ${k}`,
+              );
+          }
+      }
+});
+
 test("tiles hold exactly the share of allowed cells, windowed or not, zoomed or not", () => {
   for (const window of [null, 2])
     for (const view of [

@@ -11,6 +11,7 @@ import { BrowserEngine } from "../../assets/player/engine/browser_engine.js";
 import { Engines } from "../../assets/player/engine/engines.js";
 import { LoadingBar } from "../../assets/player/engine/loading_bar.js";
 import { Teacher } from "../../assets/player/live/teacher.js";
+import { Beside } from "../../assets/player/watch/beside.js";
 import { Weights } from "../../assets/player/watch/weights.js";
 import { Trials } from "../../assets/player/write/trials.js";
 import { documentOf, El, Event, of } from "./elements.js";
@@ -523,4 +524,29 @@ test("a teacher's token is tried until the server has answered, and forgotten if
   asked.old.fail({ status: 403 });
   await old;
   assert.deepEqual([teacher.isOn, teacher.token, [...kept.values()]], [true, "right", ["right"]]);
+});
+
+test("a comparison that comes once another run is on screen is not put below it", async () => {
+  Object.assign(globalThis, {
+    localStorage: { getItem: () => null },
+    location: { hash: "", search: "" },
+  });
+  const opened = [];
+  const app = {
+    ...{ run: {}, entry: { racer: "static" }, index: 0 },
+    options: { comparisons: [{ name: "c", url: "c" }] },
+    pair: { open: (given) => opened.push(given) },
+  };
+  let asked = later();
+  app.fetch = () => asked.promise;
+  const beside = of(Beside, { app });
+  const left = beside._recorded("c");
+  app.run = {};
+  asked.done({});
+  await left;
+  assert.equal(opened.length, 0);
+  asked = later();
+  const stayed = beside._recorded("c");
+  asked.done({});
+  await assert.rejects(stayed, TypeError, "with the same run on screen the comparison is read");
 });

@@ -163,6 +163,21 @@ test("played again at its end the opening begins anew; paused, it stays where it
   assert.deepEqual(after(7, true), [7, true]);
 });
 
+test("no chip is on its way to a lane of either policy in a picture that begins once all have landed", () => {
+  const plot = plotOf();
+  const entries = [plot.slow, plot.fast].map((course) => plot.entries(course, true));
+  for (const [own, other] of [entries, entries.toReversed()]) {
+    const alone = own.filter(
+      (at) => at < Infinity && other.every((one) => Math.abs(one - at) > 0.6),
+    );
+    assert.ok(alone.length, "one comes when none of the other policy does");
+    for (const at of alone) {
+      const still = plot._landed(at);
+      assert.ok(entries.flat().every((one) => still < one || still >= one + 0.5));
+    }
+  }
+});
+
 test("each request goes through the door when the clock comes to it, the second time anew", () => {
   const plot = plotOf();
   const [, , , d, e] = plot.entries(plot.slow, false);

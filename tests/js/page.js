@@ -8,6 +8,7 @@ import { deflateRawSync, gunzipSync, inflateRawSync } from "node:zlib";
 
 import { happen, Hearing, Page, page } from "./page_elements.js";
 import { digest } from "./seen.js";
+import { Sheets } from "./sheets.js";
 
 export { happen, page, parse } from "./page_elements.js";
 
@@ -311,10 +312,45 @@ export async function later(ms = 0) {
   for (let n = 0; n < 3; n += 1) await turn();
 }
 
+/** Whether the window is what a media query asks for. */
+const asks = (query) =>
+  query.split(",").some((one) =>
+    one.split(" and ").every((part) => {
+      const [, name, value] = /\(([\w-]+): ([\w-]+)\)/.exec(part) ?? [];
+      const [, most, side] = /(max|min)-(width|height)/.exec(name) ?? [];
+      if (most === "max") return page[side] <= parseInt(value);
+      if (most === "min") return page[side] >= parseInt(value);
+      if (name === "orientation") return page.height > page.width === (value === "portrait");
+      if (value === "no-preference") return !preferred.has(`(${name}: reduce)`);
+      return name ? preferred.has(part.trim()) : part.trim() === "screen";
+    }),
+  );
+/** What decides whether and in which colours an element is seen. */
+const LOOKS =
+  /^(\w+ )?(--.*|display|visibility|opacity|content|white-space|pointer-events|animation.*|fill|stroke|text-decoration.*|.*color|background.*|border(-\w+)?|box-shadow|outline.*)$/;
+/** Style sheets of the page. @type {Sheets | null} */
+let sheets = null;
+export function dress(texts) {
+  sheets = new Sheets(texts, asks);
+}
+
+/** Each element that the style sheets show, with its looks. */
+function looks(el, all = new Map()) {
+  if (!sheets || el.tagName === "TEXT" || el.hidden || el.isShut) return all;
+  const of = sheets.of(el);
+  if (/^none/.test(of.get("display"))) return all;
+  all.set(
+    el,
+    [...of].filter(([name]) => LOOKS.test(name)),
+  );
+  for (const child of el.children) looks(child, all);
+  return all;
+}
+
 /** What the page says: each text, name and title that is on screen, and what is on its canvases. */
-function said() {
+function said(shown) {
   return html.querySelectorAll("*").flatMap((el) => {
-    if (!el.getClientRects().length || el.tagName === "STYLE") return [];
+    if (!el.getClientRects().length || el.tagName === "STYLE" || !shown.has(el)) return [];
     const own = el.children.flatMap(({ tagName, data }) => (tagName === "TEXT" ? data : []));
     const drawn = el.g?.done.flatMap(([name, text]) => (name === "fillText" ? text : [])) ?? [];
     return [...own, drawn.join(" "), el.title, el.getAttribute("aria-label") ?? ""].flatMap(
@@ -340,7 +376,8 @@ const left = () => [
 export function teller() {
   let before = new Set();
   return () => {
-    const now = new Set(said());
+    const shown = looks(html);
+    const now = new Set(said(shown));
     const news = [...now].filter((text) => !before.has(text));
     before = now;
     const { copied } = page;
@@ -351,6 +388,6 @@ export function teller() {
     );
     const besides = digest([page.done, left()]);
     page.done = [];
-    return `${digest(html.seen)} ${besides} ${place.hash}${taken}${asked.join("")} ${news.join(" | ")}`;
+    return `${digest(html.seen)} ${besides} ${digest([...shown.values()])} ${place.hash}${taken}${asked.join("")} ${news.join(" | ")}`;
   };
 }

@@ -2,12 +2,11 @@
 // events that rise and a focus. page.js has the window around them.
 
 import { Seen } from "./seen.js";
+import { fits, selectorsOf } from "./sheets.js";
 
 const EMPTY = new Set(["input", "meta", "link", "br", "hr", "img"]);
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', nbsp: "\u00a0" };
 const inData = (name) => name.slice(5).replace(/-(.)/g, (_, letter) => letter.toUpperCase());
-const SIMPLE =
-  /([#.])([\w-]+)|\[([\w-]+)(?:(\^?)=["']?(.*?)["']?)?\]|:(not|is|nth-child)\(([^)]*)\)|:([\w-]+)|([\w-]+|\*)/g;
 
 /** Of the whole page: the visitor's window, what is stored, what was asked of the server. */
 export const page = {
@@ -208,6 +207,7 @@ export class Page extends Seen {
   }
 
   getAttribute(name) {
+    if (["hidden", "disabled"].includes(name)) return this[name] ? "" : null;
     if (name.startsWith("data-")) return this.dataset[inData(name)] ?? null;
     return super.getAttribute(name);
   }
@@ -423,16 +423,7 @@ export class Page extends Seen {
 
   /** @param {string} selector one or several, by commas */
   matches(selector) {
-    return stepsOf(selector).some((steps) => this.isOn(steps, steps.length - 1));
-  }
-
-  isOn(steps, at) {
-    if (this.tagName === "TEXT" || !steps[at].every((fits) => fits(this))) return false;
-    if (at === 0) return true;
-    if (steps[at - 1] === ">") return Boolean(this.parentElement?.isOn(steps, at - 2));
-    for (let el = this.parentElement; el; el = el.parentElement)
-      if (el.isOn(steps, at - 1)) return true;
-    return false;
+    return selectorsOf(selector).some((one) => fits(this, one));
   }
 
   /** Which child it is, from one. */
@@ -441,11 +432,27 @@ export class Page extends Seen {
     return (all?.indexOf(this) ?? -1) + 1;
   }
 
-  isIn(state) {
+  isIn(state, given) {
     if (state === "checked") return this.checked;
-    if (state === "focus-visible") return page.focus === this;
+    if (state === "disabled") return this.disabled;
+    if (["focus", "focus-visible"].includes(state)) return page.focus === this;
+    if (state === "focus-within") return this.contains(page.focus);
+    if (state === "any-link") return this.tagName === "A" && this.hasAttribute("href");
+    if (["hover", "active"].includes(state)) return false; // no pointer rests on the page
     if (state === "modal") return this.tagName === "DIALOG" && this.open;
+    if (state === "popover-open") return this.popsUp === true;
+    if (state === "root") return this.tagName === "HTML";
+    if (state === "empty") return !this.children.length;
+    if (state === "lang") return (this.closest("[lang]")?.getAttribute("lang") ?? "en") === given;
+    if (state === "first-child") return this.number === 1;
     if (state === "last-child") return this.parentElement?.lastElementChild === this;
+    if (state === "nth-child") {
+      const [, each, from] = /^(?:(\d*)n ?\+ ?)?(\d+)$/.exec(
+        { odd: "2n+1", even: "2n+0" }[given] ?? given,
+      );
+      if (each === undefined) return this.number === Number(from);
+      return this.number >= from && (this.number - from) % (each || 1) === 0;
+    }
     throw new Error(`no test asks yet for :${state}`);
   }
 
@@ -486,36 +493,6 @@ export class Page extends Seen {
 }
 for (const name of ["addEventListener", "removeEventListener", "hear", "dispatchEvent"])
   Page.prototype[name] = Hearing.prototype[name];
-
-/** @type {Map<string, any[][]>} */
-const read = new Map();
-/** What each part of a list of selectors asks of an element and of those around it. */
-function stepsOf(selector) {
-  if (!read.has(selector))
-    read.set(
-      selector,
-      selector.split(/,(?![^(]*\))/).map((one) => {
-        const steps = one.trim().split(/\s*(>)\s*|\s+(?![^[(]*[\])])/);
-        return steps
-          .filter(Boolean)
-          .map((step) => (step === ">" ? step : [...step.matchAll(SIMPLE)].map(asked)));
-      }),
-    );
-  return read.get(selector);
-}
-
-/** What one simple selector asks of an element. */
-function asked([, sign, name, key, begins, value, of, list, state, tag]) {
-  if (sign === "#") return (el) => el.id === name;
-  if (sign === ".") return (el) => el.classes.has(name);
-  if (key && value === undefined) return (el) => el.hasAttribute(key);
-  if (key && begins) return (el) => Boolean(el.getAttribute(key)?.startsWith(value));
-  if (key) return (el) => el.getAttribute(key) === value;
-  if (of === "nth-child") return (el) => el.number === Number(list);
-  if (of) return (el) => el.matches(list) === (of === "is");
-  if (state) return (el) => el.isIn(state);
-  return (el) => tag === "*" || el.tagName === tag.toUpperCase();
-}
 
 /** The elements of a markup, which is our own. @param {string} markup */
 export function parse(markup) {

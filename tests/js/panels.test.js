@@ -127,7 +127,9 @@ test("how many reasons a step has is told anew in another language, and which od
   assert.deepEqual(show(null), ["It runs. Odd.", "1 warning, 1 reason"]);
   assert.deepEqual(show({ name: "de", words: { "Odd.": "Seltsam." } })[0], "It runs. Seltsam.");
   assert.deepEqual(show(null, true)[0], "Runs. Odd.");
-  told.open(true);
+  told.list.hidden = true; // as in the markup
+  told.button.click();
+  assert.equal(told.list.hidden, false);
   assert.deepEqual(
     told.list.children.map((el) => [el.textContent, [...el.classes].join()]),
     [
@@ -135,6 +137,8 @@ test("how many reasons a step has is told anew in another language, and which od
       ["Why.", ""],
     ],
   );
+  told.button.click();
+  assert.equal(told.list.hidden, true, "a second press closes it");
 });
 
 test("a step's seconds have no part below nothing; beside a device the host's are no part of the rest", () => {

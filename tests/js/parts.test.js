@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
 import test from "node:test";
 
 import { recolour } from "../../assets/player/compare/charts.js";
@@ -115,6 +116,10 @@ test("a batch is empty once nobody holds a lane and nobody waits, however long a
   assert.equal(followed(run(null), 10_000), "");
   const all = (silent) => followed(run(null), silent, (fleet) => allSay(fleet, silent));
   assert.deepEqual([10_000, 12_000].map(all), ["", "No step of any rank has come for 12 s."]);
+  const fleet = (...ended) =>
+    allSay({ members: ended.map((done) => ({ run: run(done) })), sentences: [] }, 0);
+  assert.equal(fleet({ step: 0 }, { step: 0 }), "The batches of all ranks are empty.");
+  assert.equal(fleet({ step: 0 }, null), "", "one of them still computes");
 });
 
 test("at the barrier the limits that come are told, and who waits for them", () => {
@@ -232,4 +237,20 @@ test("a pause ends with its time or with its signal, which keeps no listener of 
   const waiting = pause(60_000, stop.signal);
   stop.abort(new Error("left"));
   await assert.rejects(waiting, /left/);
+});
+
+test("every icon that the page asks for is drawn in its markup", () => {
+  const folder = new URL("../../assets/player/", import.meta.url);
+  const files = readdirSync(folder, { recursive: true }).filter((name) =>
+    /\.(js|html)$/.test(name),
+  );
+  const source = files.map((name) => readFileSync(new URL(name, folder), "utf8")).join("\n");
+  const names = (pattern) => [...source.matchAll(pattern)].map(([, one, other]) => one ?? other);
+  const drawn = names(/<symbol id="inflight-([\w-]+)"/g);
+  const asked = names(/\bicon(?:Button)?\(\s*"([\w-]+)"|href="#inflight-([\w-]+)"/g);
+  assert.ok(asked.includes("trash"));
+  assert.deepEqual(
+    asked.filter((name) => !drawn.includes(name)),
+    [],
+  );
 });

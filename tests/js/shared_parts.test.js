@@ -16,8 +16,8 @@ import { Palette } from "../../assets/player/parts/colours.js";
 import { Server } from "../../assets/player/parts/server.js";
 import { speak, Speech } from "../../assets/player/parts/speech.js";
 import { Tables } from "../../assets/player/parts/tables.js";
-import { clipped, measure, setFont } from "../../assets/player/parts/surface.js";
-import { documentOf, El, Event } from "./elements.js";
+import { CanvasView, clipped, measure, setFont } from "../../assets/player/parts/surface.js";
+import { documentOf, El, Event, of } from "./elements.js";
 
 Object.assign(globalThis, { document: documentOf(), HTMLElement: El });
 
@@ -253,6 +253,60 @@ test("a menu opens and closes at its button, and what is chosen closes it first"
   assert.deepEqual(toggled(other, "B"), [false, "B", "false", "true"]);
   el.querySelector("button").click();
   assert.deepEqual([el.hidden, done], [true, [true]]);
+});
+
+test("arrows go round in a menu, and Tab closes it", () => {
+  const el = Object.assign(new El(), { hidden: false, contains: () => false });
+  const menu = new Menu(el, {});
+  const items = ["A", "B", "C"].map((name) => {
+    const item = new El("button");
+    item.append(name);
+    item.focus = () => (document.activeElement = item);
+    return item;
+  });
+  el.append(...items);
+  items[0].focus();
+  const closed = [];
+  menu.close = () => closed.push(true);
+  const press = (key) => {
+    el.dispatchEvent(Object.assign(new Event("keydown", { cancelable: true }), { key }));
+    return document.activeElement.textContent;
+  };
+  const keys = ["ArrowUp", "ArrowUp", "ArrowDown", "ArrowDown", "End", "Home", "x", "Tab"];
+  assert.equal(keys.map(press).join(""), "CBCACAAA");
+  assert.equal(closed.length, 1);
+});
+
+test("the picture of the step before is drawn anew for whatever it depends on, and else once", () => {
+  const canvas = { width: 0, height: 0, getContext: () => ({ drawImage() {} }) };
+  let drawn = 0;
+  const view = of(CanvasView, {
+    surface: { w: 9, h: 9, d: 1, canvas },
+    _past: { canvas },
+    _stillShows: () => false,
+    draw: () => (drawn += 1),
+  });
+  const pass = (index) => ({ index });
+  const frame = { i: 1, passes: [pass(0), pass(1)] };
+  const before = { i: 0, passes: [pass(0), pass(1)] };
+  const state = {
+    ...{ run: {}, palette: {}, focus: null, pass: null, frame, index: 1, language: "en" },
+    ...{ layout: "desk", presenter: false, alone: "", weights: {} },
+  };
+  const times = (/** @type {any} */ change) => {
+    const was = drawn;
+    for (const _ of [1, 2]) view.past({ ...state, ...change }, before, change.stamp);
+    return drawn - was;
+  };
+  assert.equal(times({}), 1);
+  const changes = {
+    ...{ index: 2, language: "de", layout: "phone", presenter: true, alone: "mask", stamp: "x" },
+    ...{ focus: [{ index: 3 }], pass: pass(0), run: {}, palette: {} },
+  };
+  for (const [name, value] of Object.entries(changes)) {
+    assert.equal(times({ [name]: value }), 1, name);
+    assert.equal(times({}), 1, `without ${name} again`);
+  }
 });
 
 test("pictures become tables at once, and come back", () => {

@@ -20,6 +20,7 @@ const at = (hash) => {
 };
 at("");
 
+const { speak, Speech } = await import("../../assets/player/parts/speech.js");
 const { Address, pack } = await import("../../assets/player/watch/address.js");
 const { Beside } = await import("../../assets/player/watch/beside.js");
 const { Detail } = await import("../../assets/player/watch/detail.js");
@@ -426,6 +427,69 @@ test("a run that went with its page is begun again for whoever asked for it", as
     [left.spec, "v", "tell", left.asked],
     ["job-1", left.asked],
   ]);
+});
+
+test("of what is pointed at in another run this run's own request is lit, or none", () => {
+  const own = { id: "a" };
+  const run = { request: (id) => (id === "a" ? own : undefined) };
+  const app = playerOf({ run }, { explain: none });
+  const lit = [{ request: { id: "a" } }, { request: { id: "b" } }, null].map((found) => {
+    app.hover(found);
+    return app.store.state.hovered;
+  });
+  assert.deepEqual(lit, [own, null, null]);
+  assert.equal(lit[0], own);
+});
+
+test("a run that opens while another language is chosen has the sentences of that language", async () => {
+  const german = later();
+  const entry = { name: "one", url: "one" };
+  const shown = [];
+  const app = playerOf(
+    {},
+    {
+      speech: Object.create(Speech.prototype),
+      fetch: async () => ({ events: [], captions: ["one"] }),
+      show: ({ captions }) => shown.push(captions[0]),
+      empty: (sentence) => shown.push(sentence),
+    },
+  );
+  speak(/** @type {any} */ ({ name: "de", words: {}, captions: () => german.promise }));
+  const opened = app.open(entry);
+  await Promise.resolve();
+  speak(null);
+  german.done({ captions: ["eins"] });
+  await opened;
+  assert.deepEqual([shown, app.fetching], [["one"], null]);
+  speak(/** @type {any} */ ({ name: "de", words: {}, captions: () => german.promise }));
+  await app.open(entry);
+  speak(null);
+  assert.deepEqual(shown, ["one", "eins"]);
+});
+
+test("a run that was stopped or broke off is not whole, one that came to its end is", async () => {
+  globalThis.sessionStorage = /** @type {any} */ ({ removeItem: none });
+  const { events } = two();
+  const header = two().header;
+  const isWhole = async (...ends) => {
+    const engines = {
+      async *follow() {
+        yield { header };
+        yield { events, captions: [] };
+        yield* ends;
+      },
+    };
+    const app = { address: {}, store: { set: none }, transport: { toggle: none }, redraw: none };
+    const live = Object.assign(Object.create(Live.prototype), {
+      ...{ app: { ...app, engines }, _held: none, _failed: none, _total: none },
+    });
+    const done = await live._follow({ progress: none, done: none }, async () => "job-1");
+    return [live.run.complete, live.run.goesOn, done];
+  };
+  assert.deepEqual(await isWhole({ done: true }), [true, false, true]);
+  assert.deepEqual(await isWhole({ done: true, stopped: "Stopped." }), [false, false, true]);
+  assert.deepEqual(await isWhole({ done: true, error: "It broke." }), [false, false, false]);
+  assert.deepEqual(await isWhole(), [false, false, false], "the stream broke off");
 });
 
 test("Play at the newest step of a run that goes on waits for the next, of another it begins anew", () => {

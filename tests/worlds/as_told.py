@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -58,7 +59,7 @@ from visualizer.lessons.document import recorded as recorded_runs
 from visualizer.lessons.lessons import LESSONS, QUESTIONS
 from visualizer.lessons.sheets import KINDS, sheet
 from visualizer.lessons.texts import LANGUAGES
-from visualizer.page.bundle import markup
+from visualizer.page.bundle import markup, style
 from visualizer.page.story import story_data, story_html
 from visualizer.page.tabs import TABS, WRITE, part, player_options, tab_files
 from visualizer.words.findings import fork
@@ -92,6 +93,7 @@ ON_SCREEN = (
     "shared-prefix",
     "simulated-continuous",
     "simulated-no-evict",
+    "simulated-priority-first",
     "simulated-split",
     "verses-static",
     "vllm-0.32-hybrid",
@@ -321,6 +323,7 @@ def the_page(has_server: bool) -> dict[str, Any]:
         "options": options,
         "parts": {name: part(name, "", {"tabs": tabs, **more}) for name, more in given.items()},
         "files": {name: tab_files(name) | {"style": ""} for name in given},
+        "styles": [style(), *(tab_files(name)["style"] for name in given)],
         "answers": fetched,
         "streams": {},
         "engine": {},
@@ -330,8 +333,10 @@ def the_page(has_server: bool) -> dict[str, Any]:
 
 def the_story() -> dict[str, Any]:
     """The story as it is in its page, without the scripts."""
-    body = story_html().partition('<body class="story">')[2].rpartition("<script>")[0]
-    return {"markup": body, "answers": {}, "streams": {}, "engine": {}}
+    head, _, rest = story_html().partition('<body class="story">')
+    styles = re.findall("<style>(.*?)</style>", head, re.DOTALL)
+    body = rest.rpartition("<script>")[0]
+    return {"markup": body, "styles": styles, "answers": {}, "streams": {}, "engine": {}}
 
 
 def streamed(trace: Trace) -> list[str]:

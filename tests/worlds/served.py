@@ -200,7 +200,8 @@ def of_jobs(answers: Answers, leak: str, compared: str) -> None:
 
 def of_questions(answers: Answers, run: str, own: str) -> None:
     """What a visitor of Live is answered: once that there is no place, then with the text of a
-    request of a recorded run, token by token.
+    request of a recorded run, token by token; first that only this machine can open the page, and
+    in the end how others do.
     """
     places = Places(ServingLimits(max_requests=2))
     places.take("somebody", 2)
@@ -224,14 +225,18 @@ def of_questions(answers: Answers, run: str, own: str) -> None:
     answers.add("serve/session", file)
     answers.add("serve/session", file)
     answers.add("POST inflight/uploads", json.dumps({"id": run, "url": run}))
-    answers.kept["inflight/class"] = {"address": "http://127.0.0.1:7860/", "qr": None}
+    alone = json.dumps({"address": "http://127.0.0.1:7860/", "qr": None})
+    for _ in range(2):
+        answers.add("inflight/class", alone)
+    answers.kept["inflight/class"] = {"address": "http://192.0.2.7:7860/", "qr": "<svg></svg>"}
 
 
 def of_models(answers: Answers) -> None:
-    """What a page that takes any model is told of two that are named: nothing is at the first. Half
-    a GiB of memory is free.
+    """What a page that takes any model is told of two that are named: nothing is at the first, in
+    another number format neither. Half a GiB of memory is free.
     """
-    for name in ("/nowhere/model", str(BUILTIN_FOLDER / "shakespeare-char")):
+    nowhere = "/nowhere/model"
+    for name in (nowhere, nowhere, str(BUILTIN_FOLDER / "shakespeare-char")):
         try:
             found = asdict(forecast(name, "cpu"))
             said = found | {"name": "shakespeare", "free": 2**29, "pool": 2**28, "loaded": False}

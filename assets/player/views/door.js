@@ -86,8 +86,8 @@ export class DoorView {
     return Math.max(2, Math.floor((this.el.clientWidth - title) / each));
   }
 
-  /** Where a waiting request is drawn, or null. @param {RunRequest} request */
+  /** Where a waiting request is drawn, or null; what is hidden has no place on screen. @param {RunRequest} request */
   boxOf(request) {
-    return this.rows.find((row) => !row.el.hidden && row.request === request)?.box || null;
+    return this.rows.find((row) => row.request === request)?.box || null;
   }
 }

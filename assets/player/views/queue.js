@@ -100,7 +100,7 @@ export class QueueView {
 
   /** The letter of a request that waits, if it is among those shown. @param {RunRequest} request */
   boxOf(request) {
-    return this.rows.find((row) => !row.el.hidden && row.request === request)?.box || null;
+    return this.rows.find((row) => row.request === request)?.box || null;
   }
 
   /** @param {ViewState} state */

@@ -16,7 +16,6 @@ export class Motion {
     this.app = app;
     this.index = 0; // the step whose motion is drawn
     this.share = 1; // the share of its motion that is done, 0 to 1
-    this.going = false;
     /** @type {number | undefined} */
     this._frame = undefined;
     this._last = -Infinity; // time of the last step
@@ -50,12 +49,12 @@ export class Motion {
 
   /** @param {number} index @param {number} from @param {number} to @param {number} length */
   _run(index, from, to, length) {
-    [this.index, this.share, this.going] = [index, from, true];
+    [this.index, this.share] = [index, from];
     this._drawn.clear();
     this.app.redraw();
     let start = 0;
     const tick = (/** @type {number} */ now) => {
-      if (!this.going) return;
+      this._frame = requestAnimationFrame(tick);
       if (this.app.drawsSoon)
         start = now; // first, everything is drawn once at the initial share
       else {
@@ -65,7 +64,6 @@ export class Motion {
         this.share = from + (to - from) * done;
         this._draw();
       }
-      this._frame = requestAnimationFrame(tick);
     };
     this._frame = requestAnimationFrame(tick);
   }
@@ -74,7 +72,6 @@ export class Motion {
   settle() {
     if (this._frame !== undefined) cancelAnimationFrame(this._frame);
     this._frame = undefined;
-    this.going = false;
     if (this.share === 1) return;
     this.share = 1;
     this.app.redraw();

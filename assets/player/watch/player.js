@@ -308,12 +308,16 @@ export class Player {
     }
   }
 
-  /** Open a recorded run of the catalogue; its file is fetched once. */
+  /**
+   * Open a recorded run of the catalogue; its file is fetched once. @returns {Promise<void>}
+   */
   async open(/** @type {Entry} */ entry, wanted = {}) {
     this.fetching = entry;
     try {
       const replay = await this.speech.withCaptions(entry, await this.fetch(entry.url || ""));
       if (this.fetching !== entry) return; // another run was requested meanwhile
+      const { opened, language } = this.speech;
+      if (opened !== language) return await this.open(entry, wanted); // or another language
       this.show(replay, wanted, entry);
     } catch (/** @type {Foreign} */ error) {
       const sentence = `This run could not be fetched (${error.message}).`;
