@@ -115,8 +115,8 @@ def reason(why: LimitReached, reserved: bool = False) -> str:
             return "another prompt is being computed, one at a time"
         case "margin":
             return (
-                f"{why.have:,} of {why.total:,} KV [block|blocks] {has} free, and the last"
-                f" {why.need:,} are kept for decodes"
+                f"{why.have:,} of {why.total:,} KV [block|blocks] {has} free, and {why.need:,} must"
+                " stay free for decodes"
             )
         case "reads":
             return (
