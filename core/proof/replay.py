@@ -472,7 +472,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     yield number, json.loads(line)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise InvalidWorkload(
             f"{path} cannot be read as recorded workloads: {malformed(error)}."
         ) from None
