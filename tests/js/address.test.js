@@ -64,6 +64,8 @@ test("what the form cannot show is neither a link's spec nor a saved workload", 
     assert.ok(!isTaken({}, { messages }), JSON.stringify(messages));
   for (const name of ["model", "device", "dtype"]) assert.ok(!isTaken({ [name]: {} }), name);
   assert.ok(isSpec({ preset: "gpt2-six" }) && !isSpec({ preset: "gpt2-six", model: ["m"] }));
+  const many = (length) => isSpec({ config: {}, workload: { requests: Array(length).fill({}) } });
+  assert.ok(many(2000) && !many(2001));
   assert.ok(savedIn(JSON.stringify({ requests: [request] })) && !savedIn('{"requests": [null]}'));
 });
 

@@ -26,7 +26,7 @@ const COMPOSING = 229;
 /** A request of which nothing has arrived yet. @param {Partial<Own>} own @returns {Own} */
 const begun = (own) => /** @type {Own} */ ({ ...own, text: "", ends: [], next: 0, ended: null });
 
-/** Whether an entry of the storage is a request. @type {(own: Json) => own is Own} */
+/** Whether an entry of the storage is a request. @param {Json} own @returns {own is Own} */
 const isOwn = (own) => typeof own?.key === "string" && typeof own.prompt === "string";
 
 /** The requests themselves, without DOM. */

@@ -293,9 +293,12 @@ export async function unpack(/** @type {string} */ text) {
 const isPlain = (/** @type {Json} */ value) =>
   Boolean(value) && typeof value === "object" && !Array.isArray(value);
 
+const MOST_ROWS = 2000; // no engine of a page takes as many, and far more would freeze the form
+
 /** Whether the form can show these requests; the server checks what is inside. */
 const areRequests = (/** @type {Json} */ requests) =>
   Array.isArray(requests) &&
+  requests.length <= MOST_ROWS &&
   requests.every(
     (r) =>
       isPlain(r) &&
