@@ -52,7 +52,7 @@ refusal is an `InflightError` with one sentence. What needs torch loads it when 
 asked for. `python -m inflight` is the command line.
 """
 
-import typing as _typing
+import typing as _typing  # `from inflight import *` takes no name that is not ours
 
 from core import __dir__  # noqa: F401
 from core import __version__ as __version__
@@ -61,7 +61,7 @@ from visualizer import draw as _draw  # noqa: F401  with it, what ran has a page
 if _typing.TYPE_CHECKING:
     from core import *  # noqa: F403
 else:
-    from core import __all__, __getattr__  # noqa: F401  a name is imported when it is asked for
+    from core import __getattr__  # noqa: F401  a name is imported when it is first asked for
 
 
 if __name__ == "__main__":
