@@ -28,7 +28,7 @@ def first_sentence(error: BaseException) -> str:
     """
     text = " ".join(str(error).split()) or type(error).__name__
     text = re.sub(r"^\[enforce fail[^]]*\][^.]*\. ", "", text)
-    return text.split(". ")[0][:300].rstrip(".: ")
+    return text.split(". ")[0][:300].rstrip(".:! ")
 
 
 def malformed(error: Exception) -> str:

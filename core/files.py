@@ -165,7 +165,7 @@ def _partial(place: Path) -> Path:
 def _named(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn an OSError about this file into one sentence that names it."""
     ours = {None, os.fspath(path)}
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # the root has no name
         ours |= {str(_place(Path(path))), str(_partial(_place(Path(path))))}
     try:
         yield

@@ -213,8 +213,10 @@ def application(
         opening=opening,
         **in_tab,
     )
+    elsewhere: dict[Any, Any] = dict.fromkeys((403, 404, 405), nowhere)
     app = FastAPI(
         root_path=root_path or "",
+        exception_handlers=elsewhere,
         openapi_url=None,
         routes=[
             *routes(server, address_of(is_space()), _enter),
@@ -241,7 +243,7 @@ def application(
         app,
         page,
         path="/",
-        app_kwargs={"exception_handlers": dict.fromkeys((403, 404, 405), nowhere)},
+        app_kwargs={"exception_handlers": elsewhere},
         root_path=root_path,
         favicon_path=str(ICON),
         head="".join(map(_PRELOAD.format, firsts)),

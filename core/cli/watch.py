@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -106,7 +107,7 @@ def watch(
     second, until it ends or Ctrl-C.
     """
     for place in raw:
-        if not place.resolve().parent.is_dir():
+        if not Path(os.path.realpath(place)).parent.is_dir():  # a circle of links leads nowhere
             raise InflightError(f"There is no folder {place.parent}.")
     engines = [_WatchedEngine(place, f"{place.name}  " if len(raw) > 1 else "") for place in raw]
     while True:

@@ -46,6 +46,7 @@ class EngineCore:
     """
 
     _most_sleep = 60.0  # seconds at a time
+    _is_stepping = False
     _loop: StepLoop[StepEvent]
     _arrivals: ArrivalQueue
     _made_runner: Runner | None
@@ -268,9 +269,16 @@ class EngineCore:
 
         With asynchronous execution the next step has already been launched when this one is read
         and returned. Raises ExecutionFailed if the device fails: the steps before it are recorded,
-        the pool's memory is released, and `begin` starts over.
+        the pool's memory is released, and `begin` starts over. Raises InflightError, changing
+        nothing, if another thread, or the policy of this very step, asks for a step meanwhile.
         """
-        event = self._loop.step()
+        if self._is_stepping:
+            raise InflightError("The engine is in the middle of a step: it is for one thread.")
+        self._is_stepping = True
+        try:
+            event = self._loop.step()
+        finally:
+            self._is_stepping = False
         if event is None:
             self._wait_for_arrival()
         self.trace.complete = not self.has_work

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
+from types import NoneType
 from typing import Any
 
 from core.account.metrics import metrics
@@ -50,8 +51,8 @@ class Sweep:
     slos: SLOs = field(default_factory=SLOs)
 
     def __post_init__(self) -> None:
-        for name in ("rates", "fractions"):
-            for value in require(getattr(self, name) or (), Iterable, f"The {name} are a list"):
+        for name, kinds in (("rates", (Sequence, NoneType)), ("fractions", Sequence)):
+            for value in require(getattr(self, name), kinds, f"The {name} are a list") or ():
                 if not (is_number(value) and value > 0):
                     raise InflightError(f"Each of {name} must be above 0, not {shown(value)}.")
         if not (is_number(self.seconds) and self.seconds > 0):

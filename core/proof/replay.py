@@ -470,7 +470,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     yield number, read_json(line)
-    except (OSError, EOFError, zlib.error, ValueError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise InvalidWorkload(
             f"{path} cannot be read as recorded workloads: {malformed(error)}."
         ) from None

@@ -75,12 +75,16 @@ class Collection:
         self._lock = threading.Lock()
         self._trouble = ""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._held = _held(folder / _LOCK)
+            self._open()
         except OSError as error:
             raise InflightError(
                 f"Nothing can be collected in {folder}: {error.strerror}."
             ) from None
+
+    def _open(self) -> None:
+        """Make the folder if it is not there, and lock it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._held = _held(self.folder / _LOCK)
         self._bytes = sum(_size(path) for path in self._files())
 
     def take(self, header_line: bytes, first: int, lines: Sequence[bytes]) -> bool:
@@ -115,7 +119,9 @@ class Collection:
 
     def _take(self, header_line: bytes, first: int, lines: Sequence[bytes]) -> bool:
         key = hashlib.blake2b(header_line.strip(), digest_size=6).hexdigest()
-        stream = self._streams.get(key) or self._stream(key, header_line)
+        stream = self._streams.get(key)
+        if stream is None or not stream.path.exists():  # it may have been deleted meanwhile
+            stream = self._stream(key, header_line)
         if (gap := first - stream.taken) > 0:
             self._tell(english(f"{stream.path.name}: {gap:,} [line is|lines are] missing."))
         news = lines[max(0, stream.taken - first) :]
@@ -140,7 +146,11 @@ class Collection:
     # -- a recording and its files -----------------------------------------------------------------
 
     def _stream(self, key: str, header_line: bytes) -> _CollectedStream:
-        """A recording that is new to this process: continues its files, or begins."""
+        """A recording that is new to this process, or whose newest part is gone: continues its
+        files, or begins.
+        """
+        if not self.folder.is_dir():
+            self._open()
         text = header_line.decode("utf-8", "replace")
         if not is_raw(text):
             raise InvalidTrace("The first line is not the header of a recording.")

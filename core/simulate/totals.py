@@ -163,7 +163,8 @@ def run_stream(
     """
     require(engine, EngineCore, "An engine runs a stream of requests")
     require(requests, Iterable, "A stream yields requests")
-    totals = RunTotals() if totals is None else totals
+    require(on_step, Callable, "What is told of each step is a function")
+    totals = RunTotals() if totals is None else require(totals, RunTotals, "Totals are RunTotals")
     coming = (require(request, Request, "A stream yields requests") for request in requests)
     with gc_off():
         limits = engine.config

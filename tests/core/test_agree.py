@@ -108,7 +108,11 @@ def test_differences_are_named_in_the_order_of_decision() -> None:
     assert first_difference([before], []) == "steps"
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"seqs": 0}', "null"])
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "{}", '{"seqs": 0}', "null", "[" * 100_000, '{"seqs": ' + "9" * 5000 + "}"],
+    ids=str.__len__,
+)
 def test_what_is_no_recording_is_refused_with_its_line(text, tmp_path, capsys) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text(text + "\n")

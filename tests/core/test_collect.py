@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import resource
+import shutil
 import socket
 import subprocess
 import sys
@@ -458,6 +459,36 @@ def test_a_sender_that_closes_hangs_up():
             sender.close()
             while collector.recv(2**16):
                 pass  # until its end
+
+
+@pytest.mark.parametrize("what", ["the folder", "the file", "the newest part"])
+def test_what_is_deleted_while_engines_send_is_made_again(folder, what):
+    """The lines that went with it are told as missing, and what follows can be read."""
+    told: list[str] = []
+    collection = Collection(folder, part_bytes=1, tell=told.append)
+    collection.take(LINE, 0, steps(range(2)))
+    if what == "the newest part":
+        collection.take(LINE, 2, steps(range(2, 4)))
+    files = recordings(folder)
+    if what == "the folder":
+        shutil.rmtree(folder)
+    else:
+        files[0 if what == "the file" else 1].unlink()
+    assert collection.take(LINE, 4, steps(range(4, 6)))  # a snapshot is needed after the gap
+    collection.take(LINE, 6, steps(range(6, 8)))
+    kept = {"the newest part": [0, 1]}.get(what, [])
+    assert sum(f"{2 if kept else 4} lines are missing" in line for line in told) == 1
+    (recording,) = read_raw(recordings(folder))
+    assert [step["step"] for step in recording.steps] == [*kept, 4, 5, 6, 7]
+    with pytest.raises(InflightError, match="Another process collects"):
+        Collection(folder)
+
+
+def test_a_call_that_is_none_is_refused_in_a_sentence(folder):
+    client = TestClient(collector_app(Collection(folder), "secret", print))
+    for answer, status in ((client.get("/"), 405), (client.post("/x"), 404)):
+        says = {"error": "Recordings are sent by POST to / of this address."}
+        assert (answer.status_code, answer.json()) == (status, says)
 
 
 def test_collecting_needs_no_torch(tmp_path):

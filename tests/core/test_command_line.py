@@ -174,6 +174,9 @@ def test_watching_what_is_no_recording_ends_with_a_sentence(content, capsys, tmp
         path.write_text(content)
     else:
         path = tmp_path / "nowhere" / "t.jsonl"
+    (tmp_path / "circle").symlink_to("circle")
+    astray = refusal(capsys, "watch", str(tmp_path / "circle" / "t.jsonl"))
+    assert astray.startswith("There is no folder")
     words = refusal(capsys, "watch", str(path))
     assert f"{path.name} is not a raw recording" in words or "There is no folder" in words
 

@@ -12,7 +12,18 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
+from core import (
+    Capacity,
+    Engine,
+    EngineConfig,
+    InflightError,
+    Policy,
+    Request,
+    RequestView,
+    SamplingParams,
+    Trace,
+    Workload,
+)
 from core.config import Execution
 from core.engine.arrivals import FutureRequests
 from core.errors import ExecutionFailed, InvalidConfig, InvalidRequest, InvalidWorkload
@@ -328,6 +339,22 @@ def test_a_busy_engine_takes_no_second_workload() -> None:
     with pytest.raises(InflightError, match="still at work"):
         engine.run(Workload([GOOD]))
     assert len(list(stream)) == 2 and engine.trace.complete
+
+
+def test_nobody_takes_a_step_within_a_step() -> None:
+    """A policy asks for one while it decides; another thread would be refused likewise."""
+    said: list[str] = []
+
+    class Nosy(Policy):
+        def admit(self, request: RequestView, capacity: Capacity) -> None:
+            with pytest.raises(InflightError) as refused:
+                engine.step()
+            said.append(str(refused.value))
+
+    engine = memory_engine(policy=Nosy(name="nosy"))
+    trace = engine.run(Workload([GOOD]))
+    assert said == ["The engine is in the middle of a step: it is for one thread."]
+    assert trace.complete and trace.outputs["good"] == generate(GOOD)
 
 
 def test_a_stream_given_up_late_does_not_touch_the_next_run() -> None:

@@ -83,6 +83,7 @@ def test_what_cannot_be_written_is_refused_beforehand(tmp_path):
         (tmp_path / "nowhere" / "t", f"there is no folder {tmp_path / 'nowhere'}."),
         (astray, f"there is no folder {tmp_path / 'nowhere'}."),
         (tmp_path, "it is a folder."),
+        (Path("/"), "it is a folder."),
         (circle, "Too many levels of symbolic links."),
         (tmp_path / ("t" * 300), "File name too long."),
         (here / "t", "there is no folder"),

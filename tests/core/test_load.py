@@ -9,6 +9,7 @@ import math
 import statistics
 from typing import Any
 
+import numpy as np
 import pytest
 
 from core import EngineConfig, InflightError, Workload
@@ -49,6 +50,9 @@ def test_an_infinite_rate_and_refusals():
         {"seconds": math.inf},
         {"seconds": 0.0},
         {"fractions": (math.nan,)},
+        {"fractions": None},
+        {"rates": iter((1.0,))},  # could be read only once
+        {"rates": np.array([1.0, 2.0])},
     ):
         with pytest.raises(InflightError):
             Sweep(**bad)

@@ -117,6 +117,18 @@ def test_malformed_bodies(server, body, expected):
         assert status(made) == expected
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_json_does_not_have_is_called_that(server, number):
+    """1e999 is JSON: a number that is too large."""
+    for given, says in (
+        (number, "The body is not JSON, or has text that is not Unicode."),
+        ("1e999", "temperature must be less than or equal to 100."),
+    ):
+        body = f'{{"prompt": "a", "temperature": {given}}}'.encode()
+        with connected(server, call(body, "Connection: close")) as made:
+            assert says in made.makefile().read()
+
+
 @pytest.mark.parametrize(
     "body",
     [b'{"prompt": "my secret \xed\xa0\x80"}', '{"prompt": "my secret \\ud800"}'.encode("utf-16")],

@@ -214,6 +214,14 @@ def test_a_model_that_was_not_measured_is_refused_and_another_tokenizer_is_noted
         assert engine.executor.header["notes"] == ()
 
 
+@pytest.mark.parametrize("given", [{"on_step": None}, {"totals": {}}, {"totals": []}])
+def test_what_a_flow_is_given_is_checked_before_it_runs(given):
+    engine = SimulatedEngine(COST, EngineConfig(num_blocks=64))
+    with pytest.raises(InflightError, match="not (NoneType|None|dict|list)"):
+        run_stream(engine, iter(_requests(2, gap=0.02)), **given)
+    assert engine.num_steps == 0 and not engine.has_work
+
+
 def test_a_flow_equals_the_run_and_forgets():
     config = EngineConfig(max_num_seqs=4, max_num_batched_tokens=16, num_blocks=64)
     requests = list(_requests(60, gap=0.02))

@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Address, canonical, pack, unpack } from "../../assets/player/watch/address.js";
+import {
+  Address,
+  canonical,
+  isSpec,
+  pack,
+  savedIn,
+  unpack,
+} from "../../assets/player/watch/address.js";
 import { Pair } from "../../assets/player/watch/pair.js";
 
 const request = { id: "r0", prompt: "To be", arrival: 0, sampling: { max_new_tokens: 4 } };
@@ -40,6 +47,26 @@ test("the same requests are the same text, whatever the order of keys; the unit 
   for (const more of [{ priority: 1 }, { leaves_after: 3 }])
     assert.notEqual(canonical({ requests: [{ ...request, ...more }] }), said);
   assert.equal(canonical({ requests: [{ ...request, priority: 0, leaves_after: null }] }), said);
+});
+
+test("what the form cannot show is neither a link's spec nor a saved workload", () => {
+  const spec = { config: {}, model: "m", workload: { requests: [request] } };
+  const said = [{ role: "user", content: "To be" }];
+  const isTaken = (more, of = {}) => {
+    const changed = { ...spec, ...more, workload: { requests: [{ ...request, ...of }] } };
+    const found = [isSpec(changed), savedIn(JSON.stringify(changed)) !== null];
+    assert.equal(found[0], found[1]);
+    return found[0];
+  };
+  for (const messages of [undefined, null, said])
+    assert.ok(isTaken({ device: null }, { messages }));
+  for (const messages of ["To be", [], [null], {}, 5, ["To be"]])
+    assert.ok(!isTaken({}, { messages }), JSON.stringify(messages));
+  for (const name of ["model", "device", "dtype"]) assert.ok(!isTaken({ [name]: {} }), name);
+  assert.ok(isSpec({ preset: "gpt2-six" }) && !isSpec({ preset: "gpt2-six", model: ["m"] }));
+  const many = (length) => isSpec({ config: {}, workload: { requests: Array(length).fill({}) } });
+  assert.ok(many(2000) && !many(2001));
+  assert.ok(savedIn(JSON.stringify({ requests: [request] })) && !savedIn('{"requests": [null]}'));
 });
 
 test("a part of a mask is named by where it begins and ends, and is not empty", () => {

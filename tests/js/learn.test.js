@@ -49,6 +49,18 @@ test("of two languages chosen in a row the last one stays, whichever comes first
   assert.equal(learn.language, "en");
 });
 
+test("a language that there is not is refused in a sentence, asked for nowhere and not kept", async () => {
+  const stored = [];
+  globalThis.localStorage = /** @type {any} */ ({ setItem: (...entry) => stored.push(entry) });
+  const call = async () => ({ error: "There are no lessons in 'xx'." });
+  const learn = Object.assign(Object.create(Learn.prototype), {
+    options: { documents: {} },
+    engines: { can: () => true, call },
+  });
+  await assert.rejects(learn.speak("xx"), { message: "There are no lessons in 'xx'" });
+  assert.deepEqual(stored, []);
+});
+
 test("a sheet that could not be made leaves no empty tab of the browser", async () => {
   const done = [];
   window.open = () => /** @type {any} */ ({ close: () => done.push("closed") });

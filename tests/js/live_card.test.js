@@ -372,3 +372,21 @@ test("that an engine ran before anybody watched is said before what was skipped 
   assert.match(said({}), /Or send a burst\.$/);
   assert.match(said({ class: null }), /^The engine is starting/);
 });
+
+test("what another version of the page left in the storage is passed over", async () => {
+  const { Live } = await import("../../assets/player/watch/live.js");
+  class Unfollowed extends OwnRequests {
+    _follow() {}
+  }
+  const own = { key: "k", id: "r1", prompt: "To be", seed: 1 };
+  const spec = { config: {}, workload: { requests: [] } };
+  const found = (/** @type {any} */ stored) => {
+    globalThis.sessionStorage = /** @type {any} */ ({ getItem: () => JSON.stringify(stored) });
+    const { requests } = new Unfollowed(/** @type {any} */ ({}), () => {});
+    return [requests.map(({ id }) => id), Object.create(Live.prototype).left];
+  };
+  for (const other of [null, 1, true, "x", {}, [null, 1, "x", [], {}, { key: "k" }], { spec: 1 }])
+    assert.deepEqual(found(other), [[], null], JSON.stringify(other));
+  assert.deepEqual(found([null, own, {}]), [["r1"], null]);
+  assert.deepEqual(found({ spec, job: "j" }), [[], { spec, job: "j" }]);
+});

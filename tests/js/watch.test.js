@@ -414,7 +414,7 @@ test("a link's run that ends moves no other, and its address stays till it begin
 
 test("a run that went with its page is begun again for whoever asked for it", async () => {
   const begun = [];
-  const left = { spec: { config: {} }, asked: "its visitor's own" };
+  const left = { spec: { config: {}, workload: { requests: [] } }, asked: "its visitor's own" };
   globalThis.sessionStorage = /** @type {any} */ ({ getItem: () => JSON.stringify(left) });
   const live = Object.assign(Object.create(Live.prototype), {
     start: (...how) => begun.push(how),

@@ -334,8 +334,8 @@ FAULTS = (
     Fault(
         "a model's list of end tokens is cut to its first",
         "core/torch_engine/models/adapter.py",
-        "frozenset(ids if isinstance(ids, (list, tuple)) else [ids])",
-        "frozenset(ids[:1] if isinstance(ids, (list, tuple)) else [ids])",
+        "several = ids if isinstance(ids, (list, tuple)) else [ids]",
+        "several = ids[:1] if isinstance(ids, (list, tuple)) else [ids]",
         ("core/test_models.py",),
     ),
     # -- what is computed

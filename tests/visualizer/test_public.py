@@ -154,6 +154,7 @@ def test_a_run_that_nobody_reads_gives_its_place_back(page_url, http):
         ("POST", "inflight/nowhere"),
         ("DELETE", "inflight/jobs/a"),  # there for another method
         ("GET", "inflight/live/nowhere"),
+        ("PUT", "inflight/live/requests"),  # there for others
         ("GET", "inflight/story/nothing.woff2"),
         ("GET", "inflight/story/LICENSE"),  # beside the fonts
         ("GET", "engine/0/nothing.js"),

@@ -92,7 +92,11 @@ export class Learn {
   async _load(/** @type {string} */ language) {
     this._asked = language;
     let url = this.options.documents[language] || this.options.documents.en;
-    if (this.engines?.can("lessons")) url = (await this.engines.call("lessons", language)).url;
+    if (this.engines?.can("lessons")) {
+      const answer = await this.engines.call("lessons", language);
+      if (answer.error) throw new Error(answer.error.replace(/\.$/, ""));
+      url = answer.url;
+    }
     const doc = await fetchJson(url);
     if (this._asked !== language) return false;
     /** @type {LessonsDocument} */
@@ -134,9 +138,9 @@ export class Learn {
   }
 
   async speak(/** @type {string} */ language) {
-    keepLanguage(language);
     await this.ready;
     if (!(await this._load(language))) return;
+    keepLanguage(language);
     const lesson = this.lesson && this._lesson(this.lesson.name);
     if (this.task.on) {
       this.lesson = lesson;

@@ -4,7 +4,7 @@
 
 import { chip } from "../parts/chips.js";
 import { find, h, isRedrawn, newButton, pause, put, randomHex, setText } from "../parts/dom.js";
-import { keep, kept, keptData } from "../parts/kept.js";
+import { keep, kept, keptList } from "../parts/kept.js";
 import { Refusal } from "../parts/server.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { numWritten, whereabouts } from "./whereabouts.js";
@@ -26,6 +26,9 @@ const COMPOSING = 229;
 /** A request of which nothing has arrived yet. @param {Partial<Own>} own @returns {Own} */
 const begun = (own) => /** @type {Own} */ ({ ...own, text: "", ends: [], next: 0, ended: null });
 
+/** Whether an entry of the storage is a request. @param {Json} own @returns {own is Own} */
+const isOwn = (own) => typeof own?.key === "string" && typeof own.prompt === "string";
+
 /** The requests themselves, without DOM. */
 export class OwnRequests {
   /** @param {import("../parts/server.js").Server} server @param {() => void} changed */
@@ -37,7 +40,7 @@ export class OwnRequests {
     /** @type {Set<Own>} requests that the server has not answered yet */
     this.asking = new Set();
     /** @type {Own[]} newest first */
-    this.requests = (keptData("visit", KEPT) || []).map(begun);
+    this.requests = keptList("visit", KEPT, isOwn).map(begun);
     this._follow();
   }
 

@@ -22,6 +22,16 @@ export function keptData(store, key) {
   return jsonIn(kept(store, key));
 }
 
+/**
+ * The entries of a list stored under a key that are of one kind; others may be those of another
+ * version of the page. @template T @param {Store} store @param {string} key
+ * @param {(entry: Json) => entry is T} isOne @returns {T[]}
+ */
+export function keptList(store, key, isOne) {
+  const found = keptData(store, key);
+  return Array.isArray(found) ? found.filter(isOne) : [];
+}
+
 /** Keys whose latest text found no room: the page knows more than is stored. @type {Set<string>} */
 const unkept = new Set();
 

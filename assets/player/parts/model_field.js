@@ -4,7 +4,7 @@
 
 import { find, h, newButton, put, setText } from "./dom.js";
 import { bytes, count } from "./format.js";
-import { keep, keptData } from "./kept.js";
+import { keep, keptList } from "./kept.js";
 import { t } from "./speech.js";
 
 const OWN = "\u0000own"; // the choice that opens the field for a name
@@ -140,10 +140,8 @@ export class ModelField {
   }
 
   get _kept() {
-    const names = this.offered.any_model ? keptData("good", KEPT) : [];
-    return Array.isArray(names)
-      ? names.filter((name) => typeof name === "string").slice(0, MOST_KEPT)
-      : [];
+    const isName = (/** @type {Json} */ name) => typeof name === "string";
+    return this.offered.any_model ? keptList("good", KEPT, isName).slice(0, MOST_KEPT) : [];
   }
 
   /** Whether a model is the page's, or one that this visitor has named. @param {string} name */

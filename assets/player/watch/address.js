@@ -290,19 +290,35 @@ export async function unpack(/** @type {string} */ text) {
   return JSON.parse(new TextDecoder().decode(await bytesOf(unpacked, MOST_UNPACKED)));
 }
 
-/** Whether a link's data has the form of a spec; the server checks what is inside. */
+const isPlain = (/** @type {Json} */ value) =>
+  Boolean(value) && typeof value === "object" && !Array.isArray(value);
+
+const MOST_ROWS = 2000; // no engine of a page takes as many, and far more would freeze the form
+
+/** Whether the form can show these requests; the server checks what is inside. */
+const areRequests = (/** @type {Json} */ requests) =>
+  Array.isArray(requests) &&
+  requests.length <= MOST_ROWS &&
+  requests.every(
+    (r) =>
+      isPlain(r) &&
+      (!r.messages ||
+        (Array.isArray(r.messages) && r.messages.length && r.messages.every(isPlain))),
+  );
+
+/** Whether what names the model and where it runs are texts, as far as they are given. */
+const areNames = (/** @type {Json} */ { model, device, dtype }) =>
+  [model, device, dtype].every((name) => typeof (name ?? "") === "string");
+
+/** Whether a link's data has the form of a spec. */
 export function isSpec(/** @type {Json} */ spec) {
-  const plain = (/** @type {Json} */ value) =>
-    Boolean(value) && typeof value === "object" && !Array.isArray(value);
-  if (!plain(spec) || !(spec.config === undefined || plain(spec.config))) return false;
+  if (!isPlain(spec) || !isPlain(spec.config ?? {}) || !areNames(spec)) return false;
   if (typeof spec.preset === "string") return true;
-  const { requests } = plain(spec.workload) ? spec.workload : {};
-  return plain(spec.config) && Array.isArray(requests) && requests.every(plain);
+  return isPlain(spec.config) && areRequests(spec.workload?.requests);
 }
 
 /** The workload in the text of a file that the page saved; null if it is something else. */
 export function savedIn(/** @type {string} */ text) {
   const data = jsonIn(text);
-  const requests = (data?.workload || data)?.requests;
-  return Array.isArray(requests) && requests.every((r) => r && typeof r === "object") ? data : null;
+  return areRequests((data?.workload || data)?.requests) && areNames(data) ? data : null;
 }

@@ -9,6 +9,7 @@ import { loadingWords } from "../parts/model_field.js";
 import { Refusal, fetchJson } from "../parts/server.js";
 import { tell } from "../parts/speech.js";
 import { Run } from "../run/run.js";
+import { isSpec } from "./address.js";
 
 const GOES_ON = "inflight-run"; // in the session's storage: {spec, asked}, and {job} if it outlives the page
 
@@ -40,7 +41,8 @@ export class Live {
 
   /** The run that was in progress before a reload: {spec, asked, job}, or null. */
   get left() {
-    return keptData("visit", GOES_ON);
+    const left = keptData("visit", GOES_ON);
+    return isSpec(left?.spec) ? left : null;
   }
 
   /** Follow that run from its start, or start it again. */

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -61,13 +62,14 @@ def collector_app(collection: Collection, token: str, tell: Callable[[str], None
         return JSONResponse({"status": "ok", "recordings_at_work": collection.at_work})
 
     async def elsewhere(request: Request, error: Exception) -> Response:
-        return _error(404, "Recordings are sent to / of this address.")
+        assert isinstance(error, HTTPException)
+        return _error(error.status_code, "Recordings are sent by POST to / of this address.")
 
     routes = [
         Route("/", collect_endpoint(collection, token, tell), methods=["POST"]),
         Route("/health", health, methods=["GET"]),
     ]
-    app = Starlette(routes=routes, exception_handlers={404: elsewhere})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: elsewhere})
     return Guard(app, (), lambda scope: BODY, _error)
 
 

@@ -205,6 +205,11 @@ class BoundedCalls:
             self._calls -= 1
 
 
+def _refuse_constant(name: str) -> None:
+    """Refuse NaN and Infinity, which Python reads and JSON does not have."""
+    raise ValueError(name)
+
+
 class JsonBodies:
     """ASGI middleware that answers 400 to a body that is not JSON, or whose text is not Unicode."""
 
@@ -218,7 +223,7 @@ class JsonBodies:
             return
         try:
             body = await Request(scope, receive).body()
-            given = json.loads(body.decode("utf-8-sig"))
+            given = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
             # halves of characters are no text, and cannot be answered either
             json.dumps(given, ensure_ascii=False).encode()
         except ClientDisconnect:

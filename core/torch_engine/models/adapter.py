@@ -118,7 +118,8 @@ class ModelAdapter:
         ids = getattr(self.config, "eos_token_id", None) if ids is None else ids
         if ids is None:
             return frozenset()
-        return frozenset(ids if isinstance(ids, (list, tuple)) else [ids])
+        several = ids if isinstance(ids, (list, tuple)) else [ids]
+        return frozenset(one for one in several if isinstance(one, int))  # others are no tokens
 
     def forward(
         self, batch: PackedBatch, pool: KVPool, backend: Backend = cpu.BACKEND

@@ -49,7 +49,14 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
     try:
         resolved = torch.device(device)
         torch.empty(1, device=resolved).cpu()  # "meta" exists, but computes nothing
-    except (RuntimeError, AssertionError, NotImplementedError, TypeError, ValueError) as error:
+    except (
+        RuntimeError,
+        AssertionError,
+        NotImplementedError,
+        TypeError,
+        ValueError,
+        ImportError,
+    ) as error:
         why = first_sentence(error)
         if why.startswith("Expected one of"):  # and forty names of devices
             why = "name auto, cpu, cuda or mps"

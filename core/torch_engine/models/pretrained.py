@@ -9,14 +9,18 @@ a file redirected there could answer.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
+from pathlib import Path
 from typing import Any
 
 from core.config import BUILTIN_MODELS
 from core.errors import UnsupportedModel, first_sentence
 
+_TEXTS = (".json", ".jinja", ".txt", ".model")  # files that are read whole
+_MOST_TEXT = 128 * 2**20  # bytes; the largest tokenizers have a third of that
 _MOST_GROWTH = 64  # no tokenizer that is known makes more than a few letters of one
 
 
@@ -30,15 +34,21 @@ def import_tokenizers() -> Any:
 
 
 @contextmanager
-def _refusing(file: str) -> Iterator[None]:
-    """Turn bare exceptions of libraries, such as those for a file of another form, into ValueError.
-    file: what is read, in a word.
+def _refusing(source: str, file: str) -> Iterator[None]:
+    """Turn bare exceptions of libraries, such as those for a file of another form, into ValueError,
+    which is also raised for a file so large that reading it could take all memory. file: what is
+    read, in a word.
     """
+    for path in Path(source).iterdir() if os.path.isdir(source) else ():
+        if path.suffix in _TEXTS and path.is_file() and path.stat().st_size > _MOST_TEXT:
+            raise ValueError(f"its {path.name} is larger than {_MOST_TEXT >> 20} MiB")
     try:
         yield
     except (OSError, ValueError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise  # only a panic in Rust is a fault of the file without being an Exception
         raise ValueError(f"its {file} contradicts itself: {first_sentence(error)}") from None
 
 
@@ -48,7 +58,7 @@ def read_config(source: str, *, offline: bool = True) -> Any:
     """
     from transformers import AutoConfig
 
-    with _refusing("config"):
+    with _refusing(source, "config"):
         return AutoConfig.from_pretrained(source, local_files_only=offline, trust_remote_code=False)
 
 
@@ -57,7 +67,7 @@ def read_tokenizer(source: str, *, offline: bool = True) -> Any:
     ValueError if it needs code of its own, contradicts itself, or makes a text so much longer that
     a short prompt could take all memory.
     """
-    with _refusing("tokenizer"):
+    with _refusing(source, "tokenizer"):
         tokenizer = import_tokenizers().from_pretrained(
             source, local_files_only=offline, trust_remote_code=False
         )
