@@ -117,7 +117,10 @@ class Classroom:
             ]
             # Submitted together, so that they arrive in one step: one after another, each would
             # wait for the step that accepts the previous one.
-            asked = [call.submit(*one, conversation=said) for *one, said in checked]
+            asked = [
+                call.submit(prompt, sampling, conversation=said)
+                for prompt, sampling, said in checked
+            ]
             given = await asyncio.gather(*asked, return_exceptions=True)
         streams = [stream for stream in given if isinstance(stream, TokenStream)]
         refused = next((error for error in given if isinstance(error, BaseException)), None)
