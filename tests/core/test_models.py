@@ -185,6 +185,8 @@ def test_a_damaged_config(folder, text):
     [
         ({"hidden_act": "no such"}, "it has no 'no such'"),
         ({"num_attention_heads": 0}, "its config contradicts itself: integer modulo by zero"),
+        ({"num_labels": 10**9}, "its config names 1000000000 labels"),  # a table of 16 GB
+        ({"text_config": {"num_labels": 10_000}}, "its config names 10000 labels"),
     ],
 )
 def test_a_config_that_nothing_can_be_made_of_is_refused_in_more_than_a_word(folder, fields, why):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
@@ -56,9 +57,13 @@ def read_config(source: str, *, offline: bool = True) -> Any:
     """The config in a folder or, unless `offline`, of a hub id; raises what transformers raises,
     ValueError if it needs code of its own or contradicts itself.
     """
-    from transformers import AutoConfig
+    from transformers import AutoConfig, PreTrainedConfig
 
     with _refusing(source, "config"):
+        given, _ = PreTrainedConfig.get_config_dict(source, local_files_only=offline)
+        # transformers makes a table of all labels, also for models that write texts
+        if labels := re.search(r'"num_labels": (\d{5,})', json.dumps(given)):
+            raise ValueError(f"its config names {labels[1][:20]} labels")
         return AutoConfig.from_pretrained(source, local_files_only=offline, trust_remote_code=False)
 
 
