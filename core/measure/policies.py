@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -18,28 +17,19 @@ from core.trace.trace import Trace, require_trace
 from core.workload.workload import Workload
 
 
-def say_turn(progress: Progress) -> None:
-    """Say on stderr which run begins."""
-    print(
-        f"runs {progress.index}/{progress.total}, {progress.turn}: {progress.contender}",
-        file=sys.stderr,
-    )
-
-
 def compare_policies(
     engine: Engine | SimulatedEngine,
     workload: Workload,
     policies: Sequence[PolicyOrName] = ("static", "continuous"),
     repeats: int = 5,
-    on_run: Callable[[Progress], None] = say_turn,
+    on_run: Callable[[Progress], None] = lambda progress: None,
 ) -> Comparison:
     """Run the same requests under each policy, on the engine's model and within its limits.
 
     After a warm-up each of `repeats` rounds runs every policy, in rotated order; a simulation is
     the same each time, and runs once. The first policy is the baseline, with whose outputs the
-    others are compared token by token. on_run: called before each run; by default it says on stderr
-    which one begins. Raises InflightError for an unknown policy, and for one that cannot keep the
-    limits.
+    others are compared token by token. on_run: called before each run. Raises InflightError for an
+    unknown policy, and for one that cannot keep the limits.
     """
     require(engine, (Engine, SimulatedEngine), "Policies are compared on an engine")
     require(on_run, Callable, "What is told of each run is a function")

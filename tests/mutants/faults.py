@@ -1689,13 +1689,6 @@ FAULTS = (
         (LIBRARY,),
     ),
     Fault(
-        "a comparison says nothing of its runs by itself",
-        "core/measure/policies.py",
-        "Progress], None] = say_turn",
-        "Progress], None] = lambda progress: None",
-        (LIBRARY,),
-    ),
-    Fault(
         "nobody is told which policy runs",
         "core/measure/policies.py",
         ", on_run=on_run)",

@@ -51,7 +51,7 @@ SAID = """() => {
 FIELD_TERMS = set(
     re.findall(
         r"\w+",
-        """chat face hub hugging tensor tokenizer adapter attention client batch batches batching goodput block bot bots budget cache caches caching chunked connector continuous cpu cuda decode decoder decodes drift encoder engine engines
+        """chat face hub hugging tensor tokenizer adapter attention client batch batches batching goodput block bot bots budget cache caches caching check chunked connector continuous cpu cuda decode decoder decodes drift encoder engine engines
         float bf gpt gguf gpus graph host http inflight itl kib kv log mib ms pad pads player policies policy prefill prefix prompt prompts ragged rank ranks ring scheduler tab tok token
         tokens tpot ttft vllm enter esc escape exit export html ids json link llm mb png seed slos slot static thread threads top trace
         apple code cpus csv gpu logit logits lora max median multimodal numba pipeline pool pooling python qr romeo sandbox server transformers azure browser burstgpt core mini mooncake nano nanogpt perfetto plotly poisson qwen llama sglang priority pyodide sharegpt simd smollm story tensorrt video webassembly""",  # noqa: E501

@@ -86,7 +86,7 @@ def test_what_was_run_comes_back_at_once_and_what_is_typed_stays_beside_it(opene
     # another run is drawn, and the address written, while this one is prepared
     page.evaluate("new Promise((done) => setTimeout(done, 600))")
     reload(page)
-    settled(page, ENDED)
+    settled(page, f"{ENDED} && location.hash.includes('spec=')")
     open_editor(page)
     page.locator(PROMPTS).first.fill("Not yet run")
     reload(page)

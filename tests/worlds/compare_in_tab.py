@@ -29,7 +29,7 @@ def site(folder: Path, engine: EngineFiles) -> Iterator[str]:
         yield host.url
 
 
-def measure(page: Page, address: str, repeats: int = 2) -> dict[str, Any]:
+def measure(page: Page, address: str, repeats: int = 3) -> dict[str, Any]:
     """Measure static and continuous as a visitor does; returns the document on screen."""
     page.goto(f"{address}#part=compare")
     page.wait_for_function("window.inflightCompare?.doc")
@@ -45,7 +45,7 @@ def measure(page: Page, address: str, repeats: int = 2) -> dict[str, Any]:
     return page.evaluate("inflightCompare.doc")
 
 
-def accept(made: dict[str, Any], page: Page, browser: str, repeats: int = 2) -> None:
+def accept(made: dict[str, Any], page: Page, browser: str, repeats: int = 3) -> None:
     """The document is one that a server could have made, says where it was measured, and is
     drawn.
     """
