@@ -266,7 +266,8 @@ def test_three_doors_once_all_is_told(visit, page_url, size):
     page = visit(url=page_url, size=size, hash="opening=5&lang=de", opening=True, detail=None)
     page.wait_for_function("() => inflight.opening.plot")
     doors = page.locator(".opening-doors > :visible")
-    settled(page, "document.querySelector('.opening-hood').textContent === 'Unter die Haube schauen'")
+    hood = "Unter die Haube schauen"
+    settled(page, f"document.querySelector('.opening-hood').textContent === '{hood}'")
     assert doors.count() == 1
     page.evaluate("inflight.opening.seek(Infinity)")
     expect(doors).to_have_text(
