@@ -197,7 +197,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-def _no_number(name: str) -> float:
+def no_number(name: str) -> float:
+    """Refuse NaN and Infinity, which Python reads and JSON does not have."""
     raise AmbiguousJson(f"{name} is no number in JSON")
 
 
@@ -217,9 +218,9 @@ def _too_large(digits: str) -> AmbiguousJson:
     return AmbiguousJson(f"{digits[:20]}{'…' * (len(digits) > 20)} has more than 64 bits")
 
 
-_JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
+_JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=no_number)
 # only in a text that matches is each number examined, which takes time
 _LONG = re.compile(r"\d(?:\d{18}|[eE]\+?\d{3})")
 _CAREFUL = json.JSONDecoder(
-    object_pairs_hook=_once, parse_constant=_no_number, parse_int=_count, parse_float=_finite
+    object_pairs_hook=_once, parse_constant=no_number, parse_int=_count, parse_float=_finite
 )

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.errors import InflightError
+from core.files import no_number
 from core.serving.http.errors import error_response
 from core.serving.http.sites import Sites
 from core.serving.limits import ServingLimits
@@ -205,11 +206,6 @@ class BoundedCalls:
             self._calls -= 1
 
 
-def _refuse_constant(name: str) -> None:
-    """Refuse NaN and Infinity, which Python reads and JSON does not have."""
-    raise ValueError(name)
-
-
 class JsonBodies:
     """ASGI middleware that answers 400 to a body that is not JSON, or whose text is not Unicode."""
 
@@ -223,7 +219,7 @@ class JsonBodies:
             return
         try:
             body = await Request(scope, receive).body()
-            given = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
+            given = json.loads(body.decode("utf-8-sig"), parse_constant=no_number)
             # halves of characters are no text, and cannot be answered either
             json.dumps(given, ensure_ascii=False).encode()
         except ClientDisconnect:
