@@ -277,13 +277,15 @@ test("a request that is sent as the page is reloaded is found by its key, a refu
   const second = mine.ask({ prompt: "refused", tokens: 4, nickname: "" });
   const third = mine.ask({ prompt: "broken off", tokens: 4, nickname: "" });
   const prompts = () => kept.map(({ prompt }) => prompt);
-  assert.deepEqual([prompts(), mine.requests], [["sent", "refused", "broken off"], []]);
+  const listed = () => mine.requests.map(({ prompt }) => prompt);
+  const all = ["broken off", "refused", "sent"]; // at once, the newest first
+  assert.deepEqual([prompts(), listed(), mine.open.length], [all, all, 3]);
   answers[2].refuse(new TypeError("the page is left"));
   await assert.rejects(third);
-  assert.deepEqual(prompts(), ["sent", "refused", "broken off"]);
+  assert.deepEqual([prompts(), listed()], [all, ["refused", "sent"]]);
   answers[1].refuse(new Refusal("no", 400));
   await assert.rejects(second);
-  assert.deepEqual(prompts(), ["sent"]);
+  assert.deepEqual([prompts(), listed()], [["sent"], ["sent"]]);
   const after = of(OwnRequests, { requests: kept.map((own) => ({ ...own, text: "", ends: [] })) });
   after.changed = () => {};
   const [own] = after.requests;
@@ -309,7 +311,9 @@ test("one's own requests are followed in one stream, of those that have not ende
   });
   const own = (key, more = {}) => ({ key, id: key, next: 0, ends: [], text: "", ...more });
   const requests = [own("a", { next: 3 }), own("b", { ended: {} }), own("c", { lost: "gone" })];
-  const mine = of(OwnRequests, { server, requests, changed() {}, _stop: null });
+  requests.push(own("e")); // the server does not know it yet
+  const asking = new Set([requests[3]]);
+  const mine = of(OwnRequests, { server, requests, asking, changed() {}, _stop: null });
   const first = mine._follow();
   requests.unshift(own("d"));
   const second = mine._follow();
