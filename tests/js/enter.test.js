@@ -30,7 +30,14 @@ test("behind the # a language is the essay's, a section is its place, all else i
   globalThis.window = /** @type {any} */ ({
     inflightEnter: { player: "watch.html", here: "en", others: { de: "de.html" } },
   });
-  for (const hash of ["", "#cache", "#lang=en", "#lang=de", "#run=gpt2-six&lang=de", "#part=live"]) {
+  for (const hash of [
+    "",
+    "#cache",
+    "#lang=en",
+    "#lang=de",
+    "#run=gpt2-six&lang=de",
+    "#part=live",
+  ]) {
     globalThis.location = /** @type {any} */ ({
       ...{ hash, search: "" },
       replace: (place) => gone.push(place),

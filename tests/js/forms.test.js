@@ -294,6 +294,11 @@ test("what took longest comes first, and of a column's name that is pressed firs
     return shown();
   };
   assert.equal(shown(), "ba");
+  const hasKey = (by) => {
+    const head = dialog.querySelector(`[data-by="${by}"]`);
+    return head.querySelector(`.went-${by}`) !== null; // its colour in the bars
+  };
+  assert.deepEqual(["request", "whole", "decode"].map(hasKey), [false, false, true]);
   assert.deepEqual(["request", "request", "decode", "decode"].map(pressed), [
     "ab",
     "ba",
