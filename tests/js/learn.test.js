@@ -21,6 +21,27 @@ const { Progress } = await import("../../assets/player/learn/progress.js");
 const { onSwipe } = await import("../../assets/player/learn/swipe.js");
 const { Task } = await import("../../assets/player/learn/task.js");
 
+test("of a table with more columns than fit the reader chooses the one beside the first", () => {
+  globalThis.document = documentOf();
+  const seen = (names) => {
+    const head = names.map((name) => ({ name, url: null }));
+    const box = Learn.prototype._table({ label: "Names", head, rows: [["lanes", ...names]] });
+    const select = box.querySelector("select");
+    const told = () =>
+      box
+        .querySelectorAll("tr")
+        .map((row) => row.children.filter((cell) => !cell.hidden && cell.tagName === "TD"))
+        .map((cells) => cells.map((cell) => cell.textContent).join());
+    const chosen = (n) => {
+      Object.assign(select, { selectedIndex: n }).dispatchEvent(new Event("change"));
+      return told()[1];
+    };
+    return select ? [told()[1], chosen(2), chosen(0)] : [told()[1]];
+  };
+  assert.deepEqual(seen(["a_x", "b", "c", "d"]), ["a_x,b", "a_x,d", "a_x,b"]);
+  assert.deepEqual(seen(["a", "b", "c"]), ["a,b,c"]);
+});
+
 test("of two languages chosen in a row the last one stays, whichever comes first", async () => {
   const come = {};
   const documentOf = (language) =>
