@@ -297,11 +297,8 @@ export class Learn {
       return h("th", { scope: "col" }, link || name);
     };
     const options = columns.slice(1).map(({ name }) => h("option", {}, name));
-    const choice = h(
-      "select",
-      { "aria-label": label, onchange: () => show(choice.selectedIndex) },
-      ...options,
-    );
+    const onchange = (/** @type {Happened} */ e) => show(e.currentTarget.selectedIndex);
+    const choice = h("select", { "aria-label": label, onchange }, ...options);
     const isWide = columns.length > 3;
     // long names break after an underscore
     const broken = (/** @type {string} */ name) =>
