@@ -297,7 +297,8 @@ export class Learn {
       return h("th", { scope: "col" }, link || name);
     };
     const options = columns.slice(1).map(({ name }) => h("option", {}, name));
-    const onchange = (/** @type {Happened} */ e) => show(e.currentTarget.selectedIndex);
+    const onchange = () => show(/** @type {HTMLSelectElement} */ (choice).selectedIndex);
+    /** @type {HTMLElement} */
     const choice = h("select", { "aria-label": label, onchange }, ...options);
     const isWide = columns.length > 3;
     // long names break after an underscore
