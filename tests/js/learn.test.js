@@ -16,6 +16,7 @@ const { Home } = await import("../../assets/player/learn/home.js");
 const { Learn } = await import("../../assets/player/learn/learn.js");
 const { Picture } = await import("../../assets/player/learn/picture.js");
 const { Choose, Paint } = await import("../../assets/player/learn/questions.js");
+const { sentence } = await import("../../assets/player/learn/sentences.js");
 const { Stage } = await import("../../assets/player/learn/stage.js");
 const { Progress } = await import("../../assets/player/learn/progress.js");
 const { onSwipe } = await import("../../assets/player/learn/swipe.js");
@@ -40,6 +41,17 @@ test("of a table with more columns than fit the reader chooses the one beside th
   };
   assert.deepEqual(seen(["a_x", "b", "c", "d"]), ["a_x,b", "a_x,d", "a_x,b"]);
   assert.deepEqual(seen(["a", "b", "c"]), ["a,b,c"]);
+});
+
+test("the mark after a term begins no line", () => {
+  globalThis.document = documentOf();
+  const told = (...spans) =>
+    sentence(/** @type {any} */ (spans), {}, { itl: {} }).map((part) => part.textContent ?? part);
+  const itl = { t: "itl", s: "ITL" };
+  assert.deepEqual(told("a worse ", itl, "."), ["a worse ", "ITL."]);
+  assert.deepEqual(told(itl, "-Wert, 5"), ["ITL-", "Wert, 5"]);
+  assert.deepEqual(told(itl, " grows."), ["ITL", " grows."]);
+  assert.deepEqual(told({ t: "unknown", s: "ITL" }, ". Then"), ["ITL", ". Then"]);
 });
 
 test("of two languages chosen in a row the last one stays, whichever comes first", async () => {
