@@ -9,6 +9,7 @@ import contextlib
 import gzip
 import json
 import math
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -409,6 +410,13 @@ def test_it_opens_where_the_first_is_done_and_every_run_says_how_far_it_is(open_
             rate = math.floor(tokens / min(now, lengths[name]) + 0.5)
             told = f"{tokens} token{'s' * (tokens != 1)} in {steps} step{'s' * (steps != 1)}"
             assert numbers[name] == f"{told} · {rate:,} tok/s"
+
+
+@pytest.mark.slow
+def test_on_paper_it_is_as_wide_as_the_window_and_as_long_as_it_is(open_page):
+    paper = open_page().pdf(prefer_css_page_size=True)
+    sizes = re.findall(rb"/MediaBox \[0 0 (\d+) (\d+)", paper)
+    assert len(sizes) > 1 and set(sizes) == {(b"1080", b"675")}  # points of 1440 by 900 pixels
 
 
 @pytest.mark.smoke
