@@ -9271,7 +9271,7 @@ FAULTS = (
     Fault(
         "a dataset does not say how long its prompts are",
         "core/workload/datasets.py",
-        'f"{min(counts):,} to {max(counts):,}"',
+        'f"{least:,} to {most:,}"',
         '""',
         ("core/test_datasets.py::test_tables_are_read",),
     ),
