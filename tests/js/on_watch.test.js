@@ -482,7 +482,10 @@ test("on paper the page is light, whatever its theme, and a page is as large as 
   const heard = {};
   const before = globalThis.window;
   Object.assign(globalThis, {
-    window: { addEventListener: (name, act) => (heard[name] = act) },
+    window: {
+      addEventListener: (name, act) => (heard[name] = act),
+      ...{ innerWidth: 1440, innerHeight: 900 },
+    },
     ResizeObserver: class {
       observe() {}
     },
@@ -491,7 +494,6 @@ test("on paper the page is light, whatever its theme, and a page is as large as 
     },
     matchMedia: () => ({ matches: false, addEventListener() {} }),
     getComputedStyle: () => ({ getPropertyValue: () => "" }),
-    ...{ innerWidth: 1440, innerHeight: 900 },
   });
   const root = Object.assign(new El(), { querySelectorAll: () => [], style: { setProperty() {} } });
   const drawn = [];

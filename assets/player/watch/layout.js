@@ -28,6 +28,7 @@ export function keepFitted(app) {
   // on paper it is light: what is drawn for a dark ground would hardly be seen; and a page is as
   // large as the window, for whose size everything is drawn
   window.addEventListener("beforeprint", () => {
+    const { innerWidth, innerHeight } = window;
     setText(paper, `@page { size: ${innerWidth}px ${innerHeight}px; margin: 0; }`);
     paint(app, false);
     app.draw();
