@@ -633,9 +633,11 @@ def test_what_was_measured_in_a_tab_says_so_and_nothing_of_cpus_and_load(compari
 
 def test_the_race_says_which_rounds_it_shows(comparison):
     shown = dataclasses.replace(comparison, shown={"static": 3, "continuous": 1})
-    assert "nearest to each median: round 3 of static, round 1 of continuous." in verdicts.method(
-        shown
-    )
+    rounds = "nearest to each median: round 3 of static, round 1 of continuous."
+    assert f"the race shows the run {rounds}" in verdicts.method(shown)
+    even = {name: [*walls, walls[0]] for name, walls in comparison.walls.items()}
+    told = verdicts.method(dataclasses.replace(shown, walls=even))
+    assert f"the race shows the first of the two runs {rounds}" in told
 
 
 @pytest.mark.slow
