@@ -10483,4 +10483,25 @@ FAULTS = (
         ".inflight .sw.cached {\n  background: var(--tint-0);",
         (f"{TOLD}[drawn-walk-watch]",),
     ),
+    Fault(
+        "a plan may name a request twice",
+        "visualizer/write/cases.py",
+        "if len(dict(found)) == len(found):",
+        "if True:",
+        ("test_exercises.py::test_a_wrong_answer_is_told_why_and_where_to_see_it",),
+    ),
+    Fault(
+        "one run grades a policy",
+        "visualizer/write/grade.py",
+        "if result.is_right:  # and not by luck",
+        "if False:",
+        ("visualizer/test_write.py::test_a_policy_that_is_right_by_chance_is_run_once_more",),
+    ),
+    Fault(
+        "a graded run may say that it was measured",
+        "visualizer/write/grade.py",
+        "        and trace.header.is_simulated\n",
+        "",
+        ("visualizer/test_write.py::test_the_run_of_another_task_is_none_of_this_one",),
+    ),
 )
