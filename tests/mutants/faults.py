@@ -1838,8 +1838,8 @@ FAULTS = (
     Fault(
         "a simulated run is called what its folder is",
         "visualizer/documents/replay.py",
-        'if source is not None and header.get("source") != "simulated":',
-        "if source is not None:",
+        '"brought" if header.get("source") == "simulated" else "source"',
+        '"source"',
         (REPLAY,),
     ),
     Fault(
@@ -10339,7 +10339,7 @@ FAULTS = (
     Fault(
         "a run from a file is believed without a word",
         "assets/player/watch/facts.js",
-        'header.source === "uploaded" && t(INVENTED)',
+        '[header.source, header.brought].includes("uploaded") && t(INVENTED)',
         "null",
         ("js/facts.test.js",),
     ),
@@ -10503,5 +10503,28 @@ FAULTS = (
         "        and trace.header.is_simulated\n",
         "",
         ("visualizer/test_write.py::test_the_run_of_another_task_is_none_of_this_one",),
+    ),
+    Fault(
+        "the JSON of a check leaves out what is taken on trust",
+        "core/cli/check.py",
+        '"findings": list(findings(found)),',
+        '"findings": [],',
+        ("core/test_verify_others.py::test_the_json_tells_every_sentence_of_the_console",),
+    ),
+    Fault(
+        "a saved page is believed without a word",
+        "visualizer/page/one_file.py",
+        "made if in_cell else _saved(made)",
+        "made",
+        (
+            "visualizer/test_one_file.py::test_a_run_of_a_command_or_a_notebook_is_called_recorded_as_no_server_ran_it",
+        ),
+    ),
+    Fault(
+        "a simulated replay from a file is believed without a word",
+        "assets/player/watch/open_file.js",
+        ', brought: "uploaded"',
+        "",
+        ("js/brought.test.js",),
     ),
 )
