@@ -28,6 +28,7 @@ from core.trace.messages import english
 RAW = 1
 MAX_LINE_BYTES = 64 * 2**20
 _TIMES = ("t_start", "t_scheduled", "t_output", "t_end")
+_ROUNDED = 1e-6  # in a log-probability
 
 
 @dataclass
@@ -219,6 +220,11 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
             raise ValueError("a step without a start, segments or arrivals")
         if any(type(i) is not int for ids in data.get("sampled", {}).values() for i in ids):
             raise ValueError("a step with a token that has no id")
+        of_tokens = [n for n in data.get("logprobs", {}).values() if len(n) == 3]
+        if any(
+            best > _ROUNDED or max(own, second) - best > _ROUNDED for own, best, second in of_tokens
+        ):
+            raise ValueError("a step with a probability that no token can have")
         recording.steps.append(data)
     elif kind == "snapshot":
         if not all(isinstance(data[name], list) for name in ("running", "waiting", "requests")):
@@ -227,6 +233,8 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
     elif kind == "abort":
         recording.aborts.append({"t": float(data["t"]), "requests": list(data["requests"])})
     elif kind == "end":
+        if type(data["dropped"]) is not int or data["dropped"] < 0:
+            raise ValueError("an end without a count")
         recording.dropped, recording.complete = recording.dropped + data["dropped"], True
         if "why" in data:
             recording.faults.append(f"Its recorder stopped before its engine did: {data['why']}.")
@@ -247,11 +255,11 @@ def check_header(header: dict[str, Any], name: str) -> None:
 
 
 def _join(known: Recording, more: Recording) -> None:
-    same = all(
-        known.header.get(fact) == more.header.get(fact)
-        for fact in ("host", "pid", "created", "model")
+    one, other = (
+        {fact: said for fact, said in part.header.items() if fact not in ("part", "line")}
+        for part in (known, more)
     )
-    if not same:
+    if one != other:
         raise InvalidTrace(
             f"{known.name} and {more.name} are two recordings of rank {known.rank}; open one at a"
             " time."
