@@ -6246,8 +6246,8 @@ FAULTS = (
     Fault(
         "a recorded request asks for more than the context holds",
         "core/recorders/conversion.py",
-        'max(1, min(arrived.get("max_tokens") or room, room))',
-        'max(1, arrived.get("max_tokens") or room)',
+        'max(1, min(row.get("max_tokens") or room, room))',
+        'max(1, row.get("max_tokens") or room)',
         ("core/test_raw.py",),
     ),
     Fault(
