@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from core.errors import InflightError, InvalidTrace
@@ -14,6 +15,10 @@ from core.simulate.roofline import Roofline
 from core.trace.trace import Trace
 
 _FILES = (".json", ".jsonl", ".gz")
+READ = (
+    "This cost was read from a file: that it was fitted to such a run, and how far off it is, is"
+    " taken on trust."
+)
 
 
 def cost_named(spec: str, opened: Callable[[Path], Trace] = Trace.load) -> Cost:
@@ -40,7 +45,9 @@ def cost_in(path: Path, opened: Callable[[Path], Trace] = Trace.load) -> Linear:
     if path.suffix == ".json":
         try:
             with open_file(path) as file:
-                return Linear.from_json(read_json(file.read().decode()))
+                made = Linear.from_json(read_json(file.read().decode()))
+            told = (*(text for text in made.assumptions if text != READ), READ)
+            return replace(made, assumptions=told)
         except (ValueError, RecursionError, InflightError) as error:
             is_told = isinstance(error, (AmbiguousJson, InflightError))
             why = error if is_told else "it is no JSON"
