@@ -10307,8 +10307,8 @@ FAULTS = (
     Fault(
         "a fit may be wrong by less than nothing",
         "core/simulate/fitted.py",
-        'or min(made.error.get(share, 0.0) for share in ("median", "p90")) < 0\n',
-        "",
+        '0 <= fold["median"] <= fold["p90"]',
+        'fold["median"] <= fold["p90"]',
         ("core/test_fitted.py",),
     ),
     Fault(
