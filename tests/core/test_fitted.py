@@ -535,6 +535,7 @@ def test_a_saved_cost_that_was_changed_is_refused(change, tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
+        {"error": {"median": -0.1}},
         {"error": {"p90": 0.0001}},
         {"error": {"total": 0.5}},
         {"error": {"total": -1.5, "worst": -2.0}},
