@@ -218,6 +218,9 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
             isinstance(data[name], list) for name in ("segments", "arrived")
         ):
             raise ValueError("a step without a start, segments or arrivals")
+        computing = {segment["request"] for segment in data["segments"]}
+        if len(computing) < len(data["segments"]) or data.get("sampled", {}).keys() - computing:
+            raise ValueError("a step with a request twice, or with a token of nobody's")
         if any(type(i) is not int for ids in data.get("sampled", {}).values() for i in ids):
             raise ValueError("a step with a token that has no id")
         of_tokens = [n for n in data.get("logprobs", {}).values() if len(n) == 3]
@@ -288,7 +291,8 @@ def _sort(recording: Recording) -> None:
             " shown."
         )
     times = [step["t_start"] for step in recording.steps]
-    if any(later < earlier for earlier, later in pairwise(times)):
+    of_steps = ([step[name] for name in _TIMES if name in step] for step in recording.steps)
+    if any(own != sorted(own) for own in (times, *of_steps)):
         recording.faults.append(
             "The clock of this recording runs backwards, so its times cannot be trusted."
         )

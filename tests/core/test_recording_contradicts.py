@@ -85,6 +85,11 @@ def of_a_running_one(lines: Lines) -> None:
     step["head"] = step["segments"][0]["request"]
 
 
+def scheduled_after_its_output(lines: Lines) -> None:
+    step = steps(lines)[8]
+    step["t_scheduled"] = step["t_output"] + 1e-3
+
+
 def without_prompts(lines: Lines) -> None:
     for arrived in arrivals(lines)[:2]:
         arrived["num_prompt"] = len(arrived.pop("prompt"))
@@ -101,6 +106,7 @@ def without_prompts(lines: Lines) -> None:
         ("-snapshots", of_step(9, blocks_free=7), "counts other blocks as free than its block"),
         ("-two-ranks.rank0", header(vocab_size=100), "beyond the vocabulary of 100"),
         ("-two-ranks.rank0", without_prompts, "Of 2 requests the prompt is not on record"),
+        ("-two-ranks.rank0", scheduled_after_its_output, "clock of this recording runs backwards"),
     ],
 )
 def test_what_is_said_twice_and_not_alike_is_told(name: str, forge: Forge, says: str) -> None:
@@ -173,6 +179,18 @@ def test_no_token_is_more_probable_than_the_best(numbers: list[Any], is_possible
         assert sampled.logprob is not None and sampled.logprob <= 0 <= (sampled.margin or 0)
         return
     with pytest.raises(InvalidTrace, match=f"Step {number} is missing"):
+        opened(lines)
+
+
+@pytest.mark.parametrize("is_twice", [True, False])
+def test_each_request_computes_once_in_a_step_and_no_other_gets_a_token(is_twice: bool) -> None:
+    lines = lines_of("-two-ranks.rank0")
+    step = steps(lines)[8]
+    if is_twice:
+        step["segments"].append(step["segments"][0])
+    else:
+        step["sampled"]["nobody"] = [4]
+    with pytest.raises(InvalidTrace, match=f"Step {step['step']} is missing"):
         opened(lines)
 
 

@@ -10655,4 +10655,29 @@ FAULTS = (
         "return made",
         ("core/test_fitted.py::test_a_cost_from_a_file_says_once_that_it_is_taken_on_trust",),
     ),
+    Fault(
+        "a request computes twice in a step",
+        "core/recorders/raw.py",
+        'len(computing) < len(data["segments"]) or data',
+        "data",
+        (
+            "core/test_recording_contradicts.py::test_each_request_computes_once_in_a_step_and_no_other_gets_a_token",
+        ),
+    ),
+    Fault(
+        "a token of nobody's is left out",
+        "core/recorders/raw.py",
+        ' or data.get("sampled", {}).keys() - computing:',
+        ":",
+        (
+            "core/test_recording_contradicts.py::test_each_request_computes_once_in_a_step_and_no_other_gets_a_token",
+        ),
+    ),
+    Fault(
+        "a step is scheduled after its output",
+        "core/recorders/raw.py",
+        "for own in (times, *of_steps)):",
+        "for own in (times,)):",
+        ("core/test_recording_contradicts.py::test_what_is_said_twice_and_not_alike_is_told",),
+    ),
 )
