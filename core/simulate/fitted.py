@@ -31,6 +31,7 @@ _MODEL = ("name", "type", "parameters", "layers", "vocab_size", "context", "kv_b
 # attention's pairs are counted if the error on passes left out falls below this share of the error
 # without them
 _BETTER = 0.95
+NO_FIT = "its numbers are not those of a fitted cost"
 _ABOUT: dict[str, Any] = {
     "model": Mapping[str, Any],
     **dict.fromkeys(("device", "device_name", "dtype", "engine"), str | None),
@@ -80,6 +81,16 @@ class Linear:
     def is_useless(self) -> bool:
         """Whether half of the passes that the fit had not seen are off by more than `USELESS`."""
         return float(self.error.get("median", 0.0)) > USELESS
+
+    @property
+    def is_one_fit(self) -> bool:
+        """Whether these can be the numbers of one fit: what they say twice is alike, and no mean is
+        further off than the worst of its parts.
+        """
+        try:
+            return _is_one_fit(self)
+        except (KeyError, TypeError):
+            return False
 
     @property
     def model(self) -> ModelFacts:
@@ -181,12 +192,12 @@ class Linear:
                 or any(least > most for least, most in zip(made.least, made.most, strict=True))
                 or not 0 < made.seconds(made.most) <= _MOST
                 or not fits(made.error, Mapping[str, float | Mapping[str, float]])
+                or min(made.error.get(share, 0.0) for share in ("median", "p90")) < 0
                 or not _is_about(made.about)
-                or not _is_one_fit(made)
             ):
                 raise ValueError
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            raise InflightError("its numbers are not those of a fitted cost") from None
+            raise InflightError(NO_FIT) from None
         return made
 
 
@@ -357,15 +368,12 @@ def _is_about(about: Any) -> bool:
 
 
 def _is_one_fit(made: Linear) -> bool:
-    """Whether the numbers of a saved cost can be those of one fit: what it says twice is alike, and
-    no mean is further off than the worst of its parts.
-    """
     error, about, each = made.error, made.about, made.kv_bytes_per_token
     folds = [error, error["in_turns"]] if "in_turns" in error else [error] if error else []
     passes = error.get("held_out_passes", LEAST)
     return (
         all(
-            0 <= fold["median"] <= fold["p90"]
+            fold["median"] <= fold["p90"]
             and fold["total"] >= -1
             and abs(fold["total"]) <= abs(fold["worst"]) + _ROUNDED
             for fold in folds

@@ -10,7 +10,7 @@ from core.errors import InflightError, InvalidTrace
 from core.files import AmbiguousJson, open_file, read_json
 from core.simulate.cost import Cost
 from core.simulate.datasheets import ACCELERATORS, MODELS
-from core.simulate.fitted import Linear, fit
+from core.simulate.fitted import NO_FIT, Linear, fit
 from core.simulate.roofline import Roofline
 from core.trace.trace import Trace
 
@@ -46,6 +46,8 @@ def cost_in(path: Path, opened: Callable[[Path], Trace] = Trace.load) -> Linear:
         try:
             with open_file(path) as file:
                 made = Linear.from_json(read_json(file.read().decode()))
+            if not made.is_one_fit:
+                raise InflightError(NO_FIT)
             told = (*(text for text in made.assumptions if text != READ), READ)
             return replace(made, assumptions=told)
         except (ValueError, RecursionError, InflightError) as error:

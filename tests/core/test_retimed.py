@@ -115,6 +115,16 @@ OTHERWISE: dict[str, Callable[[Rows], Any]] = {
 }
 
 
+def test_a_fit_that_contradicts_itself_is_refused() -> None:
+    """Not passed over as a cost model of another version, whose times are taken on trust."""
+    sampling = SamplingParams(4, ignore_eos=True)
+    requests = [Request("a", prompt_token_ids=(1, 2), sampling=sampling)]
+    rows = rows_of(SimulatedEngine(COSTS["fitted"]).run(Workload(requests)))
+    assert checked(rows).is_retimed
+    rows[0]["cost"]["error"]["p90"] = 0.001
+    assert "its cost model contradicts itself" in refusal(rows)
+
+
 def _token(rows: Rows) -> list[Any]:
     return next(e["sampled"][0] for e in steps(rows) if e["sampled"])
 
