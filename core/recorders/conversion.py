@@ -50,6 +50,7 @@ from core.trace.trace import Texts
 from core.workload.request import Request
 from core.workload.workload import Workload
 
+_ROUNDED = 0.1  # by which half precision may put a log-probability beyond the best
 _FINISH_REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
 
 
@@ -135,6 +136,8 @@ class Conversion:
         """
         self._number, self._changes, self._hits = step["step"], [], []
         given = {s["request"]: s for s in step["segments"]}
+        if len(given) < len(step["segments"]):
+            raise InvalidTrace("a request computes twice in it")
         arrived = tuple(self._arrive(a) for a in step["arrived"])
         # cancelled and preempted requests go before anyone joins: that frees their lanes
         cancelled, released = self._cancel(step)
@@ -530,6 +533,8 @@ class Conversion:
         """Count computed positions and sampled tokens, and how many draft tokens were accepted.
         unread: requests whose output is discarded.
         """
+        if stray := step.get("sampled", {}).keys() - given.keys():
+            raise InvalidTrace(f"request {min(stray)!r} gets a token and computes nothing")
         sampled, drafts, refused = list[Sampled](), list[Draft](), list[Draft]()
         for request in (s.request for s in segments):
             drafted = given[request]["draft"]
@@ -541,7 +546,10 @@ class Conversion:
             numbers = step.get("logprobs", {}).get(request, []) if len(tokens) == 1 else []
             logprob = margin = None
             if len(numbers) == 3:
-                logprob, margin = min(numbers[0], 0.0), max(numbers[1] - numbers[2], 0.0)
+                own, best, second = numbers
+                if best > _ROUNDED or max(own, second) - best > _ROUNDED:
+                    raise InvalidTrace("a token is more probable than the best can be")
+                logprob, margin = min(own, 0.0), max(best - second, 0.0)
             self._margins |= margin is not None
             for token in tokens:
                 sampled.append(Sampled(0, request, token, logprob, margin))

@@ -4704,8 +4704,8 @@ FAULTS = (
     Fault(
         "a margin is negative",
         "core/recorders/conversion.py",
-        "max(numbers[1] - numbers[2], 0.0)",
-        "numbers[1] - numbers[2]",
+        "max(best - second, 0.0)",
+        "best - second",
         (
             "core/test_conversion.py::test_numbers_of_a_token_are_kept_within_their_bounds_and_are_of_one_token",
         ),
@@ -10578,9 +10578,9 @@ FAULTS = (
     ),
     Fault(
         "a token is more probable than the best",
-        "core/recorders/raw.py",
-        'raise ValueError("a step with a probability that no token can have")',
-        "pass",
+        "core/recorders/conversion.py",
+        "if best > _ROUNDED or max(own, second) - best > _ROUNDED:",
+        "if False:",
         ("core/test_recording_contradicts.py::test_no_token_is_more_probable_than_the_best",),
     ),
     Fault(
@@ -10657,18 +10657,18 @@ FAULTS = (
     ),
     Fault(
         "a request computes twice in a step",
-        "core/recorders/raw.py",
-        'len(computing) < len(data["segments"]) or data',
-        "data",
+        "core/recorders/conversion.py",
+        'if len(given) < len(step["segments"]):',
+        "if False:",
         (
             "core/test_recording_contradicts.py::test_each_request_computes_once_in_a_step_and_no_other_gets_a_token",
         ),
     ),
     Fault(
         "a token of nobody's is left out",
-        "core/recorders/raw.py",
-        ' or data.get("sampled", {}).keys() - computing:',
-        ":",
+        "core/recorders/conversion.py",
+        'if stray := step.get("sampled", {}).keys() - given.keys():',
+        "if stray := None:",
         (
             "core/test_recording_contradicts.py::test_each_request_computes_once_in_a_step_and_no_other_gets_a_token",
         ),
