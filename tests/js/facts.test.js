@@ -39,7 +39,8 @@ test("threads are of a processor's run", () => {
 
 test("what nothing proves of a run from a file is named, and of no other run", () => {
   const trust = (source, brought) => facts({ source, brought })["Taken on trust"];
-  const said = /^everything said of it, such as its decisions, .* may have invented it; the command/;
+  const said =
+    /^everything said of it, such as its decisions, .* may have invented it; the command/;
   assert.match(trust("uploaded"), said);
   for (const source of ["recorded", "live", "simulated"]) {
     assert.match(trust(source, "uploaded"), said);

@@ -130,8 +130,8 @@ def _value(told: dict[str, Any]) -> Any:
             if len(dict(found)) == len(found):
                 return dict(found)
             # texts of a kind of their own, which say that they are not the same
-            items = ", ".join(f"{key!r}: {value!r}" for key, value in found)
-            return Odd("dict that has a key twice", f"{{{items}}}")
+            shown = ", ".join(f"{key!r}: {value!r}" for key, value in found)
+            return Odd("dict that has a key twice", f"{{{shown}}}")
         case {"is": str(name), "repr": str(text)}:
             return Odd(name, text)
     return told

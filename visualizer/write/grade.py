@@ -12,6 +12,7 @@ from core import __version__
 from core.engine.requests import prompt_ids
 from core.errors import InflightError
 from core.torch_engine.models.tokenizer import describe_model
+from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from visualizer.words.language import t
 from visualizer.write import policy_answers
@@ -89,7 +90,7 @@ def graded(names: Sequence[str], source: bytes, seed: int = 0) -> Iterator[Grade
             if result.is_right:  # and not by luck
                 again, more = _run(task, source)
                 seconds += more
-                if again.trace is None or again.trace.events != result.trace.events:
+                if _steps(again) != _steps(result):
                     result = again._replace(right=0, fault=Fault(AGAIN))
         else:
             cases_of(task.name, seed)  # cached, so that it takes none of the file's time
@@ -97,6 +98,10 @@ def graded(names: Sequence[str], source: bytes, seed: int = 0) -> Iterator[Grade
                 result = ended(checking(task.name, process.ask, seed))
             seconds = process.seconds
         yield Grade(task.name, result, seconds)
+
+
+def _steps(result: Result) -> Sequence[StepEvent]:
+    return () if result.trace is None else result.trace.events
 
 
 def _run(task: PolicyTask, source: bytes) -> tuple[Result, float]:
