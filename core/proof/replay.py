@@ -17,6 +17,7 @@ pool) and `kv_reads` (tokens). There is no model: after n tokens a request's nex
 from __future__ import annotations
 
 import gzip
+import json
 import math
 import zlib
 from collections import Counter
@@ -371,11 +372,16 @@ class Agreement:
 def agree(path: Path) -> Agreement:
     """Replay the workloads of a `.jsonl` or `.jsonl.gz` file; raises InvalidWorkload for others."""
     workloads = steps = 0
+    lines: dict[str, int] = {}  # by what they record
     differences: Counter[str] = Counter()
     for number, recorded in _lines(path):
         try:
             if unknown := recorded.keys() - _settings_of(_engine(recorded)):
                 raise InvalidWorkload(f"it has no setting {shown(min(unknown))}")
+            if not recorded["requests"]:
+                raise InvalidWorkload("it has no requests")
+            if (first := lines.setdefault(json.dumps(recorded), number)) != number:
+                raise InvalidWorkload(f"it is line {first} once more")
             difference = first_difference(recorded[_engine(recorded)], decisions(recorded))
         except (InflightError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidWorkload(

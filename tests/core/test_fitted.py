@@ -17,6 +17,7 @@ from core.cli import main
 from core.cli.fit import _time
 from core.cli.report import cost_sentences
 from core.errors import InvalidTrace
+from core.files import save_json
 from core.recorders.convert import open_run
 from core.simulate import fitted
 from core.simulate.cost import Load
@@ -32,7 +33,7 @@ from core.simulate.fitted import (
     time_between_steps,
 )
 from core.simulate.least_squares import least_squares
-from core.simulate.named import cost_in, cost_named
+from core.simulate.named import READ, cost_in, cost_named
 from core.trace.events import Arrived, Finished, Resumed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -467,11 +468,10 @@ def test_requests_that_name_no_model_are_meant_for_the_one_that_was_measured(tmp
     assert call("run", "--workload", work, "--simulate", char, "--model", "shakespeare-bpe") == 2
     elsewhere = tmp_path / "cost.json"
     data = fit(Trace.load(SIX)).to_json()
-    elsewhere.write_text(
-        json.dumps(
-            {**data, "about": {**data["about"], "model": {"name": "Nowhere-7B", "context": 4096}}}
-        )
-    )
+    name = data["about"]["model"]["name"]
+    data["about"]["model"] = {"name": "Nowhere-7B", "context": 4096}
+    data["assumptions"] = [said.replace(name, "Nowhere-7B") for said in data["assumptions"]]
+    elsewhere.write_text(json.dumps(data))
     assert call("run", "--workload", ids, "--simulate", elsewhere) == 0
     assert (
         call("run", "--workload", ids, "--simulate", elsewhere, "--model", "someone/Nowhere-7B")
@@ -532,10 +532,62 @@ def test_a_saved_cost_that_was_changed_is_refused(change, tmp_path):
         Linear.from_json(json.loads(json.dumps(whole | change)))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"error": {"p90": 0.0001}},
+        {"error": {"total": 0.5}},
+        {"error": {"total": -1.5, "worst": -2.0}},
+        {"error": {"held_out_passes": 9999}},
+        {"error": {"folds": 2}},
+        {"error": {"verified": 1.0}},
+        {"error": {"in_turns": {"median": 0.1}}},
+        {"error": {"in_turns": {"median": 0.1, "p90": 0.2, "total": 0.5, "worst": 0.1}}},
+        {"about": {"steps": 9999}},
+        {"about": {"passes": 9999}},
+        {"about": {"passes": "many"}},
+        {"about": {"device_name": "H100"}},
+        {"about": {"engine": "vLLM 0.32.0"}},
+        {"about": {"threads": 0}},
+        {"about": {"tensor_parallel": 0}},
+        {"about": {"between_s": -1.0}},
+        {"about": {"verified": True}},
+        {"most": {"kv_bytes": 10_000_001}},
+        {"least": {"kv_bytes": 1}},
+        {"kv_bytes_per_token": 1},
+        {"assumptions": ["Verified by nobody."]},
+        {"assumptions": []},
+    ],
+)
+def test_a_saved_cost_that_contradicts_itself_is_refused(change, tmp_path):
+    whole = json.loads(json.dumps(fit(Trace.load(SIX)).to_json()))
+    assert Linear.from_json(whole).is_one_fit
+    for name, facts in change.items():
+        if isinstance(facts, dict):
+            whole[name] |= facts
+        else:
+            whole[name] = facts
+    saved = tmp_path / "cost.json"
+    save_json(saved, whole)
+    with pytest.raises(InflightError, match="its numbers are not those of a fitted cost"):
+        cost_in(saved)
+
+
+def test_a_cost_from_a_file_says_once_that_it_is_taken_on_trust(tmp_path):
+    saved, again = tmp_path / "cost.json", tmp_path / "again.json"
+    fitted = fit(Trace.load(SIX))
+    save_json(saved, fitted.to_json())
+    read = cost_in(saved)
+    assert read == replace(fitted, assumptions=(*fitted.assumptions, READ))
+    save_json(again, read.to_json())
+    assert cost_in(again) == read and READ in cost_sentences(read.to_json())
+    assert READ not in cost_in(SIX).assumptions  # fitted here
+
+
 def test_a_cost_that_a_later_version_saved_is_not_read_as_if_it_were_ours(tmp_path):
     saved = tmp_path / "cost.json"
     saved.write_text(json.dumps({"schema": "fit/1", **COST.to_json()}), encoding="utf-8")
-    assert cost_in(saved) == COST
+    assert cost_in(saved) == replace(COST, assumptions=(READ,))
     saved.write_text(json.dumps({"schema": "fit/2", **COST.to_json()}), encoding="utf-8")
     with pytest.raises(InflightError, match="it has schema 'fit/2', and this version reads fit/1"):
         cost_in(saved)

@@ -29,8 +29,11 @@ test("a replay from elsewhere is marked so, and a simulated one stays simulated,
   const opened = [];
   const app = {
     options: {},
-    openReplay: ({ ranks, header }) =>
-      opened.push(ranks?.map(({ id, replay }) => [id, replay.header.source]) ?? header.source),
+    openReplay: ({ ranks, header }) => {
+      const headers = ranks?.map(({ replay }) => replay.header) ?? [header];
+      for (const { brought } of headers) assert.equal(brought, "uploaded");
+      opened.push(ranks?.map(({ id, replay }) => [id, replay.header.source]) ?? header.source);
+    },
     toast: (sentence) => opened.push(sentence),
     changed: none,
   };

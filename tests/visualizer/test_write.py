@@ -26,8 +26,8 @@ from visualizer.words.language import catalogue
 from visualizer.write import code as written_code
 from visualizer.write import policy_answers, process
 from visualizer.write.answers import MOST_PRINTED, Printed
-from visualizer.write.cases import Reply
-from visualizer.write.grade import Grade, graded, judged
+from visualizer.write.cases import AGAIN, Reply
+from visualizer.write.grade import Grade, _is_of, graded, judged
 from visualizer.write.measures import MEASURES
 from visualizer.write.tasks import PolicyTask, tasks
 from worlds.by_hand import event
@@ -469,6 +469,24 @@ def test_a_policy_cannot_grade_itself(attack, says):
     assert not found["passed"] and says in found["message"]
 
 
+def test_a_policy_that_is_right_by_chance_is_run_once_more(tmp_path):
+    """Here in every second process; one that meets the goals each time may do so anyhow."""
+    turn = f"open({str(tmp_path / 'turns')!r}, 'a+')"
+    said = f"""
+with {turn} as turns:
+    turns.seek(0)
+    runs = len(turns.read()) + turns.write("x")
+"""
+    late = "    def admit(self, request, capacity):\n        if runs % 2 and capacity.running:\n"
+    late += "            return LimitReached('policy', 0, 1, 1)\n"
+    late += "        return super().admit(request, capacity)\n"
+    code = "from inflight import LimitReached\n" + said + SOLVED["arrival"][0] + late
+    lucky = grade("arrival", code)
+    assert str(lucky.result.fault) == AGAIN and not lucky.to_json()["passed"]
+    steady = grade("arrival", code.replace("runs % 2", "False"))
+    assert steady.to_json()["passed"]
+
+
 def test_the_run_of_another_task_is_none_of_this_one():
     other = grade("refill", SOLVED["refill"][0]).result.trace
     reply = Reply([list(other.lines()), None, None])
@@ -483,6 +501,8 @@ def test_the_run_of_another_task_is_none_of_this_one():
         assert "something else" in str(judged(TASKS["refill"], again).fault)
     cut = Reply([lines[:-3] + lines[-2:], None, None])
     assert "no run" in str(judged(TASKS["refill"], cut).fault)
+    measured = replace(other, header=replace(other.header, source="recorded"))
+    assert _is_of(TASKS["refill"], other) and not _is_of(TASKS["refill"], measured)
     for nonsense in ([], [1, 2], [5, None, None], [[], None, None], ["x", None, None]):
         assert not judged(TASKS["refill"], Reply(nonsense)).is_right
 
