@@ -29,7 +29,7 @@ from core.recorders.collected import Collection, Full
 from core.recorders.raw import read_raw
 from core.recorders.vllm.inflight_vllm.sender import MOST_BODY, Sender
 from core.serving.http import collect
-from core.serving.http.collect import collector_app
+from core.serving.http.collect import collector_app, token_of
 from worlds.collecting import HEADER, collecting, free_port, put, sending, step
 from worlds.examples import examples
 
@@ -88,6 +88,19 @@ def test_what_is_sent_is_what_lies_in_the_folder(folder, caplog):
         token in (folder / ".token").read_text() and (folder / ".token").stat().st_mode & 0o077 == 0
     )
     assert all(token not in line for line in collector.lines[1:])
+
+
+def test_a_token_that_a_full_disk_did_not_take_is_made_at_the_next_start(tmp_path, monkeypatch):
+    monkeypatch.delenv(collect.TOKEN, raising=False)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+    try:
+        with pytest.raises(InflightError, match="holds no token"):
+            token_of(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert len(token := token_of(tmp_path)) > 16 and token_of(tmp_path) == token
+    assert (tmp_path / ".token").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.slow

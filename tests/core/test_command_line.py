@@ -19,6 +19,7 @@ from core.cli import COMMANDS, output
 from core.config import POLICIES
 from core.measure import compare
 from core.trace import file
+from worlds.collecting import free_port
 from worlds.commands import call, command, interrupting, refusal, refuses_empty_values
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -277,6 +278,32 @@ def test_a_real_ctrl_c_leaves_no_traceback(tmp_path):
     process.send_signal(signal.SIGINT)
     rest = process.stdout.read()
     assert process.wait(60) == 130 and "Interrupted" in rest and "Traceback" not in rest, rest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "loaded"),
+    [
+        (["-m", "inflight", "run"], "rich"),
+        (["-c", "from inflight import _start; _start()", "run"], "rich"),  # as it is installed
+        (["app.py", "--port", "{port}"], "core.errors"),
+    ],
+)
+def test_ctrl_c_while_it_starts_leaves_no_traceback(program, loaded):
+    """Interrupted when it has imported what it needs first; the rest takes longer."""
+    heard = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", *(word.format(port=free_port()) for word in program)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heard,
+    )
+    assert process.stderr is not None
+    assert any(line.split()[-1] == loaded for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait(60) in (130, -signal.SIGINT) and "Traceback" not in rest, rest[-1500:]
 
 
 def test_a_number_of_hundreds_of_digits_is_not_said_whole(capsys):

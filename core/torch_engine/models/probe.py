@@ -28,6 +28,7 @@ from core.torch_engine.attention.observe import (
     window_of,
 )
 from core.torch_engine.attention.plug import given_cache
+from core.torch_engine.cpu.threads import require_threads
 from core.torch_engine.models.adapter import ModelAdapter
 
 _ROW_WIDE_ROPES = ("dynamic", "longrope")
@@ -42,6 +43,8 @@ def probe(model: Any, name: str | None = None) -> ModelAdapter:
     """
     if not isinstance(model, PreTrainedModel):
         raise UnsupportedModel(f"An engine runs a transformers model, not {type(model).__name__}.")
+    if model.device.type == "cpu":
+        require_threads()
     name = name or getattr(model.config, "name_or_path", "") or model.config.model_type
     training = [module for module in model.modules() if module.training]
     try:
