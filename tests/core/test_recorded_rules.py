@@ -45,6 +45,7 @@ from core.trace.events import (
 from core.trace.header import EngineFacts, GroupFacts, Header, ModelFacts
 from core.trace.inferred import inferred_by
 from core.trace.rules import followable, resumption
+from core.trace.rules.blocks import PoolRules
 from core.trace.rules.checker import Checker
 from core.trace.rules.recorded import RecordedRules
 from core.trace.run_state import RunState
@@ -865,6 +866,36 @@ def test_after_a_gap_a_block_is_shared_by_prefixes_that_have_it_in_one_place(
     both = (Carried("a", 0, 8, (), (of_a,)), Carried("b", 1, 8, (), (of_b,)))
     known = state((8, []), (8, []))
     says(resumption.oddity(GAP._replace(running=both), known, of), fault)
+
+
+WINDOW = GroupFacts(kind="sliding_window", window=6)
+
+
+@pytest.mark.parametrize(
+    ("group", "left", "fault"),
+    [
+        # the next query is at position 8, and its window of 6 begins at position 3
+        (replace(WINDOW, block_size=1), (10, 11, 12), None),
+        (replace(WINDOW, block_size=1), (10, 11, 12, 13), "still needs"),
+        (WINDOW, (10,), "still needs"),
+        (replace(WINDOW, window=5), (10,), None),
+        (replace(WINDOW, window=5), (10, 11), "still needs"),
+        (replace(WINDOW, window=5, block_size=4, units=2), (10, 11), None),
+        (replace(WINDOW, window=5, block_size=4, units=2), (10, 11, 12), "still needs"),
+        (GroupFacts(kind="full_attention", block_size=1), (10,), "still needs"),
+        (GroupFacts(block_size=1), (10,), "still needs"),
+        (GroupFacts(kind="mamba"), (10, 11), None),
+        (GroupFacts(kind="mamba"), (9,), "does not hold"),
+    ],
+)
+def test_a_block_is_given_back_once_its_window_has_passed_it(group, left, fault):
+    """a has computed 8 positions, and has blocks 10 to 17."""
+    of = header(groups=(group,))
+    rules, known = PoolRules(of), state((8, [*range(10, 18)]))
+    known.computed["a"] = 8
+    rules.go_on_from(known)
+    kv = KV(8 - len(left), 20, (BlockChange("a", (), False, 0, left),))
+    says(rules.fault(event(kv=kv), known), fault)
 
 
 # -- rows for nobody -------------------------------------------------------------------------------

@@ -22,6 +22,9 @@ from core.config import POLICIES
 from core.errors import InvalidTrace
 from core.proof.verify import PROOFS, verify
 from core.recorders.texts import tokenizer_of
+from core.simulate.cost import Load
+from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear
 from core.trace import file
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -174,6 +177,23 @@ def test_an_idle_engine_tells_a_step_between_only_for_a_request_that_leaves(
     rows.insert(next(at for at, r in enumerate(rows) if r.get("step") == 30), nothing)
     rows[-1]["events"] += 1
     assert "it cannot follow step 2" in refusal(rows)
+
+
+@pytest.mark.parametrize(("step", "holds"), [(1, False), (2, True), (15, True), (16, False)])
+def test_an_idle_engine_leaves_out_no_more_steps_than_it_can_sleep(step: int, holds: bool) -> None:
+    """Steps 0 and 1 are taken, and the next request comes after 200 s. The engine sleeps for at
+    most a minute in one step, so three steps may be left out, and ten more.
+    """
+    two = [request("a", 1, 2), request("b", 1, 2, 200)]
+    cost = Linear(0.010, 0.001, 1e-6, 100, most=Load(8, 10_000))
+    rows = rows_of(SimulatedEngine(cost).run(Workload(two, arrival_unit="s")))
+    assert [event["step"] for event in steps(rows)] == [0, 1, 3, 4] and checked(rows).complete
+    for n, event in enumerate(steps(rows)[2:]):
+        event["step"] = step + n
+    if holds:
+        assert checked(rows).complete
+    else:
+        refusal(rows)
 
 
 def test_requests_that_come_one_by_one() -> None:
