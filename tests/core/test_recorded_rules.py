@@ -45,7 +45,6 @@ from core.trace.events import (
 from core.trace.header import EngineFacts, GroupFacts, Header, ModelFacts
 from core.trace.inferred import inferred_by
 from core.trace.rules import followable, resumption
-from core.trace.rules.blocks import PoolRules
 from core.trace.rules.checker import Checker
 from core.trace.rules.recorded import RecordedRules
 from core.trace.run_state import RunState
@@ -406,6 +405,7 @@ def test_who_is_next_stays_next_until_it_joins_or_another_comes(of, why, told, f
 
 CHUNKS = replace(KEEPS_ONE, reserve="chunk")
 BLOCKED = replace(FIRST, victim="blocked")
+SLIDES = GroupFacts(kind="sliding_window", window=6)
 GAVE_WAY = (Preempted("c", 4, 2),)
 UNFIT, DOES_NOT_FOLLOW = "do not fit its limit", "does not follow"
 
@@ -469,6 +469,33 @@ UNFIT, DOES_NOT_FOLLOW = "do not fit its limit", "does not follow"
             LimitReached("blocks", 1, 3, 9),
             DOES_NOT_FOLLOW,
             id="one chunk is reserved, not all",
+        ),
+        pytest.param(
+            header(groups=(replace(SLIDES, most_blocks=2),)),
+            1,
+            8,
+            16,
+            LimitReached("blocks", 1, 2, 9),
+            None,
+            id="a window never needs more than two",
+        ),
+        pytest.param(
+            header(groups=(replace(SLIDES, most_blocks=2, units=2),)),
+            1,
+            6,
+            16,
+            LimitReached("blocks", 3, 4, 9),
+            None,
+            id="nor more than two of two units",
+        ),
+        pytest.param(
+            header(groups=(replace(SLIDES, most_blocks=4),)),
+            1,
+            7,
+            16,
+            LimitReached("blocks", 2, 3, 9),
+            None,
+            id="a short prompt needs no more than its own",
         ),
         pytest.param(
             header(), 1, 6, 0, LimitReached("budget", 0, 12, 16), None, id="the budget is spent"
@@ -866,36 +893,6 @@ def test_after_a_gap_a_block_is_shared_by_prefixes_that_have_it_in_one_place(
     both = (Carried("a", 0, 8, (), (of_a,)), Carried("b", 1, 8, (), (of_b,)))
     known = state((8, []), (8, []))
     says(resumption.oddity(GAP._replace(running=both), known, of), fault)
-
-
-WINDOW = GroupFacts(kind="sliding_window", window=6)
-
-
-@pytest.mark.parametrize(
-    ("group", "left", "fault"),
-    [
-        # the next query is at position 8, and its window of 6 begins at position 3
-        (replace(WINDOW, block_size=1), (10, 11, 12), None),
-        (replace(WINDOW, block_size=1), (10, 11, 12, 13), "still needs"),
-        (WINDOW, (10,), "still needs"),
-        (replace(WINDOW, window=5), (10,), None),
-        (replace(WINDOW, window=5), (10, 11), "still needs"),
-        (replace(WINDOW, window=5, block_size=4, units=2), (10, 11), None),
-        (replace(WINDOW, window=5, block_size=4, units=2), (10, 11, 12), "still needs"),
-        (GroupFacts(kind="full_attention", block_size=1), (10,), "still needs"),
-        (GroupFacts(block_size=1), (10,), "still needs"),
-        (GroupFacts(kind="mamba"), (10, 11), None),
-        (GroupFacts(kind="mamba"), (9,), "does not hold"),
-    ],
-)
-def test_a_block_is_given_back_once_its_window_has_passed_it(group, left, fault):
-    """a has computed 8 positions, and has blocks 10 to 17."""
-    of = header(groups=(group,))
-    rules, known = PoolRules(of), state((8, [*range(10, 18)]))
-    known.computed["a"] = 8
-    rules.go_on_from(known)
-    kv = KV(8 - len(left), 20, (BlockChange("a", (), False, 0, left),))
-    says(rules.fault(event(kv=kv), known), fault)
 
 
 # -- rows for nobody -------------------------------------------------------------------------------
