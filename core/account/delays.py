@@ -197,7 +197,7 @@ def delays(trace: Trace) -> Delays:
     found = _RequestClock(trace)
     requests = tuple(life.delay() for life in found.lives.values())
     steps = sorted(microseconds(e.t_end) - microseconds(e.t_start) for e in trace.events)
-    step = median_low(steps) if steps else 0
+    step = median_low(steps or [0])
     queued = [d for d in requests if d.queued_us.keys() - {"none"} or d.us[QUEUED] > step]
     waits = sorted(queued, key=lambda d: -d.us[QUEUED])[:WORST]
     return Delays(requests, tuple(found.explained(gap) for gap in found.gaps), tuple(waits))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.account.delays import delays
 from core.account.metrics import (
     DEFINITIONS,
     distribution,
@@ -379,6 +380,7 @@ def test_an_empty_trace_divides_by_nothing():
         and numbers["output_tok_s"] is None
         and numbers["lane_occupancy"] is None
     )
+    assert delays(replace(trace, events=[])) == ((), (), ())
 
 
 def test_every_number_has_a_definition():

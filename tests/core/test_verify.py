@@ -20,6 +20,7 @@ from core.cli import main
 from core.cli.check import findings
 from core.config import POLICIES
 from core.errors import InvalidTrace
+from core.proof.rerun import RerunResult
 from core.proof.verify import PROOFS, verify
 from core.recorders.texts import tokenizer_of
 from core.simulate.cost import Load
@@ -806,6 +807,31 @@ def test_every_fact_of_a_trace_is_in_the_table(made: dict[str, Rows]) -> None:
     told = {word for fact in PROOFS for word in re.findall(r"\w+", fact)}
     assert set(StepEvent._fields) <= told
     assert {f.name for f in fields(Header)} - {"more", "arrival_unit"} <= told
+
+
+def test_what_was_not_proved_is_not_said_to_be(copied: Callable[[str], Rows]) -> None:
+    """A fact of each kind, of a run that was checked without the model, and what else is not known
+    of it.
+    """
+    facts = ("event.step", "event.finished", "end", "event.timings", "texts")
+    facts += ("event.sampled.token_id", "header.model", "header.leak", "request.sampling")
+    found = replace(checked(copied("continuous")), not_decoded=None)
+    known = ["replayed"] * 3 + ["bounded", "decoded", "bounded", "bounded", "sealed", "sealed"]
+    again = RerunResult(0, 0, 0, 0, 0, 0.0, None, ("parameters",))
+    for missing, otherwise in (
+        ({}, {}),
+        ({"not_replayed": "…"}, dict.fromkeys(facts[:3], "bounded")),
+        ({"not_decoded": "…"}, {"texts": "sealed"}),
+        ({"complete": False}, {"end": "bounded"}),
+        ({"from_outside": {"error": 1}}, {"event.finished": "bounded"}),
+        ({"rerun": again}, dict.fromkeys(facts[5:], "rerun")),
+        (
+            {"rerun": replace(again, facts=())},
+            dict.fromkeys(facts[5:], "rerun") | {"header.model": "bounded"},
+        ),
+    ):
+        told = {fact: replace(found, **missing).proof_of(fact) for fact in facts}
+        assert told == dict(zip(facts, known, strict=True)) | otherwise
 
 
 def test_a_policy_that_is_otherwise_than_the_installed_one_is_named() -> None:
