@@ -153,15 +153,13 @@ class Replay:
         self._loop.number = step
 
     def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
-        """Requests that ended by their text in this pass, the last of the step that computed them;
-        no others, if the end tokens are recorded.
+        """Requests that ended by their text in this pass, the last of the step that computed
+        them.
         """
         assert self._launched is not None
         last = {segment.request: segment.start for segment in self._launched.segments}
         here = {s.request for s in output.scheduled if s.start == last.get(s.request)}
         stopped = {f.request for f in self._launched.finished if f.finish_reason == "stop"} & here
-        if self._header.model.eos_token_ids is None:
-            return frozenset(stopped)
         return frozenset(r for r in stopped if self._loop.sampling[r].stop)
 
     def _judge(self, step: Step) -> None:

@@ -12,7 +12,7 @@ import torch
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.engine.runner import observing
 from core.errors import InflightError
-from core.proof.equivalence import differing, equivalence
+from core.proof.equivalence import _compared, differing, equivalence
 from core.proof.mistakes import leaky_mask
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
@@ -20,7 +20,7 @@ from core.torch_engine.attention.batch import pack
 from core.torch_engine.attention.dense import dense_mask
 from core.torch_engine.attention.spec import AttentionSpec
 from worlds.dense_attention import attend
-from worlds.small import MemoryModel, memory_engine, requests
+from worlds.small import MemoryModel, memory_engine, memory_trace, requests
 from worlds.unmasked import unmasked_pads
 
 TEXTS = (("Hark", 8, 0), ("O Romeo, ", 6, 0), ("Now is the winter", 8, 2))
@@ -200,6 +200,19 @@ def test_an_observer_sees_every_token_chosen_and_only_inside():
     count = len(seen)
     engine.run(Workload(requests((2, 2))))
     assert len(seen) == count
+
+
+def test_where_one_of_two_answers_has_ended_they_part():
+    """The same four tokens, and then two more, in the batch or alone."""
+    short, long = memory_trace((5, 4)), memory_trace((5, 6))
+    token = long.outputs["r0"][4]
+    for alone, batched, first, second in (
+        (short, long, None, token),
+        (long, short, token, None),
+    ):
+        found = _compared("r0", alone, {}, batched, {}, None)
+        parting = {"position": 4, "solo": first, "batched": second, "margin": None}
+        assert found["parting"] == parting and found["differing_tokens"] == 2
 
 
 def test_a_token_that_only_one_of_two_answers_has_differs():

@@ -32,7 +32,7 @@ from core.trace.events import (
     Segment,
     StepEvent,
 )
-from core.trace.header import GroupFacts
+from core.trace.header import GroupFacts, windows_of
 from core.trace.rules.blocks import PoolRules
 from core.trace.rules.resumption import oddity
 from core.trace.run_state import RunState
@@ -197,10 +197,15 @@ PAIRS = {"units": 2}
 )
 def test_a_block_leaves_once_the_window_has_passed_it(template, group, computed, left, fault):
     state = state_of(4, computed)
-    found = pool(template, state, group, WHOLE).fault(
-        with_changes(template, 8 - len(left), BlockChange("r", (), False, 0, left)), state
-    )
-    assert found is None if fault is None else found is not None and fault in found
+
+    def found(used: int) -> str | None:
+        change = BlockChange("r", (), False, 0, left)
+        return pool(template, state, group, WHOLE).fault(
+            with_changes(template, used, change), state
+        )
+
+    assert fault in (found(8 - len(left)) or "") if fault else found(8 - len(left)) is None
+    assert fault or found(9 - len(left)) == f"{9 - len(left)} of 40 blocks cannot be in use"
 
 
 def test_a_block_that_left_may_join_another_table_in_the_same_step(template):
@@ -284,6 +289,24 @@ def test_who_goes_on_after_a_gap_has_the_blocks_of_its_positions(template, group
 
     assert odd(needed) is None
     assert not needed or "too few blocks for 9 positions" in (odd(needed - 1) or "")
+
+
+@pytest.mark.parametrize(
+    ("groups", "windows"),
+    [
+        ([("full_attention", 6, (0, 1))], (None, None)),
+        ([("sliding_window", 6, (0, 2)), ("full_attention", None, (1,))], (6, None, 6)),
+        ([("ring", 6, (1,)), ("sliding_window_mla", 5, (0,))], (5, 6)),
+        ([("sliding_window", 6, (0, 2))], None),  # layer 1 is in no group
+        ([("sliding_window", 6, None)], None),
+        ([("sliding_window", 6, (0,)), ("mamba", None, (1,))], None),
+        ([("chunked_local_attention", 6, (0,))], None),
+        ([], None),
+    ],
+)
+def test_the_windows_of_layers_are_those_of_their_groups_if_all_are_known(groups, windows):
+    made = [GroupFacts(kind=kind, window=size, layers=layers) for kind, size, layers in groups]
+    assert windows_of(made) == windows
 
 
 # -- what the recorder notices ---------------------------------------------------------------------

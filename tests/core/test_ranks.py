@@ -84,6 +84,7 @@ def test_recordings_without_a_clock_are_aligned_to_the_second_or_not_at_all():
     none = ranks(*(text(rank, drop=("clock", "created")) for rank in (0, 1)))
     assert none.alignment == "first step"
     assert none.ranks[0].span[0] == pytest.approx(none.ranks[1].span[0]) and none.faults == ()
+    assert min(rank.offset for rank in none.ranks) == 0.0 < max(rank.offset for rank in none.ranks)
 
 
 def test_what_is_wrong_is_said_and_the_rest_opens():

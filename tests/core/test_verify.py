@@ -488,6 +488,17 @@ def test_a_forged_trace_is_refused(copied: Callable[[str], Rows], forgery: str) 
     refusal(rows)
 
 
+def test_an_end_by_length_is_not_told_as_a_stop(copied: Callable[[str], Rows]) -> None:
+    rows = copied("continuous")
+    rows[0]["model"]["eos_token_ids"] = []
+    del asked(rows, "r1")["sampling"]["ignore_eos"]
+    assert checked(rows).complete
+    ended = next(end for event in steps(rows) for end in event["finished"] if end[0] == "r1")
+    assert ended[1] == "length"
+    ended[1] = "stop"
+    assert "finished: " in refusal(rows)
+
+
 def test_a_drawn_token_may_be_any_that_its_margin_leaves_room_for(copied: Any) -> None:
     """Of 50 tokens the best leads by 9: it has at least 1 / (1 + 49 e^-9), any other at most e^-9,
     and with top_k 1 only the best can be drawn.
