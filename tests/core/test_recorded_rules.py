@@ -1005,6 +1005,22 @@ def test_who_has_a_row_for_nobody_has_ended_or_is_cancelled(steps, fault):
     says(told[0] if told else None, fault)
 
 
+@pytest.mark.parametrize(
+    ("t", "fault"),
+    [
+        (None, None),
+        (-1e-5, None),  # rounding
+        (-2e-5, "cannot have been cancelled"),
+        (1e-6, "cannot have been cancelled"),
+    ],
+)
+def test_a_client_leaves_after_it_came_and_before_the_step_that_finds_it_gone(t, fault):
+    """It came at 0, where every step stands."""
+    left = ends("before") | {"finished": (Finished("a", "cancelled", t),)}
+    told = warnings_of([at(1, "ab"), at(2, "b", **left)])
+    says(told[0] if told else None, fault)
+
+
 def test_a_number_that_is_said_to_be_absent_is_on_no_token():
     one = at(1, "ab")
     numbered = one._replace(sampled=(one.sampled[0]._replace(logprob=-1.0), one.sampled[1]))

@@ -16,6 +16,7 @@ from core import Request, SamplingParams, Workload
 from core.errors import InvalidTrace
 from core.proof.verify import verify
 from core.trace.events import (
+    Arrived,
     BlockChange,
     Draft,
     Finished,
@@ -32,7 +33,7 @@ from core.trace.events import (
 )
 from core.trace.header import EngineFacts
 from core.trace.rules import followable, steps
-from core.trace.rules.bounds import parts_fit
+from core.trace.rules.bounds import parts_fit, plausible_arrival
 from core.trace.rules.checker import Checker
 from core.trace.trace import Trace
 from worlds.serving import char_engine
@@ -667,6 +668,27 @@ def test_the_parts_of_a_step_fit_beside_its_passes(trace):
     assert not fits(0.3, 0.2, 0.5, 0.1)
     assert not fits(0.2, 0.2, 0.5, 0.2)
     assert not fits(0.2, 0.2, 0.4, 0.1)  # a tenth of the pass is nobody's
+
+
+@pytest.mark.parametrize(
+    ("one_clock", "by_step", "earliest", "latest"),
+    [(True, True, 0.99999, 1.2), (True, False, 0.0, 1.2), (False, True, 0.0, 2.0)],
+)
+def test_a_request_comes_within_its_step_and_before_its_passes(
+    trace, one_clock, by_step, earliest, latest
+):
+    """A step from 1 s to 2 s, whose pass begins after 0.2 s, or that has none."""
+    first = trace.events[0]
+    passes = (first.passes[0]._replace(t_start=1.2, t_end=1.8),)
+    event = first._replace(t_start=1.0, t_end=2.0, passes=passes)
+
+    def may_come(t: float, event: StepEvent) -> bool:
+        return plausible_arrival(Arrived("r", t), event, one_clock, by_step)
+
+    assert may_come(earliest, event) and not may_come(earliest - 1e-6, event)
+    assert may_come(latest, event) and not may_come(latest + 1e-6, event)
+    idle = event._replace(passes=())
+    assert may_come(2.0, idle) and not may_come(2.000001, idle)
 
 
 @pytest.mark.parametrize(
