@@ -3277,6 +3277,13 @@ FAULTS = (
         (f"{VERIFY}::test_a_limit_that_bound_with_something_left_is_taken_on_trust",),
     ),
     Fault(
+        "a step that was launched ahead may be missing",
+        "core/proof/replay.py",
+        "if self._loop.in_flight is not None:\n                    raise",
+        "if False:\n                    raise",
+        ("core/test_async.py::test_a_step_that_was_launched_ahead_is_on_record",),
+    ),
+    Fault(
         "an empty place in a table counts as a block",
         "core/trace/rules/blocks.py",
         "held = len(table) - (table.count(None) if group.kind in _KEEP_ALL else 0)",
