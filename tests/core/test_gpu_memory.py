@@ -12,6 +12,7 @@ import torch
 from core.config import EngineConfig, Execution
 from core.torch_engine.attention.kv_pool import KVPool
 from core.torch_engine.choose import choose_attention
+from core.torch_engine.engine import ModelExecutor
 from core.torch_engine.models.probe import probe
 from core.torch_engine.pool_size import (
     MOST_ON_CPU,
@@ -37,6 +38,39 @@ def test_the_pool_gets_what_weights_passes_and_the_reserve_leave():
 @pytest.mark.parametrize(("used", "peak"), [(72, 0), (60, 6), (80, 40)])
 def test_never_less_than_nothing(used, peak):
     assert MemoryBudget(80 * GIB, used * GIB, peak * GIB, 1, 0.9).for_pool == 0
+
+
+def test_a_gpu_is_measured_again_only_for_a_larger_pass(monkeypatch):
+    """And whoever is refused for the size of the pool is told how it came about."""
+    measured, dropped = [], []
+
+    def measure(adapter, tokens, lanes, utilization, backend):
+        measured.append((tokens, lanes, utilization))
+        return MemoryBudget(100 * GIB, 20 * GIB, 5 * GIB, tokens, utilization)
+
+    monkeypatch.setattr("core.torch_engine.engine.measure_memory", measure)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # nor is Triton asked
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    gpu = SimpleNamespace(
+        device=torch.device("cuda"),
+        dtype=torch.float16,
+        plug="attention",
+        kv_bytes_per_token=2**20,
+        tensor_parallel=1,
+    )
+    executor = ModelExecutor(gpu, Execution("sdpa", gpu_memory_utilization=0.5))
+    assert executor.memory_sentence == ""
+    for policy, budget, longest in (
+        ("continuous", 2000, 10),
+        ("continuous", 1000, 10),
+        ("static", 1000, 500),
+        ("static", 1000, 501),
+    ):
+        limits = EngineConfig(policy, 4, budget, 16)
+        # 50 - 20 - 2 x 5 GiB in blocks of 16 MiB
+        assert executor.most_blocks(limits, longest, lambda: dropped.append(None)) == 20 * 64
+    assert measured == [(2000, 4, 0.5), (2004, 4, 0.5)] and len(dropped) == 2
+    assert executor.memory_sentence == measure(gpu, 2004, 4, 0.5, None).sentence
 
 
 def test_the_pass_that_is_measured_has_prompts_that_the_model_can_hold():

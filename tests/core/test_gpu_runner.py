@@ -120,7 +120,9 @@ def test_a_model_that_waits_for_the_device_is_computed_anew_and_says_so_once():
     assert not any(p.bucket for e in trace.events for p in e.passes)
     (note,) = trace.header.notes
     assert note.startswith("Without CUDA graphs: this model's pass cannot be captured (")
-    assert trace.header.execution.cuda_graphs is False
+    execution = trace.header.execution
+    assert execution.cuda_graphs is False
+    assert (execution.min_graph_positions, execution.max_graph_positions) == (None, None)
 
 
 def test_what_changes_between_passes_outside_the_buffers_would_show():
