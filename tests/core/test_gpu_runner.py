@@ -17,7 +17,8 @@ from core import Engine, EngineConfig, Trace, Workload
 from core.config import Execution
 from core.errors import InvalidConfig
 from worlds.families import FAMILIES, RUNS, world
-from worlds.paged import GATHERING, again, engine_on_buffers, traced
+from worlds.paged import GATHERING, again, engine_on_buffers, paged_engine, traced
+from worlds.small import requests as small_requests
 
 ATTENDING = [f.name for f in FAMILIES if f.plug == "attention"]
 QUICK = ("llama", "gemma2", "gpt_oss", "deepseek_v3")
@@ -93,6 +94,27 @@ def test_a_graph_of_a_pass_holds_all_that_a_pass_depends_on(name):
     assert trace.outputs == world(name).expected
     assert all(p.bucket for e in trace.events for p in e.passes)
     assert not trace.header.notes
+
+
+def test_no_graph_is_captured_while_a_request_waits():
+    """Of 1, 2, 4 and 8 tokens of five decodes, and of 64, 128 and 256 that hold prompts."""
+    captured = []
+
+    def capture(function):
+        captured.append(function)
+        return again(function)
+
+    limits = {"max_num_seqs": 5, "max_num_batched_tokens": 200, "num_blocks": 64}
+    engine = paged_engine(capture=capture, **limits)
+    engine.begin()
+    assert not captured
+    engine._runner().prepare(200)
+    assert len(captured) == 7
+    trace = engine.run(Workload(small_requests(*(([7] * (40 * n + 1), 2 + n) for n in range(5)))))
+    assert len(captured) == 7
+    buckets = [p.bucket for event in trace.events for p in event.passes]
+    # 200 positions twice, three decodes with a rest of 8, then 3, 2, 2, 1 and 1 decodes
+    assert buckets == [256, 256, 64, 4, 2, 2, 1, 1]
 
 
 @pytest.mark.slow

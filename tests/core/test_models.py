@@ -36,6 +36,7 @@ from core.torch_engine.models import load as models
 from core.torch_engine.models import pretrained
 from core.torch_engine.models.forecast import forecast
 from core.torch_engine.models.load import load, load_adapter, resolve_device, resolve_dtype
+from core.torch_engine.models.names import public_name
 from core.torch_engine.models.probe import probe
 from core.torch_engine.models.tokenizer import describe_model
 from core.torch_engine.models.watch import ProgressBar
@@ -81,6 +82,11 @@ def test_a_local_folder_runs_without_a_tokenizer(saved):
     model.generation_config.eos_token_id = None
     trace = Engine(probe(model, "tiny"), None, EngineConfig()).run(Workload(asked))
     assert trace.outputs == {r.id: generate(model, r) for r in asked}
+
+
+def test_clients_are_told_no_path(saved):
+    named = (str(saved), f"{saved}/", "nobody/has-this-model")
+    assert [*map(public_name, named)] == ["tiny", "tiny", "nobody/has-this-model"]
 
 
 @pytest.mark.parametrize("name", ["nobody/has-this-model", "gpt-no-such-model"])
