@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from core.config import EngineConfig, Execution
+from core.errors import InvalidConfig
+from core.torch_engine.attention import cpu
 from core.torch_engine.attention.kv_pool import KVPool
 from core.torch_engine.choose import choose_attention
 from core.torch_engine.engine import ModelExecutor
@@ -19,6 +21,7 @@ from core.torch_engine.pool_size import (
     MemoryBudget,
     _largest_pass,
     foreseen_pool,
+    measure_memory,
 )
 from worlds.families import world
 
@@ -81,6 +84,33 @@ def test_the_pass_that_is_measured_has_prompts_that_the_model_can_hold():
     batch = _largest_pass(adapter, tokens, longest, pool)
     assert batch.position_ids.numel() == tokens
     assert batch.position_ids.max() == longest - 1
+
+
+def test_a_pass_is_measured_beside_the_weights_and_its_pool(monkeypatch):
+    answers = {
+        "mem_get_info": (70 * GIB, 80 * GIB),
+        "memory_allocated": 5 * GIB,
+        "max_memory_allocated": 7 * GIB,
+        **dict.fromkeys(("empty_cache", "reset_peak_memory_stats", "synchronize")),
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, answer=answer: answer)
+    adapter = probe(world("gpt2").model, "gpt2")
+    for tokens, rows in ((40, 3), (2, 2)):
+        # of each number of the logits that are sampled 4 bytes, and in float32 four copies
+        peak = 2 * GIB + rows * adapter.vocab_size * 20
+        found = measure_memory(adapter, tokens, 3, 0.9, cpu.BACKEND)
+        assert found == MemoryBudget(80 * GIB, 10 * GIB, peak, tokens, 0.9)
+
+    def too_large(*_: object):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(adapter, "forward", too_large)
+    with pytest.raises(
+        InvalidConfig,
+        match=r"^A pass of 1,000 tokens does not fit into the GPU: 70\.00 of 80\.00 GiB are free",
+    ):
+        measure_memory(adapter, 1000, 3, 0.9, cpu.BACKEND)
 
 
 def test_a_pool_is_foreseen_beside_the_weights():

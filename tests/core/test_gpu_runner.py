@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+import torch
 
 pytest.importorskip(
     "triton", reason="the paged runner needs the package triton, which this platform does not have"
@@ -16,6 +17,7 @@ pytest.importorskip(
 from core import Engine, EngineConfig, Trace, Workload
 from core.config import Execution
 from core.errors import InvalidConfig
+from core.torch_engine.gpu.runner import CudaClock
 from worlds.families import FAMILIES, RUNS, world
 from worlds.paged import GATHERING, again, engine_on_buffers, paged_engine, traced
 from worlds.small import requests as small_requests
@@ -94,6 +96,35 @@ def test_a_graph_of_a_pass_holds_all_that_a_pass_depends_on(name):
     assert trace.outputs == world(name).expected
     assert all(p.bucket for e in trace.events for p in e.passes)
     assert not trace.header.notes
+
+
+def test_a_devices_times_are_added_up_and_none_is_before_it_was_recorded(monkeypatch):
+    """Milliseconds of the device, and what the host's clock says: first three times, as the clock
+    is set, then once at each mark.
+    """
+    device, host = iter([0, 1000, 1500, 1600, 1850]), iter([10.0, 10.5, 12.0, 11.2, 12.2, 20, 20])
+    waited = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.at = next(device)
+
+        def synchronize(self):
+            waited.append(self.at)
+
+        def elapsed_time(self, later):
+            return later.at - self.at
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    clock = CudaClock(lambda: next(host))
+    marks = [clock.mark() for _ in range(4)]
+    clock.wait(marks[3])
+    assert waited == [0, 1850]
+    assert [clock.time(mark) for mark in marks] == [12.0, 12.5, 20.0, 20.25]
 
 
 def test_no_graph_is_captured_while_a_request_waits():

@@ -32,6 +32,7 @@ from core import Engine, EngineConfig, Workload
 from core.config import BUILTIN_FOLDER, BUILTIN_MODELS
 from core.errors import UnsupportedModel
 from core.recorders.texts import named_tokenizer, tokenizer_of
+from core.torch_engine.models import forecast as foreseeing
 from core.torch_engine.models import load as models
 from core.torch_engine.models import pretrained
 from core.torch_engine.models.forecast import forecast
@@ -176,6 +177,14 @@ def test_of_a_model_on_the_hub_no_code_is_fetched_and_its_weights_last(saved, mo
     before, total = sum(small), sum(own.values())
     done = [0, small[0], small[0], before, before, before, before + 10, total]
     assert told == [(number, total) for number in done]
+    # what is known before: the bytes to come, and the number format that the config names
+    monkeypatch.setattr(foreseeing, "hf_hub_download", lambda source, name: str(saved / name))
+    monkeypatch.setattr(
+        foreseeing, "read_config", lambda source, offline: pretrained.read_config(str(saved))
+    )
+    known = forecast("some/body")
+    assert (known.download, known.stored, known.has_tokenizer) == (total, ("float32",), True)
+    assert known.parameters == sum(p.numel() for p in model.parameters())
     del on_hub["model.safetensors"], on_hub["model-00001-of-00002.safetensors"]
     assert "it has no weights as safetensors, and a pickle" in refusal("some/body")
     del on_hub["config.json"]
