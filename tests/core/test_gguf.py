@@ -28,7 +28,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.browser.chat import written
 from core.browser.executor import BrowserExecutor
-from core.browser.tokenizer import PlainTokenizer
+from core.browser.tokenizer import PlainTokenizer, byte_characters
 from core.browser.weights import panels, rope_factors
 from core.config import BUILTIN_MODELS, SMOLLM2
 from core.engine.engine import EngineCore
@@ -144,6 +144,20 @@ def test_a_word_that_is_a_token_is_not_merged_of_letters_where_the_file_says_so(
         ("<end>", True),
         ("<think>", False),
     ]
+
+
+@pytest.mark.parametrize(("before", "read"), [("qwen2", "é"), ("smaug-bpe", "e\u0301")])
+def test_accents_join_their_letters_where_the_file_says_so(before, read):
+    bytes_as = byte_characters()
+    facts = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": before,
+        "tokenizer.ggml.tokens": [*bytes_as.values()],
+        "tokenizer.ggml.merges": [],
+    }
+    tokenizer = PlainTokenizer(gguf_tokenizer(facts))
+    ids = tokenizer("e\u0301")["input_ids"]
+    assert [facts["tokenizer.ggml.tokens"][i] for i in ids] == [bytes_as[b] for b in read.encode()]
 
 
 def test_a_text_begins_with_the_token_of_beginning_where_the_file_says_so(tmp_path):
