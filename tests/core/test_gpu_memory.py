@@ -116,7 +116,7 @@ def test_a_pass_is_measured_beside_the_weights_and_its_pool(monkeypatch):
 def test_a_pool_is_foreseen_beside_the_weights():
     assert [foreseen_pool("cuda", free, 60) for free in (100, 50)] == [40, 0]
     assert foreseen_pool("cuda", 2**40, 60) == 2**40 - 60
-    assert foreseen_pool("cpu", 2**40, 60) == MOST_ON_CPU
+    assert foreseen_pool("cpu", 2**40, 60) == foreseen_pool("cpu", None, 60) == MOST_ON_CPU
 
 
 @pytest.mark.parametrize(
