@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from core import Trace, Workload
 from core.account.metrics import metrics
 from core.config import POLICIES
-from core.errors import InvalidConfig
+from core.errors import ExecutionFailed, InvalidConfig
 from core.proof.replay import Replay
+from core.torch_engine.gpu.runner import HostClock
 from core.trace.events import Overrun
 from worlds.clock import Clock
 from worlds.examples import examples
@@ -304,6 +305,25 @@ def test_a_failing_launch_keeps_what_was_under_way_and_the_engine_runs_again():
         engine.run(workload)
     assert [e.step for e in engine.trace.events] == [0, 1, 2, 3, 4] and not engine.trace.complete
     model.broken = False
+    assert engine.run(workload).outputs["r0"] == generate(request("r0", 3, 20))
+
+
+def test_a_failure_that_shows_when_a_step_is_read_ends_the_run_in_a_sentence(monkeypatch):
+    """As one on a GPU does, which computes while the host goes on."""
+    waits = iter(range(100))
+
+    def wait(self, mark):
+        if next(waits) == 3:
+            raise RuntimeError("CUDA error: device-side assert triggered\nmore")
+
+    monkeypatch.setattr(HostClock, "wait", wait)
+    engine, workload = paged_engine(), Workload(requests((3, 20)), name="breaks")
+    with pytest.raises(
+        ExecutionFailed,
+        match=r"^Step 3 could not be computed: CUDA error: device-side assert triggered\.$",
+    ):
+        engine.run(workload)
+    assert [e.step for e in engine.trace.events] == [0, 1, 2] and not engine.trace.complete
     assert engine.run(workload).outputs["r0"] == generate(request("r0", 3, 20))
 
 

@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from core.browser.executor import BrowserExecutor
+from core.browser.executor import BrowserExecutor, _in_words
 from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, EngineConfig
 from core.engine.engine import EngineCore
+from core.engine.runner import SamplingRow
 from core.errors import ExecutionFailed, InflightError, InvalidConfig
 from core.measure.compare import compare, engine_contender
 from core.measure.cost_curve import measuring_cost
@@ -155,6 +156,18 @@ def sampling(rng: random.Random) -> SamplingParams:
         ignore_eos=True,
         **options,
     )
+
+
+def test_a_tab_is_told_what_its_choice_of_a_token_needs_and_no_more() -> None:
+    every = {"top_k": 3, "top_p": 0.9, "min_p": 0.1}
+    adjusting = {"repetition_penalty": 1.5, "frequency_penalty": 0.25, "presence_penalty": -0.5}
+    params = SamplingParams(temperature=0.5, logit_bias={"7": 2.0}, **every, **adjusting)
+    row = SamplingRow(params, 4, (1, 2), (3,))
+    low, high = (told := _in_words(row)).pop("noise")
+    assert 0 <= low < 2**32 > high >= 0 and low + (high << 32) == row.noise_key % 2**64
+    looked_at = {"prompt": (1, 2), "generated": (3,), "logit_bias": ((7, 2.0),)}
+    assert told == {"temperature": 0.5, **every, **adjusting, **looked_at}
+    assert _in_words(SamplingRow(SamplingParams(**every), 4)) == {"temperature": 0.0}
 
 
 @pytest.mark.slow

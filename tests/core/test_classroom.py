@@ -517,3 +517,19 @@ def test_prompts_of_the_house_suit_the_model():
     shakespeare, anybody = house_prompts("shakespeare-char", False), house_prompts("gpt2", False)
     assert "O Romeo," in shakespeare and not {*shakespeare} & {*anybody}
     assert all(prompt.endswith(("?", ".")) for prompt in house_prompts("smollm2", True))
+
+
+@pytest.mark.parametrize(
+    ("answers", "long", "line", "speech"),
+    [
+        (False, "Once more unto the breach, dear friends, once more; ", "{}: ", "{} speaks: "),
+        (True, "Tell me the story of Romeo and Juliet.", "Tell me about {}.", "Tell me about {}."),
+    ],
+)
+def test_bursts_suit_the_model(answers: bool, long: str, line: str, speech: str) -> None:
+    short, equal, shared = demo_workloads(answers).values()
+    assert (
+        short.prompts[:2] == ((long, 120), (line.format("Romeo"), 8)) and len(short.prompts) == 31
+    )
+    assert equal.prompts[1] == (speech.format("Juliet"), 24)
+    assert shared.prompts[2][0].endswith(" of the castle. " + line.format("Hamlet"))

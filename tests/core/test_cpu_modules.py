@@ -126,7 +126,10 @@ def test_layers_of_the_same_rows_are_one_product():
         with forwards_replaced(copies.forwards()):
             mine = model(rows, others)
             again = model(rows + 1, others)
+        joint = copies.product_of((model.q_proj, model.k_proj, model.v_proj))
+        assert joint is not None and joint(rows).shape == (2, 5, 768)
         # gate and up do not agree about a bias
+        assert copies.product_of((model.gate_proj, model.up_proj)) is None
         assert [out.stride(1) for out in mine] == [768, 768, 768, 768, 768, 320]
         for found, expected in zip((*mine, *again), (*own, *model(rows + 1, others)), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

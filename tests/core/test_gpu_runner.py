@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+import torch
 
 pytest.importorskip(
     "triton", reason="the paged runner needs the package triton, which this platform does not have"
@@ -16,8 +17,10 @@ pytest.importorskip(
 from core import Engine, EngineConfig, Trace, Workload
 from core.config import Execution
 from core.errors import InvalidConfig
+from core.torch_engine.gpu.runner import CudaClock
 from worlds.families import FAMILIES, RUNS, world
-from worlds.paged import GATHERING, again, engine_on_buffers, traced
+from worlds.paged import GATHERING, again, engine_on_buffers, paged_engine, traced
+from worlds.small import requests as small_requests
 
 ATTENDING = [f.name for f in FAMILIES if f.plug == "attention"]
 QUICK = ("llama", "gemma2", "gpt_oss", "deepseek_v3")
@@ -95,6 +98,56 @@ def test_a_graph_of_a_pass_holds_all_that_a_pass_depends_on(name):
     assert not trace.header.notes
 
 
+def test_a_devices_times_are_added_up_and_none_is_before_it_was_recorded(monkeypatch):
+    """Milliseconds of the device, and what the host's clock says: first three times, as the clock
+    is set, then once at each mark.
+    """
+    device, host = iter([0, 1000, 1500, 1600, 1850]), iter([10.0, 10.5, 12.0, 11.2, 12.2, 20, 20])
+    waited = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.at = next(device)
+
+        def synchronize(self):
+            waited.append(self.at)
+
+        def elapsed_time(self, later):
+            return later.at - self.at
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    clock = CudaClock(lambda: next(host))
+    marks = [clock.mark() for _ in range(4)]
+    clock.wait(marks[3])
+    assert waited == [0, 1850]
+    assert [clock.time(mark) for mark in marks] == [12.0, 12.5, 20.0, 20.25]
+
+
+def test_no_graph_is_captured_while_a_request_waits():
+    """Of 1, 2, 4 and 8 tokens of five decodes, and of 64, 128 and 256 that hold prompts."""
+    captured = []
+
+    def capture(function):
+        captured.append(function)
+        return again(function)
+
+    limits = {"max_num_seqs": 5, "max_num_batched_tokens": 200, "num_blocks": 64}
+    engine = paged_engine(capture=capture, **limits)
+    engine.begin()
+    assert not captured
+    engine._runner().prepare(200)
+    assert len(captured) == 7
+    trace = engine.run(Workload(small_requests(*(([7] * (40 * n + 1), 2 + n) for n in range(5)))))
+    assert len(captured) == 7
+    buckets = [p.bucket for event in trace.events for p in event.passes]
+    # 200 positions twice, three decodes with a rest of 8, then 3, 2, 2, 1 and 1 decodes
+    assert buckets == [256, 256, 64, 4, 2, 2, 1, 1]
+
+
 @pytest.mark.slow
 def test_a_pad_token_is_not_looked_for():
     """It would wait for the device in every pass."""
@@ -120,7 +173,9 @@ def test_a_model_that_waits_for_the_device_is_computed_anew_and_says_so_once():
     assert not any(p.bucket for e in trace.events for p in e.passes)
     (note,) = trace.header.notes
     assert note.startswith("Without CUDA graphs: this model's pass cannot be captured (")
-    assert trace.header.execution.cuda_graphs is False
+    execution = trace.header.execution
+    assert execution.cuda_graphs is False
+    assert (execution.min_graph_positions, execution.max_graph_positions) == (None, None)
 
 
 def test_what_changes_between_passes_outside_the_buffers_would_show():

@@ -94,7 +94,9 @@ def test_lines_of_lengths():
         ("[1, 2, -1]", "line 1"),
         ("5", "line 1"),
         ("null", "line 1"),
+        ("[" * 100_000, "line 1: this is no request"),
     ],
+    ids=lambda given: given[:20],
 )
 def test_lines_of_something_else(text, fault):
     with pytest.raises(InflightError, match=fault):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from core.errors import UnsupportedModel
+from core.torch_engine.models import forecast, load, memory
 from core.torch_engine.models.cache import ModelCache, device_key
 
 
@@ -29,3 +33,52 @@ def test_no_name_of_a_device_loads_a_model_again():
         models.get("shakespeare-char", device) for device in ("cpu", "cpu:7")
     )
     assert first is second and tokenizer is not another, "weights are shared, tokenizers are not"
+
+
+def test_models_give_way_to_a_new_one_on_their_device(monkeypatch):
+    """The least recently used first, until a tenth more is free than the new one takes. Each
+    device has 100 bytes; of "meta" it is not known.
+    """
+    sizes = {"a": 20, "b": 30, "c": 40, "d": 50, "e": 90, "f": 91, "shakespeare-char": 1}
+    models, others = ModelCache(), [("a", "cuda"), ("shakespeare-char", "cpu")]
+
+    def kept() -> list[tuple[str, str]]:
+        return [key[:2] for key in models._loaded]
+
+    def get(name: str, place: str = "cpu") -> None:
+        models.get(name, place, "float32")
+
+    def free(device: torch.device) -> int | None:
+        used = sum(sizes[name] for name, place in kept() if place == device.type)
+        return None if device.type == "meta" else 100 - used
+
+    def loaded(name: str, *_: object) -> tuple[SimpleNamespace, None]:
+        return SimpleNamespace(weight_bytes=sizes[name]), None
+
+    monkeypatch.setattr(memory, "free_memory", free)
+    monkeypatch.setattr(load, "resolve_device", torch.device)
+    monkeypatch.setattr(load, "load_adapter", loaded)
+    monkeypatch.setattr(forecast, "forecast", lambda n, *_: SimpleNamespace(weights=sizes[n]))
+    for name, place in (*others, ("a", "cpu"), ("b", "cpu"), ("a", "cpu")):
+        get(name, place)
+    get("d")  # needs 55 where 49 are free
+    assert kept() == [*others, ("a", "cpu"), ("d", "cpu")]
+    get("c")  # needs 44, and 49 are free without the first
+    assert kept() == [*others, ("d", "cpu"), ("c", "cpu")]
+    with pytest.raises(
+        UnsupportedModel, match=r"^f takes 0\.0 GiB of memory in float32, and 0\.0 "
+    ):
+        get("f")  # needs 100, and 99 would be free
+    assert kept() == [*others, ("d", "cpu"), ("c", "cpu")]
+    get("e")  # needs 99
+    assert kept() == [*others, ("e", "cpu")]
+    monkeypatch.setattr(
+        memory, "free_memory", lambda device: 32
+    )  # a run goes on with what is dropped
+    with pytest.raises(UnsupportedModel, match="^b takes"):
+        get("b")
+    monkeypatch.setattr(memory, "free_memory", free)
+    assert kept() == others
+    for name in "fbd":
+        get(name, "meta")
+    assert kept() == [others[1], ("f", "meta"), ("b", "meta"), ("d", "meta")], "three, and ours"

@@ -12,6 +12,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
@@ -31,10 +32,12 @@ from core import Engine, EngineConfig, Workload
 from core.config import BUILTIN_FOLDER, BUILTIN_MODELS
 from core.errors import UnsupportedModel
 from core.recorders.texts import named_tokenizer, tokenizer_of
+from core.torch_engine.models import forecast as foreseeing
 from core.torch_engine.models import load as models
 from core.torch_engine.models import pretrained
 from core.torch_engine.models.forecast import forecast
 from core.torch_engine.models.load import load, load_adapter, resolve_device, resolve_dtype
+from core.torch_engine.models.names import public_name
 from core.torch_engine.models.probe import probe
 from core.torch_engine.models.tokenizer import describe_model
 from core.torch_engine.models.watch import ProgressBar
@@ -80,6 +83,11 @@ def test_a_local_folder_runs_without_a_tokenizer(saved):
     model.generation_config.eos_token_id = None
     trace = Engine(probe(model, "tiny"), None, EngineConfig()).run(Workload(asked))
     assert trace.outputs == {r.id: generate(model, r) for r in asked}
+
+
+def test_clients_are_told_no_path(saved):
+    named = (str(saved), f"{saved}/", "nobody/has-this-model")
+    assert [*map(public_name, named)] == ["tiny", "tiny", "nobody/has-this-model"]
 
 
 @pytest.mark.parametrize("name", ["nobody/has-this-model", "gpt-no-such-model"])
@@ -134,6 +142,53 @@ def test_what_a_simulation_needs_of_a_model_comes_from_the_hub(tmp_path):
     known = describe_model("shakespeare-bpe")
     sizes = known.vocab_size, known.context, known.layers, known.count("To be")
     assert done.stdout.split() == list(map(str, sizes)), done.stderr
+
+
+def test_of_a_model_on_the_hub_no_code_is_fetched_and_its_weights_last(saved, monkeypatch):
+    """What is told of the progress are bytes of all that is needed."""
+    own = {name: (saved / name).stat().st_size for name in os.listdir(saved)}
+    others = {"a.py": 3, "pytorch_model.bin": 5, "onnx/config.json": 7, "vocab.txt": None}
+    on_hub = {"model-00001-of-00002.safetensors": 9, **own, **others}
+    fetched, told = [], []
+
+    def info(source, files_metadata, timeout):
+        assert source == "some/body" and files_metadata
+        files = [SimpleNamespace(rfilename=name, size=size) for name, size in on_hub.items()]
+        return SimpleNamespace(siblings=files)
+
+    def download(source, name, tqdm_class):
+        fetched.append(name)
+        begun = 10 if name == "model.safetensors" else 0
+        with tqdm_class(initial=begun) as bar:
+            bar.update((on_hub[name] or 0) - begun)
+        return str(saved / name)
+
+    def watch(phase, done, total):
+        if phase == "fetch":
+            told.append((done, total))
+
+    monkeypatch.setattr(pretrained, "hub_answers", lambda: True)
+    monkeypatch.setattr(models, "HfApi", lambda: SimpleNamespace(model_info=info))
+    monkeypatch.setattr(models, "hf_hub_download", download)
+    model, _ = load("some/body", CPU, torch.float32, watch)
+    assert model.config.model_type == "llama"
+    assert fetched == ["config.json", "generation_config.json", "vocab.txt", "model.safetensors"]
+    small = own["config.json"], own["generation_config.json"]
+    before, total = sum(small), sum(own.values())
+    done = [0, small[0], small[0], before, before, before, before + 10, total]
+    assert told == [(number, total) for number in done]
+    # what is known before: the bytes to come, and the number format that the config names
+    monkeypatch.setattr(foreseeing, "hf_hub_download", lambda source, name: str(saved / name))
+    monkeypatch.setattr(
+        foreseeing, "read_config", lambda source, offline: pretrained.read_config(str(saved))
+    )
+    known = forecast("some/body")
+    assert (known.download, known.stored, known.has_tokenizer) == (total, ("float32",), True)
+    assert known.parameters == sum(p.numel() for p in model.parameters())
+    del on_hub["model.safetensors"], on_hub["model-00001-of-00002.safetensors"]
+    assert "it has no weights as safetensors, and a pickle" in refusal("some/body")
+    del on_hub["config.json"]
+    assert "it has no config.json;" in refusal("some/body")
 
 
 def test_the_hub_is_asked_once_and_not_for_long(monkeypatch):

@@ -154,6 +154,15 @@ def test_prefix_hits() -> None:
     assert world.chunks("r1") == [3, 1] and world.chunks("r2") == [1, 1]
 
 
+@pytest.mark.parametrize(("caching", "taken"), [(False, (0, 1)), (True, (2, 3))])
+def test_what_is_cached_is_kept_and_nothing_else_is(caching: bool, taken: tuple[int, ...]) -> None:
+    """The blocks of r1, of other tokens, which comes when r0 has left."""
+    rows = (([5] * 8, 1, 0), ([6] * 8, 1, 3))
+    world = world_of("continuous", rows, block_size=4, prefix_caching=caching).run()
+    changes = [change for step in world.steps for change in step.facts.block_changes]
+    assert [change.added for change in changes] == [(0, 1), (), taken, ()]
+
+
 def test_a_block_that_decoding_filled_is_found_by_all_its_tokens() -> None:
     """r0's second block holds two tokens of its prompt and two that it wrote; no other two are
     taken for them.

@@ -125,6 +125,13 @@ def test_precision(dtype, layout):
     ).abs().max() < TOLERANCE[dtype]
 
 
+def test_a_query_may_lie_in_any_order():
+    made = case(*a_pass((1, 5), (3, 2)), 4, 2)
+    turned = made.query.transpose(2, 3).contiguous().transpose(2, 3)
+    assert turned.stride(3) != 1
+    assert torch.equal(replace(made, query=turned).mine(), made.mine())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("group", [1, 71])
 def test_launches_as_they_are(group, monkeypatch):

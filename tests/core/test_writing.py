@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,6 +66,19 @@ def test_a_run_is_written_as_it_would_be_saved(policy, tmp_path):
     trace.save(tmp_path / "saved")
     assert (tmp_path / "written").read_bytes() == (tmp_path / "saved").read_bytes()
     assert sorted(os.listdir(tmp_path)) == ["saved", "written"] and trace is engine.trace
+
+
+def test_a_run_is_written_in_any_thread(tmp_path):
+    """Though only the main one can be told to wait with a Ctrl-C."""
+    engine = memory_engine()
+
+    def run() -> Trace:
+        with writing(engine, tmp_path / "written"):
+            return engine.run(Workload(requests((5, 3), (9, 2))))
+
+    with ThreadPoolExecutor(1) as thread:
+        trace = thread.submit(run).result()
+    assert (tmp_path / "written").read_text().splitlines() == [*trace.lines()]
 
 
 def test_a_compressed_file_is_written_and_read_by_its_name(tmp_path):

@@ -23,6 +23,7 @@ import pytest
 
 from core import EngineConfig
 from core.config import POLICIES
+from core.policy import LimitReached
 from worlds.small import SchedulerWorld, Step, world_of
 
 TIGHT = {"num_blocks": 8, "max_num_seqs": 3, "block_size": 4, "max_num_batched_tokens": 16}
@@ -150,7 +151,8 @@ def test_nano_vllm_cuts_only_what_no_step_has_room_for() -> None:
 def test_no_step_mixes_prompts_and_decodes(policy) -> None:
     steps = world_of(policy, PRESSURE, **TIGHT).run().steps
     assert all(len(phases(step)) == 1 for step in steps)
-    assert any(s.why.limit == "phase" for step in steps for s in step.facts.stalled)
+    why = {s.why for step in steps for s in step.facts.stalled if s.why.limit == "phase"}
+    assert why == {LimitReached("phase", 0, 1, 1)}
 
 
 def test_on_one_workload_each_pays_in_its_own_way() -> None:

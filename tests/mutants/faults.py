@@ -2495,6 +2495,34 @@ FAULTS = (
         ("core/test_classroom.py::test_prompts_of_the_house_suit_the_model",),
     ),
     Fault(
+        "a loaded model gives way to one on another device",
+        "core/torch_engine/models/cache.py",
+        "if key[0] not in BUILTIN_MODELS and key[1] == place",
+        "if key[0] not in BUILTIN_MODELS",
+        ("core/test_model_cache.py::test_models_give_way_to_a_new_one_on_their_device",),
+    ),
+    Fault(
+        "a fetch from the hub is done before its weights",
+        "core/torch_engine/models/load.py",
+        "file.rfilename: file.size or 0 for",
+        "file.rfilename: 0 for",
+        (
+            "core/test_models.py"
+            "::test_of_a_model_on_the_hub_no_code_is_fetched_and_its_weights_last",
+        ),
+    ),
+    Fault(
+        "a device that fails behind the host's back looks like a bug",
+        "core/engine/loop.py",
+        "            result = launched.result()\n        except Exception as error:\n"
+        "            self._failed(error, step.number)\n",
+        "            result = launched.result()\n        except Exception:\n",
+        (
+            "core/test_async.py"
+            "::test_a_failure_that_shows_when_a_step_is_read_ends_the_run_in_a_sentence",
+        ),
+    ),
+    Fault(
         "all of a GPU's memory is too much",
         "core/config.py",
         "not 0 < share <= 1",
