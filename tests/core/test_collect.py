@@ -223,20 +223,6 @@ def test_what_is_too_large_is_refused_and_an_oversized_step_is_dropped_alone(fol
         call.putheader("Content-Length", str(MOST_BODY + 1))
         call.endheaders()
         assert call.getresponse().status == 413
-        for body, first in (
-            (b"", "0"),
-            (LINE[:-1], "0"),
-            (LINE, "-1"),
-            (LINE, "x"),
-            (b"{}\n", "0"),
-            (b'{"kind":"header","raw":9}\n', "0"),
-        ):
-            call = http.client.HTTPConnection(url.netloc)
-            token = url.query.partition("=")[2]
-            call.request(
-                "POST", "/", body, {"Authorization": f"Bearer {token}", "Inflight-First": first}
-            )
-            assert call.getresponse().status == 400, (body, first)
         writer = sending(collector.url)
         writer.put(lambda: step(0))
         writer.put(lambda: step(1, much="x" * MOST_BODY))
@@ -311,6 +297,26 @@ def test_a_name_from_the_network_is_a_name_in_the_folder(folder):
             collection.take(
                 (json.dumps({**HEADER, "rank": rank, "ranks": 2}) + "\n").encode(), 0, []
             )
+
+
+@pytest.mark.parametrize(
+    ("host", "named", "dropped", "lost"),
+    [
+        ("here", " on here", 0, ""),
+        (None, "", 1, " The recorder could not keep up and dropped 1 record."),
+        ("a/b", " on ab", 1_000, " The recorder could not keep up and dropped 1,000 records."),
+    ],
+)
+def test_who_sends_is_named_and_what_was_dropped_is_said(folder, host, named, dropped, lost):
+    told: list[str] = []
+    header = (json.dumps(HEADER | {"host": host}) + "\n").encode()
+    end = (json.dumps({"kind": "end", "dropped": dropped}, separators=(",", ":")) + "\n").encode()
+    Collection(folder, tell=told.append).take(header, 0, [*steps(range(1)), end])
+    (file,) = recordings(folder)
+    assert told == [
+        f"{file.name}: vllm 0.32.0{named}, process 1, sends.",
+        f"{file.name}: the recording has ended.{lost}",
+    ]
 
 
 def test_lines_are_taken_once_and_gaps_are_told(folder):
@@ -420,7 +426,7 @@ def test_the_oldest_files_make_room_but_no_file_that_is_written(folder):
         wants = collection.take(LINE, number, steps(range(number, number + 1)))
     kept = numbers(recordings(folder))
     assert kept == list(range(kept[0], 200)) and kept[0] > 100 and not wants
-    assert sum(path.stat().st_size for path in recordings(folder)) < 6_500
+    assert 4_000 < sum(path.stat().st_size for path in recordings(folder)) < 6_500
     (folder / "mine.raw.jsonl").write_text("x" * 9_000)
     collection.take(LINE, 200, steps(range(200, 300)))
     assert (folder / "mine.raw.jsonl").exists()
@@ -482,6 +488,49 @@ def test_what_is_deleted_while_engines_send_is_made_again(folder, what):
     assert [step["step"] for step in recording.steps] == [*kept, 4, 5, 6, 7]
     with pytest.raises(InflightError, match="Another process collects"):
         Collection(folder)
+
+
+_NOT_WHOLE = "The body is not made of whole lines."
+_NO_HEADER = "The first line is not the header of a recording."
+_NO_NUMBER = "Inflight-First is to be the number of the first line."
+
+
+@pytest.mark.parametrize(
+    ("body", "first", "status", "says"),
+    [
+        (b"", "0", 400, _NOT_WHOLE),
+        (LINE[:-1], "0", 400, _NOT_WHOLE),
+        (LINE + b"{", "0", 400, _NOT_WHOLE),
+        (LINE, "-1", 400, _NO_NUMBER),
+        (LINE, "", 400, _NO_NUMBER),
+        (LINE, "1" * 16, 400, _NO_NUMBER),
+        (b"no JSON\n", "0", 400, _NO_HEADER),
+        (b"{}\n", "0", 400, _NO_HEADER),
+        (b'{"kind":"header","raw":9}\n', "0", 400, "What was sent is of version 9 of the raw"),
+    ],
+    ids=str,
+)
+def test_a_body_that_is_none_is_refused_in_a_sentence(folder, body, first, status, says):
+    client = TestClient(collector_app(Collection(folder), "secret", print))
+    headers = {"authorization": "Bearer secret", "inflight-first": first}
+    answer = client.post("/", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["error"][: len(says)]) == (status, says)
+    assert recordings(folder) == []
+
+
+def test_a_folder_that_cannot_be_written_is_not_the_senders_fault(folder):
+    app = collector_app(Collection(folder), "secret", print)
+    headers = {"authorization": "Bearer secret", "inflight-first": "0"}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(LINE) // 2, hard))
+    try:
+        answer = TestClient(app).post("/", content=LINE, headers=headers)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    says = {"error": f"{folder} cannot be written: File too large."}
+    assert (answer.status_code, answer.json()) == (507, says)
+    answer = TestClient(app).post("/", content=LINE, headers=headers)
+    assert (answer.status_code, answer.json()) == (200, {"wants_snapshot": False})
 
 
 def test_a_call_that_is_none_is_refused_in_a_sentence(folder):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from core import Request, SamplingParams, Trace, Workload, files
 from core.cli import COMMANDS, output
@@ -190,6 +192,62 @@ def test_a_damaged_trace_is_named_in_the_sentence_about_it(args, capsys, tmp_pat
     )
     assert call(*args, str(path)) in (1, 2)
     assert capsys.readouterr().err.startswith("odd.jsonl, line ")
+
+
+# -- serve -----------------------------------------------------------------------------------------
+
+
+def test_every_option_of_serve_reaches_the_server(capsys, monkeypatch):
+    """All but listening is done: what would listen keeps what it is given."""
+    given = []
+    monkeypatch.setattr("core.serving.server.serve", lambda *parts: given.append(parts))
+    serve = ("serve", "--model", "shakespeare-char", "--device", "cpu", "--host", "0.0.0.0")
+    assert call(*serve, "--api-key=secret") == 0
+    said = capsys.readouterr().err
+    assert "Anyone who can reach" not in said and "teacher" not in said
+    counts = {"requests": 11, "requests-per-client": 7, "prompt-tokens": 60, "new-tokens": 50}
+    options = [f"--max-{name}={count}" for name, count in counts.items()]
+    options += ["--drain-seconds=4", "--policy=static", "--max-num-seqs=3", "--num-blocks=40"]
+    options += ["--port=1234", "--cors-origin=https://page.org", "--allow-host=public.org"]
+    assert call(*serve, *options, "--show-texts", "--teacher") == 0
+    said = capsys.readouterr().err
+    assert "Anyone who can reach 0.0.0.0 can use this server: give --api-key" in said
+    (token,) = re.findall("^The teacher's token, for .* of /control: (.{16,})$", said, re.M)
+    page = {"origin": "https://page.org", "host": "public.org"}
+    key, right = {"authorization": "Bearer secret"}, {"x-teacher-token": token}
+    told = []
+    for serving, app, host, port, ready in given:
+        limits, config, hidden = serving.limits, serving.engine.config, serving.event_log.hidden
+        tokens = (limits.max_prompt_tokens, limits.max_new_tokens)
+        serving.start()
+        ask = TestClient(app).get
+        controls = [ask("/control", headers=key | which) for which in ({}, right)]
+        models = [ask("/v1/models", headers=which) for which in ({}, key, key | page)]
+        serving.close()
+        ready("http://here:1234")
+        assert "Serving shakespeare-char at http://here:1234" in capsys.readouterr().err
+        told.append(
+            (
+                (limits.max_requests, limits.max_requests_per_client, *tokens, limits.drain_s),
+                (config.policy.name, config.max_num_seqs, config.num_blocks),
+                (hidden.texts, hidden.nicknames, host, port),
+                [answer.status_code for answer in (*controls, *models)],
+            )
+        )
+    assert told == [
+        (
+            (1024, 1024, 16_384, 4096, 30),
+            ("continuous", 16, None),
+            (True, True, "0.0.0.0", 8000),
+            [404, 404, 401, 200, 403],
+        ),
+        (
+            (11, 7, 60, 50, 4),
+            ("static", 3, 40),
+            (False, False, "0.0.0.0", 1234),
+            [403, 200, 200, 200, 200],
+        ),
+    ]
 
 
 # -- Ctrl-C ----------------------------------------------------------------------------------------
