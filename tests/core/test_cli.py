@@ -21,7 +21,7 @@ from core import Request, SamplingParams, Trace, Workload
 from core.cli import COMMANDS, main, output
 from core.cli.check import _print_result
 from core.cli.import_ import _print
-from core.cli.long import is_long
+from core.cli.long import is_long, print_file
 from core.cli.options import LIMITS
 from core.cli.report import (
     _parameters,
@@ -36,6 +36,7 @@ from core.config import POLICIES, EngineConfig
 from core.files import written
 from core.proof.verify import check
 from core.trace.events import Carried, Finished, LimitReached, Preempted, Resumed, Stalled
+from core.trace.file import BREAKS_OFF
 from core.trace.phrases import letters
 from core.workload.presets import PRESETS
 from worlds.by_hand import event as event_of
@@ -313,6 +314,47 @@ def test_thousands_have_their_comma_in_what_is_said_of_a_file(three, capsys):
     assert said in " ".join(capsys.readouterr().out.split())
 
 
+def test_what_is_the_same_in_a_recording_and_its_trace_is_told_from_what_differs(capsys):
+    facts = {"fact": "tokens", "means": "the tokens that each request gets", "count": 1225}
+    counted = {"fact": "generation_tokens", "means": "generated tokens", "count": 1}
+    first = "step 3: [1] on record, [2] in the trace"
+    rows = [
+        facts | {"differ": 0, "first": "", "apart": 0},
+        facts | {"differ": 1000, "first": first, "apart": 0},
+        counted | {"differ": 0, "first": "", "apart": 2},
+    ]
+    counts = dict.fromkeys(("steps", "requests", "tokens", "preemptions", "warnings"), 0)
+    _print(
+        {"traces": [{"path": None, "recording": "r", "engine": "e", "compared": rows, **counts}]}
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "r: e, 0 steps, 0 requests, 0 tokens, 0 preemptions.",
+        "    the tokens that each request gets: the same in 1,225",
+        f"    the tokens that each request gets: differ in 1,000 of 1,225; {first}",
+        "    generated tokens: the same, but for 2 last tokens of requests ended from outside",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda trace: list(trace.lines()), []),
+        (lambda trace: list(replace(trace, complete=False).lines()), ["This run was cut short."]),
+        (lambda trace: list(trace.lines())[:-1], ["This run was cut short.", BREAKS_OFF]),
+    ],
+    ids=["whole", "cut short", "broken off"],
+)
+def test_a_long_run_is_said_to_be_whole_cut_short_or_broken_off(
+    tmp_path, capsys, three, change, says
+):
+    (path := tmp_path / "t.jsonl").write_text("".join(line + "\n" for line in change(three)))
+    print_file(path, None)
+    told = capsys.readouterr().out.splitlines()
+    assert "4 requests, 22 tokens in 8 steps" in told[2]
+    last = told.index("Only totals are shown, their percentiles to within one percent.")
+    assert told[last + 1 :] == says
+
+
 def test_whoever_stalls_after_steps_that_are_not_shown_has_its_lane():
     """One that was there before them, and not in the place of who held the lane then."""
     why = LimitReached("blocks", 0, 1, 9)
@@ -334,9 +376,10 @@ def test_who_is_cancelled_is_not_said_to_have_finished():
 
 @pytest.mark.parametrize("with_out", [True, False])
 def test_ctrl_c_keeps_the_trace_so_far(tmp_path, capsys, monkeypatch, with_out):
-    update = output.ProgressReporter.update
+    update, reported = output.ProgressReporter.update, []
 
     def interrupt(self, done, note=""):
+        reported.append(done)
         if note.startswith("step 4"):
             raise KeyboardInterrupt
         update(self, done, note)
@@ -350,6 +393,8 @@ def test_ctrl_c_keeps_the_trace_so_far(tmp_path, capsys, monkeypatch, with_out):
     if with_out:
         trace = Trace.load(out)
         assert not trace.complete and len(trace.events) == 5
+        tokens = [len(event.sampled) for event in trace.events]
+        assert reported == list(itertools.accumulate(tokens)) and reported[-1] > 5
         assert call("check", str(out)) == 0
 
 
@@ -482,6 +527,15 @@ def test_a_huge_mask_is_folded_to_the_width():
         assert "more requests are not drawn" in lines[-1]
     assert any("⋮" in str(line) for line in mask_lines(trace, 0, width=100))
     assert not any("…" in str(line) for line in mask_lines(trace, 1, width=None))
+
+
+def test_keys_that_are_not_drawn_are_counted():
+    trace = record(EngineConfig(max_num_seqs=2), request("r0", 9, 2), request("r1", 30, 2))
+    for width, left in ((30, True), (40, True), (None, False)):
+        *_, header, a, b, last = [str(line) for line in mask_lines(trace, 1, width=width)][-4:]
+        drawn = len(re.findall("[AB]", header if left else a))
+        said = f"… stands for folded keys, {41 - drawn} in all; --full draws every one"
+        assert (last == said, drawn < 41) == (left, left)
 
 
 def test_one_request_for_which_there_is_no_room_is_one():

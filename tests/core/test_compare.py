@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +19,7 @@ from core.measure.compare import (
     compare,
     comparing,
     first_differences,
+    machine,
     median_of,
     nearest_to_median,
 )
@@ -45,6 +49,20 @@ class Track:
             return RunResult(outputs, {"steps": len(self.order), **metrics}, margins or {})
 
         return Contender.of(name, start, lambda run: run)
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="names its CPU elsewhere")
+def test_a_cpu_is_called_by_its_own_name_and_others_as_they_are_given():
+    """What torch calls a CPU is its kind of machine."""
+    facts = ("x86_64", 2, "float32", {})
+    where = [
+        machine(device, *facts, versions)
+        for device, versions in (("cpu", {}), ("cuda", {}), ("cpu", {"pyodide": "314.0.7"}))
+    ]
+    named = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    assert [one["hardware"] for one in where[1:]] == ["x86_64", "x86_64"]
+    assert named is None or where[0]["hardware"] == named[1].strip() != "x86_64"
+    assert [one["cpus"] for one in where] == [os.cpu_count(), os.cpu_count(), None]
 
 
 @pytest.mark.slow

@@ -285,6 +285,9 @@ RUN: Told = {
         # the sum of the medians of three rounds is at most half the time of all
         ({"time_s": RUN["time_s"] | {"forward": 1.2}}, [2.0] * 3, None),
         ({"time_s": RUN["time_s"] | {"forward": 1.9, "sample": 0.7}}, [2.0] * 3, "time_s"),
+        ({"time_s": RUN["time_s"] | {"prepare": -0.1}}, [2.0], "time_s"),
+        # where the parts are not told
+        *(({"time_s": parts}, [2.0], None) for parts in (None, {}, {"forward": None})),
     ],
 )
 def test_times_and_rates_fit_each_other(altered: Told, walls: list[float], wrong: str) -> None:

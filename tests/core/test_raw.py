@@ -120,10 +120,15 @@ def test_prompts_and_ends_of_steps_that_are_passed_over_are_kept():
     missing.pass_over(step(5, 0.0, arrived=arrived, finished=[["c", "stop"]]))
     missing.reach(step(8, 0.0))
     assert (missing.missing, missing.passed, missing.reasons) == (4, 1, {"c": "stop"})
+    known = {"a": [9], "d": [3]}
     told = [{"request": r, "told": True} for r in ("a", "d")]
-    rows = missing.with_prompts({"requests": told}, {"a": [9], "d": [3]})
+    rows = missing.with_prompts({"requests": told}, known)
     assert rows == {"requests": [told[0] | {"prompt": [1, 2]}, told[1] | {"prompt": [3]}]}
-    assert missing.with_prompts({"requests": [{"request": "b", "told": True}]}, {}) is None
+    # one that lacks a prompt is of no use, but the prompts in it are known from then on
+    first = {"requests": [{"request": "e", "prompt": [5]}, {"request": "b", "told": True}]}
+    assert missing.with_prompts(first, known) is None
+    again = missing.with_prompts({"requests": [{"request": "e", "told": True}]}, known)
+    assert again == {"requests": [{"request": "e", "told": True, "prompt": [5]}]}
 
 
 def config(**facts: Any) -> Any:

@@ -28,7 +28,7 @@ from core.recorders.vllm.inflight_vllm import recorder as inflight_vllm
 from core.recorders.vllm.inflight_vllm.recorder import Recorder, _place
 from core.recorders.vllm.inflight_vllm.schedulers import RecordsSteps
 from core.recorders.vllm.inflight_vllm.snapshot import Snapshot
-from core.recorders.vllm.inflight_vllm.writer import Parts, RawWriter
+from core.recorders.vllm.inflight_vllm.writer import Oversized, Parts, RawWriter
 
 HEADER = {
     "kind": "header",
@@ -312,6 +312,60 @@ def test_a_snapshot_has_every_queue_and_counts_no_rejected_draft():
     ]
 
 
+class Running(Recorded):
+    """One that has what a snapshot reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kv_cache_manager.get_blocks = lambda request: SimpleNamespace(blocks=[[]])
+
+    @property
+    def running(self) -> list[SimpleNamespace]:
+        return [r for r in self.requests.values() if r not in self.waiting]
+
+    def add_request(self, request) -> None:
+        request.output_token_ids, request.num_preemptions = [], 0
+        request.is_finished = lambda: False
+        super().add_request(request)
+
+
+def test_a_prompt_is_in_one_snapshot_and_who_is_ended_from_outside_is_on_record(path, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_SNAPSHOT_STEPS", "1")
+    monkeypatch.setattr("core.recorders.vllm.inflight_vllm.writer.SNAPSHOT_SHARE", 0)
+    scheduler = Running()
+    for name, prompt in (("a", (1, 2, 3)), ("b", (9,))):
+        scheduler.add_request(asked(name, *prompt))
+        scheduler.requests[name].max_tokens = 4
+
+    def one_step() -> None:
+        output = scheduler.schedule()
+        rows = list(output.num_scheduled_tokens)
+        scheduler.update_from_output(
+            output,
+            SimpleNamespace(req_ids=rows, sampled_token_ids=[[40]] * len(rows), logprobs=None),
+        )
+
+    for _ in range(3):
+        one_step()
+    scheduler.finish_requests("b", "FINISHED_ABORTED")
+    scheduler.finish_requests(["b", "gone"], "FINISHED_ABORTED")  # neither is there any more
+    scheduler.shutdown()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    first, second = (line["requests"] for line in lines if line["kind"] == "snapshot")
+    assert [(row["request"], row.get("prompt"), row.get("told")) for row in first] == [
+        ("a", [1, 2, 3], None),
+        ("b", [9], None),
+    ]
+    assert [(row["request"], row.get("prompt"), row.get("told")) for row in second] == [
+        ("a", None, True),
+        ("b", None, True),
+    ]
+    assert [row["num_prompt"] for row in second] == [3, 1]
+    (ended,) = [line for line in lines if line["kind"] == "abort"]
+    assert (ended["requests"], ended["status"]) == (["b"], "FINISHED_ABORTED")
+    assert lines[-2:] == [ended, {"kind": "end", "dropped": 0}]
+
+
 def test_an_engine_that_falls_idle_leaves_no_gap(path):
     """vLLM schedules nothing once more when its last request has ended, to tell the runner so."""
     scheduler = Recorded()
@@ -373,6 +427,22 @@ def test_a_full_disk_ends_the_recording_alone(caplog):
     writer.put(lambda: step(1))
     assert writer.dropped == before + 1
     writer.close()
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("kind", ["step", "snapshot"])
+def test_a_snapshot_follows_what_is_too_large_unless_that_is_one_itself(tmp_path, kind, wanted):
+    class Narrow(Parts):
+        def write(self, line: str) -> bool:
+            if '"t_start":7' in line:
+                raise Oversized
+            return super().write(line)
+
+    writer = RawWriter(Narrow(tmp_path / "run.raw.jsonl", HEADER))
+    writer.wants_snapshot = wanted
+    writer.put(lambda: {**step(7, 7), "kind": kind, "requests": []})
+    writer.close()
+    assert (writer.dropped, writer.wants_snapshot) == (1, wanted or kind == "step")
 
 
 def test_what_the_writer_cannot_keep_up_with_is_dropped_and_counted(tmp_path):
