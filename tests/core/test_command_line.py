@@ -56,10 +56,30 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(
     assert not os.listdir(tmp_path)
 
 
-def test_what_is_read_is_not_overwritten(capsys, tmp_path):
-    (sizes := tmp_path / "sizes.jsonl").write_text('{"prompt_tokens": 9, "output_tokens": 4}\n')
-    assert "it is what is read" in refusal(capsys, "workload", str(sizes), "--out", str(sizes))
-    assert "it is what is read" in refusal(capsys, *RUN, "--simulate", TRACE, "--out", TRACE)
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("workload", "READ", "--out", "READ"),
+        ("run", "--workload", "READ", "--out", "READ"),
+        ("run", "--workload", "READ", "--html", "READ"),
+        (*RUN, "--simulate", "READ", "--out", "READ"),
+        ("compare", "--workload", "READ", "--out", "READ"),
+        ("compare", *RUN[1:], "--simulate", "READ", "--out", "READ"),
+        ("compare", *RUN[1:], "--simulate", "READ", "--traces", "FOLDER"),
+        ("show", "READ", "--html", "READ"),
+        ("import", "READ", "--out", "READ"),
+        ("fit", "READ", "--out", "READ"),
+        ("plan", "READ", "--out", "READ"),
+        ("plan", "READ", "--html", "READ"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_read_is_not_overwritten(args, capsys, tmp_path):
+    (read := tmp_path / "static.jsonl").write_text("of somebody's own")
+    places = {"READ": str(read), "FOLDER": str(tmp_path)}
+    said = refusal(capsys, *(places.get(arg, arg) for arg in args))
+    assert said == f"{read} cannot be written: it is what is read.\n"
+    assert read.read_text() == "of somebody's own" and os.listdir(tmp_path) == ["static.jsonl"]
 
 
 @pytest.mark.slow

@@ -59,7 +59,8 @@ def test_a_cpu_is_called_by_its_own_name_and_others_as_they_are_given():
         machine(device, *facts, versions)
         for device, versions in (("cpu", {}), ("cuda", {}), ("cpu", {"pyodide": "314.0.7"}))
     ]
-    named = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    about = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    named = re.search(r"^model name\s*: (.*)$", about, re.M)
     assert [one["hardware"] for one in where[1:]] == ["x86_64", "x86_64"]
     assert named is None or where[0]["hardware"] == named[1].strip() != "x86_64"
     assert [one["cpus"] for one in where] == [os.cpu_count(), os.cpu_count(), None]

@@ -18,7 +18,7 @@ import pytest
 
 from core.errors import InflightError
 from core.measure.compare import Comparison, environment, first_differences
-from core.measure.faults import fault_of, wrong_time
+from core.measure.faults import _may_differ, fault_of, wrong_time
 from core.measure.rounds import RunResult
 from core.trace.trace import Trace
 from visualizer.documents.comparison import RECORDED, load
@@ -227,6 +227,13 @@ def test_a_difference_is_one_that_a_run_can_have(real: Comparison, lie: Told) ->
     for told in (true, *(true | nothing for nothing in unknown), true | lie):
         other = replace(real, differences=[told])
         assert (fault_of(other, told_of(other)) is None) == (told != true | lie)
+
+
+def test_a_difference_of_a_run_without_a_trace_is_taken_as_it_is_told(real: Comparison) -> None:
+    """A baseline has none, whose requests could be looked up."""
+    runs = real.runs | {"continuous": replace(real.runs["continuous"], trace=None)}
+    assert _may_differ(replace(real, runs=runs), DIFFERENCE)
+    assert not _may_differ(replace(real, runs=runs), DIFFERENCE | {"got": DIFFERENCE["expected"]})
 
 
 RUN: Told = {

@@ -95,6 +95,15 @@ def test_every_refusal_has_its_type_code_and_headers_and_is_counted(server):
         "rate_limit_exceeded",
     )
     assert found.headers["retry-after"] == "1"
+    # by its schema, by the engine, before it is read, and whoever has no key
+    for more, headers, status_code in (
+        ({"temperature": "hot"}, {}, 400),
+        ({"max_tokens": 4097}, {}, 400),
+        ({}, {"content-type": "text/plain"}, 415),
+        ({}, {"authorization": "bearer secre"}, 401),
+    ):
+        found = server.post("/v1/completions", HARK | more, headers=KEY | headers)
+        assert found.status_code == status_code, found.text
     server.serving.set_class(ClassSettings(accepting=False))
     found = ask(server)
     server.serving.set_class(ClassSettings())
@@ -106,7 +115,9 @@ def test_every_refusal_has_its_type_code_and_headers_and_is_counted(server):
     with connected(server, call(b"x" * 100, "Authorization: Bearer secret")[:-90]) as made:
         answer = made.recv(65536).lower()
         assert answer.startswith(b"http/1.1 408 ") and b"\r\nconnection: close\r\n" in answer
-    assert counted(server) - before == Counter({"405": 1, "404": 2, "429": 1, "503": 1, "408": 1})
+    assert counted(server) - before == Counter(
+        {"405": 1, "404": 2, "429": 1, "400": 2, "415": 1, "401": 1, "503": 1, "408": 1}
+    )
 
 
 def test_what_fails_unforeseen_is_answered_in_a_sentence_counted_and_ends_its_connection(server):
