@@ -169,6 +169,59 @@ def test_numbers_that_no_run_has_are_refused(args, words, capsys):
     assert words in refusal(capsys, *args)
 
 
+SIZES = "SIZES"  # a file of the sizes of requests that arrive together
+MADE_UP = "MADE_UP"  # a simulated run
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (
+            ("show", TRACE, "--step", "1", "--layer", "4"),
+            "The model has 4 layers, so there is no layer 4.",
+        ),
+        (
+            ("show", TRACE, "--step", "0"),
+            "The mask of step 0 has 28 × 28 cells; at most 100 are drawn here.",
+        ),
+        (("check", MADE_UP, "--rerun"), "A simulated run has no model to run again."),
+        (("workload", SIZES, "--out", "w", "--speed", "0"), "The speed must be above 0, not 0."),
+        (
+            ("workload", SIZES, "--out", "w", "--speed", "2"),
+            "--speed does nothing with SIZES, whose requests arrive all at once.",
+        ),
+        (("workload", SIZES, "--out", "-", "--json"), "--json does nothing where the workload"),
+        (("import", RAW, "--verify", "--metrics", SIZES), "SIZES has no counters of vLLM."),
+        (
+            ("import", RAW, "--verify", "--metrics", "nowhere"),
+            "nowhere cannot be read: No such file or directory.",
+        ),
+        (
+            ("compare", *RUN[1:], "--simulate", "h100:8b", "--baseline", "article"),
+            "give --baseline or --simulate.",
+        ),
+        (
+            ("compare", *RUN[1:], "--simulate", "h100:8b", "--repeats", "3"),
+            "--repeats does nothing with --simulate",
+        ),
+        (("compare", *RUN[1:], "--baseline", "none"), "There is no baseline 'none'; the baselines"),
+        (("compare", *RUN[1:], "--traces", "nowhere"), "There is no folder nowhere."),
+        (("collect", "--out", "odd", "--port", "0"), "odd/.token holds no token: Is a directory."),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, tuple) else None,
+)
+def test_what_a_command_cannot_do_is_refused(args, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("core.cli.terminal.MOST_CELLS", 100)
+    Path(SIZES).write_text('{"prompt_tokens": 9, "output_tokens": 4}\n', encoding="utf-8")
+    Path("odd/.token").mkdir(parents=True)
+    if MADE_UP in args:
+        assert call(*RUN, "--simulate", "h100:8b", "--out", MADE_UP) == 0
+        capsys.readouterr()
+    assert words in refusal(capsys, *args)
+    assert "w" not in os.listdir()
+
+
 def test_nothing_is_minus_zero():
     assert (
         output.percent(-1e-9) == "0.0 %"

@@ -102,6 +102,41 @@ def test_a_step_that_no_trace_can_hold_is_a_damaged_line(more):
     ]
 
 
+WHOLE: list[dict[str, Any]] = [
+    step(1, 1.0),
+    {"kind": "snapshot", "step": 1, "t": 1.0, "running": [], "waiting": [], "requests": []},
+    {"kind": "abort", "t": 1.0, "requests": []},
+    {"kind": "end", "dropped": 0},
+]
+
+
+def test_a_record_of_each_kind_is_read_and_one_that_says_less_is_a_damaged_line():
+    whole = read([step(0, 0.0), *WHOLE])
+    assert (whole.faults, len(whole.steps), len(whole.aborts)) == ([], 2, 1)
+    assert (list(whole.snapshots), whole.complete) == ([1], True)
+    unread = [{"kind": "another"}, {}, [1]]
+    for record in WHOLE:
+        for name in record.keys() - ({"t"} if record["kind"] == "snapshot" else set()):
+            unread.append({key: value for key, value in record.items() if key != name})
+            unread.append(record | {name: None})
+    for number in (-1, 1.0, True):
+        unread += [record | {"step": number} for record in WHOLE[:2]]
+    unread += [WHOLE[0] | more for more in ({"t_start": "1"}, {"t_end": True}, {"segments": {}})]
+    for record in unread:
+        assert read([step(0, 0.0), record]).faults == ["1.raw.jsonl, line 3: this is no record."]
+    said = ["1.raw.jsonl, line 2: this is no record. So are 2 more lines."]
+    assert read(unread[:3]).faults == said
+
+
+def test_a_recorder_that_stopped_before_its_engine_says_why():
+    recording = read([step(0, 0.0), {"kind": "end", "dropped": 0, "why": "the disk is full"}])
+    assert recording.complete and recording.faults == [
+        "Its recorder stopped before its engine did: the disk is full."
+    ]
+    with pytest.raises(InvalidTrace, match="there is no recording to open"):
+        gathered([])
+
+
 @pytest.mark.parametrize("more", [{"model": "\ud800"}, {"tested": math.nan}], ids=str)
 def test_a_header_that_no_trace_can_hold_is_none(more):
     with pytest.raises(InvalidTrace, match="not a header with the format's version"):
