@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from core.cli.compare import _fastest_sentence
+from core.cli.compare import _fastest_sentence, _outputs_sentence
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidConfig
 from core.measure.compare import (
@@ -91,6 +91,30 @@ def test_the_fastest_is_named_with_those_from_whom_the_rounds_do_not_tell_it():
     )
     result.walls["c"] = [2, 3.5, 2.5]
     assert _fastest_sentence(result) == "The fastest: b."
+
+
+def test_outputs_are_identical_or_the_first_difference_is_named():
+    track = Track()
+    made = [track.contender(name, [1, 1]) for name in ("a", "b")]
+    result = compare(made, 1, clock=track.clock)
+    assert _outputs_sentence(result) == "Outputs: identical, token for token."
+    same = "Outputs: identical, token for token, as long as the clients stayed."
+    cut = replace(result.runs["b"], cut=frozenset({"r1"}))
+    assert _outputs_sentence(replace(result, runs=result.runs | {"b": cut})) == same
+    first = {"policy": "b", "request": "r1", "position": 4, "margin": None}
+    says = "Outputs differ: b departs from a in request r1 at token 4"
+    for more, so in (
+        ([first], ""),
+        ([first | {"margin": 0.00012345}], ", where the best logit led by 0.000123"),
+        ([first, first, first], " (3 differences in all)"),
+    ):
+        assert _outputs_sentence(replace(result, differences=more)) == f"{says}{so}."
+
+
+def test_a_run_too_short_for_the_clock_is_refused():
+    track = Track()
+    with pytest.raises(InflightError, match="less time than this clock can measure"):
+        compare([track.contender("a", [1, 0])], 1, clock=track.clock)
 
 
 @pytest.mark.slow
