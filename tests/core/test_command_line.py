@@ -74,7 +74,8 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(
     ],
     ids=" ".join,
 )
-def test_what_is_read_is_not_overwritten(args, capsys, tmp_path):
+def test_what_is_read_is_not_overwritten(args, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("core.page.draw", object())  # as where the page is installed
     (read := tmp_path / "static.jsonl").write_text("of somebody's own")
     places = {"READ": str(read), "FOLDER": str(tmp_path)}
     said = refusal(capsys, *(places.get(arg, arg) for arg in args))

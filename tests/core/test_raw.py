@@ -16,7 +16,7 @@ import pytest
 from core.config import ASSETS
 from core.errors import InvalidTrace
 from core.recorders.convert import checked_trace
-from core.recorders.raw import MissingSteps, Recording, gathered, header_in, is_raw
+from core.recorders.raw import MissingSteps, Recording, gathered, header_in, is_raw, read_raw
 from core.recorders.recorded_header import recorded_config, trace_header
 from core.trace.trace import Trace
 from worlds.by_hand import HEADER
@@ -126,6 +126,28 @@ def test_a_record_of_each_kind_is_read_and_one_that_says_less_is_a_damaged_line(
         assert read([step(0, 0.0), record]).faults == ["1.raw.jsonl, line 3: this is no record."]
     said = ["1.raw.jsonl, line 2: this is no record. So are 2 more lines."]
     assert read(unread[:3]).faults == said
+
+
+def test_a_file_that_cannot_be_read_on_has_what_was_read(tmp_path, monkeypatch):
+    rows = [HEADER, *(step(number, float(number)) for number in range(3))]
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    (path := tmp_path / "run.raw.jsonl.gz").write_bytes(gzip.compress(content)[:-9])
+    (recording,) = read_raw([path])
+    (fault,) = recording.faults
+    assert fault.startswith("After line ") and " run.raw.jsonl.gz cannot be read: " in fault
+    monkeypatch.setattr("core.recorders.raw.MAX_LINE_BYTES", 500)
+    (path := tmp_path / "run.raw.jsonl").write_bytes(content + b" " * 500)
+    (recording,) = read_raw([path])
+    assert len(recording.steps) == 3 and recording.faults == [
+        "After line 4 run.raw.jsonl has a line of more than 0 MiB."
+    ]
+    (path := tmp_path / "run.raw.jsonl").write_bytes(content[:-3])
+    (recording,) = read_raw([path])
+    assert len(recording.steps) == 2 and recording.faults == [
+        "run.raw.jsonl breaks off in line 4: the recorder had not written it to its end."
+    ]
+    with pytest.raises(InvalidTrace, match="nowhere.jsonl cannot be read: No such file"):
+        read_raw([tmp_path / "nowhere.jsonl"])
 
 
 def test_a_recorder_that_stopped_before_its_engine_says_why():
