@@ -399,6 +399,45 @@ def test_where_no_snapshot_can_be_taken_the_steps_are_recorded_all_the_same(
     assert said.startswith("Inflight records no snapshots: AttributeError: ")
 
 
+def test_an_engine_whose_results_never_come_back_goes_on_without_a_recording(
+    path, monkeypatch, caplog
+):
+    monkeypatch.setattr(inflight_vllm, "QUEUED_RECORDS", 2)
+    scheduler = Recorded()
+    scheduler.add_request(asked("a", 1, 2))
+    with caplog.at_level(logging.ERROR, "inflight"):
+        assert [scheduler.schedule().num_scheduled_tokens for _ in range(4)] == [
+            {"a": 2},
+            *[{"a": 1}] * 3,
+        ]
+        scheduler.shutdown()
+    assert [r.message for r in caplog.records if r.levelno == logging.ERROR] == [
+        "Inflight stopped recording: RuntimeError: 2 steps were scheduled whose results never came"
+        " back. The engine goes on."
+    ]
+
+
+def test_a_step_in_which_somebody_only_arrives_is_on_record_and_one_without_news_is_not(path):
+    class Holds(Recorded):
+        """Nobody gets a lane."""
+
+        def schedule(self):
+            held, self.waiting, self.requests = (self.waiting, self.requests), Queue(), {}
+            output = super().schedule()
+            self.waiting, self.requests = held
+            return output
+
+    scheduler = Holds()
+    scheduler.add_request(asked("a", 1, 2))
+    scheduler.schedule()
+    scheduler.schedule()
+    scheduler.shutdown()
+    (recording,) = read_raw([path])
+    (step,) = recording.steps
+    assert step["empty"] is True and not step["segments"]
+    assert [arrived["request"] for arrived in step["arrived"]] == ["a"]
+
+
 def test_settings_that_are_none_leave_the_engine_without_a_recording(path, monkeypatch, caplog):
     monkeypatch.setenv("INFLIGHT_MAX_MB", "many")
     with caplog.at_level(logging.ERROR, "inflight"):
