@@ -18,7 +18,7 @@ import pytest
 
 from core.errors import InflightError
 from core.measure.compare import Comparison, environment, first_differences
-from core.measure.faults import fault_of, wrong_time
+from core.measure.faults import _may_differ, fault_of, wrong_time
 from core.measure.rounds import RunResult
 from core.trace.trace import Trace
 from visualizer.documents.comparison import RECORDED, load
@@ -229,6 +229,13 @@ def test_a_difference_is_one_that_a_run_can_have(real: Comparison, lie: Told) ->
         assert (fault_of(other, told_of(other)) is None) == (told != true | lie)
 
 
+def test_a_difference_of_a_run_without_a_trace_is_taken_as_it_is_told(real: Comparison) -> None:
+    """A baseline has none, whose requests could be looked up."""
+    runs = real.runs | {"continuous": replace(real.runs["continuous"], trace=None)}
+    assert _may_differ(replace(real, runs=runs), DIFFERENCE)
+    assert not _may_differ(replace(real, runs=runs), DIFFERENCE | {"got": DIFFERENCE["expected"]})
+
+
 RUN: Told = {
     "wall_s": 2.0,
     "finished": 4,
@@ -285,6 +292,9 @@ RUN: Told = {
         # the sum of the medians of three rounds is at most half the time of all
         ({"time_s": RUN["time_s"] | {"forward": 1.2}}, [2.0] * 3, None),
         ({"time_s": RUN["time_s"] | {"forward": 1.9, "sample": 0.7}}, [2.0] * 3, "time_s"),
+        ({"time_s": RUN["time_s"] | {"prepare": -0.1}}, [2.0], "time_s"),
+        # where the parts are not told
+        *(({"time_s": parts}, [2.0], None) for parts in (None, {}, {"forward": None})),
     ],
 )
 def test_times_and_rates_fit_each_other(altered: Told, walls: list[float], wrong: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from core import EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
 from core.cli import main
-from core.cli.fit import _time
+from core.cli.fit import _print, _time, examples
 from core.cli.report import cost_sentences
 from core.errors import InvalidTrace
 from core.files import save_json
@@ -707,3 +707,56 @@ def test_a_time_of_a_pass_is_rounded_before_its_unit_is_chosen():
     }
     told |= {0.1234: "123 ms", 0.9996: "1 s", 1234.0: "1,234 s"}
     assert {seconds: _time(seconds) for seconds in told} == told
+
+
+def test_what_is_said_of_a_fit_is_worked_out_from_its_coefficients(capsys) -> None:
+    """12.3456 ms for each pass and 2 µs for each position, at 100 bytes of KV a token: of three
+    passes the first is no larger than those that were measured.
+    """
+    cost = fitted.Linear(
+        base_s=0.0123456,
+        per_token_s=2e-6,
+        per_kv_byte_s=0.0,
+        kv_bytes_per_token=100,
+        most=Load(64, 80_000, 800),
+        least=Load(1, 0, 0),
+        assumptions=("A fitted cost.",),
+        error={
+            "median": 0.51,
+            "p90": 0.6,
+            "total": -0.02,
+            "worst": 0.7,
+            "held_out_passes": 1000,
+            "in_turns": {"median": 0.01, "p90": 0.02, "total": 0.03, "worst": 0.04},
+        },
+    )
+    _print(cost, examples(cost))
+    said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert said == [
+        "A fitted cost.",
+        "",
+        "A pass takes 12.3 ms + 2 µs for each position computed.",
+        "For each 1,000 tokens of KV cache read no time could be told from the rest.",
+        "",
+        "a pass takes",
+        "a decode step of 1 request, 500 tokens in its cache 12.3 ms",
+        "a decode step of 16 requests, 500 tokens in each cache 12.4 ms beyond what was measured",
+        "a prompt of 1,000 tokens in one pass 14.3 ms beyond what was measured",
+        "",
+        "Measured: 1 to 64 positions and 0 to 800 tokens of KV cache in a pass. Beyond that the"
+        " line is only drawn on.",
+        "The fit is off by 51.0 % (median) and 60.0 % (90th percentile) on 1,000 passes that it had"
+        " not seen, each fifth of the run in turn; by -2.0 % in total, and 70.0 % in the worst"
+        " fifth.",
+        "That is no prediction of a pass: what depends on single passes, as ITL, or TTFT without a"
+        " queue, is not to be believed.",
+        "With every fifth step left out instead, beside steps that the fit has seen: 1.0 %, 2.0 %,"
+        " 3.0 %, 4.0 %.",
+    ]
+    both = replace(cost, per_kv_byte_s=1e-8, per_pair_s=2e-12)
+    _print(both, [])
+    said = capsys.readouterr().out
+    assert (
+        "A pass takes 12.3 ms + 2 µs for each position computed + 1 ms for each 1,000 tokens of KV"
+        " cache read + 2 µs for each million pairs of attention.\n"
+    ) in said and "no time could be told" not in said

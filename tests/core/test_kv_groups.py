@@ -12,13 +12,14 @@ from types import SimpleNamespace
 import pytest
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
-from core.errors import InvalidTrace
+from core.errors import InflightError, InvalidTrace
 from core.measure.baselines.records import BaselineRequest
 from core.measure.baselines.transformers_continuous import TransformersContinuous
+from core.recorders import transformers_batching as batching
 from core.recorders.convert import checked_trace
 from core.recorders.groups import kv_groups
 from core.recorders.raw import Recording, read_raw
-from core.recorders.transformers_batching import _Observer
+from core.recorders.transformers_batching import ContinuousBatchProcessor, _Observer
 from core.recorders.transformers_batching import recording as recording_transformers
 from core.recorders.vllm.inflight_vllm.groups import Leaving
 from core.trace.events import (
@@ -389,6 +390,18 @@ def test_a_table_of_transformers_is_recorded_by_what_is_new_in_it(tmp_path):
     assert changes(a=([0, 2], [5])) == [["a", [[0, 2], [10, 11]], "table"]]
 
 
+def test_where_nothing_runs_no_file_is_left_and_transformers_is_as_it_was(tmp_path):
+    """Only while it is recorded is it patched; and asynchronous batches are refused."""
+    processor, schedulers = ContinuousBatchProcessor, batching.schedulers.SCHEDULER_MAPPING
+    before, classes = processor.update_batch, dict(schedulers)
+    with recording_transformers(path := tmp_path / "run.raw.jsonl", "m"):
+        assert processor.update_batch is not before and schedulers.keys() == classes.keys()
+        assert not set(schedulers.values()) & set(classes.values())
+        with pytest.raises(InflightError, match="set use_async_batching=False"):
+            processor.update_batch(SimpleNamespace(use_async_batching=True))
+    assert (processor.update_batch, schedulers) == (before, classes) and not path.exists()
+
+
 @pytest.mark.slow
 def test_transformers_keeps_a_ring_for_layers_with_a_window(tmp_path):
     """A small random Gemma 3 with three layers of a window and one without: a block of the ring is
@@ -422,6 +435,7 @@ def test_transformers_keeps_a_ring_for_layers_with_a_window(tmp_path):
             assert driver.step()
         driver.close()
     (raw,) = read_raw([path])
+    assert raw.complete
     trace = checked_trace(raw)
     ring, full = trace.header.groups
     assert (ring.kind, ring.window, ring.layers, ring.units) == ("ring", 40, (0, 1, 2), 3)

@@ -10722,4 +10722,32 @@ FAULTS = (
         "False:",
         ("core/test_retimed.py::test_a_fit_that_contradicts_itself_is_refused",),
     ),
+    Fault(
+        "a server shows texts unless it is told to",
+        "core/cli/serve.py",
+        "Hidden(texts=not show_texts",
+        "Hidden(texts=show_texts",
+        ("core/test_command_line.py::test_every_option_of_serve_reaches_the_server",),
+    ),
+    Fault(
+        "all recordings that are not written are deleted to make room",
+        "core/recorders/collected.py",
+        "if self._bytes <= self._most_bytes:",
+        "if self._bytes <= 0:",
+        ("core/test_collect.py::test_the_oldest_files_make_room_but_no_file_that_is_written",),
+    ),
+    Fault(
+        "a comparison overwrites the cost that it reads",
+        "core/cli/compare.py",
+        "for path in (workload, source) if",
+        "for path in (workload,) if",
+        ("core/test_command_line.py::test_what_is_read_is_not_overwritten",),
+    ),
+    Fault(
+        "a long run that is whole is said to be cut short",
+        "core/cli/long.py",
+        "            end = record\n",
+        "            continue\n",
+        ("core/test_cli.py::test_a_long_run_is_said_to_be_whole_cut_short_or_broken_off",),
+    ),
 )
