@@ -238,6 +238,15 @@ def test_a_loop_in_the_file_itself_is_stopped_too(monkeypatch):
     )
 
 
+def test_what_code_reads_and_writes_past_python_is_no_part_of_the_answers():
+    """A library in C may write so, too."""
+    code = (
+        b"import os\nread = os.read(0, 9)\nf = lambda: os.write(1, b'2\\n') and read.decode()\nf()"
+    )
+    with process.Process(code) as running:
+        assert [running.ask([line]).values for line in ("f()", "1 + 1")] == [[""], [2]]
+
+
 def test_reading_the_file_does_not_count_as_computing():
     code = "import time\ntime.sleep(0.3)\n\n\ndef block_diagonal_mask(chunks):\n    pass\n"
     with process.Process(code.encode()) as running:

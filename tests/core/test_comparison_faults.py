@@ -500,6 +500,7 @@ def test_a_point_of_a_sweep_has_the_numbers_of_a_run_and_no_others(tmp_path: Pat
         (numbers["time_s"], "other", -0.001),
         (point, "cut", 0),
         (point, "offered", float(point["offered"])),
+        (point, "policy", "nobody"),
         (told["load"], "complete", 1),
         (told["load"], "capacity_requests_per_s", -1.0),
     ):

@@ -765,8 +765,11 @@ def test_under_load_every_point_is_one_that_was_measured(comparison):
         point("continuous", 2, 0.2),
         point("continuous", 4, 0.4),
     ]
+    points[0]["numbers"]["output_tok_s"] = None  # nobody had ended, so there were no tokens
     swept = {"capacity_requests_per_s": 4.0, "points": points}
     left, right = drawn(load(swept)).data[:2]
+    assert list(right.customdata) == ["0 output tok/s", "50 output tok/s"]
+    assert list(left.customdata) == ["500 ms, 9 of 9 served", "≥ 8.00 s, 9 of 12 served"]
     assert list(left.x) == [2, 4] and list(left.y) == [0.5, 8.0] and list(right.y) == [1.8, 3.6]
     assert left.marker.color[0] != left.marker.color[1] == PANEL  # hollow: cut, so at least so long
     assert (

@@ -6,6 +6,9 @@ import json
 
 import numpy as np
 import pytest
+from plotly.offline import get_plotlyjs
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from core import Workload
 from core.config import EngineConfig
@@ -16,9 +19,13 @@ from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
 from visualizer.charts.theme import HUES, deal
+from visualizer.jobs.limits import HERE
 from visualizer.page.site import export_site
 from visualizer.page.step import PLOTLY, step_page
+from visualizer.server.api import Server
+from visualizer.server.middleware import address_of
 from visualizer.server.recorded_runs import promise_recorded_runs
+from visualizer.server.routes import routes
 from visualizer.server.store import Store
 from worlds.figures import drawn
 from worlds.sites import some
@@ -72,6 +79,29 @@ def test_a_preview_finds_the_picture_where_the_site_is_served(tmp_path, url, pic
     first = export_site(tmp_path / "site", *some(tmp_path, "chunk-7-by-4"), url)
     assert f'property="og:image" content="{picture}"' in first.read_text(encoding="utf-8")
     assert (tmp_path / "site" / "picture.png").stat().st_size > 1000
+
+
+def test_what_is_sent_is_whole_and_what_is_downloaded_has_a_name(store: Store, monkeypatch):
+    """A figure is sent with plotly.js in its place, in many pieces."""
+    monkeypatch.setattr(Server, "warm_up", lambda self: None)
+    http = TestClient(
+        Starlette(routes=routes(Server(store, HERE, store.folder), address_of(False)))
+    )
+    kept = store.put(trace())
+    page, data, lines = "text/html; charset=utf-8", "application/json", "application/x-ndjson"
+    for made, sent_as, name in (
+        (kept, data, None),
+        (store.export("jsonl", kept["id"]), lines, "inflight-trace.jsonl"),
+        (store.export("perfetto", kept["id"]), data, "inflight-perfetto.json"),
+        (store.export("html", kept["id"]), page, "inflight.html"),
+        (store.export("plotly", kept["id"], 1), page, "inflight.html"),
+    ):
+        sent = http.get(f"/inflight/files/{made['url'].rpartition('/')[2]}")
+        plotly = f"<script>{get_plotlyjs()}</script>"
+        assert sent.text == opened(made).replace(PLOTLY, plotly), made
+        assert sent.headers["content-type"] == sent_as
+        saved = name and f'attachment; filename="{name}"'
+        assert sent.headers.get("content-disposition") == saved
 
 
 def test_perfetto_gets_json(store: Store):
