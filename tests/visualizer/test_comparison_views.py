@@ -889,6 +889,45 @@ def test_no_more_tokens_differ_than_there_are_in_the_longer_text():
     )
 
 
+def test_what_differs_and_what_was_not_observed_is_said(comparison):
+    """Sentences that no comparison that ships has."""
+    where = {"policy": "continuous", "request": "b", "position": 7, "expected": 1, "got": 2}
+    parted, unobserved = ({**where, "margin": margin} for margin in (0.012345, None))
+    said = "continuous departs from static in request b at token 7"
+
+    def outputs(*differences: dict) -> str:
+        return findings.outputs(dataclasses.replace(comparison, differences=[*differences]))
+
+    assert outputs() == "Every run wrote the same tokens."
+    assert outputs(parted, unobserved) == f"{said}, where the best logit led by 0.0123."
+    assert outputs(unobserved, parted) == f"{said}."
+
+    numbers = comparison.medians
+    for name in numbers:
+        medians = numbers | {name: numbers[name] | {"output_tok_s": None}}
+        known = dataclasses.replace(comparison, medians=medians)
+        assert findings.throughput(known) == "Throughput could not be observed."
+
+    waited = point("static", 2, 1.0)
+    waited["numbers"] |= {"ttft_s": {"count": 0, "left_out": 9, "p99": None}}
+    swept = {"capacity_requests_per_s": None, "points": [waited, point("continuous", 2, 0.2)]}
+    assert verdicts.load(swept) == (
+        "At 2 requests a second, 99 of 100 get their first token with static never, and 1.8"
+        " finish; with continuous within 200 ms, and 1.8 finish."
+    )
+    assert findings.totals(dataclasses.replace(run("static"), events=[])) == []
+    assert [findings.percent(share) for share in (None, 0.0, 0.0996, 0.1, 1.0)] == [
+        "–",
+        "0 %",
+        "10.0 %",
+        "10 %",
+        "100 %",
+    ]
+    assert "; the largest logit difference is 0, in float32 on cpu. " in findings.equivalence(
+        equivalence_of([1, 2], [1, 3], None)
+    )
+
+
 def test_the_size_of_a_model_is_said_where_an_engine_knows_it():
     comparison = load_comparison(RECORDED / "engines-kv-pressure").comparison
     assert verdicts.caveats(comparison)[-1].startswith("A model of 5 million parameters on a CPU")
