@@ -23,6 +23,7 @@ from core.workload.workload import Workload
 from visualizer.browser.answers import Answers
 from visualizer.words import language
 from visualizer.words.language import catalogue
+from visualizer.write import attempt as attempts
 from visualizer.write import code as written_code
 from visualizer.write import policy_answers, process
 from visualizer.write.answers import MOST_PRINTED, Printed
@@ -538,6 +539,19 @@ def test_a_policy_that_fails_beside_it_says_so():
     assert "ZeroDivisionError" in str(
         job("arrival", changed("arrival", ("-request.num_prompt_tokens", "1 / 0")), beside=True)[-1]
     )
+
+
+def test_a_run_of_too_many_steps_is_stopped_unless_the_last_one_ends_it(monkeypatch):
+    code = SOLVED["refill"][0]
+    steps = len(attempt("refill", code)["replay"]["events"])
+    monkeypatch.setattr(attempts, "MOST_STEPS", steps)
+    assert attempt("refill", code)["fault"] is None
+    monkeypatch.setattr(attempts, "MOST_STEPS", steps - 1)
+    found = attempt("refill", code)
+    beside = job("refill", code, beside=True)[-1]["attempt"]
+    for one in (found, beside):
+        assert one["fault"]["says"] == "After 1,000 steps not all requests are done."
+    assert len(found["replay"]["events"]) == steps - 1
 
 
 def test_what_a_policy_prints_is_shown():
