@@ -15,9 +15,10 @@ from core.config import EngineConfig
 from core.errors import InflightError
 from core.simulate.engine import SimulatedEngine
 from core.simulate.roofline import Roofline
+from core.trace.mask import Position
 from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
-from visualizer.charts.step_figure import step_figure
+from visualizer.charts.step_figure import _reason, step_figure
 from visualizer.charts.theme import HUES, deal
 from visualizer.jobs.limits import HERE
 from visualizer.page.site import export_site
@@ -194,6 +195,22 @@ def test_the_figure_of_a_step_shows_letters_and_tokens_and_is_light_without_plot
     page = opened(store.export("plotly", store.put(ran)["id"], step))
     # plotly.js, 5 MB, is put in as it is sent
     assert page.count(PLOTLY) == 1 and len(page) < 100_000
+
+
+def test_a_cell_of_a_figure_says_why_it_is_allowed_or_blocked():
+    pad, other = Position("a", None, ""), Position("b", 0, "x")
+    query, before, after = (Position("a", place, "x") for place in (5, 4, 6))
+    for key, allowed, says in (
+        (query, True, "allowed: the token itself"),
+        (before, True, "allowed: an earlier token of the same request"),
+        (other, True, "allowed: by the leak, a token of another request"),
+        (other, False, "blocked: another request"),
+        (after, False, "blocked: the future"),
+        (before, False, "blocked: outside the window"),
+        (pad, False, "blocked: padding"),
+    ):
+        assert _reason(query, key, allowed) == says
+    assert _reason(pad, query, False) == "blocked: padding"
 
 
 def test_a_figure_too_large_for_a_page_is_refused():

@@ -277,7 +277,9 @@ def test_time_that_is_up_names_the_line_that_was_running():
             changed("shortest", ("shortest prompt first", "shortest")),
             "`arrival` and `shortest` are the words for the engine's own orders",
         ),
-        ("x" * 30_000, "at most 20,000 characters"),
+        ("#" * 20_001, "at most 20,000 characters"),
+        ("#" * 20_000, "There is no policy here"),
+        (f"limits = 64\n{TASKS['promise'].code}", "`limits` gives limits by name"),
     ],
 )
 def test_code_that_is_no_policy_is_refused_in_a_sentence(code, says):
