@@ -10,6 +10,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -520,3 +521,12 @@ def test_a_point_of_a_sweep_has_the_numbers_of_a_run_and_no_others(tmp_path: Pat
             load(folder)
         inside.clear()
         inside.update(before)
+    # the first recordings have none; they name the contenders, too
+    told["load"].pop("capacities", None)
+    told_of = point["policy"]
+    for name in (told_of, "nobody"):
+        for one in told["load"]["points"]:
+            one["policy"] = name if one["policy"] == told_of else one["policy"]
+        (folder / "comparison.json").write_text(json.dumps(told), encoding="utf-8")
+        with nullcontext() if name != "nobody" else pytest.raises(InflightError, match="sweep"):
+            load(folder)

@@ -23,6 +23,7 @@ from core.workload.workload import Workload
 from visualizer.browser.answers import Answers
 from visualizer.words import language
 from visualizer.words.language import catalogue
+from visualizer.write import attempt as attempts
 from visualizer.write import code as written_code
 from visualizer.write import policy_answers, process
 from visualizer.write.answers import MOST_PRINTED, Printed
@@ -276,7 +277,9 @@ def test_time_that_is_up_names_the_line_that_was_running():
             changed("shortest", ("shortest prompt first", "shortest")),
             "`arrival` and `shortest` are the words for the engine's own orders",
         ),
-        ("x" * 30_000, "at most 20,000 characters"),
+        ("#" * 20_001, "at most 20,000 characters"),
+        ("#" * 20_000, "There is no policy here"),
+        (f"limits = 64\n{TASKS['promise'].code}", "`limits` gives limits by name"),
     ],
 )
 def test_code_that_is_no_policy_is_refused_in_a_sentence(code, says):
@@ -558,6 +561,19 @@ def test_a_policy_that_fails_beside_it_says_so():
     assert "ZeroDivisionError" in str(
         job("arrival", changed("arrival", ("-request.num_prompt_tokens", "1 / 0")), beside=True)[-1]
     )
+
+
+def test_a_run_of_too_many_steps_is_stopped_unless_the_last_one_ends_it(monkeypatch):
+    code = SOLVED["refill"][0]
+    steps = len(attempt("refill", code)["replay"]["events"])
+    monkeypatch.setattr(attempts, "MOST_STEPS", steps)
+    assert attempt("refill", code)["fault"] is None
+    monkeypatch.setattr(attempts, "MOST_STEPS", steps - 1)
+    found = attempt("refill", code)
+    beside = job("refill", code, beside=True)[-1]["attempt"]
+    for one in (found, beside):
+        assert one["fault"]["says"] == "After 1,000 steps not all requests are done."
+    assert len(found["replay"]["events"]) == steps - 1
 
 
 def test_what_a_policy_prints_is_shown():

@@ -704,6 +704,10 @@ BLOCKS = {
         ),
         "Each pool stands alone",
     ),
+    "one list of free blocks for all pools": (
+        _blocks(("self.free = list", "Blocks.free = list")),
+        "Each pool stands alone",
+    ),
     "a function, not a class": ("def Blocks(num_blocks, block_size):\n    return {}\n", "no grow"),
     "no slot": (_blocks(("def slot", "def slots")), "no slot"),
     "never ends": (
