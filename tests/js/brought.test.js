@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { gzipSync } from "node:zlib";
 
 import { documentOf, El, finding, of, soon } from "./elements.js";
 import { arrivals, event, runOf } from "./worlds.js";
@@ -51,6 +52,70 @@ test("a replay from elsewhere is marked so, and a simulated one stays simulated,
     [null, "uploaded"],
     [null, "simulated"],
   ]);
+});
+
+test("an address that may not be fetched, that is not answered or holds no run is refused in a sentence", async () => {
+  const page = globalThis.location;
+  const replay = { header: { source: "live" }, events: [], captions: [] };
+  const own = "this page opens runs of its own address";
+  const large = new Uint8Array(2 ** 20 + 1);
+  const refusal = async (/** @type {string[]} */ addresses, /** @type {any} */ more = {}) => {
+    const { answer, protocol = "http:", ...options } = more;
+    /** @type {string[]} */
+    const told = [];
+    const toast = (/** @type {string} */ words) => told.push(words);
+    const openReplay = (/** @type {any[]} */ ...[, , entry]) => {
+      assert.deepEqual(entry, { name: null, trace: addresses[0] });
+      told.push("opened");
+    };
+    globalThis.location = /** @type {any} */ ({ ...page, protocol });
+    globalThis.fetch = async (/** @type {any} */ url, /** @type {any} */ how) => {
+      const found = answer ? answer() : Response.json(replay);
+      if (found === null) throw new TypeError("failed to fetch");
+      const isOwn = url.host === "x";
+      const credentials = isOwn ? "same-origin" : "omit";
+      assert.deepEqual(how, { credentials, referrerPolicy: "no-referrer" });
+      return Object.defineProperty(found, "url", { value: more.to ?? String(url) });
+    };
+    const app = { options, openReplay, toast, changed: none };
+    const opened = await openAddress(/** @type {any} */ (app), addresses);
+    assert.deepEqual([opened, told.length], [told[0] === "opened", 1]);
+    return told[0].replace("The run at this address could not be opened: ", "");
+  };
+  const hosts = { traceHosts: ["https://y", "http://z:8"] };
+  for (const [said, addresses, more] of /** @type {[string, string[], object?][]} */ ([
+    ["opened", ["/r.json"]],
+    ["opened", ["https://y/r.json"], hosts],
+    ["it is no address.", ["http://["]],
+    ["a page that was opened from disk may fetch nothing.", ["/r.json"], { protocol: "file:" }],
+    [`${own}, and of no other.`, ["https://y/r.json"]],
+    [`${own}, and of no other.`, ["/r.json", "http://x:8/r.json"]],
+    [`${own} and of https://y, http://z:8, and of no other.`, ["http://z/r.json"], hosts],
+    [`${own}, and of no other.`, ["/r.json"], { to: "http://y/r.json" }],
+    [
+      "y did not answer, or does not let other pages read it (CORS).",
+      ["https://y/r"],
+      { ...hosts, answer: () => null },
+    ],
+    ["x answered 404.", ["/r.json"], { answer: () => new Response("", { status: 404 }) }],
+    ...[large, gzipSync(large)].map((bytes) => [
+      "it has more than 1 MiB, and this page opens no larger one.",
+      ["/r"],
+      { uploadBytes: 2 ** 20, answer: () => new Response(bytes) },
+    ]),
+    ["opened", ["/r"], { answer: () => new Response(gzipSync(JSON.stringify(replay))) }],
+    [
+      "it is no replay, and this page has no engine that could read a trace or a recording.",
+      ["/r"],
+      { answer: () => Response.json({ ...replay, captions: null }) },
+    ],
+    [
+      "a replay is opened alone; one that was saved with several ranks on screen has all of them.",
+      ["/r", "/s"],
+    ],
+  ]))
+    assert.equal(await refusal(addresses, more), said);
+  globalThis.location = page;
 });
 
 test("weights that come late are not those of the run that was opened meanwhile", async (t) => {
