@@ -13,6 +13,7 @@ Object.assign(globalThis, {
   document: documentOf(),
   location: { hash: "", search: "", href: "http://x/", origin: "http://x", protocol: "http:" },
 });
+const { Beside } = await import("../../assets/player/watch/beside.js");
 const { Conversation } = await import("../../assets/player/watch/conversation.js");
 const { Editor } = await import("../../assets/player/watch/editor.js");
 const { picture, take } = await import("../../assets/player/watch/export.js");
@@ -166,6 +167,73 @@ test("of two runs the one at work is counted from the first, and what it waits f
     "Run 1 of 2.",
     "Run 2 of 2.",
   ]);
+});
+
+test("the other policy's run stands below this one, or why it does not, and another run ends the wait", async () => {
+  const replay = (/** @type {string} */ policy, /** @type {number} */ steps) => ({
+    header: { config: { policy, max_num_seqs: 1 }, policy },
+    events: Array.from({ length: steps }, (_, step) => event(step)),
+    captions: [],
+  });
+  const runs = [replay("static", 3), replay("continuous", 2)];
+  const spec = { config: { policy: "static" } };
+  const beside = async (/** @type {(app: any) => void} */ meanwhile) => {
+    /** @type {any[]} */
+    const [toasts, kept, toast] = [[], [], { hidden: false }];
+    const run = runOf([event(0), event(4)], {}, { policy: "static" });
+    const app = playerOf({ run, index: 1 });
+    Object.assign(app, {
+      ...{ $: () => new El(), root: { querySelector: () => toast } },
+      ...{ beside: {}, visit: { visitor: "v" } },
+      toast: (/** @type {string} */ words) => toasts.push(words),
+      pair: { members: [], open: (/** @type {any} */ given) => Object.assign(app.pair, given) },
+      editor: {
+        ...{ specOnScreen: async () => spec, titleOf: () => "Six", packed: async () => "packed" },
+        keep: async (/** @type {any[]} */ ...what) => kept.push(what),
+      },
+      fetch: async () => ({ runs, names: ["as it was", "changed"], says: [["same"], "after"] }),
+      engines: {
+        ask: async (/** @type {any[]} */ ...[kind, asks, who]) => {
+          assert.deepEqual(
+            [kind, asks, who],
+            [...["fork", { ...spec, knob: "policy", value: "continuous" }, "v"]],
+          );
+          meanwhile(app);
+          return { url: "u", runs: [{ id: 1 }, { id: 2 }] };
+        },
+      },
+    });
+    const panel = of(Beside, { app, on: false });
+    await panel._run();
+    return { app, on: panel.on, last: toasts.at(-1), hidden: toast.hidden, kept };
+  };
+  const { app, on, hidden, last, kept } = await beside(none);
+  assert.deepEqual([on, hidden, last], [true, true, "Starting the engine."]);
+  const { link, at, step, front, members, says } = app.pair;
+  assert.deepEqual([link, at, step], [{ spec: "packed", what: "policy:continuous" }, 4, null]);
+  assert.equal(front, members[0]);
+  assert.deepEqual(
+    members.map((/** @type {any} */ one) => [one.name(), one.entry.id, one.run.length]),
+    [
+      ["as it was", 1, 3],
+      ["changed", 2, 2],
+    ],
+  );
+  assert.equal(
+    says(),
+    "The same requests, run again: 3 steps with static, 2 steps with continuous.",
+  );
+  const [[run, entry, asked, title]] = kept;
+  assert.deepEqual(
+    [run, entry.id, asked.config.policy, title],
+    [members[1].run, 2, "continuous", "Six: the policy “continuous” instead of “static”"],
+  );
+  const failed = await beside(() => {
+    throw new Error("The end.");
+  });
+  assert.deepEqual([failed.on, failed.hidden, failed.last], [false, false, "The end."]);
+  const left = await beside((app) => app.store.set({ run: runOf([]) }));
+  assert.deepEqual([left.on, left.hidden, left.app.pair.members], [false, true, []]);
 });
 
 test("a leak that is on its way is not asked for twice, and one that failed can be asked again", async () => {

@@ -35,6 +35,7 @@ const { pageActions } = await import("../../assets/player/watch/page_actions.js"
 const { present } = await import("../../assets/player/watch/presenter.js");
 const { playerKeys, Transport } = await import("../../assets/player/watch/transport.js");
 const { restoreFork } = await import("../../assets/player/watch/what_if.js");
+const { Player } = await import("../../assets/player/watch/player.js");
 const { none, playerOf } = await import("./players.js");
 
 /** A promise, and what settles it. */
@@ -122,6 +123,26 @@ test("what its visitor opened stays, though the page's own beginning comes later
     () => opening.done(false),
   );
   assert.deepEqual(await first, ["b", null]);
+});
+
+test("a replay that breaks in any step leaves what is on screen, and without steps nothing is drawn", () => {
+  const replay = (passIndex = 0) => {
+    const { header, events } = two();
+    const [first, second, ...rest] = events;
+    const segments = second.segments.map((segment) => ({ ...segment, passIndex }));
+    return { header, events: [first, { ...second, segments }, ...rest], captions: [] };
+  };
+  const shown = [];
+  const opens = (doc) => Player.prototype.openReplay.call({ show: (it) => shown.push(it) }, doc);
+  const ranks = (...all) => ({ ranks: all.map((one) => ({ replay: one })) });
+  for (const doc of [replay(), ranks(replay(), replay())]) opens(doc);
+  assert.equal(shown.length, 2);
+  for (const doc of [replay(7), ranks(replay(), replay(7))])
+    assert.throws(() => opens(doc), TypeError);
+  assert.equal(shown.length, 2);
+  const views = [{ draw: () => shown.push("drawn") }];
+  for (const run of [null, runOf([])]) Player.prototype.draw.call({ run, views });
+  assert.equal(shown.length, 2);
 });
 
 test("what was read in this tab is said to be so once it is on screen", async () => {
