@@ -513,6 +513,59 @@ test("a run that was stopped or broke off is not whole, one that came to its end
   assert.deepEqual(await isWhole(), [false, false, false], "the stream broke off");
 });
 
+test("how far a run is, and how it ended, is said in words", async () => {
+  globalThis.sessionStorage = /** @type {any} */ ({ removeItem: none });
+  const said = async (/** @type {any[]} */ ...deltas) => {
+    const engines = {
+      async *follow() {
+        for (const delta of deltas) {
+          if (delta instanceof Error) throw delta;
+          yield delta;
+        }
+      },
+    };
+    /** @type {any[]} */
+    const told = [];
+    const app = { address: {}, store: { set: none }, transport: { toggle: none }, redraw: none };
+    const live = Object.assign(Object.create(Live.prototype), {
+      ...{ app: { ...app, engines }, _held: () => ({}), _total: none },
+    });
+    const tell = {
+      progress: (/** @type {any[]} */ ...how) => told.push(how),
+      ...{ done: (/** @type {string} */ words) => told.push(words) },
+      ...{ failed: (/** @type {string} */ words) => told.push(`failed: ${words}`) },
+    };
+    await live._follow(tell, async () => "job-1");
+    return told;
+  };
+  const loading = (/** @type {string} */ phase, done = 0, total = 0) => ({
+    ...{ loading: { phase, done, total }, ahead: 3 },
+  });
+  for (const [progress, share, words] of /** @type {[object, number, string][]} */ ([
+    [{ ahead: 1, tokens: 9 }, 0, "1 [run|runs] ahead of yours."],
+    [{ step: 0, tokens: 3, total_tokens: 12 }, 0.25, "Step 0: 3 of 12 [token|tokens]."],
+    [{ tokens: 3, total_tokens: 12 }, 0.25, "3 of 12 [token|tokens]."],
+    [{ tokens: 0 }, 0, "Starting: 0 of 0 [token|tokens]."],
+    [loading("wait", 1, 2), 0, "Another model is being loaded first."],
+    [loading("fetch", 2 ** 20, 2 ** 22), 0.25, "Fetching the model: 1.00 MiB of 4.00 MiB."],
+    [loading("load", 1, 4), 0.25, "Loading the model: 1 of 4 [tensor|tensors]."],
+    [loading("load"), 0, "Loading the model."],
+  ]))
+    assert.deepEqual((await said({ progress }))[0], [share, words]);
+  const { header, events } = two();
+  const steps = [{ header }, { events, captions: [] }];
+  for (const [deltas, words] of /** @type {[any[], string][]} */ ([
+    [[...steps, { done: true }], "Done: 3 [step|steps]."],
+    [[{ done: true }], "Done: there was nothing to compute."],
+    [[...steps, { done: true, stopped: "Stopped.", unkept: "Not kept." }], "Stopped. Not kept."],
+    [steps, "failed: The run broke off: the server went away."],
+    [[...steps, Error("no answer")], "failed: The run broke off: no answer."],
+    [[Object.assign(Error(), { name: "AbortError" })], "The run was cancelled."],
+    [[...steps, { done: true, error: "It broke." }], "failed: It broke."],
+  ]))
+    assert.deepEqual(await said(...deltas), [words]);
+});
+
 test("Play at the newest step of a run that goes on waits for the next, of another it begins anew", () => {
   const run = { length: 3 };
   globalThis.requestAnimationFrame = () => 0;
