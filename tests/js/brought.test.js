@@ -511,18 +511,15 @@ test("of a file that is large its size is said, in MiB, and a figure is named af
   });
   URL.createObjectURL = () => "blob:";
   globalThis.fetch = /** @type {any} */ (async (url) => new Response(new Uint8Array(Number(url))));
-  const taken = async (kind, size) => {
-    const run = { header: { policy: "static", source: "recorded" } };
+  const six = { name: "six", id: "r" };
+  const taken = async (kind, size, { entry = six, header = {}, answer = {} } = {}) => {
+    const run = runOf([], {}, { policy: "static", source: "recorded", ...header });
     const app = playerOf(
-      { run, entry: { name: "six", id: "r" } },
+      { run, entry },
       {
-        ...{
-          frame: { event: { step: 7 } },
-          ranks: {},
-          detail: { now: "full" },
-          toast: (words) => said.push(words),
-        },
-        engines: { call: async () => ({ url: String(size) }) },
+        ...{ frame: { event: { step: 7 } }, ranks: {}, detail: { now: "full" } },
+        toast: (words) => said.push(words),
+        engines: { call: async () => answer && { url: String(size), ...answer } },
       },
     );
     await take(app, kind);
@@ -532,6 +529,23 @@ test("of a file that is large its size is said, in MiB, and a figure is named af
   assert.deepEqual(await taken("html", 3 * 2 ** 19), [
     "inflight-six-step-7.html",
     "The file has 1.5 MiB.",
+  ]);
+  const named = async (entry, header = {}) => (await taken("perfetto", 9, { entry, header }))[0];
+  for (const [name, entry, header] of /** @type {[string, any, any?][]} */ ([
+    ["six", six],
+    ["static", { id: "r", name: "a b" }],
+    ["static", { id: "r" }],
+    ["uploaded", { id: "r" }, { source: "uploaded" }],
+    ["simulated-static", { id: "r" }, { source: "simulated" }],
+    ["six-six-own-rule", { id: "r", comparison: "six six", racer: "own/rule" }],
+  ]))
+    assert.equal(await named(entry, header), `inflight-${name}.perfetto.json`);
+  const unkept = "Only recorded, uploaded and finished runs can be exported.";
+  assert.deepEqual(await taken("jsonl", 9, { entry: /** @type {any} */ ({}) }), [unkept]);
+  const refused = { answer: /** @type {any} */ ({ error: "It is gone." }) };
+  assert.deepEqual(await taken("jsonl", 9, refused), ["The export failed: It is gone."]);
+  assert.deepEqual(await taken("jsonl", 9, { answer: /** @type {any} */ (null) }), [
+    "The export failed: nothing came back",
   ]);
   globalThis.document = documentOf();
 });

@@ -210,16 +210,18 @@ test("the hood that was opened is open on the next visit of the session", () => 
 });
 
 test("how far an answer is counts what is written of what was asked, by one or by many", () => {
-  const told = (wrote, maxNew) => {
+  const told = (wrote, maxNew, come = wrote, to = Infinity) => {
     const run = runOf([event(0)]);
-    const request = { maxNew, laneSpans: [{ lane: 2, to: Infinity }], waits: [] };
+    const request = { maxNew, laneSpans: [{ lane: 2, to }], waits: [] };
     Object.assign(run, { request: () => request, waitingAt: () => [], numGenerated: () => wrote });
-    return whereabouts(run, { id: "a", ends: Array(wrote).fill(0) });
+    return whereabouts(run, { id: "a", ends: Array(come).fill(0) });
   };
   assert.equal(told(0, 40), "Your lane: 2. It reads the prompt.");
   assert.equal(told(1, 40), "Your lane: 2. 1 of 40 tokens so far.");
   assert.equal(told(1200, 4000), "Your lane: 2. 1,200 of 4,000 tokens so far.");
   assert.equal(told(3, null), "Your lane: 2. 3 tokens so far.");
+  assert.equal(told(1, 40, 0), "Your lane: 2.", "it is read, and its text is on the way");
+  assert.deepEqual([told(1, 40, 0, 3), told(3, null, 3, 3)], ["On its way.", "3 tokens so far."]);
 });
 
 test("of one's own requests the newest twenty stay in the list, and are kept without their texts", async () => {
