@@ -7138,14 +7138,14 @@ FAULTS = (
         "assets/player/live/words.js",
         "const held = set.held ? t",
         "const held = true ? t",
-        ("js/parts.test.js",),
+        ("js/live_card.test.js",),
     ),
     Fault(
         "at the barrier the limits of before are said to come",
         "assets/player/live/words.js",
         "limits: limitsWords(set.next || set)",
         "limits: limitsWords(set)",
-        ("js/parts.test.js",),
+        ("js/live_card.test.js",),
     ),
     Fault(
         "the room draws on after Live is left",
@@ -10348,7 +10348,7 @@ FAULTS = (
         "assets/player/live/words.js",
         "if (fleet.members.every((",
         "if (fleet.members.some((",
-        ("js/parts.test.js",),
+        ("js/live_card.test.js",),
     ),
     Fault(
         "the step before keeps the emphasis that it had",
