@@ -5163,8 +5163,8 @@ FAULTS = (
     Fault(
         "every position is the last request's",
         "assets/player/run/passes.js",
-        "if (item[first] <= x) found",
-        "found",
+        "(item) => item[`${axis}0`] <= x",
+        "() => true",
         ("js/run.test.js",),
     ),
     Fault(
