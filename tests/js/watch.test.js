@@ -14,7 +14,7 @@ globalThis.window = /** @type {any} */ ({
     heard[name] = act;
   },
 });
-globalThis.document = /** @type {any} */ ({ documentElement: { dataset: {} } });
+Object.assign(globalThis, { HTMLElement: El, document: { documentElement: { dataset: {} } } });
 const at = (hash) => {
   globalThis.location = /** @type {any} */ ({ hash, search: "" });
 };
@@ -34,7 +34,9 @@ const { openAddress, openRacer } = await import("../../assets/player/watch/open_
 const { pageActions } = await import("../../assets/player/watch/page_actions.js");
 const { present } = await import("../../assets/player/watch/presenter.js");
 const { playerKeys, Transport } = await import("../../assets/player/watch/transport.js");
-const { restoreFork } = await import("../../assets/player/watch/what_if.js");
+const { restoreFork, showWhatIf } = await import("../../assets/player/watch/what_if.js");
+const { showSlow } = await import("../../assets/player/watch/slow.js");
+const { Opening } = await import("../../assets/player/watch/opening/opening.js");
 const { Player } = await import("../../assets/player/watch/player.js");
 const { none, playerOf } = await import("./players.js");
 
@@ -321,6 +323,124 @@ test("play ends at the last step of a recorded run while another goes on", () =>
     return app.transport.playing;
   };
   assert.deepEqual([run, {}].map(playsOn), [true, false]);
+});
+
+test("what this page cannot do now is said in a sentence", async () => {
+  /** @type {string[]} */
+  const said = [];
+  const app = (/** @type {any} */ state = {}, more = {}) =>
+    playerOf(
+      { run: runOf([]), ...state },
+      { toast: (words) => said.push(words), ranks: {}, ...more },
+    );
+  const engine = (/** @type {string} */ name) => ({ run: runOf([], {}, { engine: { name } }) });
+  const root = (clientWidth, clientHeight) => ({
+    ...{ clientWidth, clientHeight, dataset: {}, querySelector: () => ({}) },
+    classList: { toggle: none, remove: none },
+  });
+  const opening = (plot) => {
+    const of = { app: app({}, { transport: { toggle: none } }), plot, _show: async () => false };
+    return Opening.prototype.play.call(of);
+  };
+  const there = "There is no vLLM here. Open its recording, and its settings can be planned.";
+  const small = "The presenter needs a window of 1000 by 600 pixels.";
+  const going = { edge: { going: true } };
+  for (const [act, words] of /** @type {[() => any, string | null][]} */ ([
+    [() => showWhatIf(app(engine("vLLM"))), there],
+    [() => showWhatIf(app(engine("vLLM"), { engines: { can: () => false } })), there],
+    [() => showWhatIf(app(going)), "A run is in progress: wait for it to end, or cancel it."],
+    [() => showWhatIf(app({}, { editor: { specOnScreen: async () => null } })), null],
+    [() => showSlow(app({ run: null })), "Where the time went is known when the run has ended."],
+    [() => showSlow(app()), "Where the time went is known when the run has ended."],
+    [() => present(app({}, { root: root(999, 600) }), true, false), small],
+    [() => present(app({}, { root: root(1000, 599) }), true, false), small],
+    [() => present(app({}, { root: root(999, 600) }), true, true), null],
+    [
+      () => present(app({}, { root: root(1000, 600), sized: none }), true, false),
+      "Space plays, R shows the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.",
+    ],
+    [
+      () => app().absent("write"),
+      "Write is not on this page: it needs the engine that runs in a visitor’s tab.",
+    ],
+    [() => app().absent("paint"), "This page has no part of this name: paint."],
+    [() => app().missing("ten"), "This recorded run is not available: ten."],
+    [() => opening(null), "The opening could not be fetched."],
+    [() => opening({}), null], // another run is opened
+    [
+      () => take(app({ entry: null }), "jsonl"),
+      "Only recorded, uploaded and finished runs can be exported.",
+    ],
+  ])) {
+    await act();
+    assert.deepEqual(said.splice(0), words === null ? [] : [words], String(act));
+  }
+});
+
+test("the page begins with what its address names, what it was made with, or what was typed", async () => {
+  const [first, six] = [{ name: "first" }, { name: "six" }];
+  document.addEventListener = /** @type {any} */ (none);
+  const begun = async (/** @type {any} */ wanted, /** @type {any} */ more = {}) => {
+    /** @type {string[]} */
+    const did = [];
+    const act =
+      (/** @type {string} */ name) =>
+      (/** @type {any} */ what, /** @type {any} */ how = {}) => {
+        const named = what?.name ?? what?.url ?? (typeof what === "object" ? "" : what);
+        did.push([name, named, how?.request ?? how?.step ?? ""].join(" ").trim());
+      };
+    const { options = {}, engines = null, edited = false, typed = null, resumes = false } = more;
+    const app = playerOf(
+      {},
+      {
+        options: { catalogue: [first, six], tabs: [{ name: "learn" }], ...options },
+        ...{ engines, opening: { begin: async () => Boolean(more.opens) }, address: {} },
+        ...{ show: act("show"), open: act("open"), missing: act("missing"), absent: act("absent") },
+        ...{ toast: act("toast"), empty: act("empty"), fetching: null },
+        editor: {
+          ...{ edited, typed, resume: async () => resumes, toggle: act("form") },
+          ...{ restore: act("restore"), model: { choose: act("model") } },
+        },
+      },
+    );
+    app.address.read = () => ({ trace: [], step: null, rank: null, at: null, ...wanted });
+    await app.start();
+    return did;
+  };
+  const engines = {};
+  for (const [wanted, more, did] of /** @type {[any, any, string[]][]} */ ([
+    [{}, {}, ["open first"]],
+    [{ run: "six", step: 3 }, {}, ["open six 3"]],
+    [{ run: "ten" }, {}, ["open first", "missing ten"]],
+    [{}, { options: { step: 4 } }, ["open first 4"]],
+    [{ step: 3 }, { options: { step: 4 } }, ["open first 3"]],
+    [{ request: "r" }, { options: { step: 4 } }, ["open first r"]],
+    [{ part: "learn" }, {}, ["open first"]],
+    [{ part: "write" }, {}, ["absent write", "open first"]],
+    [{}, { opens: true }, []],
+    [{}, { options: { replay: { name: "own" } } }, ["show own"]],
+    [{ run: "six" }, { options: { replay: { name: "own" } } }, ["open six"]],
+    [{}, { options: { url: "/u", catalogue: [] } }, ["open /u"]],
+    [
+      {},
+      { options: { catalogue: [] } },
+      ["empty There is no recorded run here yet. Edit requests and run them."],
+    ],
+    [
+      { spec: "s", request: "r" },
+      {},
+      ["open first", "toast This link describes a run that only a page with an engine can make."],
+    ],
+    [{ spec: "s" }, { engines }, ["open first", "restore"]],
+    [{ spec: "s" }, { engines, resumes: true }, ["open first"]],
+    [{}, { engines, options: { model: "m" } }, ["open first", "form true", "model"]],
+    [{}, { engines, options: { model: "m" }, edited: true }, ["open first", "form true"]],
+    [{ run: "six" }, { engines, options: { model: "m" } }, ["open six"]],
+    [{}, { engines, typed: {} }, ["open first", "toast What you typed is still here."]],
+    [{}, { typed: {} }, ["open first"]],
+  ])) {
+    assert.deepEqual(await begun(wanted, more), did, JSON.stringify([wanted, more]));
+  }
 });
 
 test("a link to the run on screen clears what it does not name, and an empty address nothing", () => {
