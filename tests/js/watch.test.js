@@ -387,7 +387,10 @@ test("the page begins with what its address names, what it was made with, or wha
       (/** @type {string} */ name) =>
       (/** @type {any} */ what, /** @type {any} */ how = {}) => {
         const named = what?.name ?? what?.url ?? (typeof what === "object" ? "" : what);
-        did.push([name, named, how?.request ?? how?.step ?? ""].join(" ").trim());
+        const { request = "", step = "", rank = "", at = "" } = how ?? {};
+        did.push(
+          [name, named, request, step, rank, at].filter((x) => x !== null && x !== "").join(" "),
+        );
       };
     const { options = {}, engines = null, edited = false, typed = null, resumes = false } = more;
     const app = playerOf(
@@ -414,7 +417,21 @@ test("the page begins with what its address names, what it was made with, or wha
     [{ run: "ten" }, {}, ["open first", "missing ten"]],
     [{}, { options: { step: 4 } }, ["open first 4"]],
     [{ step: 3 }, { options: { step: 4 } }, ["open first 3"]],
-    [{ request: "r" }, { options: { step: 4 } }, ["open first r"]],
+    [{ rank: 2 }, { options: { step: 4, rank: 1, at: 0.5 } }, ["open first 4 2 0.5"]],
+    [{ request: "r" }, { options: { step: 4, rank: 1, at: 0.5 } }, ["open first r 1"]],
+    [
+      { trace: ["http://["], request: "r" },
+      {},
+      ["toast The run at this address could not be opened: it is no address.", "open first"],
+    ],
+    [
+      { comparison: "c", racer: "x", request: "r" },
+      {},
+      [
+        "toast This run of a comparison could not be opened: there is no comparison c here.",
+        "open first",
+      ],
+    ],
     [{ part: "learn" }, {}, ["open first"]],
     [{ part: "write" }, {}, ["absent write", "open first"]],
     [{}, { opens: true }, []],
