@@ -549,3 +549,56 @@ test("of a file that is large its size is said, in MiB, and a figure is named af
   ]);
   globalThis.document = documentOf();
 });
+
+test("what was typed before a reload comes back, but not into a lesson; a run goes on without it", async () => {
+  const { dataset } = document.documentElement;
+  const kept = globalThis.sessionStorage;
+  const typed = { workload: { requests: [{ id: "r0" }] }, config: {}, model: "m" };
+  /** @type {any[]} */
+  const told = [];
+  const tell =
+    (/** @type {string} */ name) =>
+    (/** @type {any[]} */ ...what) =>
+      void told.push([name, ...what]);
+  const editorOf = (/** @type {unknown} */ text, /** @type {any} */ more = {}) => {
+    globalThis.sessionStorage = /** @type {any} */ ({ getItem: () => JSON.stringify(text) });
+    const { get = async () => ({ presets: [], policies: [] }), live = {}, edited } = more;
+    const editor = of(Editor, {
+      app: { engines: { get }, live, visit: { visitor: "v" }, toast: tell("toast") },
+      ...{ frame: { say: tell("say"), button: {} }, model: { fill() {} }, edit: tell("edit") },
+      ...{ field: () => new El(), _running: tell("run") },
+    });
+    return Object.defineProperty(editor, "edited", { value: edited });
+  };
+  const typedIn = (/** @type {string} */ part, /** @type {unknown} */ text) => {
+    dataset.part = part;
+    return editorOf(text).typed;
+  };
+  assert.deepEqual([typedIn("watch", typed), typedIn("learn", typed)], [typed, null]);
+  assert.deepEqual([typedIn("watch", { config: {} }), typedIn("watch", null)], [null, null]);
+  const ready = async (/** @type {any[]} */ ...given) => [
+    await editorOf(...given).ready(),
+    ...told.splice(0),
+  ];
+  assert.deepEqual(await ready(typed), [true, ["edit", typed]]);
+  assert.deepEqual(await ready(null), [true]);
+  const get = () => Promise.reject(new Error("it is away"));
+  assert.deepEqual(await ready(typed, { get }), [
+    ...[false, ["say", "The engine cannot be reached: it is away.", true]],
+  ]);
+  const resumed = async (/** @type {any} */ left, more = {}) => [
+    await editorOf(null, { live: { left }, ...more }).resume(),
+    ...told
+      .splice(0)
+      .map(([name, what, words]) => [name, what, words].slice(0, name === "run" ? 3 : 2)),
+  ];
+  const again = ["toast", "The run that was going on is taken up again."];
+  const anew = ["toast", "The run that was going on starts again."];
+  const run = ["run", typed, "Taking up the run."];
+  assert.deepEqual(await resumed({ spec: typed, job: "j" }), [true, ["edit", typed], again, run]);
+  assert.deepEqual(await resumed({ spec: typed }, { edited: true }), [true, anew, run]);
+  assert.deepEqual(await resumed(null), [false]);
+  assert.equal((await resumed({ spec: typed }, { get }))[0], false);
+  delete dataset.part;
+  globalThis.sessionStorage = kept;
+});

@@ -8203,7 +8203,7 @@ FAULTS = (
         "assets/player/views/mask/pointers.js",
         "      fingers.delete(e.pointerId);\n",
         "",
-        ("js/mask.test.js",),
+        ("js/pointing.test.js",),
     ),
     Fault(
         "the whole mask is not offered once it is zoomed",
@@ -8581,7 +8581,7 @@ FAULTS = (
         "assets/player/views/mask/pointers.js",
         "    if (found && found.keepsPin) return;\n",
         "",
-        ("js/mask.test.js",),
+        ("js/pointing.test.js",),
     ),
     Fault(
         "a step by hand does not end what plays",
