@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
 
+import { speak } from "../../assets/player/parts/speech.js";
 import {
   Address,
   canonical,
@@ -10,6 +12,7 @@ import {
   unpack,
 } from "../../assets/player/watch/address.js";
 import { Pair } from "../../assets/player/watch/pair.js";
+import { documentOf, El, of } from "./elements.js";
 
 const request = { id: "r0", prompt: "To be", arrival: 0, sampling: { max_new_tokens: 4 } };
 
@@ -281,4 +284,58 @@ test("what an address names is opened unless it is on screen, where its step is 
     ],
   ]))
     assert.deepEqual(followed(wanted, more), expected, JSON.stringify([wanted, more]));
+});
+
+test("what no link can show is said with a way to save it, in the page's language", async () => {
+  Object.assign(globalThis, {
+    ...{ document: documentOf(), location: { hash: "" }, window: {}, HTMLElement: El },
+  });
+  const { Compare } = await import("../../assets/player/compare/compare.js");
+  /** @type {string[]} */
+  const saved = [];
+  const dialog = Object.assign(new El("dialog"), { showModal() {} });
+  const root = { querySelector: () => dialog };
+  const card = (/** @type {() => unknown} */ share) => {
+    share();
+    const [title, says, button] = dialog.children;
+    button.click();
+    const words = [title, says, button].map((el) => el.textContent);
+    return [...words, ...saved.splice(0)];
+  };
+  const watch = (/** @type {object} */ more = {}) => {
+    const app = {
+      ...{ root, run: { length: 3, header: {} }, entry: null, pair: {}, options: {} },
+      ...{ engines: {}, runId: "r", isKept: true, take: (kind) => saved.push(kind), ...more },
+    };
+    return () => of(Address, { app }).share();
+  };
+  const [close, none, gone] = [
+    "Close",
+    "No link can show this",
+    "This run did not come to its end, and is kept nowhere.",
+  ];
+  assert.deepEqual(card(watch()), [none, gone, "Save it as one page (HTML)", "html"]);
+  for (const more of [{ runId: null }, { engines: null }])
+    assert.deepEqual(card(watch(more)), [none, gone, "Save its replay (JSON)", "replay"]);
+  assert.deepEqual(card(watch({ runId: null, isKept: false })), [none, gone, close]);
+  const empty = watch({ run: { length: 0 } });
+  assert.deepEqual(card(empty), [none, "There is no run on screen.", close]);
+  const compare =
+    (/** @type {object} */ doc, entry = { doc: {} }) =>
+    () =>
+      of(Compare, { root, doc, entry, _save: (kind) => saved.push(kind) })._share();
+  assert.deepEqual(card(compare({})), [
+    ...[none, "This comparison was measured here, for you: nobody else can open it."],
+    ...["Save what was measured (JSON)", "json"],
+  ]);
+  const plan = "This plan was simulated here, for you: nobody else can open it.";
+  assert.deepEqual(card(compare({ kind: "plan" })), [none, plan, "Save it (JSON)", "json"]);
+  const german = JSON.parse(
+    readFileSync(new URL("../../assets/words/de.json", import.meta.url), "utf8"),
+  );
+  speak(/** @type {any} */ ({ name: "de", words: german }));
+  for (const share of [watch(), compare({}), empty])
+    for (const words of card(share).slice(0, 2)) assert.doesNotMatch(words, /This|There|No /);
+  assert.equal(card(watch())[2], "Als eine Seite speichern (HTML)");
+  speak(null);
 });
