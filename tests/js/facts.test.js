@@ -115,6 +115,9 @@ test("how a request went, whoever it was", () => {
   assert.equal(whereabouts(null, { id: "a", ended: { queue_s: null } }), "Done.");
   assert.equal(whereabouts(null, { id: "a", ended: { finish_reason: "cancelled" } }), "Cancelled.");
   assert.equal(whereabouts(null, { id: "a" }), "On its way.");
+  const failed = { id: "a", ended: { error: "It failed.", finish_reason: "cancelled" } };
+  assert.equal(whereabouts(null, failed), "It failed.");
+  assert.equal(whereabouts(null, { ...failed, lost: "It is lost." }), "It is lost.");
   assert.equal(whereabouts(null, { id: "a", ends: [1, 2] }), "2 tokens so far.");
 });
 

@@ -371,6 +371,31 @@ test("a run of a task counts though its learner went back to the lesson before i
   assert.deepEqual(task.ran, ["late"]);
 });
 
+test("whoever goes back to a lesson while the task's run goes on stays at the lesson's run", async () => {
+  const { task, learn, offer } = taskOf([]);
+  let stayed = 0;
+  Object.assign(learn, {
+    ...{
+      task,
+      page: { dataset: {} },
+      stage: { enter() {} },
+      _fit() {},
+      _draw() {},
+      _remember() {},
+    },
+  });
+  Object.assign(learn.watch, { stay: () => (stayed += 1) });
+  const back = () => Learn.prototype.open.call(learn, learn.lesson);
+  offer();
+  task.begin();
+  await back(); // nothing was run
+  assert.equal(stayed, 0);
+  task.begin();
+  learn.watch.running = true;
+  await back();
+  assert.equal(stayed, 1);
+});
+
 test("a lesson goes on where it was left, to its end, and its address names the stop", () => {
   const done = [];
   const written = [];

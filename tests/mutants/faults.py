@@ -5198,8 +5198,8 @@ FAULTS = (
     Fault(
         "every position is the last request's",
         "assets/player/run/passes.js",
-        "if (item[first] <= x) found",
-        "found",
+        "(item) => item[`${axis}0`] <= x",
+        "() => true",
         ("js/run.test.js",),
     ),
     Fault(
@@ -7173,14 +7173,14 @@ FAULTS = (
         "assets/player/live/words.js",
         "const held = set.held ? t",
         "const held = true ? t",
-        ("js/parts.test.js",),
+        ("js/live_card.test.js",),
     ),
     Fault(
         "at the barrier the limits of before are said to come",
         "assets/player/live/words.js",
         "limits: limitsWords(set.next || set)",
         "limits: limitsWords(set)",
-        ("js/parts.test.js",),
+        ("js/live_card.test.js",),
     ),
     Fault(
         "the room draws on after Live is left",
@@ -8238,7 +8238,7 @@ FAULTS = (
         "assets/player/views/mask/pointers.js",
         "      fingers.delete(e.pointerId);\n",
         "",
-        ("js/mask.test.js",),
+        ("js/pointing.test.js",),
     ),
     Fault(
         "the whole mask is not offered once it is zoomed",
@@ -8616,7 +8616,7 @@ FAULTS = (
         "assets/player/views/mask/pointers.js",
         "    if (found && found.keepsPin) return;\n",
         "",
-        ("js/mask.test.js",),
+        ("js/pointing.test.js",),
     ),
     Fault(
         "a step by hand does not end what plays",
@@ -10383,7 +10383,7 @@ FAULTS = (
         "assets/player/live/words.js",
         "if (fleet.members.every((",
         "if (fleet.members.some((",
-        ("js/parts.test.js",),
+        ("js/live_card.test.js",),
     ),
     Fault(
         "the step before keeps the emphasis that it had",
