@@ -101,7 +101,7 @@ def without_prompts(lines: Lines) -> None:
         ("-snapshots", other_prompts, "does not ask for the same in both"),
         ("-snapshots", each(temperature=0.25), "does not ask for the same in both"),
         ("-snapshots", each(ignore_eos=False), "does not ask for the same in both"),
-        ("-snapshots", of_a_running_one, "said to be the head of the queue, but is not"),
+        ("", of_a_running_one, "said to be the head of the queue, but is not"),
         ("", header(num_blocks=11), "counts other blocks as free than its block tables leave"),
         ("-snapshots", of_step(9, blocks_free=7), "counts other blocks as free than its block"),
         ("-two-ranks.rank0", header(vocab_size=100), "beyond the vocabulary of 100"),
