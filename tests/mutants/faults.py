@@ -9350,6 +9350,23 @@ FAULTS = (
         ("core/test_gguf_damaged.py::test_a_tensor_has_at_most_four_dimensions",),
     ),
     Fault(
+        "tensors of a GGUF file may overlap",
+        "core/torch_engine/models/gguf.py",
+        "if tensor.at < end:",
+        "if tensor.at < begin:",
+        ("core/test_gguf_damaged.py::test_no_two_tensors_overlap_and_no_two_things_have_one_name",),
+    ),
+    Fault(
+        "a token of a collector stays empty once a full disk has left it so",
+        "core/serving/http/collect.py",
+        "path.exists() and (path.stat().st_size or not path.is_file())",
+        "path.exists()",
+        (
+            "core/test_collect.py"
+            "::test_a_token_that_a_full_disk_did_not_take_is_made_at_the_next_start",
+        ),
+    ),
+    Fault(
         "times on a device are held against the host's clock",
         "core/trace/header.py",
         "return self.execution is None and self.engine is None",

@@ -43,8 +43,6 @@ def probe(model: Any, name: str | None = None) -> ModelAdapter:
     """
     if not isinstance(model, PreTrainedModel):
         raise UnsupportedModel(f"An engine runs a transformers model, not {type(model).__name__}.")
-    if model.device.type == "cpu":
-        require_threads()
     name = name or getattr(model.config, "name_or_path", "") or model.config.model_type
     training = [module for module in model.modules() if module.training]
     try:
@@ -64,6 +62,8 @@ def probe(model: Any, name: str | None = None) -> ModelAdapter:
 
 def _probed(adapter: ModelAdapter) -> ModelAdapter:
     """The adapter, with plug, shapes and windows filled in and checked; raises _Unfit."""
+    if adapter.device.type == "cpu":
+        require_threads()
     with adapter.lock:
         softcaps = _find_plug(adapter)
         _check_cache(adapter)
