@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from core.errors import InflightError
@@ -97,6 +99,21 @@ def test_one_run_ends_before_the_other():
     )
     assert not found.same_tokens and not found.knobs
     assert found.sentence().startswith("Fork at step 3: in the first run computes 1 token")
+
+
+def test_a_run_without_a_step_that_the_other_has_goes_on_or_is_over():
+    whole = memory_trace(*ROWS)
+    *before, left_out, last = whole.events
+    found = divergence(whole, replace(whole, events=[*before, last]))
+    assert (found.step, found.after) == (left_out.step, "computes nothing")
+    for events, step in (([*before, left_out], last.step), ([], 0)):
+        found = divergence(whole, replace(whole, events=events))
+        assert (found.step, found.after) == (step, "has nothing left to do")
+
+
+def test_a_budget_is_not_named_where_the_other_run_waits_for_a_lane():
+    found = fork(rows=((2, 4),) * 3, before={"max_num_seqs": 2}, after={"policy": "static"})
+    assert found.before == "waits: both lanes are taken" and found.after == "takes lane 2"
 
 
 def test_a_different_token_is_a_fork():

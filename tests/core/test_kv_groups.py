@@ -222,6 +222,12 @@ def test_a_block_that_left_may_join_another_table_in_the_same_step(template):
     assert sorted(state.blocks_of("r")) == [0, 2, 3, 20, 21, 22, 23, 24]
 
 
+def test_places_that_are_empty_from_the_start_are_no_blocks(template):
+    state = state_of(4, 13)
+    change = BlockChange("r", (None, None, 30), False, 0)
+    assert pool(template, state).fault(with_changes(template, 9, change), state) is None
+
+
 FEW, MORE, KEEPS, LACKS = "too few blocks", "more blocks than", "has passed", "window spans"
 GONE = (None, None)
 

@@ -63,11 +63,19 @@ def test_another_machine_is_aligned_by_wall_clock():
     )
 
 
-def test_a_machine_that_names_no_boot_is_not_taken_for_the_same():
-    assert (
-        ranks(*(text(rank, clock=clock(rank) | {"boot": None}) for rank in (0, 1))).alignment
-        == "wall"
-    )
+@pytest.mark.parametrize("fact", ["boot", "monotonic_ns"])
+def test_a_machine_that_names_no_boot_or_no_time_since_is_not_taken_for_the_same(fact):
+    traces = [rank.trace for rank in ranks(text(0), text(1)).ranks]
+    for trace in traces:
+        engine = trace.header.engine
+        known = replace(engine, clock=replace(engine.clock, **{fact: None}))
+        trace.header = replace(trace.header, engine=known)
+    assert Ranks.of(("a rank", trace) for trace in traces).alignment == "wall"
+
+
+def test_of_no_ranks_nothing_can_be_opened():
+    with pytest.raises(InvalidTrace, match=r"^there is no recording to open\.$"):
+        Ranks.of([])
 
 
 def test_recordings_without_a_clock_are_aligned_to_the_second_or_not_at_all():

@@ -542,6 +542,15 @@ def test_why_the_head_waits_follows_from_lanes_budget_and_blocks(
         pytest.param(
             header(),
             9,
+            1,
+            GAVE_WAY,
+            LimitReached("blocks", 0, 1, 9),
+            None,
+            id="no block, and a token of the budget left",
+        ),
+        pytest.param(
+            header(),
+            9,
             8,
             (),
             LimitReached("blocks", 0, 1, 9),
@@ -893,6 +902,14 @@ def test_after_a_gap_a_block_is_shared_by_prefixes_that_have_it_in_one_place(
     both = (Carried("a", 0, 8, (), (of_a,)), Carried("b", 1, 8, (), (of_b,)))
     known = state((8, []), (8, []))
     says(resumption.oddity(GAP._replace(running=both), known, of), fault)
+
+
+def test_after_a_gap_two_groups_share_no_block():
+    of = header(groups=(LARGE, LARGE))
+    of = replace(of, config=replace(of.config, prefix_caching=True))
+    for blocks, fault in (((0, 1), None), ((0, 0), "two owners")):
+        one = Carried("a", 0, 8, (), tuple((block,) for block in blocks))
+        says(resumption.oddity(GAP._replace(running=(one,)), state((8, [])), of), fault)
 
 
 # -- rows for nobody -------------------------------------------------------------------------------

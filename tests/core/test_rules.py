@@ -31,9 +31,9 @@ from core.trace.events import (
     Timings,
     Waiting,
 )
-from core.trace.header import EngineFacts
+from core.trace.header import EngineFacts, ExecutionFacts
 from core.trace.rules import followable, steps
-from core.trace.rules.bounds import parts_fit, plausible_arrival
+from core.trace.rules.bounds import parts_fit, plausible_arrival, plausible_graph
 from core.trace.rules.checker import Checker
 from core.trace.trace import Trace
 from worlds.serving import char_engine
@@ -689,6 +689,17 @@ def test_a_request_comes_within_its_step_and_before_its_passes(
     assert may_come(latest, event) and not may_come(latest + 1e-6, event)
     idle = event._replace(passes=())
     assert may_come(2.0, idle) and not may_come(2.000001, idle)
+
+
+@pytest.mark.parametrize(
+    ("least", "mixed", "fits"), [(None, True, True), (16, True, False), (16, False, True)]
+)
+def test_a_graph_for_a_prompt_is_as_large_as_the_least_if_that_is_recorded(
+    trace, least, mixed, fits
+):
+    forward = trace.events[0].passes[0]._replace(rows=1, width=5, bucket=8)
+    facts = {"cuda_graphs": True, "min_graph_positions": least, "max_graph_positions": 64}
+    assert plausible_graph(forward, mixed, ExecutionFacts(**facts)) == fits
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,13 @@ def test_a_line_of_json_without_a_line_end_is_no_trace(tmp_path: Path) -> None:
         verify(file.lines_of(path))
 
 
+def test_a_last_line_that_is_whole_needs_no_line_end(small: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    for text, is_whole in (("\n".join(small), True), ("\n".join(small)[:-1], False)):
+        path.write_text(text, "utf-8")
+        assert Trace.load(path).complete is is_whole
+
+
 def test_what_was_begun_after_the_end_of_a_trace_is_not_passed_over(
     small: list[str], tmp_path: Path
 ) -> None:
